@@ -1,1 +1,26 @@
-//! placeholder
+//! The words everyone shares: ids, names, plans, states and wire bodies.
+//!
+//! Pure: nothing here does I/O. A value of one of these types is valid by
+//! construction, because serde builds it through the same parser as the code.
+
+pub mod account;
+pub mod amount;
+pub mod event;
+pub mod id;
+pub mod invalid;
+pub mod key;
+pub mod names;
+pub mod paths;
+pub mod plan;
+pub mod platform;
+pub mod project;
+pub mod release;
+pub mod secret;
+pub mod serde_rules;
+pub mod team;
+pub mod time;
+pub mod workspace;
+
+pub use id::{AccountId, Id, KeyId, OwnerId, ProjectId, ReleaseId, TeamId, TokenId, WorkspaceId};
+pub use invalid::Invalid;
+pub use time::Timestamp;

@@ -1,0 +1,154 @@
+//! Paths of files inside a release.
+
+use crate::Invalid;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fmt;
+
+/// A relative path with `/` between segments: no `..`, no `.`, no empty segment, no NUL, no backslash.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, utoipa::ToSchema)]
+#[serde(into = "String")]
+#[schema(value_type = String, min_length = 1, max_length = 1024, example = "index.html")]
+pub struct FilePath(String);
+
+/// Longest path, in bytes; longer ones could not be unpacked everywhere.
+const LONGEST_PATH: usize = 1024;
+/// Longest segment, in bytes, as on common file systems.
+const LONGEST_SEGMENT: usize = 255;
+
+impl FilePath {
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for FilePath {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        if text.is_empty() || text.len() > LONGEST_PATH {
+            return Err(format!("a path must be 1 to {LONGEST_PATH} bytes long").into());
+        }
+        if text.starts_with('/') {
+            return Err("a path must not be absolute".into());
+        }
+        // A backslash is a separator on some systems and part of a name on others: too ambiguous to keep.
+        if text.chars().any(|c| c.is_control() || c == '\\') {
+            return Err("a path must not contain control characters or backslashes".into());
+        }
+        for segment in text.split('/') {
+            match segment {
+                "" => return Err("a path must not have an empty segment".into()),
+                "." | ".." => return Err("a path must not have a `.` or `..` segment".into()),
+                long if long.len() > LONGEST_SEGMENT => {
+                    return Err(format!("a path segment must be at most {LONGEST_SEGMENT} bytes long").into());
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(text))
+    }
+}
+impl From<FilePath> for String {
+    fn from(path: FilePath) -> Self {
+        path.0
+    }
+}
+impl fmt::Display for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    File,
+    Directory,
+}
+
+/// The tree that the paths of one release make: no duplicate, and no file that is also a directory.
+#[derive(Default)]
+pub struct FileTree(HashMap<String, Node>);
+
+impl FileTree {
+    /// Adds a file, or says why it does not fit beside the others.
+    pub fn insert(&mut self, path: &FilePath) -> Result<(), Invalid> {
+        let text = path.as_str();
+        match self.0.get(text) {
+            Some(Node::File) => return Err(format!("`{text}` is given twice").into()),
+            Some(Node::Directory) => return Err(format!("`{text}` is both a file and a directory").into()),
+            None => {}
+        }
+        let parents = text.match_indices('/').map(|(end, _)| &text[..end]);
+        for parent in parents {
+            match self.0.get(parent) {
+                Some(Node::File) => return Err(format!("`{parent}` is both a file and a directory").into()),
+                Some(Node::Directory) => {}
+                None => {
+                    self.0.insert(parent.to_owned(), Node::Directory);
+                }
+            }
+        }
+        self.0.insert(text.to_owned(), Node::File);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Result<FilePath, Invalid> {
+        FilePath::try_from(text.to_owned())
+    }
+
+    #[test]
+    fn bad_paths_are_refused() {
+        let long = format!("{}/x", "a".repeat(256));
+        for bad in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "a/..",
+            "../a",
+            ".",
+            "./a",
+            "a//b",
+            "a/",
+            "a\0b",
+            "a\\b",
+            "a\nb",
+            &long,
+        ] {
+            assert!(path(bad).is_err(), "{bad:?}");
+        }
+        for good in [
+            "index.html",
+            "a/b/c",
+            "..a",
+            "a..",
+            "...",
+            ".well-known/x",
+            "é/ü.txt",
+            "a b",
+        ] {
+            assert!(path(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_never_a_directory_too() {
+        let insert = |paths: &[&str]| {
+            let mut tree = FileTree::default();
+            paths.iter().try_for_each(|text| tree.insert(&path(text).unwrap()))
+        };
+        assert!(insert(&["a", "b", "c/d", "c/e"]).is_ok());
+        assert!(insert(&["a", "a"]).is_err());
+        assert!(insert(&["a", "a/b"]).is_err());
+        assert!(insert(&["a/b", "a"]).is_err());
+        assert!(insert(&["a/b/c", "a/b"]).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! What can go wrong, in the platform's own words.
+//!
+//! Services return [`Error`] and know nothing of HTTP. Each API surface turns it into a response
+//! in its own shape, at the last moment. Every error has a stable code for programs and a sentence
+//! for people; the cause of an internal one goes to the log only.
+
+use std::time::Duration;
+
+/// The result of a service call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No credential, or one that is not (or no longer) good.
+    #[error("authentication is missing or invalid: send `Authorization: Bearer <token>`")]
+    Unauthenticated,
+    /// The caller sees the thing but may not do this to it.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The owner has reached a quota.
+    #[error("the limit of {limit} {what} is reached; delete some or ask the administrator to raise it")]
+    Quota {
+        /// What is limited, in the plural.
+        what: &'static str,
+        /// The quota.
+        limit: u64,
+    },
+    /// Part of the request is not acceptable.
+    #[error("{message}")]
+    Invalid {
+        /// Stable code, `invalid` unless something more specific is known.
+        code: &'static str,
+        /// What is wrong, and where.
+        message: String,
+    },
+    /// It does not exist, or the caller may not know that it does.
+    #[error("{0} was not found")]
+    NotFound(&'static str),
+    /// It was there once.
+    #[error("{0} is gone")]
+    Gone(&'static str),
+    /// It clashes with what is there.
+    #[error("{message}")]
+    Conflict {
+        /// Stable code.
+        code: &'static str,
+        /// What clashes, and what to do.
+        message: String,
+    },
+    /// `If-Match` named another version.
+    #[error("it has changed since you read it; read it again and repeat")]
+    PreconditionFailed,
+    /// More bytes or files than allowed.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A body of a type that is not JSON.
+    #[error("send the body as application/json")]
+    UnsupportedMediaType,
+    /// An idempotency key was used for two different requests.
+    #[error("this Idempotency-Key was used for a different request; use a new key")]
+    IdempotencyMismatch,
+    /// The first request with this idempotency key has not been answered yet.
+    #[error("a request with this Idempotency-Key is still being carried out; repeat in a moment")]
+    IdempotencyInProgress,
+    /// Too many requests or attempts.
+    #[error("too many requests; repeat in {} s", .0.as_secs().max(1))]
+    RateLimited(Duration),
+    /// Something that we need does not answer.
+    #[error("the service is not available right now; repeat in a moment")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A failure on our side. The cause is logged, never shown.
+    #[error("something went wrong on our side; the log has the details under this request id")]
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// An unacceptable part of a request, with the general code.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid {
+            code: "invalid",
+            message: message.into(),
+        }
+    }
+
+    /// A clash, with its stable code.
+    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::Conflict {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// An internal failure with its cause.
+    pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Internal(cause.into())
+    }
+
+    /// The stable code for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden(_) => "no_permission",
+            Self::Quota { .. } => "quota",
+            Self::Invalid { code, .. } | Self::Conflict { code, .. } => code,
+            Self::NotFound(_) => "not_found",
+            Self::Gone(_) => "gone",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::TooLarge(_) => "too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::IdempotencyMismatch => "idempotency_mismatch",
+            Self::IdempotencyInProgress => "idempotency_in_progress",
+            Self::RateLimited(_) => "rate_limited",
+            Self::Unavailable(_) => "unavailable",
+            Self::Internal(_) => "internal",
+        }
+    }
+}
+
+impl From<estrade_model::Invalid> for Error {
+    fn from(invalid: estrade_model::Invalid) -> Self {
+        Self::invalid(invalid.0)
+    }
+}
