@@ -12,7 +12,7 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, SchemaTy
 pub struct Timestamp(i64);
 
 /// From year 1 to the end of 9999 (less a day of time zones): what ISO 8601 writes with four digits.
-const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_999;
+const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_000;
 
 impl Timestamp {
     /// From milliseconds since the epoch, held within the years that can be written.

@@ -1,0 +1,267 @@
+//! The change feed: how caches and waiters hear of what changed, on this node and on others.
+//!
+//! A transaction notes what it changed with [`Tx::changed`]; the note is a row of `changes` in the
+//! same transaction. On the node that made it, it is published right after the commit. Other
+//! processes follow the table: woken by `NOTIFY` on PostgreSQL, by `PRAGMA data_version` on SQLite.
+
+use crate::db::{Engine, Tx};
+use crate::value::{Record, Row};
+use crate::{Db, StoreError};
+use estrade_model::Timestamp;
+use std::sync::RwLock;
+use std::time::Duration;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+/// How often a follower looks when nothing wakes it: SQLite has no other way.
+const SQLITE_POLL: Duration = Duration::from_millis(100);
+/// How often a PostgreSQL follower looks although it was not notified.
+const POSTGRES_POLL: Duration = Duration::from_millis(500);
+
+/// What kind of thing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// An account token was revoked or changed.
+    Token,
+    /// An account was disabled or changed.
+    Account,
+    /// An AI key was changed, rotated or deleted.
+    Key,
+    /// A project was changed or deleted.
+    Project,
+    /// A release changed its state.
+    Release,
+    /// Signing keys were added.
+    SigningKeys,
+    /// The follower cannot tell: everything may have changed.
+    Everything,
+}
+
+impl ChangeKind {
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::Token, "token"),
+        (Self::Account, "account"),
+        (Self::Key, "key"),
+        (Self::Project, "project"),
+        (Self::Release, "release"),
+        (Self::SigningKeys, "signing_keys"),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(kind, _)| *kind == self)
+            .map_or("everything", |(_, name)| name)
+    }
+
+    fn from_name(name: &str) -> Self {
+        // A newer version may write kinds that this one does not know: be careful, not clever.
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map_or(Self::Everything, |(kind, _)| *kind)
+    }
+}
+
+/// One thing that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What kind of thing.
+    pub kind: ChangeKind,
+    /// Its identifier.
+    pub id: String,
+}
+
+type Hook = Box<dyn Fn(&Change) + Send + Sync>;
+
+/// Who wants to hear of changes in this process.
+pub struct Changes {
+    hooks: RwLock<Vec<Hook>>,
+    waiters: broadcast::Sender<Change>,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self {
+            hooks: RwLock::default(),
+            waiters: broadcast::Sender::new(1024),
+        }
+    }
+}
+
+impl Changes {
+    /// Calls `hook` for every change, before the request that made it is answered.
+    pub fn on_change(&self, hook: impl Fn(&Change) + Send + Sync + 'static) {
+        self.hooks
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(Box::new(hook));
+    }
+
+    /// A stream of changes for those who wait; one that lags must look at the database again.
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.waiters.subscribe()
+    }
+
+    pub(crate) fn publish(&self, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        let hooks = self.hooks.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for change in changes {
+            hooks.iter().for_each(|hook| hook(change));
+            // Nobody waiting is not an error.
+            drop(self.waiters.send(change.clone()));
+        }
+    }
+}
+
+impl Tx {
+    /// Notes that something changed that a cache or a waiter may depend on.
+    pub async fn changed(&mut self, kind: ChangeKind, id: impl ToString, now: Timestamp) -> Result<(), StoreError> {
+        let id = id.to_string();
+        self.query("INSERT INTO changes (kind, id, at) VALUES ($1, $2, $3)")
+            .bind(kind.name())
+            .bind(&id)
+            .bind(now)
+            .execute()
+            .await?;
+        self.changes.push(Change { kind, id });
+        Ok(())
+    }
+}
+
+struct Noted {
+    position: i64,
+    change: Change,
+}
+
+impl Record for Noted {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let position = row.take()?;
+        let kind = ChangeKind::from_name(&row.take::<String>()?);
+        Ok(Self {
+            position,
+            change: Change { kind, id: row.take()? },
+        })
+    }
+}
+
+/// Follows the feed until `stop`, publishing what other processes changed.
+pub async fn follow(db: Db, stop: CancellationToken) {
+    let mut follower = Follower {
+        db: &db,
+        position: None,
+        version: None,
+    };
+    let mut notified = match db.engine() {
+        Engine::Sqlite(_) => None,
+        Engine::Postgres(postgres) => Some(postgres.listen(stop.clone())),
+    };
+    while !stop.is_cancelled() {
+        if let Err(error) = follower.catch_up().await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot follow changes");
+        }
+        match &mut notified {
+            None => tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} },
+            Some(wake) => tokio::select! {
+                () = tokio::time::sleep(POSTGRES_POLL) => {},
+                _ = wake.recv() => {},
+                () = stop.cancelled() => {},
+            },
+        }
+    }
+}
+
+struct Follower<'d> {
+    db: &'d Db,
+    /// SQLite: the last sequence number seen. PostgreSQL: the oldest transaction that was still
+    /// running when we last looked; whatever it or a later one notes is read (again) next time.
+    position: Option<i64>,
+    version: Option<i64>,
+}
+
+impl Follower<'_> {
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        match self.db.engine() {
+            Engine::Sqlite(sqlite) => {
+                let version = sqlite.data_version()?;
+                if self.version.replace(version) == Some(version) {
+                    return Ok(());
+                }
+                self.catch_up_sqlite().await
+            }
+            Engine::Postgres(_) => self.catch_up_postgres().await,
+        }
+    }
+
+    async fn catch_up_sqlite(&mut self) -> Result<(), StoreError> {
+        // Sequence numbers rise in commit order, because there is one writer.
+        let Some(position) = self.position else {
+            self.position = Some(
+                self.db
+                    .read("SELECT COALESCE(MAX(seq), 0) FROM changes")
+                    .fetch_one()
+                    .await?,
+            );
+            return Ok(());
+        };
+        let noted: Vec<Noted> = self
+            .db
+            .read("SELECT seq, kind, id FROM changes WHERE seq > $1 ORDER BY seq")
+            .bind(position)
+            .fetch_all()
+            .await?;
+        // Sequence numbers have no holes here: a gap means that rows were pruned before we saw them.
+        let missed = noted.first().is_some_and(|first| first.position > position + 1);
+        self.publish(&noted, missed);
+        self.position = noted.last().map(|last| last.position).or(Some(position));
+        Ok(())
+    }
+
+    async fn catch_up_postgres(&mut self) -> Result<(), StoreError> {
+        // Numbers are given out before commit, so a lower one may appear later. Reading from the
+        // oldest transaction that was running last time misses none; hearing twice does no harm.
+        let horizon: i64 = self
+            .db
+            .read("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            .fetch_one()
+            .await?;
+        if let Some(position) = self.position {
+            let noted: Vec<Noted> = self
+                .db
+                .read("SELECT txid, kind, id FROM changes WHERE txid >= $1 ORDER BY seq")
+                .bind(position)
+                .fetch_all()
+                .await?;
+            self.publish(&noted, false);
+        }
+        self.position = Some(horizon);
+        Ok(())
+    }
+
+    fn publish(&self, noted: &[Noted], missed: bool) {
+        if missed {
+            self.db.changes().publish(&[Change {
+                kind: ChangeKind::Everything,
+                id: String::new(),
+            }]);
+        }
+        let changes: Vec<_> = noted.iter().map(|noted| noted.change.clone()).collect();
+        self.db.changes().publish(&changes);
+    }
+}
+
+/// Removes notes that every follower has seen long ago.
+pub async fn prune_changes(db: &Db, before: Timestamp) -> Result<(), StoreError> {
+    db.transact(move |tx| {
+        Box::pin(async move {
+            tx.query("DELETE FROM changes WHERE at < $1")
+                .bind(before)
+                .execute()
+                .await
+                .map(drop)
+        })
+    })
+    .await
+}

@@ -1,0 +1,242 @@
+//! One store, two engines.
+//!
+//! SQL is written once, in the dialect that SQLite and PostgreSQL share: `$1` parameters,
+//! `RETURNING`, `ON CONFLICT`, and the column types TEXT, BIGINT, BOOLEAN and bytes. The engine is
+//! picked at start from the database URL.
+//!
+//! Writes go through [`Db::transact`]. On SQLite one writer thread commits the transactions that
+//! wait together, with one fsync (group commit); on PostgreSQL each runs serialisably on a pooled
+//! connection and is repeated when it clashed. Either way the job behaves as if it ran alone.
+
+use crate::changes::{Change, Changes};
+use crate::postgres::{Postgres, PostgresTx};
+use crate::sqlite::{Sqlite, SqliteTx};
+use crate::value::{Record, Value};
+use crate::{StoreError, migrate};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// The future of a transaction's body.
+pub type Job<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
+
+/// Where the facts are.
+#[derive(Debug, Clone)]
+pub enum Location {
+    /// A SQLite file.
+    Sqlite(PathBuf),
+    /// A PostgreSQL server, by its URL.
+    Postgres(estrade_model::secret::Secret),
+}
+
+/// A database handle; cheap to clone.
+#[derive(Clone)]
+pub struct Db(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    changes: Changes,
+}
+
+pub(crate) enum Engine {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+impl Db {
+    /// Opens the database and brings its schema up to date; the first call creates it.
+    ///
+    /// `first` runs under the migration lock each time, after the migrations: the place for what
+    /// must be made once per database.
+    pub async fn open<F, Fut, E>(location: &Location, first: F) -> Result<Self, E>
+    where
+        F: FnOnce(Db) -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+        E: From<StoreError>,
+    {
+        let engine = match location {
+            Location::Sqlite(file) => {
+                let lock = migrate::lock_file(file).await?;
+                let engine = Engine::Sqlite(Sqlite::open(file)?);
+                let db = Self::over(engine);
+                migrate::run(&db).await?;
+                first(db.clone()).await?;
+                drop(lock);
+                return Ok(db);
+            }
+            Location::Postgres(url) => Engine::Postgres(Postgres::connect(url).await?),
+        };
+        let db = Self::over(engine);
+        let lock = match db.engine() {
+            Engine::Postgres(postgres) => postgres.lock_migrations().await?,
+            Engine::Sqlite(_) => return Ok(db),
+        };
+        migrate::run(&db).await?;
+        first(db.clone()).await?;
+        lock.release().await;
+        Ok(db)
+    }
+
+    fn over(engine: Engine) -> Self {
+        Self(Arc::new(Inner {
+            engine,
+            changes: Changes::default(),
+        }))
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// What followers of changes need.
+    pub fn changes(&self) -> &Changes {
+        &self.0.changes
+    }
+
+    /// Whether this is SQLite, where one server owns the file.
+    pub fn is_sqlite(&self) -> bool {
+        matches!(self.engine(), Engine::Sqlite(_))
+    }
+
+    /// Starts a statement that only reads.
+    pub fn read(&self, sql: &'static str) -> Query<'_> {
+        Query {
+            target: Target::Pool(self.engine()),
+            sql,
+            values: Vec::new(),
+        }
+    }
+
+    /// Runs `job` in a write transaction: all of it or, when it returns an error, nothing.
+    ///
+    /// The job may run more than once, and must await nothing but the transaction it is given.
+    pub async fn transact<T, E, F>(&self, job: F) -> Result<T, E>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let (value, changes) = match self.engine() {
+            Engine::Sqlite(sqlite) => sqlite.transact(job).await?,
+            Engine::Postgres(postgres) => postgres.transact(job).await?,
+        };
+        // Before the caller answers: whoever asks after the answer must see the change.
+        self.0.changes.publish(&changes);
+        Ok(value)
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.read("SELECT 1").fetch_optional::<Ping>().await.map(drop)
+    }
+
+    /// Tidies up; called when the server stops.
+    pub fn close(&self) -> Result<(), StoreError> {
+        match self.engine() {
+            Engine::Sqlite(sqlite) => sqlite.close(),
+            Engine::Postgres(postgres) => {
+                postgres.close();
+                Ok(())
+            }
+        }
+    }
+
+    /// The file of a SQLite database.
+    pub fn file(&self) -> Option<&Path> {
+        match self.engine() {
+            Engine::Sqlite(sqlite) => Some(sqlite.file()),
+            Engine::Postgres(_) => None,
+        }
+    }
+}
+
+struct Ping;
+impl Record for Ping {
+    fn from_row(_: &mut crate::Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self)
+    }
+}
+
+/// A write transaction.
+pub struct Tx {
+    pub(crate) inner: TxInner,
+    pub(crate) changes: Vec<Change>,
+}
+
+pub(crate) enum TxInner {
+    Sqlite(SqliteTx),
+    Postgres(PostgresTx),
+}
+
+impl Tx {
+    /// Starts a statement inside the transaction.
+    pub fn query(&mut self, sql: &'static str) -> Query<'_> {
+        Query {
+            target: Target::Tx(&mut self.inner),
+            sql,
+            values: Vec::new(),
+        }
+    }
+
+    /// Runs one statement once per row of values; on PostgreSQL without waiting in between.
+    pub async fn execute_many(&mut self, sql: &'static str, rows: Vec<Vec<Value>>) -> Result<(), StoreError> {
+        match &mut self.inner {
+            TxInner::Sqlite(tx) => rows.iter().try_for_each(|values| tx.execute(sql, values).map(drop)),
+            TxInner::Postgres(tx) => tx.execute_many(sql, &rows).await,
+        }
+    }
+}
+
+enum Target<'e> {
+    Pool(&'e Engine),
+    Tx(&'e mut TxInner),
+}
+
+/// A statement with its bound values.
+#[must_use]
+pub struct Query<'e> {
+    target: Target<'e>,
+    sql: &'static str,
+    values: Vec<Value>,
+}
+
+impl Query<'_> {
+    /// Binds the next `$n` parameter.
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Runs the statement and returns how many rows it touched.
+    pub async fn execute(self) -> Result<u64, StoreError> {
+        match self.target {
+            Target::Pool(_) => Err(StoreError::bug("a statement outside a transaction must only read")),
+            Target::Tx(TxInner::Sqlite(tx)) => tx.execute(self.sql, &self.values),
+            Target::Tx(TxInner::Postgres(tx)) => tx.execute(self.sql, &self.values).await,
+        }
+    }
+
+    /// Returns every row.
+    pub async fn fetch_all<T: Record>(self) -> Result<Vec<T>, StoreError> {
+        match self.target {
+            Target::Pool(Engine::Sqlite(sqlite)) => sqlite.read(self.sql, &self.values).await,
+            Target::Pool(Engine::Postgres(postgres)) => postgres.read(self.sql, &self.values).await,
+            Target::Tx(TxInner::Sqlite(tx)) => tx.fetch(self.sql, &self.values),
+            Target::Tx(TxInner::Postgres(tx)) => tx.fetch(self.sql, &self.values).await,
+        }
+    }
+
+    /// Returns the first row, if there is one.
+    pub async fn fetch_optional<T: Record>(self) -> Result<Option<T>, StoreError> {
+        Ok(self.fetch_all().await?.into_iter().next())
+    }
+
+    /// Returns the first row of a query that always has one.
+    pub async fn fetch_one<T: Record>(self) -> Result<T, StoreError> {
+        let sql = self.sql;
+        self.fetch_optional()
+            .await?
+            .ok_or_else(|| StoreError::bug(format!("no row where one must be: {sql}")))
+    }
+}

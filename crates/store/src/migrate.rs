@@ -1,0 +1,73 @@
+//! Migrations: embedded, forward-only, run at start under a lock.
+
+use crate::StoreError;
+use crate::db::{Db, Tx, TxInner};
+use std::path::Path;
+
+/// Every schema change, oldest first. A file that has been released is never edited.
+const MIGRATIONS: &[(i64, &str)] = &[(1, include_str!("../migrations/0001_init.sql"))];
+
+/// Held while the schema of a SQLite file is brought up to date.
+pub(crate) async fn lock_file(database: &Path) -> Result<std::fs::File, StoreError> {
+    let path = database.with_extension("migrate.lock");
+    let lock = move || {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    tokio::task::spawn_blocking(lock)
+        .await
+        .map_err(StoreError::bug)?
+        .map_err(|error: std::io::Error| StoreError::Unavailable(error.into()))
+}
+
+/// Applies what is missing; refuses a database that a newer version has changed.
+pub(crate) async fn run(db: &Db) -> Result<(), StoreError> {
+    db.transact(|tx| Box::pin(apply_missing(tx))).await
+}
+
+async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
+    tx.query("CREATE TABLE IF NOT EXISTS schema_versions (version BIGINT PRIMARY KEY)")
+        .execute()
+        .await?;
+    let applied: Vec<i64> = tx
+        .query("SELECT version FROM schema_versions ORDER BY version")
+        .fetch_all()
+        .await?;
+    let newest = MIGRATIONS.last().map_or(0, |(version, _)| *version);
+    if applied.last().is_some_and(|version| *version > newest) {
+        return Err(StoreError::Unusable(
+            "the database was last used by a newer version of Estrade; start that version instead".into(),
+        ));
+    }
+    for (version, sql) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
+        execute_script(tx, sql).await?;
+        tx.query("INSERT INTO schema_versions (version) VALUES ($1)")
+            .bind(*version)
+            .execute()
+            .await?;
+        tracing::info!(version, "the database schema was brought up to date");
+    }
+    Ok(())
+}
+
+async fn execute_script(tx: &mut Tx, sql: &str) -> Result<(), StoreError> {
+    match &mut tx.inner {
+        TxInner::Sqlite(tx) => tx.execute_script(&in_dialect(sql, "BLOB", "INTEGER PRIMARY KEY AUTOINCREMENT", "0")),
+        TxInner::Postgres(tx) => {
+            let serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY";
+            let txid = "(pg_current_xact_id()::text::bigint)";
+            tx.execute_script(&in_dialect(sql, "BYTEA", serial, txid)).await
+        }
+    }
+}
+
+fn in_dialect(sql: &str, bytes: &str, serial: &str, txid: &str) -> String {
+    sql.replace("{BYTES}", bytes)
+        .replace("{SERIAL}", serial)
+        .replace("{TXID}", txid)
+}
