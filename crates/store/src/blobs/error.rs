@@ -32,7 +32,7 @@ pub enum BlobError {
     Io(#[source] io::Error),
 }
 
-/// Also undoes the wrapping that `std::io::Write` forces on a `ContentWriter`,
+/// Also undoes the wrapping that `std::io::Write` forces on a [`ContentWriter`](super::ContentWriter),
 /// so that `io::copy(…)?` yields the error that was meant.
 impl From<io::Error> for BlobError {
     fn from(error: io::Error) -> Self {
