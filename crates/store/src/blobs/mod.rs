@@ -17,7 +17,7 @@
 //!
 //! Names on disk are random, not digests. Two stagings that meet the same new content write two
 //! copies and the database keeps one row; so a staging that gives up removes only what it alone
-//! wrote. Every call here blocks: use `spawn_blocking`.
+//! wrote. Every call here blocks, except [`BlobStore::stream`]: use `spawn_blocking`.
 
 mod claims;
 mod digest;
@@ -26,6 +26,7 @@ mod error;
 mod pack;
 mod place;
 mod published;
+mod read;
 mod staging;
 mod writer;
 
