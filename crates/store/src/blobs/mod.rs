@@ -23,6 +23,7 @@ mod claims;
 mod digest;
 mod disk;
 mod error;
+mod inventory;
 mod pack;
 mod place;
 mod published;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 pub use digest::{BadDigest, Digest};
 pub use error::{BlobError, LookupError};
+pub use inventory::{PlaceEntry, RemovedOrphans};
 pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
 pub use published::Published;
 pub use staging::Staging;
