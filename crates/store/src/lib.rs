@@ -3,15 +3,19 @@
 //! [`Db`] is one handle over two engines, SQLite and PostgreSQL. Queries live in one file per
 //! resource, each SQL text written once. [`blobs`] keeps contents by their hash.
 
+pub mod accounts;
+pub mod blobs;
 pub mod changes;
 pub mod db;
 pub mod error;
 mod migrate;
 mod postgres;
+pub mod signing_keys;
 mod sqlite;
+pub mod tokens;
 pub mod value;
 
-pub use changes::Change;
-pub use db::{Db, Job, Query, Tx};
+pub use changes::{Change, ChangeKind};
+pub use db::{Db, Job, Location, Query, Tx};
 pub use error::StoreError;
-pub use value::{Record, Row};
+pub use value::{Record, Row, Value};

@@ -165,7 +165,11 @@ pub(crate) struct MigrationLock(Option<Object>);
 impl MigrationLock {
     pub(crate) async fn release(mut self) {
         let Some(client) = self.0.take() else { return };
-        if client.execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK]).await.is_err() {
+        if client
+            .execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK])
+            .await
+            .is_err()
+        {
             drop(Object::take(client));
         }
     }

@@ -234,3 +234,9 @@ impl<T: Column> Record for T {
         row.take()
     }
 }
+
+/// The bound of a list that goes from the newest id down: after the last one seen, or from the top.
+pub fn before<T>(last: Option<Id<T>>) -> Value {
+    // `g` sorts after every hexadecimal digit, so the first page needs no query of its own.
+    last.map_or_else(|| Value::Text("g".into()), Value::from)
+}

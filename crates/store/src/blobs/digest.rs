@@ -1,0 +1,113 @@
+//! The name of a content: its BLAKE3 hash.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The BLAKE3 hash of a content; in text 64 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest([u8; 32]);
+
+/// A text that is not a [`Digest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a digest is 64 lower-case hex digits")]
+pub struct BadDigest;
+
+impl Digest {
+    /// Hashes `content`.
+    pub fn of(content: &[u8]) -> Self {
+        blake3::hash(content).into()
+    }
+
+    /// The hash itself.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<[u8; 32]> for Digest {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<blake3::Hash> for Digest {
+    fn from(hash: blake3::Hash) -> Self {
+        Self(hash.into())
+    }
+}
+
+impl FromStr for Digest {
+    type Err = BadDigest;
+
+    fn from_str(text: &str) -> Result<Self, BadDigest> {
+        parse_hex(text).map(Self).ok_or(BadDigest)
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = BadDigest;
+
+    fn try_from(text: String) -> Result<Self, BadDigest> {
+        text.parse()
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        hex::encode(digest.0)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+/// Reads exactly `N` bytes of hex. Upper case is refused so that a value has one spelling, and
+/// comparing texts (as a database does) is comparing values.
+pub(super) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF_NOTHING: &str = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+
+    #[test]
+    fn text_and_json_hold_the_lower_case_hex_of_blake3() -> Result<(), serde_json::Error> {
+        let digest = Digest::of(b"");
+        assert_eq!(digest.to_string(), OF_NOTHING);
+        assert_eq!(OF_NOTHING.parse(), Ok(digest));
+        let json = serde_json::to_string(&digest)?;
+        assert_eq!(json, format!("\"{OF_NOTHING}\""));
+        assert_eq!(serde_json::from_str::<Digest>(&json)?, digest);
+        Ok(())
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let upper = OF_NOTHING.to_uppercase();
+        let longer = format!("{OF_NOTHING}00");
+        let odd = format!("{}g", &OF_NOTHING[..63]);
+        for text in ["", "af", &OF_NOTHING[..63], &upper, &longer, &odd] {
+            assert_eq!(text.parse::<Digest>(), Err(BadDigest), "{text}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Contents of releases, stored by what they are: named by their BLAKE3 hash, written once,
+//! never changed.
+//!
+//! The bytes lie here, the index lies in the database: a row says for each [`Digest`] in which
+//! [`Place`] its content is. A release is stored in this order, so that a crash at any point
+//! leaves at worst files that no row names:
+//!
+//! 1. [`BlobStore::stage`] collects new contents under `tmp/`.
+//! 2. [`Staging::publish`] makes them durable and gives them their final names.
+//! 3. The caller commits the rows for [`Published::blobs`], or calls [`Published::discard`].
+//!
+//! ```text
+//! <root>/packs/<24 hex>.pack   small contents of one staging, back to back: one fsync for all
+//! <root>/files/<24 hex>        one large content each
+//! <root>/tmp/                  what is being written
+//! ```
+//!
+//! Names on disk are random, not digests. Two stagings that meet the same new content write two
+//! copies and the database keeps one row; so a staging that gives up removes only what it alone
+//! wrote. Every call here blocks, except [`BlobStore::stream`]: use `spawn_blocking`.
+
+mod claims;
+mod digest;
+mod disk;
+mod error;
+mod inventory;
+mod pack;
+mod place;
+mod published;
+mod read;
+mod staging;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use digest::{BadDigest, Digest};
+pub use error::{BlobError, LookupError};
+pub use inventory::{PlaceEntry, RemovedOrphans};
+pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
+pub use published::Published;
+pub use staging::Staging;
+pub use writer::ContentWriter;
+
+use disk::Disk;
+
+/// Contents of at least this many bytes get a file of their own; smaller ones share a pack.
+pub const LARGE_CONTENT: u64 = 1 << 20;
+
+/// The blob store of one data directory. Cloning is cheap and shares the store.
+#[derive(Clone, Debug)]
+pub struct BlobStore {
+    disk: Arc<Disk>,
+}
+
+impl BlobStore {
+    /// Opens the store in `root`, which is created if it does not exist.
+    ///
+    /// One process should open a root once and clone the handle: the clones share the knowledge
+    /// of what is published but not yet in the database.
+    pub fn open(root: &Path) -> Result<Self, BlobError> {
+        let disk = Arc::new(Disk::open(root)?);
+        Ok(Self { disk })
+    }
+
+    /// Removes what an earlier process left half-written; returns how many files that were.
+    ///
+    /// Call it at start, before the first [`stage`](Self::stage): it would take away the
+    /// temporary files of stagings that are under way.
+    pub fn sweep_temporary(&self) -> Result<u64, BlobError> {
+        Ok(self.disk.sweep_temporary()?)
+    }
+
+    /// Begins to collect contents, together at most `max_total` bytes.
+    ///
+    /// `is_known` is asked once for each distinct content whether it is stored already; if so,
+    /// it is not written. The answer can go stale before the caller commits (a garbage collector
+    /// runs), so the committing transaction must check again that the row is there.
+    pub fn stage<'k>(
+        &self,
+        max_total: u64,
+        is_known: impl FnMut(&Digest) -> Result<bool, LookupError> + Send + 'k,
+    ) -> Staging<'k> {
+        Staging::new(Arc::clone(&self.disk), max_total, Box::new(is_known))
+    }
+
+    /// Removes a pack or file; that it is gone already is fine.
+    ///
+    /// Remove the rows that name it first. Who has it open keeps reading.
+    pub fn remove_place(&self, id: PlaceId) -> Result<(), BlobError> {
+        Ok(self.disk.remove(id)?)
+    }
+}

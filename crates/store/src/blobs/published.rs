@@ -1,0 +1,76 @@
+//! Contents that are durable and in place, while the database does not know of them yet.
+
+use std::io;
+use std::sync::Arc;
+
+use tempfile::TempPath;
+
+use super::disk::Disk;
+use super::{PlaceId, StoredBlob};
+
+/// What [`Staging::publish`](super::Staging::publish) put in place.
+///
+/// Hold it until the transaction that inserts its rows has ended. While it lives, the search
+/// for orphans leaves its files alone.
+///
+/// Dropping it removes nothing, on purpose: a future that is cancelled in the middle of a commit
+/// does not know whether the commit took place. A file too many is an orphan that is found
+/// later, a file too few is a lost release.
+#[must_use = "call `keep` after the commit, `discard` if the transaction was rolled back"]
+#[derive(Debug)]
+pub struct Published {
+    disk: Arc<Disk>,
+    places: Vec<PlaceId>,
+    blobs: Vec<StoredBlob>,
+}
+
+impl Published {
+    pub(super) const fn new(disk: Arc<Disk>, blobs: Vec<StoredBlob>) -> Self {
+        Self {
+            disk,
+            places: Vec::new(),
+            blobs,
+        }
+    }
+
+    pub(super) fn publish(&mut self, synced: TempPath, id: PlaceId) -> io::Result<()> {
+        self.disk.claims.add(id);
+        self.places.push(id);
+        self.disk.publish(synced, id)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.disk.sync(&self.places)
+    }
+
+    /// The contents that are new, in the order in which they were added.
+    ///
+    /// Another release may have committed one of the same digests meanwhile; then its row stays
+    /// and the copy that was written here is never read.
+    pub fn blobs(&self) -> &[StoredBlob] {
+        &self.blobs
+    }
+
+    /// The rows are committed, or may be: leave the files alone.
+    pub fn keep(self) {}
+
+    /// The rows are certainly not committed: remove the files.
+    ///
+    /// Call [`keep`](Self::keep) instead if the outcome is unknown, as after a connection that
+    /// broke during the commit.
+    pub fn discard(self) {
+        for &id in &self.places {
+            if let Err(error) = self.disk.remove(id) {
+                tracing::warn!(place = %id, %error, "left an orphaned blob for the next clean-up");
+            }
+        }
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        for &id in &self.places {
+            self.disk.claims.release(id);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Reading contents back.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use tokio::io::AsyncReadExt;
+use tokio_util::io::ReaderStream;
+
+use super::{BlobError, BlobStore, Digest, LARGE_CONTENT, StoredBlob};
+
+/// The size of the pieces of [`BlobStore::stream`].
+const CHUNK: usize = 64 * 1024;
+
+impl BlobStore {
+    /// Reads a small content (below [`LARGE_CONTENT`]) into memory.
+    pub fn read(&self, blob: &StoredBlob) -> Result<Bytes, BlobError> {
+        let max = LARGE_CONTENT - 1;
+        let size = match usize::try_from(blob.size) {
+            Ok(size) if blob.size <= max => size,
+            _ => return Err(BlobError::TooLarge { max }),
+        };
+        let file = self.open_file(blob)?;
+        let mut content = vec![0; size];
+        match file.read_exact_at(&mut content, blob.place.offset()) {
+            Ok(()) => Ok(content.into()),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(BlobError::Damaged),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a content of any size; the reader ends where the content ends.
+    pub fn open_reader(&self, blob: &StoredBlob) -> Result<impl Read + Send + use<>, BlobError> {
+        Ok(self.open_positioned(blob)?.take(blob.size))
+    }
+
+    /// Streams a content of any size in pieces of 64 KiB, without checking the hash.
+    ///
+    /// That the content is missing is told at once and not by the first piece, so that it can
+    /// still become the status of an answer.
+    pub async fn stream(
+        &self,
+        blob: &StoredBlob,
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, BlobError> {
+        let (store, blob) = (self.clone(), *blob);
+        let file = tokio::task::spawn_blocking(move || store.open_positioned(&blob))
+            .await
+            .map_err(io::Error::other)??;
+        let content = tokio::fs::File::from_std(file).take(blob.size);
+        Ok(ReaderStream::with_capacity(content, CHUNK))
+    }
+
+    /// Reads a content and compares its hash; [`BlobError::Damaged`] if they differ.
+    pub fn verify(&self, blob: &StoredBlob) -> Result<(), BlobError> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(self.open_reader(blob)?)?;
+        if Digest::from(hasher.finalize()) == blob.digest {
+            Ok(())
+        } else {
+            Err(BlobError::Damaged)
+        }
+    }
+
+    /// Opens the file and goes to where the content begins.
+    ///
+    /// Published files never change, so one look at the length here is enough to promise that
+    /// a reader does not end early.
+    fn open_positioned(&self, blob: &StoredBlob) -> Result<File, BlobError> {
+        let mut file = self.open_file(blob)?;
+        let offset = blob.place.offset();
+        let end = offset.checked_add(blob.size).ok_or(BlobError::Damaged)?;
+        if file.metadata()?.len() < end {
+            return Err(BlobError::Damaged);
+        }
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(file)
+    }
+
+    fn open_file(&self, blob: &StoredBlob) -> Result<File, BlobError> {
+        match self.disk.open_place(blob.place.id()) {
+            Ok(file) => Ok(file),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(BlobError::Missing),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Account tokens: hashes of their secrets, names, and when they end.
+
+use crate::{Db, Record, Row, StoreError, Tx, Value};
+use estrade_model::{AccountId, Timestamp, TokenId};
+
+/// A new token, as stored.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    /// Identifier, the `sub` of the JWT.
+    pub id: TokenId,
+    /// Whose token it is.
+    pub account: AccountId,
+    /// Its label.
+    pub name: String,
+    /// Hash of the JWT's `jti`.
+    pub secret_hash: [u8; 32],
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends; never when none.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A token as listed.
+#[derive(Debug, Clone)]
+pub struct TokenRow {
+    /// Identifier.
+    pub id: TokenId,
+    /// Its label.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends.
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl Record for TokenRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+            created_at: row.take()?,
+            expires_at: row.take()?,
+            last_used_at: row.take()?,
+        })
+    }
+}
+
+/// What a request with a token needs to know: the token and the account behind it.
+#[derive(Debug, Clone)]
+pub struct TokenState {
+    /// Hash of the JWT's `jti`.
+    pub secret_hash: [u8; 32],
+    /// When it ends.
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, as far as the database knows.
+    pub last_used_at: Option<Timestamp>,
+    /// Whose token it is.
+    pub account: AccountId,
+    /// The account's address.
+    pub email: String,
+    /// The account's name.
+    pub fullname: String,
+    /// Whether the account may use the admin API.
+    pub admin: bool,
+    /// Whether the account is locked out.
+    pub disabled: bool,
+}
+
+impl Record for TokenState {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            secret_hash: row.take()?,
+            expires_at: row.take()?,
+            last_used_at: row.take()?,
+            account: row.take()?,
+            email: row.take()?,
+            fullname: row.take()?,
+            admin: row.take()?,
+            disabled: row.take()?,
+        })
+    }
+}
+
+/// Adds a token.
+pub async fn insert_token(tx: &mut Tx, token: &NewToken) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(token.id)
+    .bind(token.account)
+    .bind(&token.name)
+    .bind(token.secret_hash)
+    .bind(token.created_at)
+    .bind(token.expires_at)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// The live state of a token.
+pub async fn token_state(db: &Db, id: TokenId) -> Result<Option<TokenState>, StoreError> {
+    db.read(
+        "SELECT t.secret_hash, t.expires_at, t.last_used_at, a.id, a.email, a.fullname, a.admin, a.disabled
+         FROM tokens t JOIN accounts a ON a.id = t.account_id WHERE t.id = $1",
+    )
+    .bind(id)
+    .fetch_optional()
+    .await
+}
+
+/// A page of an account's tokens, newest first, strictly before `before`.
+pub async fn list_tokens(
+    db: &Db,
+    account: AccountId,
+    before: Option<TokenId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<TokenRow>, StoreError> {
+    db.read(
+        "SELECT id, name, created_at, expires_at, last_used_at FROM tokens
+         WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
+    )
+    .bind(account)
+    .bind(crate::value::before(before))
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// Removes a token of an account; false when it has none of that id.
+pub async fn delete_token(tx: &mut Tx, account: AccountId, id: TokenId) -> Result<bool, StoreError> {
+    let gone = tx
+        .query("DELETE FROM tokens WHERE id = $1 AND account_id = $2")
+        .bind(id)
+        .bind(account)
+        .execute()
+        .await?;
+    Ok(gone > 0)
+}
+
+/// Removes a token whoever owns it, for the administrator's command line.
+pub async fn delete_any_token(tx: &mut Tx, id: TokenId) -> Result<bool, StoreError> {
+    Ok(tx.query("DELETE FROM tokens WHERE id = $1").bind(id).execute().await? > 0)
+}
+
+/// Notes when tokens were last used.
+pub async fn touch_tokens(tx: &mut Tx, used: &[(TokenId, Timestamp)]) -> Result<(), StoreError> {
+    let rows = used
+        .iter()
+        .map(|(id, at)| vec![Value::from(*id), Value::from(*at)])
+        .collect();
+    tx.execute_many("UPDATE tokens SET last_used_at = $2 WHERE id = $1", rows)
+        .await
+}
