@@ -122,3 +122,14 @@ impl From<estrade_model::Invalid> for Error {
         Self::invalid(invalid.0)
     }
 }
+
+impl From<estrade_store::StoreError> for Error {
+    fn from(error: estrade_store::StoreError) -> Self {
+        match error {
+            estrade_store::StoreError::Unavailable(_) | estrade_store::StoreError::Serialization(_) => {
+                Self::Unavailable(error.into())
+            }
+            other => Self::Internal(other.into()),
+        }
+    }
+}

@@ -1,5 +1,21 @@
 //! The rules: who may do what, in which order. No HTTP, no SQL.
+//!
+//! [`core::Core`] holds what every service needs; [`bootstrap`] builds it. One module per noun has
+//! the operations on it; [`access`] is the one place that decides who sees what.
 
+pub mod access;
+pub mod accounts;
+pub mod bootstrap;
+pub mod core;
+pub mod credentials;
 pub mod error;
+mod jwt;
+mod passwords;
+mod random;
+mod seal;
+mod state_cache;
+pub mod tokens;
 
+pub use access::{Caller, Scope};
+pub use core::{Clock, Core, Quotas, Settings, UnknownWorkspace};
 pub use error::{Error, Result};

@@ -9,9 +9,11 @@ pub mod changes;
 pub mod db;
 pub mod error;
 mod migrate;
+pub mod networks;
 mod postgres;
 pub mod signing_keys;
 mod sqlite;
+pub mod teams;
 pub mod tokens;
 pub mod value;
 

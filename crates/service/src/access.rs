@@ -1,0 +1,70 @@
+//! Who sees what: the one place of the isolation rule.
+//!
+//! A request is made by a [`Caller`] in a [`Scope`]: the things of one owner, with a role. Every
+//! query takes the scope's owner, so what belongs to somebody else is simply not found (404).
+
+use crate::{Core, Error, Result};
+use estrade_model::team::Role;
+use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
+use estrade_store::teams;
+
+/// The account behind a request, proved by its token.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The account.
+    pub account: AccountId,
+    /// The token it came with.
+    pub token: TokenId,
+    /// The account's address.
+    pub email: String,
+    /// The account's name.
+    pub fullname: String,
+    /// Whether it may use the admin API.
+    pub admin: bool,
+}
+
+/// Whose things a request is about, and what the caller may do with them.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Who asks.
+    pub caller: Caller,
+    /// Whose things: the caller's own, or a team's.
+    pub owner: OwnerId,
+    /// What the caller may do.
+    pub role: Role,
+}
+
+impl Scope {
+    /// Refuses (403) when the caller's role is below `role`.
+    pub fn require(&self, role: Role) -> Result<()> {
+        if self.role >= role {
+            return Ok(());
+        }
+        Err(Error::Forbidden(format!(
+            "this needs the role {} in the team; yours is {}",
+            role.as_str(),
+            self.role.as_str()
+        )))
+    }
+}
+
+/// The scope of a request: the team's when one is named, else the caller's own.
+///
+/// An unknown team and a team of others answer alike.
+pub async fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> Result<Scope> {
+    let Some(team) = team else {
+        let owner = caller.account.cast();
+        return Ok(Scope {
+            caller,
+            owner,
+            role: Role::Owner,
+        });
+    };
+    let role = teams::member_role(&core.db, team, caller.account).await?;
+    let role = role.ok_or_else(|| Error::Forbidden("you are not a member of this team".into()))?;
+    Ok(Scope {
+        caller,
+        owner: team.cast(),
+        role,
+    })
+}

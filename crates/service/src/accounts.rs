@@ -1,0 +1,111 @@
+//! Accounts: made and managed by the administrator, used by logging in.
+
+use crate::{Caller, Core, Error, Result, passwords};
+use estrade_model::account::{BundlePlan, Me, MePlans, NewAccount, User};
+use estrade_model::names::Email;
+use estrade_model::plan::BUNDLE_PLANS;
+use estrade_model::secret::Secret;
+use estrade_model::{AccountId, Timestamp};
+use estrade_store::accounts::{self, AccountRow};
+use estrade_store::{ChangeKind, StoreError, Tx, networks};
+
+/// Adds an account; 409 when the address is taken.
+pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
+    let hash = match new.password {
+        Some(password) => Some(passwords::hash(password).await?),
+        None => None,
+    };
+    let (now, network) = (core.now(), core.new_id()?);
+    let account = AccountRow {
+        id: core.new_id()?,
+        email: new.email.to_string(),
+        fullname: new.fullname.to_string(),
+        admin: new.admin,
+        disabled: false,
+        created_at: now,
+    };
+    let id = account.id;
+    core.db
+        .transact(move |tx| {
+            let (account, hash) = (account.clone(), hash.clone());
+            Box::pin(async move { insert_account(tx, &account, hash.as_deref(), network, now).await })
+        })
+        .await?;
+    Ok(id)
+}
+
+/// An account and the network that every owner has.
+pub(crate) async fn insert_account(
+    tx: &mut Tx,
+    account: &AccountRow,
+    password: Option<&str>,
+    network: estrade_model::project::NetworkId,
+    now: Timestamp,
+) -> Result<()> {
+    match accounts::insert_account(tx, account, password).await {
+        Err(StoreError::Duplicate) => Err(Error::conflict("account_exists", "an account with this address exists")),
+        other => Ok(other?),
+    }?;
+    Ok(networks::insert_network(tx, account.id.cast(), network, networks::DEFAULT, now).await?)
+}
+
+/// The account with that address.
+pub async fn find_account(core: &Core, email: &Email) -> Result<AccountRow> {
+    accounts::account_by_email(&core.db, email.as_str())
+        .await?
+        .ok_or(Error::NotFound("the account"))
+}
+
+/// Every account, oldest first.
+pub async fn list_accounts(core: &Core) -> Result<Vec<AccountRow>> {
+    Ok(accounts::list_accounts(&core.db).await?)
+}
+
+/// Sets a new password.
+pub async fn set_password(core: &Core, email: &Email, password: Secret) -> Result<()> {
+    let account = find_account(core, email).await?;
+    let hash = passwords::hash(password).await?;
+    core.db
+        .transact(move |tx| {
+            let hash = hash.clone();
+            Box::pin(async move { Ok::<_, Error>(accounts::set_password(tx, account.id, &hash).await.map(drop)?) })
+        })
+        .await
+}
+
+/// Locks an account out at once, with all its tokens.
+pub async fn disable_account(core: &Core, email: &Email) -> Result<()> {
+    let (account, now) = (find_account(core, email).await?, core.now());
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                accounts::set_disabled(tx, account.id, true).await?;
+                Ok::<_, Error>(tx.changed(ChangeKind::Account, account.id, now).await?)
+            })
+        })
+        .await
+}
+
+/// Who the caller is, and what projects can be made of here.
+pub fn read_me(core: &Core, caller: &Caller) -> Me {
+    let bundles = BUNDLE_PLANS.iter().map(|name| {
+        (
+            (*name).to_owned(),
+            BundlePlan {
+                name: (*name).to_owned(),
+            },
+        )
+    });
+    Me {
+        user: User {
+            id: caller.account,
+            email: caller.email.clone(),
+            fullname: caller.fullname.clone(),
+            avatar: String::new(),
+        },
+        plans: MePlans {
+            projects: core.settings.plans.all().clone(),
+            project_bundle_plans: bundles.collect(),
+        },
+    }
+}

@@ -1,0 +1,226 @@
+//! Opening an installation: its directory, its keys, its database, and what a first start makes.
+
+use crate::core::{Clock, Core, Settings};
+use crate::jwt::{self, Audience, Keyring};
+use crate::seal::{KEY_LENGTH, MasterKey};
+use crate::{Error, accounts, random};
+use arc_swap::ArcSwap;
+use estrade_model::TokenId;
+use estrade_store::accounts::AccountRow;
+use estrade_store::blobs::BlobStore;
+use estrade_store::tokens::NewToken;
+use estrade_store::{Db, Location, StoreError, signing_keys, tokens};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The address of the account that a first start makes.
+pub const ADMIN: &str = "admin@localhost";
+/// Where a first start leaves the administrator's token.
+pub const ADMIN_TOKEN_FILE: &str = "admin.token";
+
+/// Why an installation could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Something that the administrator has to put right first.
+    #[error("{0}")]
+    Refused(String),
+    /// Something failed that should not.
+    #[error("cannot open the installation")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unusable(reason) => Self::Refused(reason),
+            other => Self::Failed(other.into()),
+        }
+    }
+}
+impl From<Error> for OpenError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Where an installation keeps its things.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// The database; by default a file inside the data directory.
+    pub database: Location,
+    /// The master key; by default a file inside the data directory.
+    pub master_key: PathBuf,
+}
+
+impl Places {
+    /// The default places inside a data directory.
+    pub fn inside(data_dir: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            database: Location::Sqlite(data_dir.join("estrade.db")),
+            master_key: data_dir.join("master.key"),
+        }
+    }
+}
+
+/// Opens an installation, and makes it first where there is none.
+pub async fn open(places: &Places, settings: Settings) -> Result<Arc<Core>, OpenError> {
+    make_directory(&places.data_dir)?;
+    let clock = Clock::default();
+    let now = clock.now();
+    let mut opened = None;
+    let db = Db::open(&places.database, async |db: Db| {
+        let rows = signing_keys::list_signing_keys(&db).await?;
+        let first = rows.is_empty();
+        let master = load_master_key(&places.master_key, first)?;
+        let rows = if first {
+            vec![first_start(&db, places, &master, now).await?]
+        } else {
+            rows
+        };
+        let keyring = Keyring::open(&master, &rows).map_err(|_| {
+            OpenError::Refused(format!(
+                "the master key in {} does not open this database's signing keys; restore the key that belongs to it",
+                places.master_key.display()
+            ))
+        })?;
+        opened = Some((master, keyring));
+        Ok::<_, OpenError>(())
+    })
+    .await?;
+    let (master, keyring) = opened.ok_or_else(|| OpenError::Failed("the database was not initialised".into()))?;
+    let blobs = BlobStore::open(&places.data_dir.join("blobs")).map_err(|error| OpenError::Failed(error.into()))?;
+    Ok(Arc::new(Core {
+        db,
+        blobs,
+        clock,
+        settings,
+        master,
+        keyring: ArcSwap::from_pointee(keyring),
+    }))
+}
+
+/// Held by the one server that may use a data directory.
+#[must_use]
+pub struct ServerLock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
+
+/// Makes sure that no other server uses this data directory.
+pub fn lock_server(data_dir: &Path) -> Result<ServerLock, OpenError> {
+    make_directory(data_dir)?;
+    let path = data_dir.join("server.lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path);
+    let file = file.map_err(|error| cannot("open", &path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(ServerLock(file)),
+        Err(fs::TryLockError::WouldBlock) => Err(OpenError::Refused(format!(
+            "another Estrade server is using {}; stop it first, or choose another directory with --data-dir",
+            data_dir.display()
+        ))),
+        Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &path, error)),
+    }
+}
+
+fn cannot(verb: &str, path: &Path, error: io::Error) -> OpenError {
+    OpenError::Refused(format!("cannot {verb} {}: {error}", path.display()))
+}
+
+fn make_directory(path: &Path) -> Result<(), OpenError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| cannot("create", path, error))
+}
+
+fn load_master_key(path: &Path, first_start: bool) -> Result<MasterKey, OpenError> {
+    match fs::read(path) {
+        Ok(bytes) if bytes.len() == KEY_LENGTH => Ok(MasterKey::from_bytes(&bytes)?),
+        Ok(_) => Err(OpenError::Refused(format!(
+            "{} must hold exactly {KEY_LENGTH} bytes",
+            path.display()
+        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && first_start => {
+            let bytes = MasterKey::generate()?;
+            write_secret(path, &bytes[..]).map_err(|error| cannot("write", path, error))?;
+            Ok(MasterKey::from_bytes(&bytes[..])?)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::Refused(format!(
+            "{} is missing, and this database was made with it; restore it from your backup",
+            path.display()
+        ))),
+        Err(error) => Err(cannot("read", path, error)),
+    }
+}
+
+/// Makes what every installation has once: a signing key, the administrator and their token.
+async fn first_start(
+    db: &Db,
+    places: &Places,
+    master: &MasterKey,
+    now: estrade_model::Timestamp,
+) -> Result<signing_keys::SigningKeyRow, OpenError> {
+    let signing_key = jwt::generate_signing_key(master, now)?;
+    let keyring = Keyring::open(master, std::slice::from_ref(&signing_key))?;
+    let (token_id, network): (TokenId, _) = (random::id(now)?, random::id(now)?);
+    let signed = keyring.sign(Audience::Account, token_id, now, None)?;
+    let account = AccountRow {
+        id: random::id(now)?,
+        email: ADMIN.into(),
+        fullname: "Administrator".into(),
+        admin: true,
+        disabled: false,
+        created_at: now,
+    };
+    let token = NewToken {
+        id: token_id,
+        account: account.id,
+        name: "first start".into(),
+        secret_hash: signed.secret_hash,
+        created_at: now,
+        expires_at: None,
+    };
+    // The file first: a token that is in the database but in no file would be lost for good.
+    let file = places.data_dir.join(ADMIN_TOKEN_FILE);
+    let line = format!("{}\n", signed.token.expose());
+    write_secret(&file, line.as_bytes()).map_err(|error| cannot("write", &file, error))?;
+    let row = signing_key.clone();
+    db.transact(move |tx| {
+        let (row, account, token) = (row.clone(), account.clone(), token.clone());
+        Box::pin(async move {
+            signing_keys::insert_signing_key(tx, &row).await?;
+            accounts::insert_account(tx, &account, None, network, now).await?;
+            Ok::<_, Error>(tokens::insert_token(tx, &token).await?)
+        })
+    })
+    .await?;
+    Ok(signing_key)
+}
+
+/// Writes a file that only its owner may read, whole or not at all, and durably.
+fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let temporary = path.with_extension("new");
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    File::open(directory)?.sync_all()
+}

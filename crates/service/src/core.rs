@@ -1,0 +1,144 @@
+//! What every service needs, built once at start.
+
+use crate::jwt::Keyring;
+use crate::seal::MasterKey;
+use crate::{Result, random};
+use arc_swap::ArcSwap;
+use estrade_model::plan::Plans;
+use estrade_model::{Id, Timestamp};
+use estrade_store::Db;
+use estrade_store::blobs::BlobStore;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Handles and settings that the services share.
+pub struct Core {
+    /// The facts.
+    pub db: Db,
+    /// The contents of releases.
+    pub blobs: BlobStore,
+    /// What time it is.
+    pub clock: Clock,
+    /// What the configuration says.
+    pub settings: Settings,
+    /// Seals what is encrypted at rest.
+    pub(crate) master: MasterKey,
+    /// Signs and checks tokens.
+    pub(crate) keyring: ArcSwap<Keyring>,
+}
+
+impl Core {
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A new identifier.
+    pub(crate) fn new_id<T>(&self) -> Result<Id<T>> {
+        random::id(self.now())
+    }
+
+    /// The public signing keys as a JWK set.
+    pub fn jwks(&self) -> serde_json::Value {
+        self.keyring.load().jwks()
+    }
+}
+
+/// Time as the services see it; tests can move it forward.
+#[derive(Debug, Default)]
+pub struct Clock {
+    ahead_ms: AtomicI64,
+}
+
+impl Clock {
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(millis.saturating_add(self.ahead_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Moves the clock forward, for tests of what expires.
+    pub fn advance(&self, span: Duration) {
+        self.ahead_ms
+            .fetch_add(i64::try_from(span.as_millis()).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// What happens to a workspace name that the owner does not have yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownWorkspace {
+    /// It is created.
+    #[default]
+    Create,
+    /// The request is refused.
+    Reject,
+}
+
+/// How much one owner may have; 0 is without limit.
+#[derive(Debug, Clone)]
+pub struct Quotas {
+    /// Projects.
+    pub projects: u64,
+    /// AI keys.
+    pub keys: u64,
+    /// Workspaces.
+    pub workspaces: u64,
+}
+
+/// What the configuration says to the services.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The plans of this installation.
+    pub plans: Plans,
+    /// Quotas per owner.
+    pub quotas: Quotas,
+    /// Most instances of one project.
+    pub most_instances: u32,
+    /// Most files of one release.
+    pub most_files: usize,
+    /// Most bytes of one release request.
+    pub most_release_bytes: u64,
+    /// What to do with unknown workspace names.
+    pub unknown_workspace: UnknownWorkspace,
+    /// Failed logins per account in 15 minutes; 0 is without limit.
+    pub login_failures_per_account: u32,
+    /// Failed logins per address in 15 minutes; 0 is without limit.
+    pub login_failures_per_address: u32,
+    /// Where the platform API is reached, for links.
+    pub public_url: String,
+    /// What stands before a project's name in its URL, such as `http://`.
+    pub edge_scheme: String,
+    /// What stands behind it, such as `localhost:8080`.
+    pub edge_authority: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            plans: Plans::default(),
+            quotas: Quotas {
+                projects: 1000,
+                keys: 100_000,
+                workspaces: 10_000,
+            },
+            most_instances: 10,
+            most_files: 10_000,
+            most_release_bytes: 256 << 20,
+            unknown_workspace: UnknownWorkspace::Create,
+            login_failures_per_account: 10,
+            login_failures_per_address: 50,
+            public_url: "http://127.0.0.1:3000".into(),
+            edge_scheme: "http".into(),
+            edge_authority: "localhost:8080".into(),
+        }
+    }
+}
+
+impl Settings {
+    /// Where a project is served.
+    pub fn project_url(&self, name: &str) -> String {
+        format!("{}://{name}.{}", self.edge_scheme, self.edge_authority)
+    }
+}

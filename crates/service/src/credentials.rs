@@ -1,0 +1,205 @@
+//! Checking credentials: signature once, live state on every request, no database when warm.
+//!
+//! A verified token is remembered under the BLAKE3 hash of its text; what the signature proved
+//! never changes. The live state (revoked, disabled, expired) is a second cache that the change
+//! feed empties, so a revocation that was answered is in force for the next request. Failures are
+//! not cached.
+
+use crate::access::Caller;
+use crate::jwt::{Audience, Keyring, Proof};
+use crate::state_cache::StateCache;
+use crate::{Core, Error, Result};
+use estrade_model::id::kind;
+use estrade_model::{Timestamp, TokenId};
+use estrade_store::tokens::{self, TokenState};
+use estrade_store::{Change, ChangeKind, signing_keys};
+use quick_cache::sync::Cache;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Tokens whose signature is remembered.
+const MOST_PROOFS: usize = 200_000;
+/// Account tokens whose live state is kept.
+const MOST_TOKENS: usize = 50_000;
+/// `lastUsedAt` is kept to the minute: a busy credential costs one write a minute, not one a request.
+const TOUCH_EVERY_MS: i64 = 60_000;
+/// A token is a few hundred bytes; a longer text is not looked at.
+const LONGEST_TOKEN: usize = 4096;
+
+/// Remembers what signatures have proved, for one kind of token.
+pub(crate) struct Verifier<T> {
+    core: Arc<Core>,
+    audience: Audience,
+    proofs: Cache<[u8; 32], Proof<T>>,
+    reloaded_at: AtomicI64,
+}
+
+impl<T> Verifier<T> {
+    pub(crate) fn new(core: Arc<Core>, audience: Audience) -> Self {
+        Self {
+            core,
+            audience,
+            proofs: Cache::new(MOST_PROOFS),
+            reloaded_at: AtomicI64::new(0),
+        }
+    }
+
+    /// What was proved of this token before; costs a hash and a look-up.
+    pub(crate) fn remembered(&self, token: &str) -> Option<Proof<T>> {
+        self.proofs.get(blake3::hash(token.as_bytes()).as_bytes())
+    }
+
+    /// Checks a token's signature, issuer and audience.
+    pub(crate) async fn verify(&self, token: &str) -> Result<Option<Proof<T>>> {
+        if token.len() > LONGEST_TOKEN {
+            return Ok(None);
+        }
+        let hash = *blake3::hash(token.as_bytes()).as_bytes();
+        if let Some(proof) = self.proofs.get(&hash) {
+            return Ok(Some(proof));
+        }
+        if self.core.keyring.load().lacks_key_of(token) {
+            self.reload_signing_keys().await?;
+        }
+        let proof = self.core.keyring.load().verify(self.audience, token);
+        if let Some(proof) = proof {
+            self.proofs.insert(hash, proof);
+        }
+        Ok(proof)
+    }
+
+    /// Another node may have added a signing key; at most one look a second, whatever is sent to us.
+    async fn reload_signing_keys(&self) -> Result<()> {
+        let now = self.core.now().millis();
+        let last = self.reloaded_at.swap(now, Ordering::Relaxed);
+        if now - last < 1000 {
+            self.reloaded_at.store(last, Ordering::Relaxed);
+            return Ok(());
+        }
+        let rows = signing_keys::list_signing_keys(&self.core.db).await?;
+        self.core
+            .keyring
+            .store(Arc::new(Keyring::open(&self.core.master, &rows)?));
+        Ok(())
+    }
+}
+
+/// Which credentials were used, to be written down in batches.
+pub(crate) struct Touches<K>(Mutex<HashMap<K, Timestamp>>);
+
+impl<K: std::hash::Hash + Eq> Default for Touches<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
+    /// Notes a use unless one was noted within the last minute; `last` belongs to the cached state.
+    pub(crate) fn note(&self, key: K, last: &AtomicI64, now: Timestamp) {
+        let seen = last.load(Ordering::Relaxed);
+        if now.millis() - seen < TOUCH_EVERY_MS {
+            return;
+        }
+        if last
+            .compare_exchange(seen, now.millis(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
+            self.0
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .insert(key, now);
+        }
+    }
+
+    /// Takes what was noted.
+    pub(crate) fn take(&self) -> Vec<(K, Timestamp)> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .drain()
+            .collect()
+    }
+}
+
+struct CachedToken {
+    state: TokenState,
+    touched: AtomicI64,
+}
+
+/// Turns bearer tokens of accounts into callers.
+pub struct AccountTokens {
+    core: Arc<Core>,
+    verifier: Verifier<kind::Token>,
+    states: Arc<StateCache<TokenId, CachedToken>>,
+    touches: Touches<TokenId>,
+}
+
+impl AccountTokens {
+    /// Builds the cache and hooks it to the change feed.
+    pub fn new(core: &Arc<Core>) -> Self {
+        let states = Arc::new(StateCache::new(MOST_TOKENS));
+        let hooked: Arc<StateCache<TokenId, CachedToken>> = Arc::clone(&states);
+        core.db
+            .changes()
+            .on_change(move |Change { kind, id }| match (kind, id.parse()) {
+                (ChangeKind::Token, Ok(id)) => hooked.invalidate(&id),
+                // An account's tokens are not indexed here; accounts change rarely.
+                (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => hooked.clear(),
+                _ => {}
+            });
+        let verifier = Verifier::new(Arc::clone(core), Audience::Account);
+        Self {
+            core: Arc::clone(core),
+            verifier,
+            states,
+            touches: Touches::default(),
+        }
+    }
+
+    /// The caller behind a token, or [`Error::Unauthenticated`].
+    pub async fn authenticate(&self, token: &str) -> Result<Caller> {
+        let proof = self.verifier.verify(token).await?.ok_or(Error::Unauthenticated)?;
+        let load = || async {
+            let state = tokens::token_state(&self.core.db, proof.id).await?;
+            Ok(state.map(|state| CachedToken {
+                touched: AtomicI64::new(state.last_used_at.map_or(0, Timestamp::millis)),
+                state,
+            }))
+        };
+        let cached = self
+            .states
+            .get_or_load(proof.id, load)
+            .await?
+            .ok_or(Error::Unauthenticated)?;
+        let (state, now) = (&cached.state, self.core.now());
+        let ended = state.expires_at.is_some_and(|at| at <= now) || proof.exp.is_some_and(|exp| exp <= now.seconds());
+        if ended || state.disabled || state.secret_hash != proof.secret_hash {
+            return Err(Error::Unauthenticated);
+        }
+        self.touches.note(proof.id, &cached.touched, now);
+        Ok(Caller {
+            account: state.account,
+            token: proof.id,
+            email: state.email.clone(),
+            fullname: state.fullname.clone(),
+            admin: state.admin,
+        })
+    }
+
+    /// Writes down which tokens were used; called every few seconds and at the end.
+    pub async fn flush_touches(&self) -> Result<()> {
+        let used = self.touches.take();
+        if used.is_empty() {
+            return Ok(());
+        }
+        let used = Arc::new(used);
+        self.core
+            .db
+            .transact(move |tx| {
+                let used = Arc::clone(&used);
+                Box::pin(async move { Ok(tokens::touch_tokens(tx, &used).await?) })
+            })
+            .await
+    }
+}

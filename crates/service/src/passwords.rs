@@ -1,0 +1,77 @@
+//! Passwords: argon2id, off the async threads, a few at a time.
+
+use crate::{Error, Result};
+use argon2::Argon2;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
+use estrade_model::secret::Secret;
+use std::sync::LazyLock;
+use tokio::sync::Semaphore;
+
+/// Each hash takes tens of milliseconds and 19 MiB: as many at once as a small machine bears.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
+/// Stands in for the hash of an account that does not exist, so that the answer takes as long.
+static DECOY: LazyLock<Option<String>> = LazyLock::new(|| hash_now("decoy").ok());
+
+/// Shortest and longest password, in bytes: argon2 does not mind, people and memory do.
+const LENGTH: std::ops::RangeInclusive<usize> = 8..=1024;
+
+fn hash_now(password: &str) -> Result<String> {
+    let hash = Argon2::default()
+        .hash_password(password.as_bytes())
+        .map_err(Error::internal)?;
+    Ok(hash.to_string())
+}
+
+/// Hashes a new password; refuses one that is too short or absurdly long.
+pub(crate) async fn hash(password: Secret) -> Result<String> {
+    if !LENGTH.contains(&password.expose().len()) {
+        return Err(Error::invalid("password: must be 8 to 1024 bytes long"));
+    }
+    off_thread(move || hash_now(password.expose())).await?
+}
+
+/// Whether the password fits; `None` takes as long as a real hash and never fits.
+pub(crate) async fn verify(password: Secret, hash: Option<String>) -> Result<bool> {
+    off_thread(move || {
+        let (stored, real) = match &hash {
+            Some(hash) => (Some(hash.as_str()), true),
+            None => (DECOY.as_deref(), false),
+        };
+        let fits = stored
+            .and_then(|text| PasswordHash::new(text).ok())
+            .is_some_and(|parsed| {
+                // Longer than any password we ever stored: it cannot fit, and need not be hashed.
+                password.expose().len() <= *LENGTH.end()
+                    && Argon2::default()
+                        .verify_password(password.expose().as_bytes(), &parsed)
+                        .is_ok()
+            });
+        fits && real
+    })
+    .await
+}
+
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let _turn = AT_ONCE.acquire().await.map_err(Error::internal)?;
+    tokio::task::spawn_blocking(work).await.map_err(Error::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_fits_its_own_hash_only() {
+        let hash = hash(Secret("correct horse".into())).await.unwrap();
+        assert!(hash.starts_with("$argon2id$"));
+        assert!(
+            verify(Secret("correct horse".into()), Some(hash.clone()))
+                .await
+                .unwrap()
+        );
+        assert!(!verify(Secret("wrong horse".into()), Some(hash)).await.unwrap());
+        assert!(!verify(Secret("decoy".into()), None).await.unwrap());
+        assert!(super::hash(Secret("short".into())).await.is_err());
+    }
+}

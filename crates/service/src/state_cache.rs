@@ -1,0 +1,61 @@
+//! A bounded cache of live state that never serves what a change has made stale.
+
+use crate::Result;
+use quick_cache::sync::Cache;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// State by key, loaded on first use, dropped when the change feed says so. Absence is not cached.
+pub(crate) struct StateCache<K, V> {
+    cache: Cache<K, Arc<V>>,
+    /// Counts invalidations, so that a load that raced with one is not kept.
+    epoch: AtomicU64,
+}
+
+impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            cache: Cache::new(most),
+            epoch: AtomicU64::new(0),
+        }
+    }
+
+    /// The cached state, or what `load` finds.
+    pub(crate) async fn get_or_load<F>(&self, key: K, load: impl Fn() -> F) -> Result<Option<Arc<V>>>
+    where
+        F: Future<Output = Result<Option<V>>>,
+    {
+        if let Some(state) = self.cache.get(&key) {
+            return Ok(Some(state));
+        }
+        let before = self.epoch.load(Ordering::SeqCst);
+        let Some(state) = load().await?.map(Arc::new) else {
+            return Ok(None);
+        };
+        self.cache.insert(key, Arc::clone(&state));
+        // A change that came while we read may have found nothing to remove: remove it ourselves.
+        if self.epoch.load(Ordering::SeqCst) != before {
+            self.cache.remove(&key);
+        }
+        Ok(Some(state))
+    }
+
+    /// The cached state, without loading.
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
+        self.cache.get(key)
+    }
+
+    /// Forgets the state of `key`.
+    pub(crate) fn invalidate(&self, key: &K) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.cache.remove(key);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.cache.clear();
+    }
+}

@@ -1,0 +1,65 @@
+//! Private networks.
+
+use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_model::project::{Network, NetworkId};
+use estrade_model::{OwnerId, Timestamp};
+
+/// The network that every owner has.
+pub const DEFAULT: &str = "default";
+
+impl Record for Network {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+            created_at: row.take()?,
+        })
+    }
+}
+
+/// Adds a network; [`StoreError::Duplicate`] when the owner has one of that name.
+pub async fn insert_network(
+    tx: &mut Tx,
+    owner: OwnerId,
+    id: NetworkId,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.query("INSERT INTO networks (id, owner_id, name, created_at) VALUES ($1, $2, $3, $4)")
+        .bind(id)
+        .bind(owner)
+        .bind(name)
+        .bind(now)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// A page of an owner's networks, newest first.
+pub async fn list_networks(
+    db: &Db,
+    owner: OwnerId,
+    before: Option<NetworkId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Network>, StoreError> {
+    db.read(
+        "SELECT id, name, created_at FROM networks
+         WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
+    )
+    .bind(owner)
+    .bind(value::before(before))
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// An owner's network by name or id.
+pub async fn find_network(tx: &mut Tx, owner: OwnerId, name_or_id: &str) -> Result<Option<NetworkId>, StoreError> {
+    tx.query("SELECT id FROM networks WHERE owner_id = $1 AND (name = $2 OR id = $2)")
+        .bind(owner)
+        .bind(name_or_id)
+        .fetch_optional()
+        .await
+}
