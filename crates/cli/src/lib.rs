@@ -1,0 +1,5 @@
+//! The parts of the `estrade` binary: arguments, configuration, output and commands.
+//!
+//! `main.rs` puts them together; nothing else depends on this crate.
+
+pub mod config;
