@@ -3,3 +3,6 @@
 //! `main.rs` puts them together; nothing else depends on this crate.
 
 pub mod config;
+pub mod lifetime;
+pub mod logging;
+pub mod printer;
