@@ -2,6 +2,8 @@
 //!
 //! `main.rs` puts them together; nothing else depends on this crate.
 
+pub mod args;
+pub mod commands;
 pub mod config;
 pub mod lifetime;
 pub mod logging;
