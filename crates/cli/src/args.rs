@@ -1,0 +1,325 @@
+//! The command line: what can be said, and the help that explains it.
+
+use crate::config::{DatabaseUrl, Flags, parse_listen};
+use crate::lifetime::Lifetime;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  estrade serve                              start with no configuration at all
+  estrade serve --config /etc/estrade.toml   start with a configuration file
+  estrade config                             show what is in force
+  estrade token create --account admin@localhost
+
+Every setting is also an environment variable (ESTRADE_PLATFORM_LISTEN) and a key in the
+configuration file (platform.listen). An option wins over the variable, the variable over
+the file. `estrade config --reference` explains every key.";
+
+/// Your own cloud: deploy projects, hand out AI keys. One binary, no other service needed.
+#[derive(Debug, Parser)]
+#[command(name = "estrade", version, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    location: Location,
+    /// Say nothing but results and errors.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+impl Cli {
+    /// What was said about the configuration.
+    pub fn flags(&self) -> Flags {
+        let listen = match &self.command {
+            Command::Serve(args) => &args.listen,
+            Command::Config(args) => &args.listen,
+            Command::Account(_) | Command::Token(_) | Command::Openapi(_) => &Listen::default(),
+        };
+        Flags {
+            config: self.location.config.clone(),
+            data_dir: self.location.data_dir.clone(),
+            database_url: self.location.database_url.clone(),
+            platform_listen: listen.platform,
+            ai_listen: listen.ai,
+            edge_listen: listen.edge,
+        }
+    }
+}
+
+/// Which installation is meant: the same options for every command.
+#[derive(Debug, Args)]
+struct Location {
+    /// Configuration file, in TOML [env: ESTRADE_CONFIG]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        help_heading = "Installation"
+    )]
+    config: Option<PathBuf>,
+    /// Where the data is [env: ESTRADE_DATA_DIR] [default: ./estrade-data]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Installation")]
+    data_dir: Option<PathBuf>,
+    /// postgres://… or sqlite:PATH; a password is better kept in the variable
+    /// [env: ESTRADE_DATABASE_URL] [default: SQLite inside the data directory]
+    #[arg(long, value_name = "URL", global = true, help_heading = "Installation")]
+    #[arg(value_parser = DatabaseUrlParser)]
+    database_url: Option<DatabaseUrl>,
+}
+
+/// Where the server listens.
+#[derive(Debug, Default, Args)]
+pub struct Listen {
+    /// The platform API [env: ESTRADE_PLATFORM_LISTEN] [default: 127.0.0.1:3000]
+    #[arg(long = "platform-listen", value_name = "ADDRESS", value_parser = parse_listen)]
+    platform: Option<SocketAddr>,
+    /// The AI API [env: ESTRADE_AI_LISTEN] [default: 127.0.0.1:3100]
+    #[arg(long = "ai-listen", value_name = "ADDRESS", value_parser = parse_listen)]
+    ai: Option<SocketAddr>,
+    /// What was deployed [env: ESTRADE_EDGE_LISTEN] [default: 127.0.0.1:8080]
+    #[arg(long = "edge-listen", value_name = "ADDRESS", value_parser = parse_listen)]
+    edge: Option<SocketAddr>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the server.
+    #[command(after_help = "\
+Examples:
+  estrade serve
+  estrade serve --data-dir /var/lib/estrade --platform-listen 0.0.0.0:3000
+  ESTRADE_DATABASE_URL=postgres://estrade:secret@db/estrade estrade serve")]
+    Serve(ServeArgs),
+    /// Show the configuration in force, as a configuration file with secrets masked.
+    #[command(after_help = "\
+Examples:
+  estrade config                       what `estrade serve` would use
+  estrade config --config estrade.toml check a file
+  estrade config --reference           every key with its meaning")]
+    Config(ConfigArgs),
+    /// Make and manage accounts.
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Make and manage API tokens.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Print the OpenAPI document of an API, as JSON.
+    #[command(after_help = "\
+Example:
+  estrade openapi platform > platform.json")]
+    Openapi(OpenapiArgs),
+}
+
+/// `estrade serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    listen: Listen,
+}
+
+/// `estrade config`.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// Print every key with its meaning instead.
+    #[arg(long)]
+    pub reference: bool,
+    #[command(flatten)]
+    listen: Listen,
+}
+
+/// `estrade account …`.
+#[derive(Debug, Subcommand)]
+pub enum AccountCommand {
+    /// Make an account.
+    #[command(after_help = "\
+Example:
+  printf %s \"$PASSWORD\" | estrade account create --email ada@example.com \\
+      --fullname 'Ada Lovelace' --password-stdin")]
+    Create {
+        /// How the account signs in.
+        #[arg(long)]
+        email: String,
+        /// The person's name.
+        #[arg(long, value_name = "NAME")]
+        fullname: String,
+        /// Read the password from standard input. It is never an option itself: every user
+        /// of the machine could read it there.
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Change the password of an account.
+    #[command(after_help = "\
+Example:
+  printf %s \"$PASSWORD\" | estrade account password --email ada@example.com --password-stdin")]
+    Password {
+        /// The account.
+        #[arg(long)]
+        email: String,
+        /// Read the password from standard input. It is never an option itself: every user
+        /// of the machine could read it there.
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Lock an account: it cannot sign in, and its tokens stop working.
+    Disable {
+        /// The account.
+        #[arg(long)]
+        email: String,
+    },
+    /// List all accounts.
+    List,
+}
+
+/// `estrade token …`.
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it, and nothing else. It is shown only this once.
+    #[command(after_help = "\
+Examples:
+  estrade token create --account ada@example.com --name laptop
+  TOKEN=$(estrade token create --account ada@example.com --expires-in 1h)")]
+    Create {
+        /// Whose token, by email.
+        #[arg(long, value_name = "EMAIL")]
+        account: String,
+        /// What the token is for.
+        #[arg(long)]
+        name: Option<String>,
+        /// How long it is valid: 90s, 15m, 1h, 7d, 1y or never.
+        #[arg(long, value_name = "TIME", default_value = "30d")]
+        expires_in: Lifetime,
+    },
+    /// List the tokens of an account.
+    List {
+        /// Whose tokens, by email.
+        #[arg(long, value_name = "EMAIL")]
+        account: String,
+    },
+    /// End a token now.
+    Revoke {
+        /// The token's id, as `estrade token list` shows it.
+        id: String,
+    },
+}
+
+/// `estrade openapi`.
+#[derive(Debug, Args)]
+pub struct OpenapiArgs {
+    /// Which API.
+    pub api: Api,
+}
+
+/// One of the two APIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Api {
+    /// Projects, releases, accounts, teams.
+    Platform,
+    /// Keys, workspaces, inference.
+    Ai,
+}
+
+/// Reads a database URL. clap's own message would repeat the value, and with it the
+/// password.
+#[derive(Debug, Clone)]
+struct DatabaseUrlParser;
+
+impl TypedValueParser for DatabaseUrlParser {
+    type Value = DatabaseUrl;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<DatabaseUrl, clap::Error> {
+        let parsed = value.to_str().unwrap_or_default().parse();
+        parsed.map_err(|reason: crate::config::Invalid| {
+            let message = format!("invalid value for '--database-url <URL>': {reason}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_the_location_of_the_installation() {
+        for command in [
+            "serve",
+            "config",
+            "account create --email a@b.c --fullname A --password-stdin",
+            "account password --email a@b.c",
+            "account disable --email a@b.c",
+            "account list",
+            "token create --account a@b.c --name n --expires-in 1h",
+            "token list --account a@b.c",
+            "token revoke 0123456789abcdef01234567",
+            "openapi platform",
+            "openapi ai",
+        ] {
+            let line =
+                format!("estrade {command} --data-dir d --database-url sqlite:x --config c -q");
+            let cli = parse(&line).unwrap();
+            let flags = cli.flags();
+            assert!(cli.quiet && flags.database_url.is_some(), "{line}");
+            assert_eq!(flags.data_dir, Some("d".into()));
+            assert_eq!(flags.config, Some("c".into()));
+        }
+    }
+
+    #[test]
+    fn serve_and_config_take_listen_addresses() {
+        for command in ["serve", "config"] {
+            let line = format!(
+                "estrade {command} --platform-listen 127.0.0.1:1 --ai-listen 127.0.0.1:2 \
+                 --edge-listen 127.0.0.1:3"
+            );
+            let flags = parse(&line).unwrap().flags();
+            let ports = [flags.platform_listen, flags.ai_listen, flags.edge_listen];
+            assert_eq!(ports.map(|listen| listen.unwrap().port()), [1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn a_token_lives_thirty_days_unless_told_otherwise() {
+        let Command::Token(TokenCommand::Create { expires_in, .. }) =
+            parse("estrade token create --account a@b.c")
+                .unwrap()
+                .command
+        else {
+            panic!("not a token command");
+        };
+        assert_eq!(expires_in.to_string(), "30d");
+    }
+
+    #[test]
+    fn a_wrong_database_url_is_not_repeated() {
+        let error = parse("estrade serve --database-url mysql://root:hunter2@h/db").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(
+            text.contains("--database-url") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! `[platform]`, `[edge]`, and what every listener has.
+
+use super::network::DomainName;
+use super::text::deserialize_listen;
+use super::url::HttpUrl;
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// The platform API and the panel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Platform {
+    /// Where it listens.
+    #[serde(deserialize_with = "deserialize_listen")]
+    pub listen: SocketAddr,
+    /// How the outside world reaches it: for links, OpenAPI and cookies.
+    pub public_url: Option<HttpUrl>,
+    /// Who may read `/metrics`.
+    pub metrics: Metrics,
+    /// Absent: plain HTTP.
+    pub tls: Option<Tls>,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            listen: loopback(3000),
+            public_url: None,
+            metrics: Metrics::default(),
+            tls: None,
+        }
+    }
+}
+
+/// The edge, which serves what was deployed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Edge {
+    /// Where it listens.
+    #[serde(deserialize_with = "deserialize_listen")]
+    pub listen: SocketAddr,
+    /// A project is reached at `{project}.{domain}`, for each of these.
+    pub domains: Vec<DomainName>,
+    /// How long assets of the previous release stay reachable for pages still open.
+    pub skew_seconds: u64,
+    /// Whether a custom domain must prove by DNS that it belongs to its owner.
+    pub verify_domains: bool,
+    /// Absent: plain HTTP.
+    pub tls: Option<Tls>,
+}
+
+impl Default for Edge {
+    fn default() -> Self {
+        Self {
+            listen: loopback(8080),
+            domains: "localhost".parse().into_iter().collect(),
+            skew_seconds: 3600,
+            verify_domains: true,
+            tls: None,
+        }
+    }
+}
+
+/// A certificate and its key, as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate chain.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// Who may read `/metrics`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metrics {
+    /// Everyone who reaches the listener.
+    #[default]
+    Public,
+    /// Administrators only.
+    Admin,
+    /// Nobody: the route does not exist.
+    Off,
+}
+
+/// Listening for this machine only is the safe default.
+pub(super) fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}

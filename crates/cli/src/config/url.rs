@@ -1,0 +1,200 @@
+//! The other addresses of a configuration: public URLs, blob stores, Docker hosts.
+
+use super::secret::SecretUrl;
+use super::text::{Invalid, serde_as_text};
+use http::Uri;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// An `http://` or `https://` base URL, without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpUrl(Uri);
+
+impl HttpUrl {
+    /// The URL as the HTTP libraries take it.
+    pub fn uri(&self) -> &Uri {
+        &self.0
+    }
+
+    /// The scheme, host and port, as in an `Origin` header.
+    pub fn origin(&self) -> String {
+        let scheme = self.0.scheme_str().unwrap_or("http");
+        let authority = self
+            .0
+            .authority()
+            .map_or("", |authority| authority.as_str());
+        format!("{scheme}://{authority}")
+    }
+
+    /// The host name alone, without a port.
+    pub fn host(&self) -> &str {
+        self.0.host().unwrap_or_default()
+    }
+
+    /// Whether browsers reach it over TLS.
+    pub fn is_https(&self) -> bool {
+        self.0.scheme() == Some(&http::uri::Scheme::HTTPS)
+    }
+
+    /// The URL at which a bound listener is reached when nobody configured one. An address
+    /// that means "every interface" becomes the loopback's.
+    pub fn of_listener(bound: SocketAddr, tls: bool) -> Option<Self> {
+        let host = match bound {
+            SocketAddr::V4(_) if bound.ip().is_unspecified() => "127.0.0.1".to_owned(),
+            SocketAddr::V6(_) if bound.ip().is_unspecified() => "[::1]".to_owned(),
+            SocketAddr::V4(_) => bound.ip().to_string(),
+            SocketAddr::V6(_) => format!("[{}]", bound.ip()),
+        };
+        let scheme = if tls { "https" } else { "http" };
+        format!("{scheme}://{host}:{}", bound.port()).parse().ok()
+    }
+}
+
+impl FromStr for HttpUrl {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = |reason: &str| Invalid(format!("`{text}` {reason}"));
+        if text.contains('@') {
+            // Not repeated: what stands before the @ may be a password.
+            return Err("the URL must not hold a user name or password".into());
+        }
+        if text.contains(['?', '#']) {
+            return Err(refuse("must not have a query or fragment"));
+        }
+        let uri: Uri = text
+            .trim_end_matches('/')
+            .parse()
+            .map_err(|_| refuse("is not a URL"))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(refuse("must start with http:// or https://"));
+        }
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        let after_host = authority
+            .strip_prefix(uri.host().unwrap_or_default())
+            .unwrap_or_default();
+        if uri.host().is_none_or(str::is_empty) || !(after_host.is_empty() || is_port(after_host)) {
+            return Err(refuse(
+                "needs a host, and a port between 1 and 65535 if any",
+            ));
+        }
+        Ok(Self(uri))
+    }
+}
+
+/// Whether this is `:1` to `:65535`.
+fn is_port(text: &str) -> bool {
+    text.strip_prefix(':')
+        .and_then(|port| port.parse::<u16>().ok())
+        .is_some_and(|port| port > 0)
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin())?;
+        f.write_str(self.0.path().trim_end_matches('/'))
+    }
+}
+
+serde_as_text!(HttpUrl);
+
+/// Where blobs are kept.
+#[derive(Debug, Clone)]
+pub enum BlobUrl {
+    /// `s3://bucket/prefix`, with credentials if it names them.
+    S3(SecretUrl),
+    /// `file:///directory`.
+    Directory(PathBuf),
+}
+
+impl FromStr for BlobUrl {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if let Some(path) = text.strip_prefix("file://") {
+            return if Path::new(path).is_absolute() {
+                Ok(Self::Directory(path.into()))
+            } else {
+                Err("file:// needs an absolute path, as in file:///var/lib/estrade/blobs".into())
+            };
+        }
+        match text.strip_prefix("s3://") {
+            Some(rest) if !rest.is_empty() && !rest.starts_with(['/', '?']) => {
+                SecretUrl::new(text).map(Self::S3)
+            }
+            _ => Err("write s3://BUCKET/PREFIX or file:///DIRECTORY".into()),
+        }
+    }
+}
+
+/// Without the secrets, so safe to show.
+impl fmt::Display for BlobUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::S3(url) => url.fmt(f),
+            Self::Directory(path) => write!(f, "file://{}", path.display()),
+        }
+    }
+}
+
+serde_as_text!(BlobUrl);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_urls_lose_their_last_slash_and_keep_their_path() {
+        let url: HttpUrl = "https://cloud.example.com:8443/base/".parse().unwrap();
+        assert_eq!(url.to_string(), "https://cloud.example.com:8443/base");
+        assert_eq!(url.origin(), "https://cloud.example.com:8443");
+        assert_eq!((url.host(), url.is_https()), ("cloud.example.com", true));
+        let bare: HttpUrl = "http://localhost/".parse().unwrap();
+        assert_eq!(bare.to_string(), "http://localhost");
+    }
+
+    #[test]
+    fn what_is_not_an_http_url_is_refused() {
+        for bad in [
+            "",
+            "cloud.example.com",
+            "ftp://h",
+            "http://",
+            "http:///path",
+            "http://h:0",
+            "http://h:99999",
+            "http://h:x",
+            "http://h?q",
+            "http://h#f",
+            "http://a b",
+        ] {
+            assert!(bad.parse::<HttpUrl>().is_err(), "{bad}");
+        }
+        let refused = "http://u:hunter2@h".parse::<HttpUrl>().unwrap_err();
+        assert!(!refused.0.contains("hunter2"));
+    }
+
+    #[test]
+    fn a_listener_has_a_url_that_works_when_pasted() {
+        let url = |bound: &str, tls| {
+            HttpUrl::of_listener(bound.parse().unwrap(), tls)
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(url("0.0.0.0:3000", false), "http://127.0.0.1:3000");
+        assert_eq!(url("[::]:3000", true), "https://[::1]:3000");
+        assert_eq!(url("10.0.0.7:80", false), "http://10.0.0.7:80");
+    }
+
+    #[test]
+    fn blobs_live_in_a_bucket_or_a_directory() {
+        let shown = |text: &str| text.parse::<BlobUrl>().map(|url| url.to_string());
+        assert_eq!(shown("s3://k:hunter2@b/p").unwrap(), "s3://k:***@b/p");
+        assert_eq!(shown("file:///var/b").unwrap(), "file:///var/b");
+        for bad in ["", "s3://", "s3:///p", "file://b", "gs://b", "/var/b"] {
+            assert!(shown(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The parts of the `estrade` binary: arguments, configuration, output and commands.
+//!
+//! `main.rs` puts them together; nothing else depends on this crate.
+
+pub mod args;
+pub mod commands;
+pub mod config;
+pub mod lifetime;
+pub mod logging;
+pub mod printer;
