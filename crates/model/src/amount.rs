@@ -16,7 +16,9 @@ const NANOS: i64 = 1_000_000_000;
 impl Amount {
     /// From billionths of the currency's unit.
     pub fn from_nanos(nanos: i64) -> Self {
-        Self { nanos: nanos.max(0) }
+        Self {
+            nanos: nanos.max(0),
+        }
     }
 
     /// Billionths of the currency's unit.
@@ -29,9 +31,14 @@ impl FromStr for Amount {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refused = || Invalid::from("must be a decimal string such as \"12.50\", at most nine digits on each side");
+        let refused = || {
+            Invalid::from(
+                "must be a decimal string such as \"12.50\", at most nine digits on each side",
+            )
+        };
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        let digits = |part: &str| (1..=9).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+        let digits =
+            |part: &str| (1..=9).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
         if !digits(whole) || !digits(fraction) {
             return Err(refused());
         }
@@ -68,7 +75,9 @@ impl<'de> Deserialize<'de> for Amount {
 impl utoipa::PartialSchema for Amount {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
         utoipa::openapi::ObjectBuilder::new()
-            .schema_type(utoipa::openapi::schema::SchemaType::Type(utoipa::openapi::Type::String))
+            .schema_type(utoipa::openapi::schema::SchemaType::Type(
+                utoipa::openapi::Type::String,
+            ))
             .pattern(Some("^[0-9]{1,9}(\\.[0-9]{1,9})?$"))
             .description(Some("A decimal amount in the configured currency."))
             .into()

@@ -54,7 +54,9 @@ impl<T> Id<T> {
         // Half the random space is kept free, so that counting up within a millisecond cannot wrap.
         let random = random & (LOW_48 >> 1);
         let (millis, tail) = {
-            let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut last = LAST
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             *last = if now > last.0 {
                 (now, random)
             } else {
@@ -126,7 +128,9 @@ impl<T> FromStr for Id<T> {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let mut bytes = [0; 12];
-        let lower = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let lower = text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if !lower || hex::decode_to_slice(text, &mut bytes).is_err() {
             return Err(Invalid::from("must be 24 lowercase hexadecimal characters"));
         }
@@ -156,7 +160,9 @@ impl<T> utoipa::PartialSchema for Id<T> {
         ObjectBuilder::new()
             .schema_type(SchemaType::Type(Type::String))
             .pattern(Some("^[a-f0-9]{24}$"))
-            .description(Some("24 lowercase hexadecimal characters, roughly time-ordered."))
+            .description(Some(
+                "24 lowercase hexadecimal characters, roughly time-ordered.",
+            ))
             .into()
     }
 }
@@ -172,7 +178,9 @@ mod tests {
 
     #[test]
     fn ids_rise_strictly_even_within_a_millisecond_or_when_the_clock_steps_back() {
-        let ids: Vec<ProjectId> = (0..1000_i64).map(|i| Id::generate(5 - i % 2, u64::MAX)).collect();
+        let ids: Vec<ProjectId> = (0..1000_i64)
+            .map(|i| Id::generate(5 - i % 2, u64::MAX))
+            .collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
     }
 

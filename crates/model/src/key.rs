@@ -126,7 +126,10 @@ impl TryFrom<Vec<WorkspaceLabel>> for WorkspaceSet {
 
     fn try_from(names: Vec<WorkspaceLabel>) -> Result<Self, Invalid> {
         let mut seen = std::collections::HashSet::new();
-        let distinct: Vec<_> = names.into_iter().filter(|name| seen.insert(name.clone())).collect();
+        let distinct: Vec<_> = names
+            .into_iter()
+            .filter(|name| seen.insert(name.clone()))
+            .collect();
         match distinct.len() {
             0 => Err("select at least one workspace".into()),
             1..=MOST_WORKSPACES => Ok(Self(distinct)),
@@ -145,9 +148,14 @@ impl TryFrom<Vec<String>> for ModelSet {
     type Error = Invalid;
 
     fn try_from(names: Vec<String>) -> Result<Self, Invalid> {
-        let bad = |name: &String| name.is_empty() || name.len() > 200 || name.chars().any(char::is_control);
+        let bad = |name: &String| {
+            name.is_empty() || name.len() > 200 || name.chars().any(char::is_control)
+        };
         if names.len() > MOST_MODELS || names.iter().any(bad) {
-            return Err(format!("at most {MOST_MODELS} models, each a name of 1 to 200 printable characters").into());
+            return Err(format!(
+                "at most {MOST_MODELS} models, each a name of 1 to 200 printable characters"
+            )
+            .into());
         }
         Ok(Self(names))
     }
@@ -333,7 +341,10 @@ mod tests {
     fn workspaces_keep_their_order_and_collapse() {
         let set: WorkspaceSet = serde_json::from_str(r#"["b","a","b"]"#).unwrap();
         assert_eq!(
-            set.names().iter().map(WorkspaceLabel::as_str).collect::<Vec<_>>(),
+            set.names()
+                .iter()
+                .map(WorkspaceLabel::as_str)
+                .collect::<Vec<_>>(),
             ["b", "a"]
         );
     }

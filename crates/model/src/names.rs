@@ -71,7 +71,14 @@ pub struct ProjectName(String);
 text_type!(ProjectName);
 
 /// Names that are, or may become, hosts or routes of our own.
-const RESERVED: [&str; 6] = ["www", "api", "panel", "console", "update-envs", "update-port"];
+const RESERVED: [&str; 6] = [
+    "www",
+    "api",
+    "panel",
+    "console",
+    "update-envs",
+    "update-port",
+];
 
 impl ProjectName {
     fn check(text: &str) -> Result<(), Invalid> {
@@ -201,8 +208,13 @@ text_type!(EnvKey);
 impl EnvKey {
     fn check(text: &str) -> Result<(), Invalid> {
         let mut bytes = text.bytes();
-        let starts = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-        if !starts || !bytes.all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) || text.len() > 128 {
+        let starts = bytes
+            .next()
+            .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        if !starts
+            || !bytes.all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+            || text.len() > 128
+        {
             return Err("must start with a letter or _ and hold only letters, digits, _ . and -, at most 128".into());
         }
         Ok(())
@@ -215,8 +227,13 @@ fn check_slug(text: &str) -> Result<(), Invalid> {
     if !(3..=50).contains(&bytes.len()) {
         return Err("must be 3 to 50 characters long".into());
     }
-    if !inside(bytes[0]) || !inside(bytes[bytes.len() - 1]) || !bytes.iter().all(|&b| inside(b) || b == b'-') {
-        return Err("may only contain a-z, 0-9 and -, and must start and end with a letter or digit".into());
+    if !inside(bytes[0])
+        || !inside(bytes[bytes.len() - 1])
+        || !bytes.iter().all(|&b| inside(b) || b == b'-')
+    {
+        return Err(
+            "may only contain a-z, 0-9 and -, and must start and end with a letter or digit".into(),
+        );
     }
     Ok(())
 }
@@ -293,7 +310,10 @@ mod tests {
 
     #[test]
     fn emails_are_lowered() {
-        assert_eq!("Ada@Example.COM".parse::<Email>().unwrap().as_str(), "ada@example.com");
+        assert_eq!(
+            "Ada@Example.COM".parse::<Email>().unwrap().as_str(),
+            "ada@example.com"
+        );
         for bad in ["", "ada", "@x", "x@", "a b@c", "a\0@c"] {
             assert!(bad.parse::<Email>().is_err(), "{bad:?}");
         }

@@ -42,7 +42,10 @@ impl TryFrom<String> for FilePath {
                 "" => return Err("a path must not have an empty segment".into()),
                 "." | ".." => return Err("a path must not have a `.` or `..` segment".into()),
                 long if long.len() > LONGEST_SEGMENT => {
-                    return Err(format!("a path segment must be at most {LONGEST_SEGMENT} bytes long").into());
+                    return Err(format!(
+                        "a path segment must be at most {LONGEST_SEGMENT} bytes long"
+                    )
+                    .into());
                 }
                 _ => {}
             }
@@ -77,13 +80,17 @@ impl FileTree {
         let text = path.as_str();
         match self.0.get(text) {
             Some(Node::File) => return Err(format!("`{text}` is given twice").into()),
-            Some(Node::Directory) => return Err(format!("`{text}` is both a file and a directory").into()),
+            Some(Node::Directory) => {
+                return Err(format!("`{text}` is both a file and a directory").into());
+            }
             None => {}
         }
         let parents = text.match_indices('/').map(|(end, _)| &text[..end]);
         for parent in parents {
             match self.0.get(parent) {
-                Some(Node::File) => return Err(format!("`{parent}` is both a file and a directory").into()),
+                Some(Node::File) => {
+                    return Err(format!("`{parent}` is both a file and a directory").into());
+                }
                 Some(Node::Directory) => {}
                 None => {
                     self.0.insert(parent.to_owned(), Node::Directory);
@@ -143,7 +150,9 @@ mod tests {
     fn a_file_is_never_a_directory_too() {
         let insert = |paths: &[&str]| {
             let mut tree = FileTree::default();
-            paths.iter().try_for_each(|text| tree.insert(&path(text).unwrap()))
+            paths
+                .iter()
+                .try_for_each(|text| tree.insert(&path(text).unwrap()))
         };
         assert!(insert(&["a", "b", "c/d", "c/e"]).is_ok());
         assert!(insert(&["a", "a"]).is_err());

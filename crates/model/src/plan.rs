@@ -69,7 +69,11 @@ impl Plans {
 
     /// The ids, for an error message that helps.
     pub fn ids(&self) -> String {
-        self.0.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+        self.0
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Every plan by id.
@@ -88,7 +92,11 @@ mod tests {
     #[test]
     fn the_six_plans_of_the_specification() {
         let plans = Plans::default();
-        let row = |id: &str| plans.get(id).map(|plan| (plan.memory_mb, plan.cpus, plan.disk_gb));
+        let row = |id: &str| {
+            plans
+                .get(id)
+                .map(|plan| (plan.memory_mb, plan.cpus, plan.disk_gb))
+        };
         assert_eq!(row("nano"), Some((512, 1, 2)));
         assert_eq!(row("micro"), Some((1024, 1, 5)));
         assert_eq!(row("standard-1x"), Some((2048, 2, 10)));

@@ -56,7 +56,9 @@ impl Platform {
     /// The port that a release listens on unless it says otherwise.
     pub fn default_port(self) -> u16 {
         match self {
-            Self::Static | Self::React | Self::Vue | Self::Angular | Self::Php | Self::Laravel => 80,
+            Self::Static | Self::React | Self::Vue | Self::Angular | Self::Php | Self::Laravel => {
+                80
+            }
             Self::Docker | Self::Go | Self::Dotnet => 8080,
             Self::Node | Self::Next => 3000,
             Self::Python | Self::Django | Self::Flask => 8000,
@@ -74,7 +76,10 @@ impl FromStr for Platform {
             .map(|(platform, _)| *platform)
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL.iter().map(|(_, name)| *name).collect();
-                Invalid(format!("unknown platform; choose one of {}", known.join(", ")))
+                Invalid(format!(
+                    "unknown platform; choose one of {}",
+                    known.join(", ")
+                ))
             })
     }
 }

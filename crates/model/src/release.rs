@@ -92,8 +92,14 @@ impl ReleaseState {
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Pending => matches!(next, Self::Building | Self::Canceled | Self::Failed),
-            Self::Building => matches!(next, Self::Deploying | Self::Failed | Self::TimedOut | Self::Canceled),
-            Self::Deploying => matches!(next, Self::Ready | Self::Unhealthy | Self::Failed | Self::TimedOut),
+            Self::Building => matches!(
+                next,
+                Self::Deploying | Self::Failed | Self::TimedOut | Self::Canceled
+            ),
+            Self::Deploying => matches!(
+                next,
+                Self::Ready | Self::Unhealthy | Self::Failed | Self::TimedOut
+            ),
             _ => false,
         }
     }
@@ -197,7 +203,9 @@ mod tests {
 
     #[test]
     fn only_the_transitions_of_the_contract_exist() {
-        use ReleaseState::{Building, Canceled, Deploying, Failed, Pending, Ready, TimedOut, Unhealthy};
+        use ReleaseState::{
+            Building, Canceled, Deploying, Failed, Pending, Ready, TimedOut, Unhealthy,
+        };
         let allowed = [
             (Pending, Building),
             (Pending, Canceled),
@@ -213,7 +221,11 @@ mod tests {
         ];
         for &from in ReleaseState::ALL {
             for &to in ReleaseState::ALL {
-                assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from} -> {to}");
+                assert_eq!(
+                    from.may_become(to),
+                    allowed.contains(&(from, to)),
+                    "{from} -> {to}"
+                );
             }
             assert_eq!(
                 from.is_terminal(),

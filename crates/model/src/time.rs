@@ -60,9 +60,9 @@ impl FromStr for Timestamp {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let moment: jiff::Timestamp = text
-            .parse()
-            .map_err(|_| Invalid::from("must be an ISO 8601 timestamp such as 2026-11-15T01:02:03.004Z"))?;
+        let moment: jiff::Timestamp = text.parse().map_err(|_| {
+            Invalid::from("must be an ISO 8601 timestamp such as 2026-11-15T01:02:03.004Z")
+        })?;
         Ok(Self::from_millis(moment.as_millisecond()))
     }
 }
@@ -105,7 +105,9 @@ impl FromStr for Lifetime {
         if text == "never" {
             return Ok(Self(None));
         }
-        let refused = || Invalid::from("must be a number with s, m, h, d or y, such as 1h or 30d, or `never`");
+        let refused = || {
+            Invalid::from("must be a number with s, m, h, d or y, such as 1h or 30d, or `never`")
+        };
         let unit = text.chars().last().ok_or_else(refused)?;
         let seconds = match unit {
             's' => 1,
@@ -137,8 +139,14 @@ mod tests {
             Timestamp::from_millis(1_794_704_523_004).to_string(),
             "2026-11-15T01:02:03.004Z"
         );
-        assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
-        assert_eq!("2026-11-15T01:02:03.004Z".parse(), Ok(Timestamp(1_794_704_523_004)));
+        assert_eq!(
+            Timestamp::from_millis(0).to_string(),
+            "1970-01-01T00:00:00.000Z"
+        );
+        assert_eq!(
+            "2026-11-15T01:02:03.004Z".parse(),
+            Ok(Timestamp(1_794_704_523_004))
+        );
         assert_eq!(
             "2026-11-15T02:02:03.004+01:00".parse(),
             Ok(Timestamp(1_794_704_523_004))
@@ -151,7 +159,17 @@ mod tests {
     fn lifetimes() {
         assert_eq!("30d".parse(), Ok(Lifetime(Some(Duration::from_hours(720)))));
         assert_eq!("never".parse(), Ok(Lifetime(None)));
-        for bad in ["", "d", "0d", "-1d", "+1d", "1w", "99999999999d", "101y", "1é"] {
+        for bad in [
+            "",
+            "d",
+            "0d",
+            "-1d",
+            "+1d",
+            "1w",
+            "99999999999d",
+            "101y",
+            "1é",
+        ] {
             assert!(bad.parse::<Lifetime>().is_err(), "{bad:?}");
         }
     }

@@ -28,7 +28,9 @@ pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
     core.db
         .transact(move |tx| {
             let (account, hash) = (account.clone(), hash.clone());
-            Box::pin(async move { insert_account(tx, &account, hash.as_deref(), network, now).await })
+            Box::pin(
+                async move { insert_account(tx, &account, hash.as_deref(), network, now).await },
+            )
         })
         .await?;
     Ok(id)
@@ -43,7 +45,10 @@ pub(crate) async fn insert_account(
     now: Timestamp,
 ) -> Result<()> {
     match accounts::insert_account(tx, account, password).await {
-        Err(StoreError::Duplicate) => Err(Error::conflict("account_exists", "an account with this address exists")),
+        Err(StoreError::Duplicate) => Err(Error::conflict(
+            "account_exists",
+            "an account with this address exists",
+        )),
         other => Ok(other?),
     }?;
     Ok(networks::insert_network(tx, account.id.cast(), network, networks::DEFAULT, now).await?)
@@ -68,7 +73,13 @@ pub async fn set_password(core: &Core, email: &Email, password: Secret) -> Resul
     core.db
         .transact(move |tx| {
             let hash = hash.clone();
-            Box::pin(async move { Ok::<_, Error>(accounts::set_password(tx, account.id, &hash).await.map(drop)?) })
+            Box::pin(async move {
+                Ok::<_, Error>(
+                    accounts::set_password(tx, account.id, &hash)
+                        .await
+                        .map(drop)?,
+                )
+            })
         })
         .await
 }

@@ -93,8 +93,10 @@ pub async fn open(places: &Places, settings: Settings) -> Result<Arc<Core>, Open
         Ok::<_, OpenError>(())
     })
     .await?;
-    let (master, keyring) = opened.ok_or_else(|| OpenError::Failed("the database was not initialised".into()))?;
-    let blobs = BlobStore::open(&places.data_dir.join("blobs")).map_err(|error| OpenError::Failed(error.into()))?;
+    let (master, keyring) =
+        opened.ok_or_else(|| OpenError::Failed("the database was not initialised".into()))?;
+    let blobs = BlobStore::open(&places.data_dir.join("blobs"))
+        .map_err(|error| OpenError::Failed(error.into()))?;
     Ok(Arc::new(Core {
         db,
         blobs,
@@ -135,7 +137,10 @@ fn cannot(verb: &str, path: &Path, error: io::Error) -> OpenError {
 }
 
 fn make_directory(path: &Path) -> Result<(), OpenError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
     made.map_err(|error| cannot("create", path, error))
 }
 

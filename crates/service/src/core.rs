@@ -54,15 +54,19 @@ impl Clock {
     /// The present moment.
     pub fn now(&self) -> Timestamp {
         #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         Timestamp::from_millis(millis.saturating_add(self.ahead_ms.load(Ordering::Relaxed)))
     }
 
     /// Moves the clock forward, for tests of what expires.
     pub fn advance(&self, span: Duration) {
-        self.ahead_ms
-            .fetch_add(i64::try_from(span.as_millis()).unwrap_or(0), Ordering::Relaxed);
+        self.ahead_ms.fetch_add(
+            i64::try_from(span.as_millis()).unwrap_or(0),
+            Ordering::Relaxed,
+        );
     }
 }
 

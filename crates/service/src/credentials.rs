@@ -145,7 +145,9 @@ impl AccountTokens {
             .on_change(move |Change { kind, id }| match (kind, id.parse()) {
                 (ChangeKind::Token, Ok(id)) => hooked.invalidate(&id),
                 // An account's tokens are not indexed here; accounts change rarely.
-                (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => hooked.clear(),
+                (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => {
+                    hooked.clear()
+                }
                 _ => {}
             });
         let verifier = Verifier::new(Arc::clone(core), Audience::Account);
@@ -159,7 +161,11 @@ impl AccountTokens {
 
     /// The caller behind a token, or [`Error::Unauthenticated`].
     pub async fn authenticate(&self, token: &str) -> Result<Caller> {
-        let proof = self.verifier.verify(token).await?.ok_or(Error::Unauthenticated)?;
+        let proof = self
+            .verifier
+            .verify(token)
+            .await?
+            .ok_or(Error::Unauthenticated)?;
         let load = || async {
             let state = tokens::token_state(&self.core.db, proof.id).await?;
             Ok(state.map(|state| CachedToken {
@@ -173,7 +179,8 @@ impl AccountTokens {
             .await?
             .ok_or(Error::Unauthenticated)?;
         let (state, now) = (&cached.state, self.core.now());
-        let ended = state.expires_at.is_some_and(|at| at <= now) || proof.exp.is_some_and(|exp| exp <= now.seconds());
+        let ended = state.expires_at.is_some_and(|at| at <= now)
+            || proof.exp.is_some_and(|exp| exp <= now.seconds());
         if ended || state.disabled || state.secret_hash != proof.secret_hash {
             return Err(Error::Unauthenticated);
         }

@@ -19,7 +19,9 @@ pub enum Error {
     #[error("{0}")]
     Forbidden(String),
     /// The owner has reached a quota.
-    #[error("the limit of {limit} {what} is reached; delete some or ask the administrator to raise it")]
+    #[error(
+        "the limit of {limit} {what} is reached; delete some or ask the administrator to raise it"
+    )]
     Quota {
         /// What is limited, in the plural.
         what: &'static str,
@@ -126,9 +128,8 @@ impl From<estrade_model::Invalid> for Error {
 impl From<estrade_store::StoreError> for Error {
     fn from(error: estrade_store::StoreError) -> Self {
         match error {
-            estrade_store::StoreError::Unavailable(_) | estrade_store::StoreError::Serialization(_) => {
-                Self::Unavailable(error.into())
-            }
+            estrade_store::StoreError::Unavailable(_)
+            | estrade_store::StoreError::Serialization(_) => Self::Unavailable(error.into()),
             other => Self::Internal(other.into()),
         }
     }

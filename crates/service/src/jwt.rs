@@ -95,7 +95,10 @@ fn purpose(kid: &str) -> String {
 }
 
 /// Makes a new signing key, sealed and ready to be stored.
-pub(crate) fn generate_signing_key(master: &MasterKey, now: Timestamp) -> Result<SigningKeyRow, Error> {
+pub(crate) fn generate_signing_key(
+    master: &MasterKey,
+    now: Timestamp,
+) -> Result<SigningKeyRow, Error> {
     let failed = |_| Error::internal("cannot make a signing key");
     let pair = Ed25519KeyPair::generate().map_err(failed)?;
     let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&pair).map_err(failed)?;
@@ -148,7 +151,8 @@ impl Keyring {
             iat: now.seconds(),
             exp: expires_at.map(Timestamp::seconds),
         };
-        let token = jsonwebtoken::encode(&header, &claims, &key.encoding).map_err(Error::internal)?;
+        let token =
+            jsonwebtoken::encode(&header, &claims, &key.encoding).map_err(Error::internal)?;
         Ok(Signed {
             token: Secret(token),
             secret_hash,
@@ -158,7 +162,10 @@ impl Keyring {
     /// Checks signature, issuer and audience; whether it has ended is for the caller to say.
     pub(crate) fn verify<T>(&self, audience: Audience, token: &str) -> Option<Proof<T>> {
         let header = jsonwebtoken::decode_header(token).ok()?;
-        let key = self.0.iter().find(|key| header.kid.as_deref() == Some(&key.kid))?;
+        let key = self
+            .0
+            .iter()
+            .find(|key| header.kid.as_deref() == Some(&key.kid))?;
         let mut validation = Validation::new(Algorithm::EdDSA);
         validation.set_audience(&[audience.claim()]);
         validation.set_issuer(&[ISSUER]);
@@ -177,7 +184,9 @@ impl Keyring {
 
     /// Whether the token names a signing key that this ring does not have.
     pub(crate) fn lacks_key_of(&self, token: &str) -> bool {
-        let kid = jsonwebtoken::decode_header(token).ok().and_then(|header| header.kid);
+        let kid = jsonwebtoken::decode_header(token)
+            .ok()
+            .and_then(|header| header.kid);
         kid.is_some_and(|kid| !self.0.iter().any(|key| key.kid == kid))
     }
 
@@ -206,7 +215,13 @@ mod tests {
     fn ring() -> Keyring {
         let master = MasterKey::from_bytes(&[1; 32]).unwrap();
         let row = generate_signing_key(&master, Timestamp::from_millis(0)).unwrap();
-        assert!(Keyring::open(&MasterKey::from_bytes(&[2; 32]).unwrap(), std::slice::from_ref(&row)).is_err());
+        assert!(
+            Keyring::open(
+                &MasterKey::from_bytes(&[2; 32]).unwrap(),
+                std::slice::from_ref(&row)
+            )
+            .is_err()
+        );
         Keyring::open(&master, &[row]).unwrap()
     }
 
@@ -217,9 +232,15 @@ mod tests {
         let signed = ring.sign(Audience::Inference, id, now, Some(now)).unwrap();
         let token = signed.token.expose();
         let proof = ring.verify(Audience::Inference, token).unwrap();
-        assert!(proof.id == id && proof.secret_hash == signed.secret_hash && proof.exp == Some(1000));
+        assert!(
+            proof.id == id && proof.secret_hash == signed.secret_hash && proof.exp == Some(1000)
+        );
         assert!(ring.verify::<()>(Audience::Account, token).is_none());
-        assert!(super::tests::ring().verify::<()>(Audience::Inference, token).is_none());
+        assert!(
+            super::tests::ring()
+                .verify::<()>(Audience::Inference, token)
+                .is_none()
+        );
         let (head, _) = token.rsplit_once('.').unwrap();
         assert!(
             ring.verify::<()>(Audience::Inference, &format!("{head}.AAAA"))
@@ -236,6 +257,10 @@ mod tests {
             .collect();
         assert_ne!(tokens[0], tokens[1]);
         let start = URL_SAFE_NO_PAD.encode(r#"{"typ":"estrade-key+jwt""#);
-        assert!(tokens.iter().all(|token| token.expose().starts_with(&start)));
+        assert!(
+            tokens
+                .iter()
+                .all(|token| token.expose().starts_with(&start))
+        );
     }
 }

@@ -54,7 +54,9 @@ pub(crate) async fn verify(password: Secret, hash: Option<String>) -> Result<boo
 
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let _turn = AT_ONCE.acquire().await.map_err(Error::internal)?;
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(Error::internal)
 }
 
 #[cfg(test)]
@@ -70,7 +72,11 @@ mod tests {
                 .await
                 .unwrap()
         );
-        assert!(!verify(Secret("wrong horse".into()), Some(hash)).await.unwrap());
+        assert!(
+            !verify(Secret("wrong horse".into()), Some(hash))
+                .await
+                .unwrap()
+        );
         assert!(!verify(Secret("decoy".into()), None).await.unwrap());
         assert!(super::hash(Secret("short".into())).await.is_err());
     }

@@ -6,7 +6,8 @@ use estrade_model::{Id, Timestamp};
 /// Fresh random bytes.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::internal("the system gave no randomness"))?;
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| Error::internal("the system gave no randomness"))?;
     Ok(bytes)
 }
 

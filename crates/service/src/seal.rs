@@ -39,7 +39,8 @@ impl MasterKey {
     pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let broken = || Error::internal("a sealed value does not open with this master key");
         let (nonce, text) = sealed.split_at_checked(NONCE_LENGTH).ok_or_else(broken)?;
-        let nonce = aws_lc_rs::aead::Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
+        let nonce =
+            aws_lc_rs::aead::Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
         let mut text = Zeroizing::new(text.to_vec());
         let length = self
             .0

@@ -23,7 +23,11 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
     }
 
     /// The cached state, or what `load` finds.
-    pub(crate) async fn get_or_load<F>(&self, key: K, load: impl Fn() -> F) -> Result<Option<Arc<V>>>
+    pub(crate) async fn get_or_load<F>(
+        &self,
+        key: K,
+        load: impl Fn() -> F,
+    ) -> Result<Option<Arc<V>>>
     where
         F: Future<Output = Result<Option<V>>>,
     {

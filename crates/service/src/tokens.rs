@@ -19,11 +19,19 @@ fn on_the_wire(row: TokenRow) -> Token {
 }
 
 /// Makes a token for an account; the text is in the answer and nowhere else.
-pub async fn create_token(core: &Core, account: AccountId, name: &str, lifetime: Lifetime) -> Result<CreatedToken> {
+pub async fn create_token(
+    core: &Core,
+    account: AccountId,
+    name: &str,
+    lifetime: Lifetime,
+) -> Result<CreatedToken> {
     let now = core.now();
     let id: TokenId = core.new_id()?;
     let expires_at = lifetime.0.map(|span| now.after(span));
-    let signed = core.keyring.load().sign(Audience::Account, id, now, expires_at)?;
+    let signed = core
+        .keyring
+        .load()
+        .sign(Audience::Account, id, now, expires_at)?;
     let row = NewToken {
         id,
         account,

@@ -69,7 +69,11 @@ pub async fn insert_owner(tx: &mut Tx, id: OwnerId) -> Result<(), StoreError> {
 }
 
 /// Adds an account; [`StoreError::Duplicate`] when the address is taken.
-pub async fn insert_account(tx: &mut Tx, account: &AccountRow, password: Option<&str>) -> Result<(), StoreError> {
+pub async fn insert_account(
+    tx: &mut Tx,
+    account: &AccountRow,
+    password: Option<&str>,
+) -> Result<(), StoreError> {
     insert_owner(tx, account.id.cast()).await?;
     tx.query(
         "INSERT INTO accounts (id, email, fullname, password, admin, disabled, created_at)
@@ -89,18 +93,26 @@ pub async fn insert_account(tx: &mut Tx, account: &AccountRow, password: Option<
 
 /// The account of that id.
 pub async fn account_by_id(db: &Db, id: AccountId) -> Result<Option<AccountRow>, StoreError> {
-    db.read(concat!("SELECT ", columns!(), " FROM accounts WHERE id = $1"))
-        .bind(id)
-        .fetch_optional()
-        .await
+    db.read(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM accounts WHERE id = $1"
+    ))
+    .bind(id)
+    .fetch_optional()
+    .await
 }
 
 /// The account with that address.
 pub async fn account_by_email(db: &Db, email: &str) -> Result<Option<AccountRow>, StoreError> {
-    db.read(concat!("SELECT ", columns!(), " FROM accounts WHERE email = $1"))
-        .bind(email)
-        .fetch_optional()
-        .await
+    db.read(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM accounts WHERE email = $1"
+    ))
+    .bind(email)
+    .fetch_optional()
+    .await
 }
 
 /// Every account, oldest first.

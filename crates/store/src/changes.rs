@@ -107,7 +107,10 @@ impl Changes {
         if changes.is_empty() {
             return;
         }
-        let hooks = self.hooks.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let hooks = self
+            .hooks
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for change in changes {
             hooks.iter().for_each(|hook| hook(change));
             // Nobody waiting is not an error.
@@ -118,7 +121,12 @@ impl Changes {
 
 impl Tx {
     /// Notes that something changed that a cache or a waiter may depend on.
-    pub async fn changed(&mut self, kind: ChangeKind, id: impl ToString, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn changed(
+        &mut self,
+        kind: ChangeKind,
+        id: impl ToString,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let id = id.to_string();
         self.query("INSERT INTO changes (kind, id, at) VALUES ($1, $2, $3)")
             .bind(kind.name())
@@ -142,7 +150,10 @@ impl Record for Noted {
         let kind = ChangeKind::from_name(&row.take::<String>()?);
         Ok(Self {
             position,
-            change: Change { kind, id: row.take()? },
+            change: Change {
+                kind,
+                id: row.take()?,
+            },
         })
     }
 }
@@ -160,10 +171,15 @@ pub async fn follow(db: Db, stop: CancellationToken) {
     };
     while !stop.is_cancelled() {
         if let Err(error) = follower.catch_up().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "cannot follow changes");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot follow changes"
+            );
         }
         match &mut notified {
-            None => tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} },
+            None => {
+                tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} }
+            }
             Some(wake) => tokio::select! {
                 () = tokio::time::sleep(POSTGRES_POLL) => {},
                 _ = wake.recv() => {},
@@ -213,7 +229,9 @@ impl Follower<'_> {
             .fetch_all()
             .await?;
         // Sequence numbers have no holes here: a gap means that rows were pruned before we saw them.
-        let missed = noted.first().is_some_and(|first| first.position > position + 1);
+        let missed = noted
+            .first()
+            .is_some_and(|first| first.position > position + 1);
         self.publish(&noted, missed);
         self.position = noted.last().map(|last| last.position).or(Some(position));
         Ok(())

@@ -128,7 +128,10 @@ impl Db {
 
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.read("SELECT 1").fetch_optional::<Ping>().await.map(drop)
+        self.read("SELECT 1")
+            .fetch_optional::<Ping>()
+            .await
+            .map(drop)
     }
 
     /// Tidies up; called when the server stops.
@@ -180,9 +183,15 @@ impl Tx {
     }
 
     /// Runs one statement once per row of values; on PostgreSQL without waiting in between.
-    pub async fn execute_many(&mut self, sql: &'static str, rows: Vec<Vec<Value>>) -> Result<(), StoreError> {
+    pub async fn execute_many(
+        &mut self,
+        sql: &'static str,
+        rows: Vec<Vec<Value>>,
+    ) -> Result<(), StoreError> {
         match &mut self.inner {
-            TxInner::Sqlite(tx) => rows.iter().try_for_each(|values| tx.execute(sql, values).map(drop)),
+            TxInner::Sqlite(tx) => rows
+                .iter()
+                .try_for_each(|values| tx.execute(sql, values).map(drop)),
             TxInner::Postgres(tx) => tx.execute_many(sql, &rows).await,
         }
     }
@@ -211,7 +220,9 @@ impl Query<'_> {
     /// Runs the statement and returns how many rows it touched.
     pub async fn execute(self) -> Result<u64, StoreError> {
         match self.target {
-            Target::Pool(_) => Err(StoreError::bug("a statement outside a transaction must only read")),
+            Target::Pool(_) => Err(StoreError::bug(
+                "a statement outside a transaction must only read",
+            )),
             Target::Tx(TxInner::Sqlite(tx)) => tx.execute(self.sql, &self.values),
             Target::Tx(TxInner::Postgres(tx)) => tx.execute(self.sql, &self.values).await,
         }

@@ -37,9 +37,13 @@ impl From<rusqlite::Error> for StoreError {
             return Self::Statement(error.into());
         };
         match (code.extended_code, code.code) {
-            (ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY, _) => Self::Duplicate,
+            (ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY, _) => {
+                Self::Duplicate
+            }
             (ffi::SQLITE_CONSTRAINT_FOREIGNKEY, _) => Self::Reference,
-            (_, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Serialization(error.into()),
+            (_, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Serialization(error.into())
+            }
             (_, ErrorCode::CannotOpen | ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
                 Self::Unavailable(error.into())
             }

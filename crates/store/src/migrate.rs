@@ -41,10 +41,14 @@ async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
     let newest = MIGRATIONS.last().map_or(0, |(version, _)| *version);
     if applied.last().is_some_and(|version| *version > newest) {
         return Err(StoreError::Unusable(
-            "the database was last used by a newer version of Estrade; start that version instead".into(),
+            "the database was last used by a newer version of Estrade; start that version instead"
+                .into(),
         ));
     }
-    for (version, sql) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
+    for (version, sql) in MIGRATIONS
+        .iter()
+        .filter(|(version, _)| !applied.contains(version))
+    {
         execute_script(tx, sql).await?;
         tx.query("INSERT INTO schema_versions (version) VALUES ($1)")
             .bind(*version)
@@ -57,11 +61,17 @@ async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
 
 async fn execute_script(tx: &mut Tx, sql: &str) -> Result<(), StoreError> {
     match &mut tx.inner {
-        TxInner::Sqlite(tx) => tx.execute_script(&in_dialect(sql, "BLOB", "INTEGER PRIMARY KEY AUTOINCREMENT", "0")),
+        TxInner::Sqlite(tx) => tx.execute_script(&in_dialect(
+            sql,
+            "BLOB",
+            "INTEGER PRIMARY KEY AUTOINCREMENT",
+            "0",
+        )),
         TxInner::Postgres(tx) => {
             let serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY";
             let txid = "(pg_current_xact_id()::text::bigint)";
-            tx.execute_script(&in_dialect(sql, "BYTEA", serial, txid)).await
+            tx.execute_script(&in_dialect(sql, "BYTEA", serial, txid))
+                .await
         }
     }
 }

@@ -56,7 +56,11 @@ pub async fn list_networks(
 }
 
 /// An owner's network by name or id.
-pub async fn find_network(tx: &mut Tx, owner: OwnerId, name_or_id: &str) -> Result<Option<NetworkId>, StoreError> {
+pub async fn find_network(
+    tx: &mut Tx,
+    owner: OwnerId,
+    name_or_id: &str,
+) -> Result<Option<NetworkId>, StoreError> {
     tx.query("SELECT id FROM networks WHERE owner_id = $1 AND (name = $2 OR id = $2)")
         .bind(owner)
         .bind(name_or_id)

@@ -40,7 +40,8 @@ impl Postgres {
     pub(crate) async fn connect(url: &Secret) -> Result<Self, StoreError> {
         let config = parse_url(url.expose())?;
         let tls = MakeRustlsConnect::new(
-            rustls::ClientConfig::with_platform_verifier().map_err(|error| StoreError::Unavailable(error.into()))?,
+            rustls::ClientConfig::with_platform_verifier()
+                .map_err(|error| StoreError::Unavailable(error.into()))?,
         );
         let recycling = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
@@ -66,7 +67,9 @@ impl Postgres {
         let version: Vec<String> = self.read("SHOW server_version_num", &[]).await?;
         match version.first().and_then(|text| text.parse::<u32>().ok()) {
             Some(number) if number >= 150_000 => Ok(()),
-            _ => Err(StoreError::Unusable("PostgreSQL 15 or newer is needed".into())),
+            _ => Err(StoreError::Unusable(
+                "PostgreSQL 15 or newer is needed".into(),
+            )),
         }
     }
 
@@ -74,7 +77,11 @@ impl Postgres {
         self.pool.close();
     }
 
-    pub(crate) async fn read<T: Record>(&self, sql: &str, values: &[Value]) -> Result<Vec<T>, StoreError> {
+    pub(crate) async fn read<T: Record>(
+        &self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<T>, StoreError> {
         let client = self.pool.get().await?;
         fetch(&client, sql, values).await
     }
@@ -91,7 +98,9 @@ impl Postgres {
             reason = "awaited right here; a caller that hangs up must not leave a transaction half-way on a pooled connection"
         )]
         let task = tokio::spawn(async move { transact_until_serial(&pool, &clashing, job).await });
-        task.await.map_err(|error| StoreError::bug(error).into()).flatten()
+        task.await
+            .map_err(|error| StoreError::bug(error).into())
+            .flatten()
     }
 
     /// Takes the lock under which schemas change; held until [`MigrationLock::release`].
@@ -139,7 +148,11 @@ fn parse_url(url: &str) -> Result<Config, StoreError> {
     Ok(config)
 }
 
-async fn listen_once(config: &Config, tls: &MakeRustlsConnect, wake: &mpsc::Sender<()>) -> Result<(), StoreError> {
+async fn listen_once(
+    config: &Config,
+    tls: &MakeRustlsConnect,
+    wake: &mpsc::Sender<()>,
+) -> Result<(), StoreError> {
     let (client, mut connection) = config.connect(tls.clone()).await?;
     let listen = client.batch_execute("LISTEN estrade_changes");
     tokio::pin!(listen);
@@ -183,7 +196,11 @@ impl Drop for MigrationLock {
     }
 }
 
-async fn transact_until_serial<T, E, F>(pool: &Pool, clashing: &Mutex<()>, job: F) -> Result<(T, Vec<Change>), E>
+async fn transact_until_serial<T, E, F>(
+    pool: &Pool,
+    clashing: &Mutex<()>,
+    job: F,
+) -> Result<(T, Vec<Change>), E>
 where
     F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
     E: From<StoreError>,
@@ -222,7 +239,9 @@ where
         changes,
     } = tx
     else {
-        return Attempt::Done(Err(StoreError::bug("the transaction changed its engine").into()));
+        return Attempt::Done(Err(
+            StoreError::bug("the transaction changed its engine").into()
+        ));
     };
     let clashed = inner.clashed;
     match outcome {
@@ -244,7 +263,9 @@ where
 
 async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
     let client = pool.get().await?;
-    client.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE").await?;
+    client
+        .batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        .await?;
     Ok(Tx {
         inner: TxInner::Postgres(PostgresTx {
             client: Some(client),
@@ -279,13 +300,21 @@ impl PostgresTx {
         self.watch(result)
     }
 
-    pub(crate) async fn execute_many(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<(), StoreError> {
+    pub(crate) async fn execute_many(
+        &mut self,
+        sql: &str,
+        rows: &[Vec<Value>],
+    ) -> Result<(), StoreError> {
         let client = self.client()?;
         let result = try_join_all(rows.iter().map(|values| execute(client, sql, values))).await;
         self.watch(result).map(drop)
     }
 
-    pub(crate) async fn fetch<T: Record>(&mut self, sql: &str, values: &[Value]) -> Result<Vec<T>, StoreError> {
+    pub(crate) async fn fetch<T: Record>(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<T>, StoreError> {
         let result = fetch(self.client()?, sql, values).await;
         self.watch(result)
     }
@@ -298,7 +327,9 @@ impl PostgresTx {
     async fn commit(mut self, notify: bool) -> Result<(), StoreError> {
         let client = self.client()?;
         if notify {
-            client.execute("SELECT pg_notify($1, '')", &[&CHANNEL]).await?;
+            client
+                .execute("SELECT pg_notify($1, '')", &[&CHANNEL])
+                .await?;
         }
         client.batch_execute("COMMIT").await?;
         drop(self.client.take());
@@ -322,7 +353,10 @@ impl Drop for PostgresTx {
 }
 
 fn bind(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
-    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+    values
+        .iter()
+        .map(|value| value as &(dyn ToSql + Sync))
+        .collect()
 }
 
 async fn execute(client: &Object, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
@@ -330,8 +364,14 @@ async fn execute(client: &Object, sql: &str, values: &[Value]) -> Result<u64, St
     Ok(client.execute(&statement, &bind(values)).await?)
 }
 
-async fn fetch<T: Record>(client: &Object, sql: &str, values: &[Value]) -> Result<Vec<T>, StoreError> {
+async fn fetch<T: Record>(
+    client: &Object,
+    sql: &str,
+    values: &[Value],
+) -> Result<Vec<T>, StoreError> {
     let statement = client.prepare_cached(sql).await?;
     let rows = client.query(&statement, &bind(values)).await?;
-    rows.iter().map(|row| T::from_row(&mut Row::postgres(row))).collect()
+    rows.iter()
+        .map(|row| T::from_row(&mut Row::postgres(row)))
+        .collect()
 }

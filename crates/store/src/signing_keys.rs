@@ -29,9 +29,11 @@ impl Record for SigningKeyRow {
 
 /// Every signing key, newest first: the first one signs, all of them verify.
 pub async fn list_signing_keys(db: &Db) -> Result<Vec<SigningKeyRow>, StoreError> {
-    db.read("SELECT kid, public, sealed, created_at FROM signing_keys ORDER BY created_at DESC, kid")
-        .fetch_all()
-        .await
+    db.read(
+        "SELECT kid, public, sealed, created_at FROM signing_keys ORDER BY created_at DESC, kid",
+    )
+    .fetch_all()
+    .await
 }
 
 /// Adds a signing key.

@@ -46,7 +46,10 @@ enum Settle {
 
 impl Sqlite {
     pub(crate) fn open(file: &Path) -> Result<Self, StoreError> {
-        let writer = connect(file, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let writer = connect(
+            file,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        )?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
         // A commit that was answered survives a power cut, not only a crash of this process.
         writer.pragma_update(None, "synchronous", "FULL")?;
@@ -72,7 +75,11 @@ impl Sqlite {
         &self.file
     }
 
-    pub(crate) async fn read<T: Record>(&self, sql: &str, values: &[Value]) -> Result<Vec<T>, StoreError> {
+    pub(crate) async fn read<T: Record>(
+        &self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<T>, StoreError> {
         let _permit = self.permits.acquire().await.map_err(StoreError::bug)?;
         let connection = lock(&self.readers)
             .pop()
@@ -104,7 +111,9 @@ impl Sqlite {
                     // A caller that went away does not need the answer.
                     drop(reply.send(committed.map(|()| (value, changes)).map_err(E::from)));
                 })),
-                Some(Ok(Err(error))) => Settle::Undo(Box::new(move || drop(reply.send(Err(error))))),
+                Some(Ok(Err(error))) => {
+                    Settle::Undo(Box::new(move || drop(reply.send(Err(error)))))
+                }
                 Some(Err(_)) => undo_bug(reply, "a transaction panicked"),
                 None => undo_bug(reply, "a transaction awaited something else"),
             }
@@ -125,7 +134,9 @@ fn undo_bug<T: Send + 'static, E: From<StoreError> + Send + 'static>(
     reply: oneshot::Sender<Result<T, E>>,
     what: &'static str,
 ) -> Settle {
-    Settle::Undo(Box::new(move || drop(reply.send(Err(StoreError::bug(what).into())))))
+    Settle::Undo(Box::new(move || {
+        drop(reply.send(Err(StoreError::bug(what).into())))
+    }))
 }
 
 fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
@@ -138,10 +149,16 @@ fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn fetch<T: Record>(connection: &Connection, sql: &str, values: &[Value]) -> Result<Vec<T>, StoreError> {
+fn fetch<T: Record>(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value],
+) -> Result<Vec<T>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
     let mut records = Vec::new();
@@ -163,7 +180,11 @@ impl SqliteTx {
         Ok(touched as u64)
     }
 
-    pub(crate) fn fetch<T: Record>(&mut self, sql: &str, values: &[Value]) -> Result<Vec<T>, StoreError> {
+    pub(crate) fn fetch<T: Record>(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<T>, StoreError> {
         fetch(&self.connection, sql, values)
     }
 
@@ -196,7 +217,10 @@ fn write_loop(connection: Connection, mut queue: mpsc::Receiver<WriteJob>) {
 fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
     // The jobs of a batch that cannot begin are dropped: their callers hear "unavailable".
     if let Err(error) = control(tx, "BEGIN IMMEDIATE") {
-        tracing::error!(error = &error as &dyn std::error::Error, "cannot begin a transaction");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "cannot begin a transaction"
+        );
         return;
     }
     let mut kept = Vec::with_capacity(jobs.len());
@@ -205,7 +229,10 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
         match run_in_savepoint(tx, job) {
             Ok(Settle::Keep(answer)) => kept.push(answer),
             Ok(Settle::Undo(answer)) => refused.push(answer),
-            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "a savepoint failed"),
+            Err(error) => tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a savepoint failed"
+            ),
         }
     }
     let committed = control(tx, "COMMIT");
@@ -242,6 +269,8 @@ fn run_in_savepoint(tx: &mut Tx, job: WriteJob) -> Result<Settle, StoreError> {
 fn control(tx: &mut Tx, sql: &'static str) -> Result<(), StoreError> {
     match &mut tx.inner {
         TxInner::Sqlite(inner) => inner.control(sql),
-        TxInner::Postgres(_) => Err(StoreError::bug("the SQLite writer holds another engine's transaction")),
+        TxInner::Postgres(_) => Err(StoreError::bug(
+            "the SQLite writer holds another engine's transaction",
+        )),
     }
 }

@@ -132,7 +132,11 @@ pub async fn list_tokens(
 }
 
 /// Removes a token of an account; false when it has none of that id.
-pub async fn delete_token(tx: &mut Tx, account: AccountId, id: TokenId) -> Result<bool, StoreError> {
+pub async fn delete_token(
+    tx: &mut Tx,
+    account: AccountId,
+    id: TokenId,
+) -> Result<bool, StoreError> {
     let gone = tx
         .query("DELETE FROM tokens WHERE id = $1 AND account_id = $2")
         .bind(id)
@@ -144,7 +148,12 @@ pub async fn delete_token(tx: &mut Tx, account: AccountId, id: TokenId) -> Resul
 
 /// Removes a token whoever owns it, for the administrator's command line.
 pub async fn delete_any_token(tx: &mut Tx, id: TokenId) -> Result<bool, StoreError> {
-    Ok(tx.query("DELETE FROM tokens WHERE id = $1").bind(id).execute().await? > 0)
+    Ok(tx
+        .query("DELETE FROM tokens WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await?
+        > 0)
 }
 
 /// Notes when tokens were last used.

@@ -64,7 +64,11 @@ impl rusqlite::ToSql for Value {
 }
 
 impl ToSql for Value {
-    fn to_sql(&self, ty: &Type, out: &mut pg::private::BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut pg::private::BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self {
             Self::Null => Ok(IsNull::Yes),
             Self::Bool(value) => value.to_sql(ty, out),
@@ -207,7 +211,9 @@ impl<T> Column for Id<T> {
         Ok(row.get::<_, IdText<T>>(index)?.0)
     }
     fn from_postgres(row: &tokio_postgres::Row, index: usize) -> Result<Self, StoreError> {
-        row.try_get::<_, &str>(index)?.parse().map_err(StoreError::bug)
+        row.try_get::<_, &str>(index)?
+            .parse()
+            .map_err(StoreError::bug)
     }
 }
 impl<T> Column for Option<Id<T>> {

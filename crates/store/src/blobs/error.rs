@@ -73,6 +73,9 @@ mod tests {
     #[test]
     fn a_wrapped_error_comes_back_as_itself() {
         let wrapped = io::Error::from(BlobError::TooLarge { max: 7 });
-        assert!(matches!(BlobError::from(wrapped), BlobError::TooLarge { max: 7 }));
+        assert!(matches!(
+            BlobError::from(wrapped),
+            BlobError::TooLarge { max: 7 }
+        ));
     }
 }

@@ -30,9 +30,15 @@ pub struct RemovedOrphans {
 
 impl BlobStore {
     /// Goes through every pack and file, in no order. One that disappears meanwhile is left out.
-    pub fn places(&self) -> Result<impl Iterator<Item = Result<PlaceEntry, BlobError>> + '_, BlobError> {
+    pub fn places(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<PlaceEntry, BlobError>> + '_, BlobError> {
         let entries = self.disk.list()?;
-        Ok(entries.filter_map(|id| id.and_then(|id| self.look_at(id)).map_err(BlobError::from).transpose()))
+        Ok(entries.filter_map(|id| {
+            id.and_then(|id| self.look_at(id))
+                .map_err(BlobError::from)
+                .transpose()
+        }))
     }
 
     /// Removes packs and files that no row names: what a crash between publishing and the commit
@@ -48,7 +54,11 @@ impl BlobStore {
     ) -> Result<RemovedOrphans, BlobError> {
         let mut removed = RemovedOrphans::default();
         for entry in self.places()? {
-            let PlaceEntry { id, size, published } = entry?;
+            let PlaceEntry {
+                id,
+                size,
+                published,
+            } = entry?;
             // The claim is asked first: whoever gave it up has ended the transaction, so that
             // the database, asked after that, gives the final answer.
             if published >= before || self.disk.claims.contains(id) {

@@ -9,7 +9,8 @@ use tempfile::{NamedTempFile, TempPath};
 use super::disk::Disk;
 use super::pack::{PackWriter, sync_temporary};
 use super::{
-    BlobError, ContentWriter, Digest, LARGE_CONTENT, LookupError, Place, PlaceId, Published, StoredBlob, UniqueId,
+    BlobError, ContentWriter, Digest, LARGE_CONTENT, LookupError, Place, PlaceId, Published,
+    StoredBlob, UniqueId,
 };
 
 pub(super) type IsKnown<'k> = Box<dyn FnMut(&Digest) -> Result<bool, LookupError> + Send + 'k>;
@@ -96,7 +97,9 @@ impl<'k> Staging<'k> {
     pub(super) fn check_room(&self, more: u64) -> Result<(), BlobError> {
         match self.total.checked_add(more) {
             Some(total) if total <= self.max_total => Ok(()),
-            _ => Err(BlobError::TooLarge { max: self.max_total }),
+            _ => Err(BlobError::TooLarge {
+                max: self.max_total,
+            }),
         }
     }
 
@@ -109,7 +112,10 @@ impl<'k> Staging<'k> {
                 none => none.insert(PackWriter::create(&self.disk, UniqueId::new()?)?),
             };
             let offset = pack.append(content)?;
-            let place = Place::Pack { id: pack.id(), offset };
+            let place = Place::Pack {
+                id: pack.id(),
+                offset,
+            };
             self.record(digest, size, place);
         }
         self.total += size;
@@ -146,6 +152,10 @@ impl<'k> Staging<'k> {
 
     fn record(&mut self, digest: Digest, size: u64, place: Place) {
         self.seen.insert(digest);
-        self.stored.push(StoredBlob { digest, size, place });
+        self.stored.push(StoredBlob {
+            digest,
+            size,
+            place,
+        });
     }
 }

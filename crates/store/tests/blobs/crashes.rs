@@ -28,7 +28,11 @@ fn orphans_of_a_crash_are_found_once_they_are_old_enough() {
 
     let removed = store.remove_orphans(is_known, soon()).unwrap();
     assert_eq!((removed.places, removed.bytes), (2, 4 + LARGE_CONTENT));
-    let left: HashSet<_> = store.places().unwrap().map(|entry| entry.unwrap().id).collect();
+    let left: HashSet<_> = store
+        .places()
+        .unwrap()
+        .map(|entry| entry.unwrap().id)
+        .collect();
     assert_eq!(left, rows);
     for blob in &kept {
         store.verify(blob).unwrap();

@@ -64,5 +64,9 @@ fn counts(root: &Path) -> [usize; 3] {
 
 /// A content of this length; different seeds give different contents.
 fn bytes(length: usize, seed: u8) -> Vec<u8> {
-    (0..=250).map(|byte: u8| byte ^ seed).cycle().take(length).collect()
+    (0..=250)
+        .map(|byte: u8| byte ^ seed)
+        .cycle()
+        .take(length)
+        .collect()
 }

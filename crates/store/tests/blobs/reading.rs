@@ -59,7 +59,13 @@ async fn a_stream_yields_the_content_in_pieces() {
     let contents = [bytes(0, 0), bytes(200_000, 1), bytes(2 * LARGE, 2)];
     let blobs = store_contents(&store, &contents.each_ref().map(Vec::as_slice));
     for (blob, content) in blobs.iter().zip(&contents) {
-        let pieces: Vec<_> = store.stream(blob).await.unwrap().try_collect().await.unwrap();
+        let pieces: Vec<_> = store
+            .stream(blob)
+            .await
+            .unwrap()
+            .try_collect()
+            .await
+            .unwrap();
         assert!(pieces.iter().all(|piece| piece.len() <= 64 * 1024));
         assert!(pieces.concat() == *content);
     }
@@ -96,7 +102,10 @@ fn a_writer_stores_the_same_as_add() {
 fn damage_and_loss_are_told_apart() {
     let (root, store) = new_store();
     let blobs = store_contents(&store, &[b"first", b"second"]);
-    let pack = fs::read_dir(root.path().join("packs")).unwrap().next().unwrap();
+    let pack = fs::read_dir(root.path().join("packs"))
+        .unwrap()
+        .next()
+        .unwrap();
     let pack = pack.unwrap().path();
 
     fs::write(&pack, b"firstSECOND").unwrap();
@@ -105,7 +114,10 @@ fn damage_and_loss_are_told_apart() {
 
     fs::write(&pack, b"first").unwrap();
     assert!(matches!(store.read(&blobs[1]), Err(BlobError::Damaged)));
-    assert!(matches!(store.open_reader(&blobs[1]).err(), Some(BlobError::Damaged)));
+    assert!(matches!(
+        store.open_reader(&blobs[1]).err(),
+        Some(BlobError::Damaged)
+    ));
 
     store.remove_place(blobs[0].place.id()).unwrap();
     store.remove_place(blobs[0].place.id()).unwrap();

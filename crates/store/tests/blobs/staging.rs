@@ -83,7 +83,10 @@ fn more_than_allowed_is_refused_and_leaves_nothing() {
     staging.add(b"12345").unwrap();
     // The same bytes again are written once and counted twice.
     staging.add(b"12345").unwrap();
-    assert!(matches!(staging.add(b"1"), Err(BlobError::TooLarge { max: 10 })));
+    assert!(matches!(
+        staging.add(b"1"),
+        Err(BlobError::TooLarge { max: 10 })
+    ));
     staging.add(b"").unwrap();
     drop(staging);
     assert_eq!(counts(root.path()), [0, 0, 0]);
@@ -113,7 +116,10 @@ fn a_failed_publication_leaves_nothing() {
     // The pack can be published, the large file cannot.
     fs::remove_dir(root.path().join("files")).unwrap();
     assert!(matches!(staging.publish(), Err(BlobError::Io(_))));
-    assert_eq!([count(root.path(), "packs"), count(root.path(), "tmp")], [0, 0]);
+    assert_eq!(
+        [count(root.path(), "packs"), count(root.path(), "tmp")],
+        [0, 0]
+    );
 }
 
 #[test]
@@ -169,7 +175,10 @@ fn concurrent_stagings_do_not_disturb_each_other() {
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
 
     assert_eq!(counts(root.path()), [4, 4, 0]);
