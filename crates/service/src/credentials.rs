@@ -45,11 +45,6 @@ impl<T> Verifier<T> {
         }
     }
 
-    /// What was proved of this token before; costs a hash and a look-up.
-    pub(crate) fn remembered(&self, token: &str) -> Option<Proof<T>> {
-        self.proofs.get(blake3::hash(token.as_bytes()).as_bytes())
-    }
-
     /// Checks a token's signature, issuer and audience.
     pub(crate) async fn verify(&self, token: &str) -> Result<Option<Proof<T>>> {
         if token.len() > LONGEST_TOKEN {
@@ -146,7 +141,7 @@ impl AccountTokens {
                 (ChangeKind::Token, Ok(id)) => hooked.invalidate(&id),
                 // An account's tokens are not indexed here; accounts change rarely.
                 (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => {
-                    hooked.clear()
+                    hooked.clear();
                 }
                 _ => {}
             });

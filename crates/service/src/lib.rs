@@ -10,11 +10,14 @@ pub mod core;
 pub mod credentials;
 pub mod error;
 mod jwt;
+pub mod key_check;
+pub mod keys;
 mod passwords;
 mod random;
 mod seal;
 mod state_cache;
 pub mod tokens;
+pub mod workspaces;
 
 pub use access::{Caller, Scope};
 pub use core::{Clock, Core, Quotas, Settings, UnknownWorkspace};

@@ -8,14 +8,17 @@ pub mod blobs;
 pub mod changes;
 pub mod db;
 pub mod error;
+pub mod keys;
 mod migrate;
 pub mod networks;
 mod postgres;
+pub mod quotas;
 pub mod signing_keys;
 mod sqlite;
 pub mod teams;
 pub mod tokens;
 pub mod value;
+pub mod workspaces;
 
 pub use changes::{Change, ChangeKind};
 pub use db::{Db, Job, Location, Query, Tx};
