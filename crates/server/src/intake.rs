@@ -167,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pause_that_is_too_long_ends_the_reading() {
-        let read = read_dripping(Duration::from_secs(60)).await;
+        let read = read_dripping(Duration::from_mins(1)).await;
         assert!(matches!(read, Err(Problem::BodyTimeout)));
     }
 

@@ -5,12 +5,18 @@
 //! ([`body`], [`spool`], [`paging`], [`conditional`]) read requests for the handlers.
 
 pub mod body;
+pub mod conditional;
 pub mod context;
+pub mod docs;
 pub mod error;
+pub mod front;
 pub mod intake;
 mod linger;
 pub mod listener;
+pub mod metrics;
+pub mod paging;
 pub mod peer;
 pub mod problem;
 pub mod rate;
+pub mod spool;
 pub mod strict_json;

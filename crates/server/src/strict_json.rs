@@ -116,16 +116,16 @@ mod tests {
     use std::io::Cursor;
 
     #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only the types of the fields matter")]
     struct Release {
-        #[expect(dead_code, reason = "only its type matters")]
         port: u16,
         #[serde(default)]
         files: Vec<File>,
     }
 
     #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only the types of the fields matter")]
     struct File {
-        #[expect(dead_code, reason = "only its type matters")]
         path: String,
     }
 
