@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::rate::RateLimits;
-use crate::spool::Spool;
+use crate::spool::SpoolRoom;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
@@ -33,7 +33,7 @@ pub struct App {
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.
-    pub spool: Spool,
+    pub spool: SpoolRoom,
     /// What Prometheus reads.
     pub metrics: Arc<Metrics>,
     /// Ends long polls and streams when the server stops.

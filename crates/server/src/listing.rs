@@ -1,74 +1,71 @@
-//! Lists: one page when asked for, else everything, row by row in constant memory.
+//! Lists from the store: one page when asked for, else everything in chunks of constant size.
 
-use crate::error::ErrorShape;
-use crate::extract::Queries;
-use crate::paging;
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
+use crate::paging::{Frame, Paging, json_list};
+use crate::problem::Problem;
 use axum::response::Response;
 use estrade_model::Id;
 use estrade_service::Result;
-use serde::{Deserialize, Serialize};
+use futures_util::stream;
+use serde::Serialize;
 use std::future::Future;
-use std::marker::PhantomData;
 
 /// Rows that one query fetches when everything is asked for.
 const CHUNK: u32 = 500;
-/// Rows of a page when only `page` is given.
-const DEFAULT_COUNT: u32 = 15;
 /// Most rows of one page; more is clamped, not refused.
-const MOST_COUNT: u32 = 100;
+const MOST: u64 = 100;
 
-/// `page` and `count` of a list.
-#[derive(Debug, Clone, Copy, Default, Deserialize, utoipa::IntoParams)]
+/// `page` and `count` of a list, for the document.
+#[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "only its description is used; Paging reads the query")]
 pub struct Paged {
-    /// Which page, from 1; without it and `count` the list is whole.
-    #[param(minimum = 1)]
-    page: Option<u64>,
+    /// Which page, from 1. Without `page` and `count` the whole list is sent.
+    page: Option<i64>,
     /// Rows per page, at most 100.
-    #[param(minimum = 1)]
-    count: Option<u64>,
+    count: Option<i64>,
 }
 
-/// The page that a request asks for.
-pub struct Page<E> {
-    asked: Paged,
-    shape: PhantomData<E>,
-}
-
-impl<S: Send + Sync, E: ErrorShape> FromRequestParts<S> for Page<E>
-where
-    E: ErrorShape<Plain<Paged> = Paged>,
-{
-    type Rejection = E;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> std::result::Result<Self, E> {
-        let Queries(asked) = Queries::<Paged, E>::from_request_parts(parts, state).await?;
-        Ok(Self { asked, shape: PhantomData })
-    }
-}
-
-/// Which rows a query shall return: at most `count`, before `before`, after skipping `skip`.
+/// Which rows a query shall return: at most `count`, with ids below `before`, after skipping `skip`.
 #[derive(Debug)]
-pub struct Window<T> {
+pub struct Window<K> {
     /// The last id that was already sent.
-    pub before: Option<Id<T>>,
+    pub before: Option<Id<K>>,
     /// How many rows.
     pub count: u32,
     /// How many rows to leave out first.
     pub skip: u64,
 }
 
-impl Paged {
-    /// The one window of a page; none when everything is asked for.
-    pub fn window(self) -> Option<(u32, u64)> {
-        if self.page.is_none() && self.count.is_none() {
-            return None;
-        }
-        let count = self.count.map_or(DEFAULT_COUNT, |count| u32::try_from(count).unwrap_or(MOST_COUNT));
-        let count = count.clamp(1, MOST_COUNT);
-        let skip = self.page.unwrap_or(1).saturating_sub(1).saturating_mul(count.into());
-        Some((count, skip))
+/// Answers with a list that `fetch` reads, newest first, chunk by chunk.
+///
+/// Going on from the last id (not from a row number) keeps the list whole while rows come and go,
+/// and holds no connection while a slow client reads.
+pub async fn respond<E, K, T, F, Fut>(
+    frame: Frame,
+    paging: &Paging<E>,
+    fetch: F,
+    id_of: fn(&T) -> Id<K>,
+) -> std::result::Result<Response, Problem>
+where
+    T: Serialize + Send + 'static,
+    K: 'static,
+    F: Fn(Window<K>) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<Vec<T>>> + Send + 'static,
+{
+    if let Some(asked) = paging.window(MOST) {
+        let count = u32::try_from(asked.limit).unwrap_or(CHUNK);
+        let page = fetch(Window { before: None, count, skip: asked.offset }).await;
+        return json_list(frame, stream::iter([page])).await;
     }
+    let chunks = stream::unfold(Some(None), move |from: Option<Option<Id<K>>>| {
+        let next = from.map(|before| (before, fetch(Window { before, count: CHUNK, skip: 0 })));
+        async move {
+            let (_, chunk) = next?;
+            let chunk = chunk.await;
+            let more = chunk.as_ref().ok().filter(|rows| rows.len() == CHUNK as usize);
+            let from = more.and_then(|rows| rows.last()).map(|last| Some(id_of(last)));
+            Some((chunk, from))
+        }
+    });
+    json_list(frame, chunks).await
 }

@@ -50,6 +50,9 @@ impl Refusal {
     }
 }
 
+/// Whether a key is let in.
+pub type Verdict = std::result::Result<Arc<CheckedKey>, Refusal>;
+
 /// A key's live state, as kept between requests.
 pub struct CheckedKey {
     state: KeyState,
@@ -86,7 +89,12 @@ impl CheckedKey {
         self.state.owner
     }
 
-    fn refusal(&self, proof: &Proof<kind::Key>, now: Timestamp) -> Option<Refusal> {
+    fn refusal(
+        &self,
+        proof: &Proof<kind::Key>,
+        workspace: Option<&str>,
+        now: Timestamp,
+    ) -> Option<Refusal> {
         let state = &self.state;
         let old =
             |(hash, until): &([u8; 32], Timestamp)| *hash == proof.secret_hash && *until > now;
@@ -98,7 +106,11 @@ impl CheckedKey {
         if ended {
             return Some(Refusal::Expired);
         }
-        (!state.key.enabled).then_some(Refusal::Disabled)
+        if !state.key.enabled {
+            return Some(Refusal::Disabled);
+        }
+        let foreign = workspace.is_some_and(|name_or_id| !self.has_workspace(name_or_id));
+        foreign.then_some(Refusal::WrongWorkspace)
     }
 
     fn has_workspace(&self, name_or_id: &str) -> bool {
@@ -139,29 +151,39 @@ impl KeyCheck {
         }
     }
 
-    /// Lets a key in for a workspace (by name or id), or says why not.
-    pub async fn check_key(
-        &self,
-        token: &str,
-        workspace: Option<&str>,
-    ) -> Result<std::result::Result<Arc<CheckedKey>, Refusal>> {
-        let Some((checked, refusal)) = self.look_up(token, workspace).await? else {
-            return Ok(Err(Refusal::Unknown));
-        };
-        if let Some(refusal) = refusal {
-            return Ok(Err(refusal));
-        }
-        self.touches
-            .note(checked.key().id, &checked.touched, self.core.now());
-        Ok(Ok(checked))
+    /// The same as [`Self::check_key`] when everything it needs is at hand, without waiting.
+    pub fn check_warm(&self, token: &str, workspace: Option<&str>) -> Option<Verdict> {
+        let proof = self.verifier.remembered(token)?;
+        let checked = self.states.get(&proof.id)?;
+        Some(self.judge(checked, &proof, workspace))
     }
 
-    /// The key behind a token and what is wrong with it, if anything.
-    async fn look_up(
+    /// Lets a key in for a workspace (by name or id), or says why not.
+    pub async fn check_key(&self, token: &str, workspace: Option<&str>) -> Result<Verdict> {
+        Ok(match self.look_up(token).await? {
+            Some((checked, proof)) => self.judge(checked, &proof, workspace),
+            None => Err(Refusal::Unknown),
+        })
+    }
+
+    fn judge(
         &self,
-        token: &str,
+        checked: Arc<CheckedKey>,
+        proof: &Proof<kind::Key>,
         workspace: Option<&str>,
-    ) -> Result<Option<(Arc<CheckedKey>, Option<Refusal>)>> {
+    ) -> Verdict {
+        let now = self.core.now();
+        match checked.refusal(proof, workspace, now) {
+            Some(refusal) => Err(refusal),
+            None => {
+                self.touches.note(proof.id, &checked.touched, now);
+                Ok(checked)
+            }
+        }
+    }
+
+    /// The key behind a token and what its signature proves.
+    async fn look_up(&self, token: &str) -> Result<Option<(Arc<CheckedKey>, Proof<kind::Key>)>> {
         let Some(proof) = self.verifier.verify(token).await? else {
             return Ok(None);
         };
@@ -170,27 +192,20 @@ impl KeyCheck {
                 .await?
                 .map(CheckedKey::new))
         };
-        let Some(checked) = self.states.get_or_load(proof.id, load).await? else {
-            return Ok(None);
-        };
-        let refusal = checked.refusal(&proof, self.core.now()).or_else(|| {
-            let foreign = workspace.is_some_and(|name_or_id| !checked.has_workspace(name_or_id));
-            foreign.then_some(Refusal::WrongWorkspace)
-        });
-        Ok(Some((checked, refusal)))
+        let checked = self.states.get_or_load(proof.id, load).await?;
+        Ok(checked.map(|checked| (checked, proof)))
     }
 
     /// Tells the owner of a key whether it would be let in; keys of others are unknown.
     pub async fn verify_key(&self, scope: &Scope, request: VerifyKey) -> Result<Verified> {
-        let found = self
-            .look_up(request.key.expose(), request.workspace.as_deref())
-            .await?;
-        let Some((checked, refusal)) = found.filter(|(key, _)| key.owner() == scope.owner) else {
+        let found = self.look_up(request.key.expose()).await?;
+        let Some((checked, proof)) = found.filter(|(key, _)| key.owner() == scope.owner) else {
             return Ok(Verified {
                 code: Some(Refusal::Unknown.code()),
                 ..Verified::default()
             });
         };
+        let refusal = checked.refusal(&proof, request.workspace.as_deref(), self.core.now());
         let key = checked.key();
         Ok(Verified {
             valid: refusal.is_none(),

@@ -46,6 +46,11 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
         Ok(Some(state))
     }
 
+    /// The cached state, without loading.
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
+        self.cache.get(key)
+    }
+
     /// Forgets the state of `key`.
     pub(crate) fn invalidate(&self, key: &K) {
         self.epoch.fetch_add(1, Ordering::SeqCst);

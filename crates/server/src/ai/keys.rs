@@ -3,16 +3,18 @@
 use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::body::{Body, OptionalBody};
-use crate::conditional::{self, IfMatch, IfNoneMatch};
+use crate::conditional::{ETag, IfMatch};
 use crate::error::KeysError;
 use crate::extract::Params;
 use crate::idempotency::Redacted;
-use crate::listing::{self, Paged};
+use crate::listing::{self, Paged, Window};
+use crate::paging::{Frame, Paging};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use estrade_model::KeyId;
+use estrade_model::id::kind;
 use estrade_model::key::{
     CreateKey, Key, Message, RotateKey, RotatedKey, UpdateKey, Verified, VerifyKey,
 };
@@ -44,15 +46,15 @@ pub async fn create_key(
 pub async fn list_keys(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
-    page: listing::Page<KeysError>,
+    paging: Paging<KeysError>,
 ) -> Result<Response, KeysError> {
-    let fetch = move |window: listing::Window<KeyId>| {
+    let fetch = move |window: Window<kind::Key>| {
         let (app, scope) = (AppState::clone(&app), scope.clone());
         async move {
             keys::list_keys(&app.core, &scope, window.before, window.count, window.skip).await
         }
     };
-    Ok(listing::respond("[", "]", &page, fetch, |key| key.id).await?)
+    Ok(listing::respond(Frame::array(), &paging, fetch, |key| key.id).await?)
 }
 
 /// Read an API key
@@ -63,10 +65,10 @@ pub async fn read_key(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
     Params(id): Params<KeyId, KeysError>,
-    known: IfNoneMatch,
+    headers: HeaderMap,
 ) -> Result<Response, KeysError> {
     let (key, version) = keys::read_key(&app.core, &scope, id).await?;
-    Ok(conditional::respond(version, &known, &key))
+    Ok(ETag::of(version).respond(&headers, || Json(key)))
 }
 
 /// Update an API key
@@ -82,10 +84,10 @@ pub async fn update_key(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
     Params(id): Params<KeyId, KeysError>,
-    expected: IfMatch<KeysError>,
+    headers: HeaderMap,
     Body(update): Body<UpdateKey, KeysError>,
 ) -> Result<Json<Message>, KeysError> {
-    keys::update_key(&app.core, &scope, id, update, expected.version()).await?;
+    keys::update_key(&app.core, &scope, id, update, IfMatch::from_headers(&headers)?.expected()).await?;
     Ok(Json(Message { message: "key updated.".into() }))
 }
 
@@ -99,9 +101,9 @@ pub async fn delete_key(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
     Params(id): Params<KeyId, KeysError>,
-    expected: IfMatch<KeysError>,
+    headers: HeaderMap,
 ) -> Result<StatusCode, KeysError> {
-    keys::delete_key(&app.core, &scope, id, expected.version()).await?;
+    keys::delete_key(&app.core, &scope, id, IfMatch::from_headers(&headers)?.expected()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

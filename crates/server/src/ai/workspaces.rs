@@ -3,15 +3,17 @@
 use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::body::Body;
-use crate::conditional::{self, IfMatch, IfNoneMatch};
+use crate::conditional::{ETag, IfMatch};
 use crate::error::KeysError;
 use crate::extract::Params;
-use crate::listing::{self, Paged};
+use crate::listing::{self, Paged, Window};
+use crate::paging::{Frame, Paging};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use estrade_model::WorkspaceId;
+use estrade_model::id::kind;
 use estrade_model::workspace::{CreateWorkspace, CreatedWorkspace, Workspace, WorkspaceBody};
 use estrade_service::workspaces;
 
@@ -28,16 +30,16 @@ pub struct WorkspaceList {
 pub async fn list_workspaces(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
-    page: listing::Page<KeysError>,
+    paging: Paging<KeysError>,
 ) -> Result<Response, KeysError> {
-    let fetch = move |window: listing::Window<WorkspaceId>| {
+    let fetch = move |window: Window<kind::Workspace>| {
         let (app, scope) = (AppState::clone(&app), scope.clone());
         async move {
             let (before, count, skip) = (window.before, window.count, window.skip);
             workspaces::list_workspaces(&app.core, &scope, before, count, skip).await
         }
     };
-    Ok(listing::respond(r#"{"workspaces":["#, "]}", &page, fetch, |found| found.id).await?)
+    Ok(listing::respond(Frame::new(r#"{"workspaces":["#, "]}"), &paging, fetch, |found| found.id).await?)
 }
 
 /// Create a workspace
@@ -61,10 +63,10 @@ pub async fn read_workspace(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
     Params(id): Params<WorkspaceId, KeysError>,
-    known: IfNoneMatch,
+    headers: HeaderMap,
 ) -> Result<Response, KeysError> {
     let (workspace, version) = workspaces::read_workspace(&app.core, &scope, id).await?;
-    Ok(conditional::respond(version, &known, &WorkspaceBody { workspace }))
+    Ok(ETag::of(version).respond(&headers, || Json(WorkspaceBody { workspace })))
 }
 
 /// Delete a workspace
@@ -75,8 +77,8 @@ pub async fn delete_workspace(
     State(app): State<AppState>,
     Scoped(scope): Scoped<KeysError>,
     Params(id): Params<WorkspaceId, KeysError>,
-    expected: IfMatch<KeysError>,
+    headers: HeaderMap,
 ) -> Result<StatusCode, KeysError> {
-    workspaces::delete_workspace(&app.core, &scope, id, expected.version()).await?;
+    workspaces::delete_workspace(&app.core, &scope, id, IfMatch::from_headers(&headers)?.expected()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
