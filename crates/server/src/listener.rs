@@ -14,7 +14,7 @@ use axum::http::{Request, Response};
 use connection::Connections;
 use hyper::body::Incoming;
 use hyper::service::Service;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 const BACKLOG: i32 = 4096;
 /// Pause after a failed accept, so that running out of file descriptors does not spin a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A client that takes no byte of an answer for this long is dropped.
+/// A client that takes no byte of an answer for this long is dropped, by the kernel.
+#[cfg(target_os = "linux")]
 const STALLED_WRITE: Duration = Duration::from_mins(1);
 
 /// How a listener treats its connections.
@@ -154,5 +155,5 @@ fn tune(stream: &TcpStream) {
     // Without it small chunks of a stream wait for the client's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = SockRef::from(stream).set_tcp_user_timeout(Some(STALLED_WRITE));
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(STALLED_WRITE));
 }

@@ -12,14 +12,11 @@ use tower::{Layer, Service};
 ///
 /// Call it last: it concerns the routes that are there already.
 pub fn finish_router<E: ErrorShape, S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    let router = if router.has_routes() {
-        router.route_layer(NameRoute)
-    } else {
-        router
-    };
     router
         .method_not_allowed_fallback(|| async { E::from(Problem::MethodNotAllowed) })
         .fallback(|| async { E::from(Problem::NoRoute) })
+        // Not `route_layer`, which leaves out the routes' answers to wrong methods.
+        .layer(NameRoute)
 }
 
 /// Tells the front which route was taken, which only the router knows.
