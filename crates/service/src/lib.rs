@@ -9,11 +9,15 @@ pub mod bootstrap;
 pub mod core;
 pub mod credentials;
 pub mod error;
+pub mod invitations;
 mod jwt;
+pub mod login;
+pub mod members;
 mod passwords;
 mod random;
 mod seal;
 mod state_cache;
+pub mod teams;
 pub mod tokens;
 
 pub use access::{Caller, Scope};
