@@ -9,13 +9,17 @@ pub mod bootstrap;
 pub mod core;
 pub mod credentials;
 pub mod error;
+pub mod invitations;
 mod jwt;
 pub mod key_check;
 pub mod keys;
+pub mod login;
+pub mod members;
 mod passwords;
 mod random;
 mod seal;
 mod state_cache;
+pub mod teams;
 pub mod tokens;
 pub mod workspaces;
 
