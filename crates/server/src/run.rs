@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use utoipa::openapi::OpenApi;
 
 /// Release bodies that are received at once; each may take its cap on disk.
@@ -99,6 +100,7 @@ impl Server {
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
+            tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
             ready: AtomicBool::new(false),
             core,
@@ -138,6 +140,8 @@ impl Server {
     /// Serves until the shutdown token is cancelled and everything has ended.
     pub async fn run(mut self) {
         while self.listeners.join_next().await.is_some() {}
+        self.app.tasks.close();
+        self.app.tasks.wait().await;
         self.stop_workers.cancel();
         while self.workers.join_next().await.is_some() {}
         if let Err(error) = self.app.core.db.close() {

@@ -7,7 +7,7 @@
 mod walk;
 
 use estrade_model::Invalid;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
 use walk::Walk;
 
@@ -47,12 +47,23 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Invalid> {
 }
 
 /// Reads a document from a file, in two passes and without holding it whole.
-pub fn from_reader<T: DeserializeOwned>(mut reader: impl Read + Seek) -> Result<T, JsonError> {
+pub fn from_reader<T: DeserializeOwned>(reader: impl Read + Seek) -> Result<T, JsonError> {
+    from_reader_seed(std::marker::PhantomData::<T>, reader)
+}
+
+/// The same, into whatever the seed makes of it.
+pub fn from_reader_seed<S, T>(seed: S, mut reader: impl Read + Seek) -> Result<T, JsonError>
+where
+    S: for<'de> DeserializeSeed<'de, Value = T>,
+{
     Walk::check(&mut serde_json::Deserializer::from_reader(&mut reader)).map_err(|error| sort(error, invalid))?;
     reader.seek(SeekFrom::Start(0)).map_err(JsonError::Io)?;
-    typed(&mut serde_json::Deserializer::from_reader(reader)).map_err(|error| {
-        let message = Invalid(field_message(&error));
-        sort(error.into_inner(), |_| message)
+    let mut track = serde_path_to_error::Track::new();
+    let mut json = serde_json::Deserializer::from_reader(reader);
+    let parsed = seed.deserialize(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+    parsed.map_err(|error| {
+        let message = Invalid(message_at(&track.path(), &error));
+        sort(error, |_| message)
     })
 }
 
@@ -82,15 +93,15 @@ fn invalid(error: &serde_json::Error) -> Invalid {
     }
 }
 
-/// `name: must be 3 to 15 characters long`.
 fn field_message(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let reason = without_position(error.inner());
-    let path = error.path().to_string();
-    shorten(if path == "." {
-        reason
-    } else {
-        format!("{path}: {reason}")
-    })
+    message_at(error.path(), error.inner())
+}
+
+/// `name: must be 3 to 15 characters long`.
+fn message_at(path: &serde_path_to_error::Path, error: &serde_json::Error) -> String {
+    let reason = without_position(error);
+    let path = path.to_string();
+    shorten(if path == "." { reason } else { format!("{path}: {reason}") })
 }
 
 /// serde_json ends its messages with a position, which says nothing to who sent a field.

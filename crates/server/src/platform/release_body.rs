@@ -63,7 +63,7 @@ struct Parsed {
 
 impl Parsed {
     fn check(self) -> Result<ReleaseBody, Error> {
-        let mut new = self.new;
+        let new = self.new;
         if new.message.as_ref().is_some_and(|text| text.chars().count() > LONGEST_MESSAGE) {
             return Err(Error::invalid(format!("message: at most {LONGEST_MESSAGE} characters")));
         }
@@ -79,9 +79,6 @@ impl Parsed {
                 return Err(Error::invalid("send exactly one of `files`, `sourceID` and `image`"));
             }
         };
-        if let Source::Image(image) = &source {
-            new.settings.insert("image".into(), Value::String(image.clone()));
-        }
         Ok(ReleaseBody { new, source })
     }
 }
