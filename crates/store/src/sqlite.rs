@@ -135,7 +135,7 @@ fn undo_bug<T: Send + 'static, E: From<StoreError> + Send + 'static>(
     what: &'static str,
 ) -> Settle {
     Settle::Undo(Box::new(move || {
-        drop(reply.send(Err(StoreError::bug(what).into())))
+        drop(reply.send(Err(StoreError::bug(what).into())));
     }))
 }
 
