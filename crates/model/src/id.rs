@@ -80,6 +80,11 @@ impl<T> Id<T> {
             .fold(0, |millis, byte| millis << 8 | i64::from(*byte))
     }
 
+    /// The identifier's twelve bytes.
+    pub fn as_bytes(&self) -> &[u8; 12] {
+        &self.bytes
+    }
+
     /// The same identifier seen as another kind, for the few places where two kinds share a row.
     pub fn cast<U>(self) -> Id<U> {
         Id {

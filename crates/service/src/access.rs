@@ -6,7 +6,10 @@
 use crate::{Core, Error, Result};
 use estrade_model::team::Role;
 use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
-use estrade_store::teams;
+use estrade_store::members;
+
+/// What a team answers to those who are not in it, whether it exists or not.
+pub const NOT_A_MEMBER: &str = "you are not a member of this team";
 
 /// The account behind a request, proved by its token.
 #[derive(Debug, Clone)]
@@ -60,11 +63,23 @@ pub async fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> Resu
             role: Role::Owner,
         });
     };
-    let role = teams::member_role(&core.db, team, caller.account).await?;
-    let role = role.ok_or_else(|| Error::Forbidden("you are not a member of this team".into()))?;
+    let role = members::member_role(&core.db, team, caller.account).await?;
+    let role = role.ok_or_else(|| Error::Forbidden(NOT_A_MEMBER.into()))?;
     Ok(Scope {
         caller,
         owner: team.cast(),
         role,
+    })
+}
+
+/// The scope of a request that names a team in its path.
+///
+/// Here the team itself is what is asked for, so a team of others is not found (404).
+pub async fn team_scope(core: &Core, caller: &Caller, team: TeamId) -> Result<Scope> {
+    let role = members::member_role(&core.db, team, caller.account).await?;
+    Ok(Scope {
+        caller: caller.clone(),
+        owner: team.cast(),
+        role: role.ok_or(Error::NotFound("the team"))?,
     })
 }

@@ -15,6 +15,9 @@ pub enum Error {
     /// No credential, or one that is not (or no longer) good.
     #[error("authentication is missing or invalid: send `Authorization: Bearer <token>`")]
     Unauthenticated,
+    /// A login with an address and password that open no account. Says not which of them is wrong.
+    #[error("the e-mail address or the password is wrong, or the account is disabled")]
+    WrongCredentials,
     /// The caller sees the thing but may not do this to it.
     #[error("{0}")]
     Forbidden(String),
@@ -102,6 +105,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unauthenticated => "unauthenticated",
+            Self::WrongCredentials => "wrong_credentials",
             Self::Forbidden(_) => "no_permission",
             Self::Quota { .. } => "quota",
             Self::Invalid { code, .. } | Self::Conflict { code, .. } => code,

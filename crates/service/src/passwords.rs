@@ -34,9 +34,11 @@ pub(crate) async fn hash(password: Secret) -> Result<String> {
 /// Whether the password fits; `None` takes as long as a real hash and never fits.
 pub(crate) async fn verify(password: Secret, hash: Option<String>) -> Result<bool> {
     off_thread(move || {
+        // Before the choice: making the decoy must not single out the first unknown account.
+        let decoy = DECOY.as_deref();
         let (stored, real) = match &hash {
             Some(hash) => (Some(hash.as_str()), true),
-            None => (DECOY.as_deref(), false),
+            None => (decoy, false),
         };
         let fits = stored
             .and_then(|text| PasswordHash::new(text).ok())

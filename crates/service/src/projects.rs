@@ -2,14 +2,15 @@
 
 use crate::events::{Happening, record_events};
 use crate::{Core, Error, Result, Scope, envs};
+use estrade_model::ProjectId;
 use estrade_model::names::{NetworkName, ProjectName};
 use estrade_model::plan::{BUNDLE_PLANS, Plan};
 use estrade_model::project::{
     CreateProject, NetworkId, Project, ProjectDetail, ProjectKey, ProjectStatus,
 };
 use estrade_model::team::Role;
-use estrade_model::{Invalid, ProjectId};
 use estrade_store::projects::{self, NewProject, ProjectRow};
+use estrade_store::quotas::{self, Counted};
 use estrade_store::{ChangeKind, StoreError, Tx, networks};
 
 const NOT_FOUND: Error = Error::NotFound("the project");
@@ -131,7 +132,7 @@ async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()>
         Err(StoreError::Duplicate) => Err(taken()),
         other => Ok(other?),
     }?;
-    if !projects::count_project(tx, new.owner, quota).await? {
+    if !quotas::count_up(tx, new.owner, Counted::Projects, quota).await? {
         return Err(Error::Quota {
             what: "projects",
             limit: quota,
@@ -162,7 +163,8 @@ pub async fn delete_project(
                 if if_match.is_some_and(|version| version != row.version) {
                     return Err(Error::PreconditionFailed);
                 }
-                projects::delete_project(tx, owner, row.id).await?;
+                projects::delete_project(tx, row.id).await?;
+                quotas::count_down(tx, owner, Counted::Projects).await?;
                 Ok(tx.changed(ChangeKind::Project, row.id, now).await?)
             })
         })
@@ -228,22 +230,17 @@ async fn change_project(
 }
 
 /// Whether a name can be had.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     /// Nobody has it.
     Free,
     /// Somebody has it.
     Taken,
-    /// Nobody can have it, and why.
-    Invalid(Invalid),
 }
 
-/// Says whether a project of that name could be made; the same for every caller.
+/// Says whether a project of that name could be made; 400 when nobody can have such a name.
 pub async fn check_availability(core: &Core, name: &str) -> Result<Availability> {
-    let name: ProjectName = match name.parse() {
-        Ok(name) => name,
-        Err(invalid) => return Ok(Availability::Invalid(invalid)),
-    };
+    let name: ProjectName = name.parse()?;
     let taken = projects::is_name_taken(&core.db, name.as_str()).await?;
     Ok(if taken {
         Availability::Taken

@@ -31,9 +31,10 @@ CREATE TABLE tokens (
 );
 CREATE INDEX tokens_by_account ON tokens (account_id, id);
 
+-- Tries to log in that did not succeed (yet), by the hash of an account's address or of a network.
 CREATE TABLE login_attempts (
     id     TEXT NOT NULL,
-    scope  TEXT NOT NULL,
+    scope  {BYTES} NOT NULL,
     at     BIGINT NOT NULL,
     PRIMARY KEY (scope, at, id)
 );
@@ -52,7 +53,7 @@ CREATE TABLE team_members (
     joined_at   BIGINT NOT NULL,
     PRIMARY KEY (team_id, account_id)
 );
-CREATE INDEX team_members_by_account ON team_members (account_id);
+CREATE INDEX team_members_by_account ON team_members (account_id, team_id);
 
 CREATE TABLE invitations (
     id           TEXT PRIMARY KEY,
@@ -60,8 +61,10 @@ CREATE TABLE invitations (
     email        TEXT NOT NULL,
     role         TEXT NOT NULL,
     secret_hash  {BYTES} NOT NULL UNIQUE,
-    expires_at   BIGINT NOT NULL
+    expires_at   BIGINT NOT NULL,
+    UNIQUE (team_id, email)
 );
+CREATE INDEX invitations_by_time ON invitations (expires_at);
 
 CREATE TABLE networks (
     id          TEXT PRIMARY KEY,
@@ -196,6 +199,7 @@ CREATE TABLE key_old_secrets (
     valid_until  BIGINT NOT NULL,
     PRIMARY KEY (key_id, secret_hash)
 );
+CREATE INDEX key_old_secrets_by_time ON key_old_secrets (valid_until);
 
 CREATE TABLE key_workspaces (
     key_id        TEXT NOT NULL REFERENCES keys (id) ON DELETE CASCADE,
@@ -212,9 +216,12 @@ CREATE TABLE signing_keys (
     created_at  BIGINT NOT NULL
 );
 
+-- Requests with an idempotency key. Without a status the first one is still being carried out by
+-- its holder, and the row ends with the holder's lease.
 CREATE TABLE idempotency (
     scope       {BYTES} PRIMARY KEY,
     request     {BYTES} NOT NULL,
+    holder      TEXT NOT NULL,
     status      BIGINT,
     headers     TEXT,
     body        {BYTES},

@@ -129,20 +129,6 @@ pub async fn insert_project(tx: &mut Tx, new: &NewProject) -> Result<(), StoreEr
     .map(drop)
 }
 
-/// Counts one more project of an owner; false when that would exceed `quota` (0: without limit).
-pub async fn count_project(tx: &mut Tx, owner: OwnerId, quota: u64) -> Result<bool, StoreError> {
-    let counted = tx
-        .query(
-            "UPDATE owners SET projects = projects + 1
-             WHERE id = $1 AND (projects < $2 OR $2 = 0)",
-        )
-        .bind(owner)
-        .bind(i64::try_from(quota).unwrap_or(i64::MAX))
-        .execute()
-        .await?;
-    Ok(counted > 0)
-}
-
 /// A page of an owner's projects, newest first, strictly before `before`.
 pub async fn list_projects(
     db: &Db,
@@ -208,14 +194,10 @@ pub async fn is_name_taken(db: &Db, name: &str) -> Result<bool, StoreError> {
         .await
 }
 
-/// Removes a project and everything that hangs on it, and counts it off.
-pub async fn delete_project(tx: &mut Tx, owner: OwnerId, id: ProjectId) -> Result<(), StoreError> {
+/// Removes a project and everything that hangs on it.
+pub async fn delete_project(tx: &mut Tx, id: ProjectId) -> Result<(), StoreError> {
     tx.query("DELETE FROM projects WHERE id = $1")
         .bind(id)
-        .execute()
-        .await?;
-    tx.query("UPDATE owners SET projects = projects - 1 WHERE id = $1")
-        .bind(owner)
         .execute()
         .await
         .map(drop)

@@ -10,7 +10,7 @@ use crate::changes::Change;
 use crate::db::{Job, Tx, TxInner};
 use crate::value::{Record, Row, Value};
 use futures_util::FutureExt;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Statement};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -160,12 +160,34 @@ fn fetch<T: Record>(
     values: &[Value],
 ) -> Result<Vec<T>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    bind(&mut statement, values)?;
+    let mut rows = statement.raw_query();
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
         records.push(T::from_row(&mut Row::sqlite(row))?);
     }
     Ok(records)
+}
+
+/// Binds `$1` to the first value, and so on.
+///
+/// SQLite takes `$1` for a name and numbers parameters by their first appearance in the text, so
+/// binding by position would mix them up.
+fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<(), StoreError> {
+    if statement.parameter_count() != values.len() {
+        return Err(StoreError::bug(
+            "a statement has other parameters than values",
+        ));
+    }
+    for index in 1..=values.len() {
+        let value = statement
+            .parameter_name(index)
+            .and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok())
+            .and_then(|number| values.get(number.checked_sub(1)?))
+            .ok_or_else(|| StoreError::bug("parameters are written $1, $2 and so on"))?;
+        statement.raw_bind_parameter(index, value)?;
+    }
+    Ok(())
 }
 
 /// The writer's side of a transaction: its own savepoint on the one writing connection.
@@ -176,8 +198,8 @@ pub(crate) struct SqliteTx {
 impl SqliteTx {
     pub(crate) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
         let mut statement = self.connection.prepare_cached(sql)?;
-        let touched = statement.execute(rusqlite::params_from_iter(values))?;
-        Ok(touched as u64)
+        bind(&mut statement, values)?;
+        Ok(statement.raw_execute()? as u64)
     }
 
     pub(crate) fn fetch<T: Record>(

@@ -1,21 +1,92 @@
-//! Teams, their members and invitations.
+//! Teams. Who is in them is in [`crate::members`], who may join in [`crate::invitations`].
 
-use crate::{Db, StoreError};
-use estrade_model::team::Role;
-use estrade_model::{AccountId, TeamId};
+use crate::accounts::insert_owner;
+use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_model::team::Team;
+use estrade_model::{AccountId, TeamId, Timestamp};
 
-/// The role of an account in a team; none when it is not a member or there is no such team.
-pub async fn member_role(
-    db: &Db,
-    team: TeamId,
-    account: AccountId,
-) -> Result<Option<Role>, StoreError> {
-    let role: Option<String> = db
-        .read("SELECT role FROM team_members WHERE team_id = $1 AND account_id = $2")
+impl Record for Team {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+        })
+    }
+}
+
+/// Adds a team without members.
+pub async fn insert_team(tx: &mut Tx, team: &Team, now: Timestamp) -> Result<(), StoreError> {
+    insert_owner(tx, team.id.cast()).await?;
+    tx.query("INSERT INTO teams (id, name, created_at) VALUES ($1, $2, $3)")
+        .bind(team.id)
+        .bind(&team.name)
+        .bind(now)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// The team of that id.
+pub async fn team_by_id(tx: &mut Tx, team: TeamId) -> Result<Option<Team>, StoreError> {
+    tx.query("SELECT id, name FROM teams WHERE id = $1")
         .bind(team)
-        .bind(account)
         .fetch_optional()
+        .await
+}
+
+/// A page of the teams that an account is a member of, newest first.
+pub async fn list_teams(
+    db: &Db,
+    account: AccountId,
+    before: Option<TeamId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Team>, StoreError> {
+    db.read(
+        "SELECT t.id, t.name FROM team_members m JOIN teams t ON t.id = m.team_id
+         WHERE m.account_id = $1 AND m.team_id < $2 ORDER BY m.team_id DESC LIMIT $3 OFFSET $4",
+    )
+    .bind(account)
+    .bind(value::before(before))
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// How many teams an account is a member of.
+pub async fn count_teams(db: &Db, account: AccountId) -> Result<u64, StoreError> {
+    db.read("SELECT COUNT(*) FROM team_members WHERE account_id = $1")
+        .bind(account)
+        .fetch_one()
+        .await
+}
+
+/// Whether a team owns projects or keys, which somebody may still need.
+pub async fn owns_something(tx: &mut Tx, team: TeamId) -> Result<bool, StoreError> {
+    tx.query(
+        "SELECT EXISTS (SELECT 1 FROM projects WHERE owner_id = $1)
+             OR EXISTS (SELECT 1 FROM keys WHERE owner_id = $1)",
+    )
+    .bind(team)
+    .fetch_one()
+    .await
+}
+
+/// Removes a team with its members, invitations, networks and workspaces; false when there is none.
+///
+/// [`StoreError::Reference`] when it owns projects or keys.
+pub async fn delete_team(tx: &mut Tx, team: TeamId) -> Result<bool, StoreError> {
+    for sql in [
+        "DELETE FROM workspaces WHERE owner_id = $1",
+        "DELETE FROM teams WHERE id = $1",
+    ] {
+        tx.query(sql).bind(team).execute().await?;
+    }
+    let gone = tx
+        .query("DELETE FROM owners WHERE id = $1")
+        .bind(team)
+        .execute()
         .await?;
-    role.map(|text| text.parse().map_err(StoreError::bug))
-        .transpose()
+    Ok(gone > 0)
 }

@@ -13,7 +13,7 @@ mod read;
 mod transition;
 mod upload;
 mod work;
-mod worker;
+pub mod worker;
 
 pub use claim::Claim;
 pub use create::{Source, create_release};

@@ -1,0 +1,107 @@
+//! The members of a team and their roles.
+//!
+//! Admins manage members, but only an owner makes, unmakes or removes owners, and a team always
+//! keeps one. The rules about the member concerned are checked inside the transaction, so that two
+//! owners who leave at the same time do not both get away.
+
+use crate::access::{Scope, team_scope};
+use crate::{Caller, Core, Error, Result};
+use estrade_model::team::{Member, Role};
+use estrade_model::{AccountId, TeamId};
+use estrade_store::{Tx, invitations, members};
+
+/// A page of a team's members, in the order in which they joined.
+pub async fn list_members(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Member>> {
+    team_scope(core, caller, team).await?;
+    Ok(members::list_members(&core.db, team, count, skip).await?)
+}
+
+/// Removes a member. Anyone may remove themselves.
+pub async fn delete_member(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    member: AccountId,
+) -> Result<()> {
+    let scope = team_scope(core, caller, team).await?;
+    let leaves = member == caller.account;
+    if !leaves {
+        scope.require(Role::Admin)?;
+    }
+    core.db
+        .transact(move |tx| {
+            let scope = scope.clone();
+            Box::pin(async move {
+                let role = role_of(tx, team, member).await?;
+                if role == Role::Owner {
+                    if !leaves {
+                        require_owner(&scope)?;
+                    }
+                    keep_an_owner(tx, team).await?;
+                }
+                members::delete_member(tx, team, member).await?;
+                // Or a link that they kept would let them in again.
+                Ok(invitations::delete_invitations_of(tx, team, member).await?)
+            })
+        })
+        .await
+}
+
+/// Gives a member another role.
+pub async fn set_role(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    member: AccountId,
+    role: Role,
+) -> Result<()> {
+    let scope = team_scope(core, caller, team).await?;
+    scope.require(Role::Admin)?;
+    core.db
+        .transact(move |tx| {
+            let scope = scope.clone();
+            Box::pin(async move {
+                let before = role_of(tx, team, member).await?;
+                if before == Role::Owner || role == Role::Owner {
+                    require_owner(&scope)?;
+                }
+                if before == Role::Owner && role != Role::Owner {
+                    keep_an_owner(tx, team).await?;
+                }
+                Ok(members::set_role(tx, team, member, role).await?)
+            })
+        })
+        .await
+}
+
+async fn role_of(tx: &mut Tx, team: TeamId, member: AccountId) -> Result<Role> {
+    members::current_role(tx, team, member)
+        .await?
+        .ok_or(Error::NotFound("the member"))
+}
+
+fn require_owner(scope: &Scope) -> Result<()> {
+    if scope.role == Role::Owner {
+        return Ok(());
+    }
+    Err(Error::Forbidden(
+        "only an owner of the team may make, change or remove owners".into(),
+    ))
+}
+
+/// Refuses (409) to lose an owner when there is only one.
+async fn keep_an_owner(tx: &mut Tx, team: TeamId) -> Result<()> {
+    if members::count_owners(tx, team).await? > 1 {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        "last_owner",
+        "a team needs an owner; make another member an owner first, or delete the team",
+    ))
+}

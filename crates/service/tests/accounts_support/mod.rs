@@ -1,0 +1,114 @@
+//! An installation of one test, on either engine, and people who act in it.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary uses its part of this"
+)]
+
+#[path = "../../../store/tests/support/postgres.rs"]
+mod postgres;
+
+use estrade_model::account::NewAccount;
+use estrade_model::names::Email;
+use estrade_model::secret::Secret;
+use estrade_service::bootstrap::{self, Places};
+use estrade_service::{Caller, Core, Settings, accounts};
+use estrade_store::Location;
+use postgres::TestDatabase;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// An installation in a temporary directory.
+pub(crate) struct Installation {
+    pub(crate) core: Arc<Core>,
+    places: Places,
+    _directory: TempDir,
+    database: Option<TestDatabase>,
+}
+
+impl Installation {
+    pub(crate) async fn on_sqlite() -> Self {
+        let directory = TempDir::new().unwrap();
+        let places = Places::inside(directory.path());
+        Self::open(directory, places, None).await
+    }
+
+    pub(crate) async fn on_postgres() -> Self {
+        let (directory, database) = (TempDir::new().unwrap(), TestDatabase::create().await);
+        let places = Places {
+            database: Location::Postgres(database.url()),
+            ..Places::inside(directory.path())
+        };
+        Self::open(directory, places, Some(database)).await
+    }
+
+    async fn open(directory: TempDir, places: Places, database: Option<TestDatabase>) -> Self {
+        let core = bootstrap::open(&places, Settings::default()).await.unwrap();
+        Self {
+            core,
+            places,
+            _directory: directory,
+            database,
+        }
+    }
+
+    /// Another process on the same database.
+    pub(crate) async fn another_core(&self, settings: Settings) -> Arc<Core> {
+        bootstrap::open(&self.places, settings).await.unwrap()
+    }
+
+    /// A new person without a password.
+    pub(crate) async fn person(&self, name: &str) -> Caller {
+        self.person_with(name, None).await
+    }
+
+    /// A new person who can log in.
+    pub(crate) async fn person_with(&self, name: &str, password: Option<&str>) -> Caller {
+        let email: Email = format!("{name}@example.com").parse().unwrap();
+        let new = NewAccount {
+            email: email.clone(),
+            fullname: name.parse().unwrap(),
+            password: password.map(|text| Secret(text.into())),
+            admin: false,
+        };
+        Caller {
+            account: accounts::create_account(&self.core, new).await.unwrap(),
+            token: "0123456789abcdef01234567".parse().unwrap(),
+            email: email.into(),
+            fullname: name.into(),
+            admin: false,
+        }
+    }
+
+    pub(crate) async fn remove(self) {
+        self.core.db.close().unwrap();
+        if let Some(database) = self.database {
+            database.remove().await;
+        }
+    }
+}
+
+/// Makes two tests of each function: one per engine.
+macro_rules! on_both_engines {
+    ($($name:ident)*) => { $(
+        mod $name {
+            use crate::support::Installation;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                let at = Installation::on_sqlite().await;
+                super::$name(&at).await;
+                at.remove().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                let at = Installation::on_postgres().await;
+                super::$name(&at).await;
+                at.remove().await;
+            }
+        }
+    )* };
+}
+pub(crate) use on_both_engines;

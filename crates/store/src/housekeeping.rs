@@ -1,0 +1,26 @@
+//! Removing what has ended, a bounded piece at a time, so that no backlog holds up the writer.
+//!
+//! Each table's `prune_…` is in the file of its noun; this is what they share.
+
+use crate::{Db, StoreError};
+use estrade_model::Timestamp;
+
+/// Runs one `DELETE` of at most `most` (`$2`) rows from before a moment (`$1`).
+pub(crate) async fn prune(
+    db: &Db,
+    sql: &'static str,
+    before: Timestamp,
+    most: u32,
+) -> Result<u64, StoreError> {
+    db.transact(move |tx| {
+        Box::pin(async move { tx.query(sql).bind(before).bind(most).execute().await })
+    })
+    .await
+}
+
+/// Removes up to `most` secrets that rotations replaced and that no longer work.
+pub async fn prune_old_secrets(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM key_old_secrets WHERE (key_id, secret_hash) IN
+               (SELECT key_id, secret_hash FROM key_old_secrets WHERE valid_until < $1 LIMIT $2)";
+    prune(db, sql, now, most).await
+}

@@ -1,0 +1,103 @@
+//! Invitations into teams: hashes of their links, for whom they are, and when they end.
+
+use crate::housekeeping::prune;
+use crate::{Db, Record, Row, StoreError, Tx};
+use estrade_model::id::kind;
+use estrade_model::team::Role;
+use estrade_model::{AccountId, Id, TeamId, Timestamp};
+
+/// An invitation as stored.
+#[derive(Debug, Clone)]
+pub struct InvitationRow {
+    /// Identifier.
+    pub id: Id<kind::Invitation>,
+    /// Into which team.
+    pub team: TeamId,
+    /// For the account with this address, and no other.
+    pub email: String,
+    /// The role that the account will have.
+    pub role: Role,
+    /// Hash of the token in the link.
+    pub secret_hash: [u8; 32],
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// What an invitation grants.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant {
+    /// In which team.
+    pub team: TeamId,
+    /// As what.
+    pub role: Role,
+}
+
+impl Record for Grant {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            team: row.take()?,
+            role: row.parse()?,
+        })
+    }
+}
+
+/// Adds an invitation; it takes the place of an earlier one of the same address into the same team.
+pub async fn insert_invitation(tx: &mut Tx, invitation: &InvitationRow) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO invitations (id, team_id, email, role, secret_hash, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (team_id, email) DO UPDATE SET id = excluded.id, role = excluded.role,
+             secret_hash = excluded.secret_hash, expires_at = excluded.expires_at",
+    )
+    .bind(invitation.id)
+    .bind(invitation.team)
+    .bind(&invitation.email)
+    .bind(invitation.role.as_str())
+    .bind(invitation.secret_hash)
+    .bind(invitation.expires_at)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Uses up an invitation and returns what it grants; none unless it is for `email` and still good.
+pub async fn take_invitation(
+    tx: &mut Tx,
+    secret_hash: [u8; 32],
+    email: &str,
+    now: Timestamp,
+) -> Result<Option<Grant>, StoreError> {
+    tx.query(
+        "DELETE FROM invitations WHERE secret_hash = $1 AND email = $2 AND expires_at > $3
+         RETURNING team_id, role",
+    )
+    .bind(secret_hash)
+    .bind(email)
+    .bind(now)
+    .fetch_optional()
+    .await
+}
+
+/// Removes what would let an account into a team (again).
+pub async fn delete_invitations_of(
+    tx: &mut Tx,
+    team: TeamId,
+    account: AccountId,
+) -> Result<(), StoreError> {
+    tx.query(
+        "DELETE FROM invitations
+         WHERE team_id = $1 AND email = (SELECT email FROM accounts WHERE id = $2)",
+    )
+    .bind(team)
+    .bind(account)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Removes up to `most` invitations that have ended; returns how many there were.
+pub async fn prune_invitations(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM invitations WHERE id IN
+               (SELECT id FROM invitations WHERE expires_at <= $1 LIMIT $2)";
+    prune(db, sql, now, most).await
+}

@@ -1,0 +1,135 @@
+//! Who is in a team, and in which role.
+
+use crate::{Db, Record, Row, StoreError, Tx};
+use estrade_model::team::{Member, Role};
+use estrade_model::{AccountId, TeamId, Timestamp};
+
+impl Record for Member {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            email: row.take()?,
+            fullname: row.take()?,
+            role: row.parse()?,
+        })
+    }
+}
+
+/// A role in a row of its own.
+struct RoleRow(Role);
+
+impl Record for RoleRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        row.parse().map(Self)
+    }
+}
+
+const ROLE: &str = "SELECT role FROM team_members WHERE team_id = $1 AND account_id = $2";
+
+/// The role of an account in a team; none when it is not a member or there is no such team.
+pub async fn member_role(
+    db: &Db,
+    team: TeamId,
+    account: AccountId,
+) -> Result<Option<Role>, StoreError> {
+    let row: Option<RoleRow> = db
+        .read(ROLE)
+        .bind(team)
+        .bind(account)
+        .fetch_optional()
+        .await?;
+    Ok(row.map(|row| row.0))
+}
+
+/// The same inside a transaction that depends on it.
+pub async fn current_role(
+    tx: &mut Tx,
+    team: TeamId,
+    account: AccountId,
+) -> Result<Option<Role>, StoreError> {
+    let row: Option<RoleRow> = tx
+        .query(ROLE)
+        .bind(team)
+        .bind(account)
+        .fetch_optional()
+        .await?;
+    Ok(row.map(|row| row.0))
+}
+
+/// Adds a member; [`StoreError::Duplicate`] when the account is one already.
+pub async fn insert_member(
+    tx: &mut Tx,
+    team: TeamId,
+    account: AccountId,
+    role: Role,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO team_members (team_id, account_id, role, joined_at) VALUES ($1, $2, $3, $4)",
+    )
+    .bind(team)
+    .bind(account)
+    .bind(role.as_str())
+    .bind(now)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// A page of a team's members, in the order in which they joined.
+pub async fn list_members(
+    db: &Db,
+    team: TeamId,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Member>, StoreError> {
+    db.read(
+        "SELECT a.id, a.email, a.fullname, m.role
+         FROM team_members m JOIN accounts a ON a.id = m.account_id
+         WHERE m.team_id = $1 ORDER BY m.joined_at, m.account_id LIMIT $2 OFFSET $3",
+    )
+    .bind(team)
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// How many owners a team has.
+pub async fn count_owners(tx: &mut Tx, team: TeamId) -> Result<u64, StoreError> {
+    tx.query("SELECT COUNT(*) FROM team_members WHERE team_id = $1 AND role = $2")
+        .bind(team)
+        .bind(Role::Owner.as_str())
+        .fetch_one()
+        .await
+}
+
+/// Gives a member another role.
+pub async fn set_role(
+    tx: &mut Tx,
+    team: TeamId,
+    account: AccountId,
+    role: Role,
+) -> Result<(), StoreError> {
+    tx.query("UPDATE team_members SET role = $3 WHERE team_id = $1 AND account_id = $2")
+        .bind(team)
+        .bind(account)
+        .bind(role.as_str())
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Removes a member.
+pub async fn delete_member(
+    tx: &mut Tx,
+    team: TeamId,
+    account: AccountId,
+) -> Result<(), StoreError> {
+    tx.query("DELETE FROM team_members WHERE team_id = $1 AND account_id = $2")
+        .bind(team)
+        .bind(account)
+        .execute()
+        .await
+        .map(drop)
+}
