@@ -61,6 +61,8 @@ fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<
 }
 
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
     runtime.context("cannot start the runtime")?.block_on(work)
 }

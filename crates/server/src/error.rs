@@ -92,7 +92,9 @@ impl IntoResponse for PlatformError {
             status_code: status.as_u16(),
             error: status.canonical_reason().unwrap_or("Error"),
             message: problem.message().into_owned(),
-            data: ErrorData { code: problem.code() },
+            data: ErrorData {
+                code: problem.code(),
+            },
         };
         let mut response = (status, Json(body)).into_response();
         problem.write_headers(response.headers_mut());
@@ -141,7 +143,13 @@ mod tests {
     use axum::body::to_bytes;
 
     async fn body(response: Response) -> String {
-        String::from_utf8(to_bytes(response.into_body(), 10_000).await.unwrap().to_vec()).unwrap()
+        String::from_utf8(
+            to_bytes(response.into_body(), 10_000)
+                .await
+                .unwrap()
+                .to_vec(),
+        )
+        .unwrap()
     }
 
     #[tokio::test]

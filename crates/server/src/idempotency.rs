@@ -17,7 +17,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use estrade_service::idempotency::{self, Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket};
+use estrade_service::idempotency::{
+    self, Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket,
+};
 use estrade_service::{Caller, Error};
 use serde::Serialize;
 use std::future::Future;
@@ -83,10 +85,19 @@ async fn replay_request(app: &AppState, request: Request, next: Next) -> Result<
     let (mut parts, body) = request.into_parts();
     let caller = authenticate(app, &mut parts).await?;
     let head = parts.clone();
-    let bytes = Intake::new(Request::from_parts(parts.clone(), body), rules.limits)?.read_all().await?;
+    let bytes = Intake::new(Request::from_parts(parts.clone(), body), rules.limits)?
+        .read_all()
+        .await?;
     let hash = *blake3::hash(&bytes).as_bytes();
     let request = Request::from_parts(parts, Body::from(bytes));
-    carry_out(app, &caller, &head, hash, async move { next.run(request).await }).await
+    carry_out(
+        app,
+        &caller,
+        &head,
+        hash,
+        async move { next.run(request).await },
+    )
+    .await
 }
 
 /// Carries a request out, or replays the answer that its idempotency key had.
@@ -99,7 +110,9 @@ pub async fn carry_out(
     body_hash: [u8; 32],
     work: impl Future<Output = Response> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let Some(key) = key_of(caller, head, body_hash)? else { return Ok(work.await) };
+    let Some(key) = key_of(caller, head, body_hash)? else {
+        return Ok(work.await);
+    };
     let ticket = match idempotency::begin(&app.core, key).await? {
         Begun::Replay(answer) => return Ok(replayed(answer)),
         Begun::Fresh(ticket) => ticket,
@@ -109,14 +122,24 @@ pub async fn carry_out(
     Ok(task.await.map_err(Error::internal)?)
 }
 
-fn key_of(caller: &Caller, head: &Parts, body_hash: [u8; 32]) -> Result<Option<IdempotencyKey>, Error> {
-    let Some(value) = head.headers.get(KEY) else { return Ok(None) };
+fn key_of(
+    caller: &Caller,
+    head: &Parts,
+    body_hash: [u8; 32],
+) -> Result<Option<IdempotencyKey>, Error> {
+    let Some(value) = head.headers.get(KEY) else {
+        return Ok(None);
+    };
     let request = KeyedRequest {
         credential: caller.token.as_bytes(),
         method: head.method.as_str(),
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
-        team: head.headers.get("x-teamid").and_then(|team| team.to_str().ok()).unwrap_or_default(),
+        team: head
+            .headers
+            .get("x-teamid")
+            .and_then(|team| team.to_str().ok())
+            .unwrap_or_default(),
         body_hash,
     };
     IdempotencyKey::new(value.to_str().unwrap_or_default(), &request).map(Some)
@@ -130,7 +153,9 @@ fn replayed(answer: StoredAnswer) -> Response {
             response.headers_mut().insert(name, value);
         }
     }
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }
 
@@ -144,10 +169,20 @@ async fn store(ticket: Ticket, response: Response) -> Response {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
     };
-    let kept = parts.extensions.get().map_or_else(|| body.clone(), |Redacted(kept)| kept.clone());
-    let answer = StoredAnswer { status: parts.status.as_u16(), headers: kept_headers(&parts.headers), body: kept.to_vec() };
+    let kept = parts
+        .extensions
+        .get()
+        .map_or_else(|| body.clone(), |Redacted(kept)| kept.clone());
+    let answer = StoredAnswer {
+        status: parts.status.as_u16(),
+        headers: kept_headers(&parts.headers),
+        body: kept.to_vec(),
+    };
     if let Err(error) = ticket.finish(answer).await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "an answer was not stored for repeats");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "an answer was not stored for repeats"
+        );
     }
     Response::from_parts(parts, Body::from(body))
 }

@@ -58,7 +58,11 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
     let address = text
         .parse::<IpAddr>()
         .ok()
-        .or_else(|| text.parse::<std::net::SocketAddr>().ok().map(|socket| socket.ip()))
+        .or_else(|| {
+            text.parse::<std::net::SocketAddr>()
+                .ok()
+                .map(|socket| socket.ip())
+        })
         .or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok())?;
     Some(address.to_canonical())
 }
@@ -73,24 +77,40 @@ mod tests {
         for value in forwarded {
             headers.append("x-forwarded-for", value.parse().unwrap());
         }
-        trusted.client(socket.parse().unwrap(), &headers).0.to_string()
+        trusted
+            .client(socket.parse().unwrap(), &headers)
+            .0
+            .to_string()
     }
 
     #[test]
     fn forwarded_headers_of_strangers_are_ignored() {
         assert_eq!(client(&[], "10.0.0.1", &["1.1.1.1"]), "10.0.0.1");
-        assert_eq!(client(&["10.0.0.0/8"], "11.0.0.1", &["1.1.1.1"]), "11.0.0.1");
+        assert_eq!(
+            client(&["10.0.0.0/8"], "11.0.0.1", &["1.1.1.1"]),
+            "11.0.0.1"
+        );
     }
 
     #[test]
     fn the_right_most_untrusted_address_is_the_client() {
         let trusted = ["10.0.0.0/8", "::1"];
-        assert_eq!(client(&trusted, "10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.2.3.4"]), "1.1.1.1");
         assert_eq!(
-            client(&trusted, "::ffff:10.0.0.1", &["6.6.6.6", "[2001:db8::1]:443"]),
+            client(&trusted, "10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.2.3.4"]),
+            "1.1.1.1"
+        );
+        assert_eq!(
+            client(
+                &trusted,
+                "::ffff:10.0.0.1",
+                &["6.6.6.6", "[2001:db8::1]:443"]
+            ),
             "2001:db8::1"
         );
-        assert_eq!(client(&trusted, "::1", &["1.1.1.1, unknown, 10.0.0.9"]), "10.0.0.9");
+        assert_eq!(
+            client(&trusted, "::1", &["1.1.1.1, unknown, 10.0.0.9"]),
+            "10.0.0.9"
+        );
         assert_eq!(client(&trusted, "10.0.0.1", &[]), "10.0.0.1");
     }
 }

@@ -28,7 +28,10 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
         .routes(routes!(events::list_events))
         .routes(routes!(events::stream_events))
         .routes(routes!(releases::list_releases))
-        .routes(routes!(releases::create_release, releases::create_release_by_get))
+        .routes(routes!(
+            releases::create_release,
+            releases::create_release_by_get
+        ))
         .routes(routes!(releases::read_release))
         .routes(routes!(releases::rollback_release))
         .routes(routes!(releases::cancel_release))

@@ -65,7 +65,10 @@ async fn list(
 
 /// What a create-release request may say; the document's view of `release_body`.
 #[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "only its description is used; release_body reads the request")]
+#[expect(
+    dead_code,
+    reason = "only its description is used; release_body reads the request"
+)]
 pub struct CreateRelease {
     /// The platform, when it differs from the project's.
     #[schema(example = "static")]
@@ -87,7 +90,10 @@ pub struct CreateRelease {
 
 /// One file of a release.
 #[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "only its description is used; release_body reads the request")]
+#[expect(
+    dead_code,
+    reason = "only its description is used; release_body reads the request"
+)]
 pub struct ReleaseFile {
     /// Relative path, with `/` between segments.
     #[schema(example = "index.html")]
@@ -155,7 +161,10 @@ async fn create(
     // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
     let upload = releases::begin_upload(&app.core, &scope, &project).await?;
     let limits = IntakeLimits::at_most(app.core.settings.most_release_bytes);
-    let spool = app.spool.receive(Request::from_parts(head.clone(), body), limits).await?;
+    let spool = app
+        .spool
+        .receive(Request::from_parts(head.clone(), body), limits)
+        .await?;
     let hash = *spool.hash().as_bytes();
     let (caller, state) = (scope.caller.clone(), AppState::clone(&app));
     let work = async move {
@@ -176,18 +185,24 @@ async fn carry_out(
     mut upload: releases::Upload,
 ) -> Result<ReleaseId, Problem> {
     let read = move || release_body::read(&spool, &mut upload).map(|body| (body, upload));
-    let (body, upload) = tokio::task::spawn_blocking(read).await.map_err(Error::internal)??;
+    let (body, upload) = tokio::task::spawn_blocking(read)
+        .await
+        .map_err(Error::internal)??;
     let mut new = body.new;
     new.client = client;
     let source = match body.source {
-        release_body::Source::Files => releases::Source::Files(upload),
+        release_body::Source::Files => releases::Source::Files(Box::new(upload)),
         release_body::Source::Image(image) => releases::Source::Image(image),
     };
     Ok(releases::create_release(&app.core, scope, project, new, source).await?)
 }
 
 fn client_name(headers: &HeaderMap) -> Option<String> {
-    headers.get(header::USER_AGENT)?.to_str().ok().map(str::to_owned)
+    headers
+        .get(header::USER_AGENT)?
+        .to_str()
+        .ok()
+        .map(str::to_owned)
 }
 
 /// The query of reading a release.
@@ -273,7 +288,10 @@ pub async fn download_source(
     let stream = releases::download_source(&app.core, &scope, id).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/gzip".to_owned()),
-        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{id}.tar.gz\"")),
+        (
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{id}.tar.gz\""),
+        ),
     ];
     Ok((headers, Body::from_stream(stream)).into_response())
 }
