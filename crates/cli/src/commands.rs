@@ -1,3 +1,7 @@
-//! The commands, one module each: a `run` that does the work and returns an exit code.
+//! One module per command; each returns the exit status.
 
+pub mod account;
 pub mod config;
+pub mod openapi;
+pub mod serve;
+pub mod token;

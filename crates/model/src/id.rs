@@ -73,6 +73,11 @@ impl<T> Id<T> {
         }
     }
 
+    /// The identifier's twelve bytes.
+    pub fn as_bytes(&self) -> &[u8; 12] {
+        &self.bytes
+    }
+
     /// The same identifier seen as another kind, for the few places where two kinds share a row.
     pub fn cast<U>(self) -> Id<U> {
         Id {

@@ -8,6 +8,9 @@ use estrade_model::team::Role;
 use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
 use estrade_store::members;
 
+/// What a team answers to those who are not in it, whether it exists or not.
+pub const NOT_A_MEMBER: &str = "you are not a member of this team";
+
 /// The account behind a request, proved by its token.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -61,7 +64,7 @@ pub async fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> Resu
         });
     };
     let role = members::member_role(&core.db, team, caller.account).await?;
-    let role = role.ok_or_else(|| Error::Forbidden("you are not a member of this team".into()))?;
+    let role = role.ok_or_else(|| Error::Forbidden(NOT_A_MEMBER.into()))?;
     Ok(Scope {
         caller,
         owner: team.cast(),

@@ -121,18 +121,18 @@ pub fn lock_server(data_dir: &Path) -> Result<ServerLock, OpenError> {
         .write(true)
         .mode(0o600)
         .open(&path);
-    let file = file.map_err(|error| cannot("open", &path, error))?;
+    let file = file.map_err(|error| cannot("open", &path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(ServerLock(file)),
         Err(fs::TryLockError::WouldBlock) => Err(OpenError::Refused(format!(
             "another Estrade server is using {}; stop it first, or choose another directory with --data-dir",
             data_dir.display()
         ))),
-        Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &path, error)),
+        Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &path, &error)),
     }
 }
 
-fn cannot(verb: &str, path: &Path, error: io::Error) -> OpenError {
+fn cannot(verb: &str, path: &Path, error: &io::Error) -> OpenError {
     OpenError::Refused(format!("cannot {verb} {}: {error}", path.display()))
 }
 
@@ -141,7 +141,7 @@ fn make_directory(path: &Path) -> Result<(), OpenError> {
         .recursive(true)
         .mode(0o700)
         .create(path);
-    made.map_err(|error| cannot("create", path, error))
+    made.map_err(|error| cannot("create", path, &error))
 }
 
 fn load_master_key(path: &Path, first_start: bool) -> Result<MasterKey, OpenError> {
@@ -153,14 +153,14 @@ fn load_master_key(path: &Path, first_start: bool) -> Result<MasterKey, OpenErro
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && first_start => {
             let bytes = MasterKey::generate()?;
-            write_secret(path, &bytes[..]).map_err(|error| cannot("write", path, error))?;
+            write_secret(path, &bytes[..]).map_err(|error| cannot("write", path, &error))?;
             Ok(MasterKey::from_bytes(&bytes[..])?)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::Refused(format!(
             "{} is missing, and this database was made with it; restore it from your backup",
             path.display()
         ))),
-        Err(error) => Err(cannot("read", path, error)),
+        Err(error) => Err(cannot("read", path, &error)),
     }
 }
 
@@ -194,7 +194,7 @@ async fn first_start(
     // The file first: a token that is in the database but in no file would be lost for good.
     let file = places.data_dir.join(ADMIN_TOKEN_FILE);
     let line = format!("{}\n", signed.token.expose());
-    write_secret(&file, line.as_bytes()).map_err(|error| cannot("write", &file, error))?;
+    write_secret(&file, line.as_bytes()).map_err(|error| cannot("write", &file, &error))?;
     let row = signing_key.clone();
     db.transact(move |tx| {
         let (row, account, token) = (row.clone(), account.clone(), token.clone());

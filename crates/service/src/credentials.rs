@@ -146,7 +146,7 @@ impl AccountTokens {
                 (ChangeKind::Token, Ok(id)) => hooked.invalidate(&id),
                 // An account's tokens are not indexed here; accounts change rarely.
                 (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => {
-                    hooked.clear()
+                    hooked.clear();
                 }
                 _ => {}
             });

@@ -149,7 +149,8 @@ impl Keyring {
             sub: id.to_string(),
             jti,
             iat: now.seconds(),
-            exp: expires_at.map(Timestamp::seconds),
+            // Rounded up, so that the token never ends before its row does.
+            exp: expires_at.map(|at| at.millis().saturating_add(999).div_euclid(1000)),
         };
         let token =
             jsonwebtoken::encode(&header, &claims, &key.encoding).map_err(Error::internal)?;

@@ -11,6 +11,8 @@ pub mod credentials;
 pub mod error;
 pub mod invitations;
 mod jwt;
+pub mod key_check;
+pub mod keys;
 pub mod login;
 pub mod members;
 mod passwords;
@@ -19,6 +21,7 @@ mod seal;
 mod state_cache;
 pub mod teams;
 pub mod tokens;
+pub mod workspaces;
 
 pub use access::{Caller, Scope};
 pub use core::{Clock, Core, Quotas, Settings, UnknownWorkspace};

@@ -10,7 +10,7 @@ pub(crate) const KEY_LENGTH: usize = 32;
 const NONCE_LENGTH: usize = 12;
 
 /// The key that seals what is encrypted at rest.
-pub struct MasterKey(RandomizedNonceKey);
+pub(crate) struct MasterKey(RandomizedNonceKey);
 
 impl MasterKey {
     /// From its 32 bytes.
@@ -26,7 +26,7 @@ impl MasterKey {
     }
 
     /// Seals `plain` for `purpose`; only the same purpose opens it again.
-    pub fn seal(&self, purpose: &str, plain: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn seal(&self, purpose: &str, plain: &[u8]) -> Result<Vec<u8>, Error> {
         let mut text = plain.to_vec();
         let nonce = self
             .0
@@ -36,7 +36,7 @@ impl MasterKey {
     }
 
     /// Opens what [`Self::seal`] made; fails when the key, the purpose or the text is another one.
-    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
+    pub(crate) fn open(&self, purpose: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let broken = || Error::internal("a sealed value does not open with this master key");
         let (nonce, text) = sealed.split_at_checked(NONCE_LENGTH).ok_or_else(broken)?;
         let nonce =

@@ -1,0 +1,50 @@
+//! `estrade token …`: account tokens, managed by whoever has the data directory.
+
+use super::account::parse_email;
+use crate::args::TokenCommand;
+use crate::config::Config;
+use crate::printer::Printer;
+use crate::wiring;
+use anyhow::Context;
+use estrade_model::Timestamp;
+use estrade_model::account::Token;
+use estrade_model::names::Label;
+use estrade_service::{accounts, tokens};
+use std::process::ExitCode;
+
+/// Runs one of the token commands.
+pub async fn run(command: &TokenCommand, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
+    let core = wiring::open(config).await?;
+    match command {
+        TokenCommand::Create { account, name, expires_in } => {
+            let account = accounts::find_account(&core, &parse_email(account)?).await?;
+            let name: Label = name.as_deref().unwrap_or("command line").parse().context("--name")?;
+            let made = tokens::create_token(&core, account.id, name.as_str(), *expires_in).await?;
+            let token = made.api_token.context("the token was not made")?;
+            printer.data(token.expose())?;
+        }
+        TokenCommand::List { account } => {
+            let account = accounts::find_account(&core, &parse_email(account)?).await?;
+            let all = tokens::list_tokens(&core, account.id, None, u32::MAX, 0).await?;
+            let rows: Vec<_> = all.into_iter().map(row).collect();
+            printer.table(["ID", "NAME", "MADE", "ENDS", "LAST USED"], &rows)?;
+        }
+        TokenCommand::Revoke { id } => {
+            let id = id.parse().with_context(|| format!("`{id}`"))?;
+            tokens::revoke_any_token(&core, id).await?;
+            printer.note("token revoked");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(token: Token) -> [String; 5] {
+    let or = |at: Option<Timestamp>, none: &str| at.map_or(none.to_owned(), |at| at.to_string());
+    [
+        token.id.to_string(),
+        token.name,
+        token.created_at.to_string(),
+        or(token.expires_at, "never"),
+        or(token.last_used_at, "never"),
+    ]
+}

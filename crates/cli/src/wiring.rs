@@ -1,0 +1,110 @@
+//! From the configuration to what the services and the server take.
+
+use crate::config::{Config, DatabaseUrl, Tls, UnknownWorkspace};
+use estrade_model::plan::{Plan, Plans};
+use estrade_model::secret::Secret;
+use estrade_server::app::MetricsAccess;
+use estrade_server::listener::{ListenerOptions, TlsFiles};
+use estrade_server::run::{Bind, ServeOptions};
+use estrade_service::bootstrap::{OpenError, Places};
+use estrade_service::{Core, Quotas, Settings};
+use estrade_store::Location;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Where the installation keeps its things.
+pub fn places(config: &Config) -> Places {
+    Places {
+        data_dir: config.data_dir.clone(),
+        database: match config.database() {
+            DatabaseUrl::Sqlite(file) => Location::Sqlite(file),
+            DatabaseUrl::Postgres(url) => Location::Postgres(Secret(url.expose().to_owned())),
+        },
+        master_key: config.master_key_path(),
+    }
+}
+
+/// What the configuration says to the services.
+pub fn settings(config: &Config) -> Settings {
+    let cap = |cap: crate::config::Cap| cap.get().map_or(0, std::num::NonZeroU32::get);
+    let limits = &config.limits;
+    let mut plans = Plans::default();
+    for (name, plan) in &config.plans {
+        let plan = Plan {
+            memory_mb: plan.memory_mb.get(),
+            cpus: plan.cpus.get(),
+            disk_gb: plan.disk_gb.get(),
+            hourly_price: plan.hourly_price,
+        };
+        plans.set(name.as_str().to_owned(), plan);
+    }
+    let edge_tls = config.edge.tls.is_some();
+    let edge_domain = config.edge.domains.first().map_or("localhost", |domain| domain.as_str());
+    Settings {
+        plans,
+        quotas: Quotas {
+            projects: cap(limits.projects).into(),
+            keys: cap(limits.keys).into(),
+            workspaces: cap(limits.workspaces).into(),
+        },
+        most_instances: limits.scale.get(),
+        most_files: limits.release_files.get() as usize,
+        most_release_bytes: limits.release_bytes.get(),
+        unknown_workspace: match config.ai.unknown_workspace {
+            UnknownWorkspace::Create => estrade_service::UnknownWorkspace::Create,
+            UnknownWorkspace::Reject => estrade_service::UnknownWorkspace::Reject,
+        },
+        login_failures_per_account: cap(limits.login_failures_per_account),
+        login_failures_per_address: cap(limits.login_failures_per_address),
+        public_url: match &config.platform.public_url {
+            Some(url) => url.to_string().trim_end_matches('/').to_owned(),
+            None => base_url(config.platform.listen, config.platform.tls.is_some()),
+        },
+        edge_scheme: if edge_tls { "https" } else { "http" }.into(),
+        edge_authority: match (edge_tls, config.edge.listen.port()) {
+            (false, 80) | (true, 443) => edge_domain.to_owned(),
+            (_, port) => format!("{edge_domain}:{port}"),
+        },
+    }
+}
+
+/// Opens the installation that the configuration names.
+pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
+    estrade_service::bootstrap::open(&places(config), settings(config)).await
+}
+
+/// How the server shall listen.
+pub fn serve_options(config: &Config) -> ServeOptions {
+    let cap = config.limits.requests_per_second.get().map_or(0, std::num::NonZeroU32::get);
+    let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
+        address,
+        options: ListenerOptions {
+            tls: tls.map(|tls| TlsFiles { cert: tls.cert.clone(), key: tls.key.clone() }),
+            trusted_proxies: config.trusted_proxies.iter().copied().collect(),
+            max_connections: config.limits.connections.get() as usize,
+            ..ListenerOptions::default()
+        },
+        metrics: match metrics {
+            crate::config::Metrics::Public => MetricsAccess::Public,
+            crate::config::Metrics::Admin => MetricsAccess::Admin,
+            crate::config::Metrics::Off => MetricsAccess::Off,
+        },
+    };
+    ServeOptions {
+        platform: bind(config.platform.listen, config.platform.tls.as_ref(), config.platform.metrics),
+        ai: bind(config.ai.listen, config.ai.tls.as_ref(), config.ai.metrics),
+        requests_per_second: cap,
+        burst: config.limits.burst.get(),
+        body_bytes: config.limits.body_bytes.get(),
+        temporary: config.data_dir.join("tmp"),
+    }
+}
+
+/// The URL under which a listener is reached from this machine.
+pub fn base_url(address: SocketAddr, tls: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    match address.ip() {
+        ip if ip.is_unspecified() => format!("{scheme}://127.0.0.1:{}", address.port()),
+        _ => format!("{scheme}://{address}"),
+    }
+}

@@ -1,0 +1,58 @@
+//! Everything a request may need, built once at start.
+
+use crate::metrics::Metrics;
+use crate::rate::RateLimits;
+use crate::spool::SpoolRoom;
+use estrade_service::Core;
+use estrade_service::credentials::AccountTokens;
+use estrade_service::key_check::KeyCheck;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// Who may read `/metrics`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MetricsAccess {
+    /// Everyone who reaches the listener.
+    #[default]
+    Public,
+    /// Accounts that are administrators.
+    Admin,
+    /// Nobody: the route is not there.
+    Off,
+}
+
+/// The state of both APIs.
+pub struct App {
+    /// What the services share.
+    pub core: Arc<Core>,
+    /// Turns bearer tokens into callers.
+    pub tokens: Arc<AccountTokens>,
+    /// Checks AI keys.
+    pub keys: Arc<KeyCheck>,
+    /// Requests per second and credential.
+    pub rates: RateLimits,
+    /// Where large bodies wait.
+    pub spool: SpoolRoom,
+    /// What Prometheus reads.
+    pub metrics: Arc<Metrics>,
+    /// Ends long polls and streams when the server stops.
+    pub shutdown: CancellationToken,
+    /// Set once every listener accepts.
+    pub ready: AtomicBool,
+}
+
+/// What handlers get.
+pub type AppState = Arc<App>;
+
+impl App {
+    /// Says that every listener accepts.
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Whether every listener accepts.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,132 @@
+//! Who asks, and for whom: the extractors that every management route begins with.
+//!
+//! They come first in a handler's arguments, so that 401 wins over anything that may be wrong with
+//! the rest of the request.
+
+use crate::app::AppState;
+use crate::error::ErrorShape;
+use crate::problem::Problem;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use estrade_model::TeamId;
+use estrade_service::access::{self, Caller, Scope};
+use estrade_service::{Error, Result};
+
+/// The header that selects a team; the query parameter is `teamID`.
+const TEAM_HEADER: &str = "x-teamid";
+
+/// The caller, proved by a bearer token and within its rate limit.
+pub struct Auth<E: ErrorShape>(pub E::Plain<Caller>);
+
+/// The caller and whose things the request is about.
+pub struct Scoped<E: ErrorShape>(pub E::Plain<Scope>);
+
+impl<E: ErrorShape> FromRequestParts<AppState> for Auth<E> {
+    type Rejection = E;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> std::result::Result<Self, E> {
+        Ok(Self(E::plain(authenticate(app, parts).await?)))
+    }
+}
+
+impl<E: ErrorShape> FromRequestParts<AppState> for Scoped<E> {
+    type Rejection = E;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> std::result::Result<Self, E> {
+        let caller = authenticate(app, parts).await?;
+        let team = selected_team(parts)?;
+        Ok(Self(E::plain(access::scope_of(&app.core, caller, team).await?)))
+    }
+}
+
+/// The caller behind a request; found once per request, however many ask.
+pub async fn authenticate(
+    app: &AppState,
+    parts: &mut Parts,
+) -> std::result::Result<Caller, Problem> {
+    if let Some(caller) = parts.extensions.get::<Caller>() {
+        return Ok(caller.clone());
+    }
+    let token = bearer(&parts.headers).ok_or(Error::Unauthenticated)?;
+    let caller = app.tokens.authenticate(token).await?;
+    app.rates.check(caller.token.as_bytes())?;
+    parts.extensions.insert(caller.clone());
+    Ok(caller)
+}
+
+/// The text of a bearer token; the scheme's case does not matter.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// The team that a request names; empty is none.
+fn selected_team(parts: &Parts) -> Result<Option<TeamId>> {
+    let header = parts.headers.get(TEAM_HEADER).map(|value| value.to_str().unwrap_or("?").trim());
+    let header = header.filter(|text| !text.is_empty());
+    let query = parts.uri.query().and_then(|query| query_value(query, "teamID"));
+    let query = query.filter(|text| !text.is_empty());
+    let text = match (header, query.as_deref()) {
+        (Some(one), Some(other)) if one != other => {
+            return Err(Error::invalid("teamID and x-teamid name different teams; send one of them"));
+        }
+        (Some(text), _) | (None, Some(text)) => text,
+        (None, None) => return Ok(None),
+    };
+    // What cannot be an id answers like a team that does not exist.
+    let team = text.parse().map_err(|_| Error::Forbidden(access::NOT_A_MEMBER.into()))?;
+    Ok(Some(team))
+}
+
+/// The decoded value of a query parameter.
+pub fn query_value(query: &str, name: &str) -> Option<String> {
+    serde_urlencoded::from_str::<Vec<(String, String)>>(query)
+        .ok()?
+        .into_iter()
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderValue, Request};
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        let pair = |value: &&str| (header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        values.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn the_scheme_is_case_insensitive_and_the_token_is_not_empty() {
+        for good in ["Bearer abc", "bearer abc", "BEARER  abc"] {
+            assert_eq!(bearer(&headers(&[good])), Some("abc"), "{good}");
+        }
+        for bad in [&["Basic abc"][..], &["Bearer"], &["Bearer "], &["abc"], &[], &["Bearer a", "Bearer b"]] {
+            assert_eq!(bearer(&headers(bad)), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_team_is_named_once() {
+        let team = |uri: &str, header: Option<&str>| {
+            let mut request = Request::get(uri);
+            if let Some(text) = header {
+                request = request.header(TEAM_HEADER, text);
+            }
+            selected_team(&request.body(()).unwrap().into_parts().0)
+        };
+        let id = "0123456789abcdef01234567";
+        let other = "0123456789abcdef01234568";
+        assert_eq!(team("/", None).unwrap(), None);
+        assert_eq!(team("/?teamID=", Some("")).unwrap(), None);
+        assert!(team(&format!("/?teamID={id}"), None).unwrap().is_some());
+        assert!(team(&format!("/?teamID={id}"), Some(id)).unwrap().is_some());
+        assert!(matches!(team(&format!("/?teamID={id}"), Some(other)), Err(Error::Invalid { .. })));
+        assert!(matches!(team("/?teamID=nonsense", None), Err(Error::Forbidden(_))));
+    }
+}

@@ -1,0 +1,157 @@
+//! The OpenAPI documents: what the handlers say of themselves, completed by the rules that hold for
+//! every route, so that each rule is written once here and not at fifty handlers.
+
+use crate::error::ErrorBody;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    Components, Content, HeaderBuilder, InfoBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Required,
+    Response, ResponseBuilder, Type,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+/// What differs between the two documents.
+pub struct Description {
+    title: &'static str,
+    version: &'static str,
+    text: &'static str,
+    /// Whether errors have a JSON body.
+    errors_have_bodies: bool,
+    /// Tags of routes that are about the caller, not about the things of an owner.
+    personal: &'static [&'static str],
+}
+
+/// The platform API.
+pub const PLATFORM: Description = Description {
+    title: "Estrade platform API",
+    version: env!("CARGO_PKG_VERSION"),
+    text: "Projects, their releases, environment variables, networks, teams and tokens.",
+    errors_have_bodies: true,
+    personal: &["account", "teams", "health"],
+};
+
+/// The AI API.
+pub const AI: Description = Description {
+    title: "Estrade AI key API",
+    version: "1.0.0",
+    text: "Keys that authenticate AI inference requests, and the workspaces they are for. \
+           Errors have empty bodies; `x-error-code` and `x-error-message` carry the reason.",
+    errors_have_bodies: false,
+    personal: &["health"],
+};
+
+/// The name of the account token in the document.
+const TOKEN: &str = "account_token";
+/// The name of the AI key in the document.
+const KEY: &str = "inference_key";
+
+/// Adds to a document what the handlers do not say themselves.
+pub fn complete(openapi: &mut OpenApi, about: &Description) {
+    openapi.info =
+        InfoBuilder::new().title(about.title).version(about.version).description(Some(about.text)).build();
+    openapi.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
+    let components = openapi.components.get_or_insert_with(Components::new);
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
+    components.add_security_scheme(TOKEN, SecurityScheme::Http(bearer.clone()));
+    if !about.errors_have_bodies {
+        components.add_security_scheme(KEY, SecurityScheme::Http(bearer));
+    }
+    if about.errors_have_bodies {
+        let mut schemas = vec![(ErrorBody::name().to_string(), ErrorBody::schema())];
+        ErrorBody::schemas(&mut schemas);
+        components.schemas.extend(schemas);
+    }
+    for item in openapi.paths.paths.values_mut() {
+        let operations = [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("put", &mut item.put),
+            ("delete", &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                complete_operation(operation, method, about);
+            }
+        }
+    }
+}
+
+fn complete_operation(operation: &mut Operation, method: &str, about: &Description) {
+    // An operation with a security of its own is public, or open to AI keys.
+    let managed = operation.security.is_none();
+    let has_body = operation.request_body.is_some();
+    let has_path = operation.parameters.iter().flatten().any(|one| one.parameter_in == ParameterIn::Path);
+    let tags = operation.tags.clone().unwrap_or_default();
+    let personal = tags.iter().any(|tag| about.personal.contains(&tag.as_str()));
+
+    let mut parameters = Vec::new();
+    if managed && !personal {
+        parameters.push(parameter("teamID", ParameterIn::Query, "The team whose things are meant."));
+        parameters.push(parameter("x-teamid", ParameterIn::Header, "The same as `teamID`."));
+    }
+    if managed && method == "post" {
+        let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
+        parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
+    }
+    operation.parameters.get_or_insert_default().extend(parameters);
+
+    let standard = [
+        (managed, "400", "Something in the request is not acceptable; the message names it"),
+        (has_body, "400", "The body is not acceptable; the message names the field"),
+        (true, "401", "Authentication is missing or invalid"),
+        (managed, "403", "The team or the role does not allow it, or a quota is reached"),
+        (has_path && managed, "404", "It does not exist, or you may not see it"),
+        (has_body, "408", "The body did not arrive in time"),
+        (managed && method == "post", "409", "It clashes with what is there"),
+        (managed && matches!(method, "put" | "delete"), "412", "It has changed since it was read"),
+        (has_body, "413", "The body is too large"),
+        (has_body, "415", "The body is not JSON"),
+        (managed && method == "post", "422", "The idempotency key was used for another request"),
+        (true, "429", "Too many requests; `Retry-After` says when to repeat"),
+        (true, "503", "Not available right now; `Retry-After` says when to repeat"),
+    ];
+    for (applies, status, text) in standard {
+        if applies && (managed || !matches!(status, "401" | "429" | "503") || !is_public(operation)) {
+            let own = operation.responses.responses.remove(status);
+            let text = own.and_then(description).filter(|own| !own.is_empty()).unwrap_or(text.into());
+            operation.responses.responses.insert(status.into(), error(&text, about));
+        }
+    }
+}
+
+/// Whether the operation says that it needs no credential.
+fn is_public(operation: &Operation) -> bool {
+    let none = SecurityRequirement::default();
+    operation.security.as_ref().is_some_and(|list| list.iter().all(|one| *one == none))
+}
+
+fn description(response: RefOr<Response>) -> Option<String> {
+    match response {
+        RefOr::T(response) => Some(response.description),
+        RefOr::Ref(_) => None,
+    }
+}
+
+fn error(text: &str, about: &Description) -> RefOr<Response> {
+    let response = ResponseBuilder::new().description(text);
+    if about.errors_have_bodies {
+        let schema = Ref::from_schema_name(ErrorBody::name());
+        return response.content("application/json", Content::new(Some(schema))).build().into();
+    }
+    let header = |text: &str| HeaderBuilder::new().description(Some(text)).build();
+    response
+        .header("x-error-code", header("A stable code"))
+        .header("x-error-message", header("What went wrong and what to do"))
+        .build()
+        .into()
+}
+
+fn parameter(name: &str, place: ParameterIn, text: &str) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(place)
+        .required(Required::False)
+        .description(Some(text))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build()
+}

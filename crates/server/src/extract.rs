@@ -1,0 +1,45 @@
+//! Path parameters and queries, with errors in the API's own shape.
+
+use crate::error::ErrorShape;
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use estrade_service::Error;
+use serde::de::DeserializeOwned;
+
+/// Path parameters. What cannot be an id answers as the API says: 400 for keys, else 404.
+pub struct Params<T, E: ErrorShape>(pub E::Plain<T>);
+
+impl<S, T, E> FromRequestParts<S> for Params<T, E>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send,
+    E: ErrorShape,
+{
+    type Rejection = E;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, E> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(params)) => Ok(Self(E::plain(params))),
+            Err(rejection) => Err(E::bad_path(rejection.body_text()).into()),
+        }
+    }
+}
+
+/// Query parameters; a bad one is a 400 that names it.
+pub struct Queries<T, E: ErrorShape>(pub E::Plain<T>);
+
+impl<S, T, E> FromRequestParts<S> for Queries<T, E>
+where
+    S: Send + Sync,
+    T: DeserializeOwned,
+    E: ErrorShape,
+{
+    type Rejection = E;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, E> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(query)) => Ok(Self(E::plain(query))),
+            Err(rejection) => Err(Error::invalid(rejection.body_text()).into()),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The one middleware: what happens to every request, whatever its route.
+//!
+//! One function instead of a tower of layers, because each layer costs a box and a clone per
+//! request. It gives the request its id and deadline, catches panics, counts, logs, and sets the
+//! headers that every response has. The router below knows nothing of it.
+
+mod compress;
+mod routes;
+
+pub use routes::finish_router;
+
+use crate::context::{REQUEST_ID, RequestContext, request_id};
+use crate::error::ErrorShape;
+use crate::metrics::{ListenerMetrics, Route};
+use crate::problem::Problem;
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use axum::response::Response;
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use std::any::Any;
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use tower::Service as _;
+use tracing::Instrument;
+
+/// How long a handler may take, unless it says otherwise through its [`RequestContext`].
+pub const HANDLER_TIMEOUT: Duration = Duration::from_mins(1);
+
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// Answers that need neither the router nor a wait, for the hottest routes.
+pub trait FastPath: Send + Sync + 'static {
+    /// The route's name and the answer, or `None` to let the router do it.
+    fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<(&'static str, Response)>;
+}
+
+/// A listener's router with everything around it. `E` is the shape of errors that no handler made.
+pub struct Front<E> {
+    inner: Arc<Inner>,
+    shape: PhantomData<fn() -> E>,
+}
+
+struct Inner {
+    router: Router,
+    metrics: ListenerMetrics,
+    timeout: Duration,
+    fast: Option<Box<dyn FastPath>>,
+}
+
+impl<E> Clone for Front<E> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            shape: PhantomData,
+        }
+    }
+}
+
+impl<E: ErrorShape> Front<E> {
+    /// Puts the front before a router that [`finish_router`] has finished.
+    pub fn new(router: Router, metrics: ListenerMetrics) -> Self {
+        Self::with(router, metrics, HANDLER_TIMEOUT, None)
+    }
+
+    /// The same, with another time limit and with a path around the router.
+    pub fn with(router: Router, metrics: ListenerMetrics, timeout: Duration, fast: Option<Box<dyn FastPath>>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                router,
+                metrics,
+                timeout,
+                fast,
+            }),
+            shape: PhantomData,
+        }
+    }
+
+    /// What [`crate::listener::Listener::serve`] takes.
+    pub fn into_service(
+        self,
+    ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync
+    {
+        hyper::service::service_fn(move |request| {
+            let front = self.clone();
+            async move { Ok(front.handle(request).await) }
+        })
+    }
+
+    /// Answers one request.
+    pub async fn handle<B>(&self, mut request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let id = request_id(request.headers());
+        strip_trailing_slash(request.uri_mut());
+        let watch = self.inner.metrics.watch(request.method());
+        if let Some((route, mut response)) = self.fast_answer(&request) {
+            finish(&mut response, id);
+            watch.done(Route::Named(route), response.status());
+            return response;
+        }
+
+        let context = RequestContext::new(id, self.inner.timeout);
+        request.extensions_mut().insert(context.clone());
+        // At the highest level, so that the id is in the lines of every level.
+        let span = tracing::error_span!("request", id = context.id());
+        let mut response = self
+            .answer(request.map(Body::new), &context)
+            .instrument(span.clone())
+            .await;
+        finish(&mut response, context.id_header());
+
+        let route = context.route().cloned().map_or(Route::None, Route::Matched);
+        let method = watch.method();
+        span.in_scope(|| {
+            let (status, took) = (response.status().as_u16(), context.started().elapsed());
+            tracing::debug!(method, route = route.as_str(), status, ?took, "answered");
+        });
+        watch.done(route, response.status());
+        response
+    }
+
+    fn fast_answer<B>(&self, request: &Request<B>) -> Option<(&'static str, Response)> {
+        let fast = self.inner.fast.as_deref()?;
+        fast.answer(request.method(), request.uri(), request.headers())
+    }
+
+    /// The router's answer, or an error when it panics or takes too long.
+    async fn answer(&self, request: Request<Body>, context: &RequestContext) -> Response {
+        let mut work = pin!(AssertUnwindSafe(self.route(request)).catch_unwind());
+        loop {
+            let outcome = match context.deadline() {
+                None => work.as_mut().await,
+                Some(deadline) => match timeout_at(deadline, work.as_mut()).await {
+                    Ok(outcome) => outcome,
+                    // The handler may have got more time meanwhile.
+                    Err(_) if context.deadline().is_none_or(|moved| moved > Instant::now()) => continue,
+                    Err(_) => {
+                        tracing::warn!("a handler took too long and was given up");
+                        return E::from(Problem::Timeout).into_response();
+                    }
+                },
+            };
+            return outcome.unwrap_or_else(|panic| {
+                tracing::error!(panic = panic_message(panic.as_ref()), "a handler panicked");
+                E::from(Problem::Panic).into_response()
+            });
+        }
+    }
+
+    async fn route(&self, request: Request<Body>) -> Response {
+        let mut router = self.inner.router.clone();
+        if compress::is_wanted(request.headers()) {
+            return compress::call(router, request).await;
+        }
+        let Ok(response) = router.call(request).await;
+        response
+    }
+}
+
+/// The headers that every response has.
+fn finish(response: &mut Response, id: HeaderValue) {
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);
+}
+
+/// `/v1/projects/` is `/v1/projects`.
+fn strip_trailing_slash(uri: &mut Uri) {
+    let Some(path) = uri.path().strip_suffix('/').filter(|path| !path.is_empty()) else {
+        return;
+    };
+    let stripped = match uri.query() {
+        Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),
+        None => PathAndQuery::try_from(path),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = stripped.ok();
+    if let Ok(stripped) = Uri::from_parts(parts) {
+        *uri = stripped;
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::PlatformError;
+    use crate::metrics::Metrics;
+    use axum::response::IntoResponse;
+    use axum::routing::get;
+
+    fn front(timeout: Duration) -> Front<PlatformError> {
+        let router = Router::new()
+            .route("/", get(|| async { "root" }))
+            .route("/things/{id}", get(|| async { "thing" }))
+            .route(
+                "/poll",
+                get(|context: RequestContext| async move {
+                    context.lift_deadline();
+                    tokio::time::sleep(Duration::from_millis(80)).await;
+                }),
+            )
+            .route("/slow", get(|| tokio::time::sleep(Duration::from_mins(1))));
+        let metrics = Metrics::new().listener("test");
+        Front::with(finish_router::<PlatformError, ()>(router), metrics, timeout, None)
+    }
+
+    async fn get_path(front: &Front<PlatformError>, path: &str) -> Response {
+        front
+            .handle(Request::builder().uri(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    #[tokio::test]
+    async fn one_trailing_slash_is_the_same_route() {
+        let front = front(HANDLER_TIMEOUT);
+        for (path, status) in [
+            ("/", 200),
+            ("/things/1", 200),
+            ("/things/1/?a=b/", 200),
+            ("/things/1//", 404),
+        ] {
+            assert_eq!(get_path(&front, path).await.status(), status, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_handler_is_given_up_unless_it_asked_for_time() {
+        let front = front(Duration::from_millis(20));
+        let response = get_path(&front, "/slow").await;
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(get_path(&front, "/poll").await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn a_fast_path_goes_around_the_router() {
+        struct Authorize;
+        impl FastPath for Authorize {
+            fn answer(&self, _: &Method, uri: &Uri, _: &HeaderMap) -> Option<(&'static str, Response)> {
+                (uri.path() == "/fast").then(|| ("/fast", "quick".into_response()))
+            }
+        }
+        let metrics = Metrics::new();
+        let fast: Box<dyn FastPath> = Box::new(Authorize);
+        let front = Front::with(Router::new(), metrics.listener("ai"), HANDLER_TIMEOUT, Some(fast));
+        let response = get_path(&front, "/fast").await;
+        assert_eq!(response.headers()["x-request-id"].len(), 24);
+        assert!(metrics.render().contains(r#"route="/fast",status="200""#));
+        assert_eq!(get_path(&front, "/other").await.status(), 404);
+    }
+}

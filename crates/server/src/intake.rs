@@ -1,0 +1,209 @@
+//! Reading a request's body without trusting its sender.
+//!
+//! [`crate::body`] and [`crate::spool`] read through here, so that every body has a size limit and
+//! nobody can hold a handler by sending slowly.
+
+use crate::context::RequestContext;
+use crate::problem::Problem;
+use axum::body::{Body, HttpBody};
+use axum::http::{Request, header};
+use bytes::{Bytes, BytesMut};
+use estrade_service::Error;
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// How much may come, and how slowly.
+#[derive(Debug, Clone, Copy)]
+pub struct IntakeLimits {
+    /// Most bytes of a body.
+    pub max_bytes: u64,
+    /// Longest pause between two chunks.
+    pub idle: Duration,
+    /// Fewest bytes per second, on average, once `idle` has passed: one byte before each pause ends
+    /// would otherwise hold a request for ever.
+    pub min_rate: u64,
+}
+
+impl IntakeLimits {
+    /// The usual limits for a body of at most so many bytes.
+    pub const fn at_most(max_bytes: u64) -> Self {
+        Self {
+            max_bytes,
+            idle: Duration::from_secs(30),
+            min_rate: 1024,
+        }
+    }
+}
+
+impl Default for IntakeLimits {
+    /// 1 MiB: plenty for any JSON body but a release's.
+    fn default() -> Self {
+        Self::at_most(1024 * 1024)
+    }
+}
+
+/// A body that is being read.
+pub struct Intake {
+    body: Body,
+    limits: IntakeLimits,
+    context: Option<RequestContext>,
+    started: Instant,
+    received: u64,
+}
+
+impl Intake {
+    /// Starts to read; refuses at once what announces itself as too large.
+    pub fn new(request: Request<Body>, limits: IntakeLimits) -> Result<Self, Problem> {
+        let announced = request
+            .headers()
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|length| length > limits.max_bytes) {
+            return Err(too_large(limits.max_bytes));
+        }
+        Ok(Self {
+            context: RequestContext::of(request.extensions()).cloned(),
+            body: request.into_body(),
+            limits,
+            started: Instant::now(),
+            received: 0,
+        })
+    }
+
+    /// The next chunk; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let frame = timeout(self.patience(), self.body.frame())
+                .await
+                .map_err(|_| Problem::BodyTimeout)?;
+            let frame = match frame {
+                None => return Ok(None),
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "body ended early");
+                    return Err(Error::invalid("the body ended early").into());
+                }
+            };
+            // Trailers are of no interest, but more data may not follow them either.
+            let Ok(chunk) = frame.into_data() else { continue };
+            self.received += chunk.len() as u64;
+            if self.received > self.limits.max_bytes {
+                return Err(too_large(self.limits.max_bytes));
+            }
+            if let Some(context) = &self.context {
+                context.restart_deadline();
+            }
+            if !chunk.is_empty() {
+                return Ok(Some(chunk));
+            }
+        }
+    }
+
+    /// Reads all of it into memory.
+    pub async fn read_all(mut self) -> Result<Bytes, Problem> {
+        let Some(first) = self.next().await? else {
+            return Ok(Bytes::new());
+        };
+        // Most bodies come in one chunk, which then needs no copy.
+        let Some(second) = self.next().await? else {
+            return Ok(first);
+        };
+        let mut whole = BytesMut::from(first);
+        whole.extend_from_slice(&second);
+        while let Some(chunk) = self.next().await? {
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// How long the next chunk may take.
+    fn patience(&self) -> Duration {
+        let earned = Duration::from_secs(self.received / self.limits.min_rate.max(1));
+        let whole = self.limits.idle + earned;
+        whole.saturating_sub(self.started.elapsed()).min(self.limits.idle)
+    }
+}
+
+/// Whether a request comes with a body at all.
+///
+/// No `Content-Length`, or one of zero, and no `Transfer-Encoding` (in HTTP/2: the stream ended
+/// with the headers) means that there is none.
+pub fn has_body(body: &Body) -> bool {
+    !body.is_end_stream()
+}
+
+fn too_large(max_bytes: u64) -> Problem {
+    Error::TooLarge(format!("the body is larger than {max_bytes} bytes")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt, stream};
+    use std::convert::Infallible;
+
+    fn limits(max_bytes: u64) -> IntakeLimits {
+        IntakeLimits::at_most(max_bytes)
+    }
+
+    /// A body that sends one byte every so often.
+    fn dripping(pause: Duration) -> Request<Body> {
+        let bytes = stream::repeat(()).then(move |()| async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, Infallible>(Bytes::from_static(b" "))
+        });
+        Request::new(Body::from_stream(bytes))
+    }
+
+    /// Reads a body that comes one byte at a time, with a patience of 100 ms.
+    async fn read_dripping(pause: Duration) -> Result<Bytes, Problem> {
+        let limits = IntakeLimits {
+            idle: Duration::from_millis(100),
+            ..limits(100)
+        };
+        Intake::new(dripping(pause), limits)?.read_all().await
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_is_too_long_ends_the_reading() {
+        let read = read_dripping(Duration::from_mins(1)).await;
+        assert!(matches!(read, Err(Problem::BodyTimeout)));
+    }
+
+    #[tokio::test]
+    async fn dripping_below_the_lowest_rate_ends_the_reading() {
+        let read = read_dripping(Duration::from_millis(30)).await;
+        assert!(matches!(read, Err(Problem::BodyTimeout)));
+    }
+
+    #[tokio::test]
+    async fn the_limit_holds_with_and_without_an_announced_length() {
+        let announced = Request::builder()
+            .header("content-length", 101)
+            .body(Body::empty())
+            .unwrap();
+        let too_large = |problem: Problem| matches!(problem, Problem::Service(Error::TooLarge(_)));
+        assert!(Intake::new(announced, limits(100)).is_err_and(too_large));
+        let chunked = || {
+            let chunks = [vec![1; 60], vec![2; 41]].map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
+            Request::new(Body::from_stream(stream::iter(chunks)))
+        };
+        assert!(
+            Intake::new(chunked(), limits(100))
+                .unwrap()
+                .read_all()
+                .await
+                .is_err_and(too_large)
+        );
+        assert_eq!(
+            Intake::new(chunked(), limits(101))
+                .unwrap()
+                .read_all()
+                .await
+                .unwrap()
+                .len(),
+            101
+        );
+    }
+}

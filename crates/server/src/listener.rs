@@ -1,0 +1,159 @@
+//! The accept loop: sockets in, requests to a service, an orderly stop.
+//!
+//! `axum::serve` has no header timeout, no connection cap and no bound on its drain, so this is our
+//! own, over hyper-util's connection builder. Each of the process's listeners is one [`Listener`].
+
+mod connection;
+mod tls;
+
+pub use tls::TlsFiles;
+
+use crate::peer::TrustedProxies;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use connection::Connections;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// Connections that the kernel holds for us while we are busy.
+const BACKLOG: i32 = 4096;
+/// Pause after a failed accept, so that running out of file descriptors does not spin a core.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A client that takes no byte of an answer for this long is dropped, by the kernel.
+#[cfg(target_os = "linux")]
+const STALLED_WRITE: Duration = Duration::from_mins(1);
+
+/// How a listener treats its connections.
+#[derive(Debug, Clone)]
+pub struct ListenerOptions {
+    /// Certificate and key; plain HTTP without.
+    pub tls: Option<TlsFiles>,
+    /// Whose forwarded headers are believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Connections at once; when they are taken, new ones wait in the backlog.
+    pub max_connections: usize,
+    /// How long a new connection may take until its first request is complete.
+    pub header_timeout: Duration,
+    /// How long an HTTP/1.1 connection may wait for its next request.
+    pub idle_timeout: Duration,
+    /// How long requests in flight may take when the listener stops.
+    pub drain_timeout: Duration,
+}
+
+impl Default for ListenerOptions {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            trusted_proxies: TrustedProxies::default(),
+            max_connections: 10_000,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A bound socket, ready to serve.
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    options: ListenerOptions,
+}
+
+impl Listener {
+    /// Binds the address and reads the certificate, so that mistakes show at start.
+    pub async fn bind(address: SocketAddr, options: ListenerOptions) -> io::Result<Self> {
+        let tls = match &options.tls {
+            Some(files) => Some(files.acceptor().await?),
+            None => None,
+        };
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let socket = TcpListener::from_std(socket.into())?;
+        Ok(Self {
+            address: socket.local_addr()?,
+            socket,
+            tls,
+            options,
+        })
+    }
+
+    /// The address that was bound, with the port that the system chose for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` is cancelled, then finishes what is in flight and returns.
+    ///
+    /// After the cancellation nothing is accepted, idle connections close at once, and requests in
+    /// flight have `drain_timeout` to end; what is left then is cut off.
+    pub async fn serve<S>(self, service: S, shutdown: CancellationToken)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let Self {
+            socket, tls, options, ..
+        } = self;
+        let slots = Arc::new(Semaphore::new(options.max_connections));
+        let connections = Connections::new(options, tls, shutdown.clone());
+        let accept = async {
+            while let Some((stream, peer, slot)) = next(&socket, &slots).await {
+                connections.open(stream, peer, slot, service.clone());
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = accept => {}
+        }
+        // Closes the port: who connects from now on is refused instead of left waiting.
+        drop(socket);
+        connections.drain().await;
+    }
+}
+
+/// The next connection, once there is a free slot for it.
+async fn next(socket: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    loop {
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                tune(&stream);
+                return Some((stream, peer, slot));
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections, trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors of a connection that ended before we took it; the listener itself is well.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Failing to tune a socket is no reason to refuse it.
+fn tune(stream: &TcpStream) {
+    // Without it small chunks of a stream wait for the client's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(STALLED_WRITE));
+}

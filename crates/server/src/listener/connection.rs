@@ -1,0 +1,203 @@
+//! One connection at a time: handshake, requests, end.
+
+use super::ListenerOptions;
+use crate::linger::Lingering;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Request heads larger than this are refused; also the read buffer's limit.
+const MAX_HEAD: usize = 64 * 1024;
+/// Headers in one request.
+const MAX_HEADERS: usize = 100;
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 200;
+/// A silent HTTP/2 connection is asked after this long whether it still lives…
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// …and dropped when it does not answer for this long.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// What handlers get to notice that their connection was cut off.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// All connections of a listener.
+pub(super) struct Connections {
+    shared: Arc<Shared>,
+    tracker: TaskTracker,
+}
+
+struct Shared {
+    http: auto::Builder<Spawner>,
+    tls: Option<TlsAcceptor>,
+    options: ListenerOptions,
+    shutdown: CancellationToken,
+}
+
+/// Runs HTTP/2 streams where the drain can wait for them.
+#[derive(Clone)]
+struct Spawner(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Spawner
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
+    }
+}
+
+impl Connections {
+    pub(super) fn new(options: ListenerOptions, tls: Option<TlsAcceptor>, shutdown: CancellationToken) -> Self {
+        let tracker = TaskTracker::new();
+        let mut http = auto::Builder::new(Spawner(tracker.clone()));
+        http.http1()
+            .timer(TokioTimer::new())
+            // hyper counts the wait for the next request as part of reading its head.
+            .header_read_timeout(options.idle_timeout)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEAD);
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_TIMEOUT);
+        let shared = Arc::new(Shared {
+            http,
+            tls,
+            options,
+            shutdown,
+        });
+        Self { shared, tracker }
+    }
+
+    /// Serves a connection in its own task; the slot is free again when it ends.
+    pub(super) fn open<S>(&self, stream: TcpStream, peer: SocketAddr, slot: OwnedSemaphorePermit, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        self.tracker.spawn(async move {
+            shared.serve(stream, peer.ip(), service).await;
+            drop(slot);
+        });
+    }
+
+    /// Waits until every connection has ended; each bounds its own end.
+    pub(super) async fn drain(self) {
+        self.tracker.close();
+        let longest = self.shared.options.drain_timeout + LAST_WORDS;
+        if timeout(longest, self.tracker.wait()).await.is_err() {
+            tracing::warn!("requests were still running when the time to finish was over");
+        }
+    }
+}
+
+impl Shared {
+    async fn serve<S>(&self, stream: TcpStream, peer: IpAddr, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let stream = Lingering::new(stream, self.shutdown.clone());
+        let Some(tls) = &self.tls else {
+            return self.serve_http(stream, peer, service).await;
+        };
+        let handshake = timeout(self.options.header_timeout, tls.accept(stream));
+        let outcome = tokio::select! {
+            outcome = handshake => outcome,
+            () = self.shutdown.cancelled() => return,
+        };
+        match outcome {
+            Ok(Ok(stream)) => self.serve_http(stream, peer, service).await,
+            Ok(Err(error)) => tracing::debug!(%error, "tls handshake failed"),
+            Err(_) => tracing::debug!("tls handshake took too long"),
+        }
+    }
+
+    async fn serve_http<I, S>(&self, io: I, peer: IpAddr, service: S)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send + Sync + 'static,
+        S::Future: Send + 'static,
+    {
+        let started = Arc::new(AtomicBool::new(false));
+        let service = Introduced {
+            service,
+            peer,
+            trusted: self.options.trusted_proxies.clone(),
+            started: Arc::clone(&started),
+        };
+        let mut connection = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(io), service));
+        // A token of its own: all connections waiting on one would share its lock.
+        let shutdown = self.shutdown.child_token();
+        let mut shutdown = pin!(shutdown.cancelled());
+        // hyper's own timer starts only when it knows which HTTP it is, so not for a silent client.
+        let mut first_request = pin!(sleep(self.options.header_timeout));
+        let mut waiting = true;
+        loop {
+            tokio::select! {
+                biased;
+                outcome = connection.as_mut() => return ended(outcome),
+                () = shutdown.as_mut() => break,
+                () = first_request.as_mut(), if waiting => {
+                    if !started.load(Ordering::Relaxed) {
+                        tracing::debug!("no request came in time");
+                        return;
+                    }
+                    waiting = false;
+                }
+            }
+        }
+        connection.as_mut().graceful_shutdown();
+        let outcome = timeout(self.options.drain_timeout, connection).await;
+        outcome.map_or_else(
+            |_| tracing::warn!("a connection was cut off because its request did not end"),
+            ended,
+        );
+    }
+}
+
+/// Clients hang up and send nonsense all the time: worth a line only when one looks for it.
+fn ended(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = outcome {
+        tracing::debug!(error, "connection ended");
+    }
+}
+
+/// A service whose requests say who sends them.
+struct Introduced<S> {
+    service: S,
+    peer: IpAddr,
+    trusted: crate::peer::TrustedProxies,
+    started: Arc<AtomicBool>,
+}
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Introduced<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> S::Future {
+        self.started.store(true, Ordering::Relaxed);
+        let client = self.trusted.client(self.peer, request.headers());
+        request.extensions_mut().insert(client);
+        self.service.call(request)
+    }
+}

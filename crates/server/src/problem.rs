@@ -1,0 +1,174 @@
+//! What can go wrong with a request, seen from HTTP.
+//!
+//! Most of it is [`estrade_service::Error`]; the rest exists only here, because the rules know
+//! nothing of routes, sockets and panics. [`crate::error`] renders it in each API's shape.
+
+use crate::rate::Standing;
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use estrade_service::Error;
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// Why a request gets an error.
+#[derive(Debug)]
+pub enum Problem {
+    /// The rules refused it.
+    Service(Error),
+    /// No route has this path.
+    NoRoute,
+    /// The route does not take this method; axum adds `Allow`.
+    MethodNotAllowed,
+    /// The body did not arrive, or too slowly.
+    BodyTimeout,
+    /// The handler took too long.
+    Timeout,
+    /// The handler panicked; the panic is already in the log.
+    Panic,
+    /// The credential sends faster than it may.
+    RateLimited(Standing),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+/// The status that stands for an error of the rules.
+pub fn status(error: &Error) -> StatusCode {
+    match error {
+        Error::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Error::Forbidden(_) | Error::Quota { .. } => StatusCode::FORBIDDEN,
+        Error::Invalid { .. } => StatusCode::BAD_REQUEST,
+        Error::NotFound(_) => StatusCode::NOT_FOUND,
+        Error::Gone(_) => StatusCode::GONE,
+        Error::Conflict { .. } | Error::IdempotencyInProgress => StatusCode::CONFLICT,
+        Error::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+        Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Error::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+        Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl Problem {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Service(error) => status(error),
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// The stable code for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Service(error) => error.code(),
+            Self::NoRoute => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::BodyTimeout => "request_timeout",
+            Self::Timeout => "timeout",
+            Self::Panic => "internal",
+            Self::RateLimited(_) => "rate_limited",
+        }
+    }
+
+    /// The sentence for people.
+    pub fn message(&self) -> Cow<'static, str> {
+        match self {
+            Self::Service(error) => error.to_string().into(),
+            Self::NoRoute => "there is no such endpoint; /docs lists those that exist".into(),
+            Self::MethodNotAllowed => {
+                "this endpoint does not take this method; the Allow header names those that it takes".into()
+            }
+            Self::BodyTimeout => "the body did not arrive in time; send it again without pauses".into(),
+            Self::Timeout => "this took too long and was given up; repeat in a moment".into(),
+            Self::Panic => "something went wrong on our side; the log has the details under this request id".into(),
+            Self::RateLimited(standing) => Error::RateLimited(standing.retry_after).to_string().into(),
+        }
+    }
+
+    /// Sets the headers that go with the status, whatever the shape of the body.
+    pub fn write_headers(&self, headers: &mut HeaderMap) {
+        match self {
+            Self::Service(Error::Unauthenticated) => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::RateLimited(standing) => {
+                for (name, value) in [
+                    ("ratelimit-limit", u64::from(standing.limit)),
+                    ("ratelimit-remaining", u64::from(standing.remaining)),
+                    ("ratelimit-reset", whole_seconds(standing.reset)),
+                ] {
+                    headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
+                }
+            }
+            _ => {}
+        }
+        if let Some(wait) = self.retry_after() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)));
+        }
+    }
+
+    /// Writes the cause of a failure on our side to the log; the caller never sees it.
+    pub fn log(&self) {
+        if let Self::Service(Error::Internal(cause) | Error::Unavailable(cause)) = self {
+            tracing::error!(error = chain(cause.as_ref()), code = self.code(), "request failed");
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Service(Error::RateLimited(wait)) => Some(*wait),
+            Self::RateLimited(standing) => Some(standing.retry_after),
+            Self::Service(Error::Unavailable(_) | Error::IdempotencyInProgress) | Self::Timeout => {
+                Some(Duration::from_secs(1))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Rounded up: a client that waits this long has waited long enough.
+fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+/// An error and everything that led to it, in one line.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_logged_with_everything_behind_it_and_never_shown() {
+        let disk = std::io::Error::other("disk full");
+        let problem = Problem::Service(Error::internal(std::io::Error::other(disk)));
+        let Problem::Service(Error::Internal(cause)) = &problem else {
+            panic!("not internal")
+        };
+        assert!(chain(cause.as_ref()).contains("disk full"));
+        assert!(!problem.message().contains("disk"));
+    }
+
+    #[test]
+    fn waiting_times_are_rounded_up() {
+        let mut headers = HeaderMap::new();
+        Problem::Service(Error::RateLimited(Duration::from_millis(1500))).write_headers(&mut headers);
+        assert_eq!(headers[header::RETRY_AFTER], "2");
+    }
+}

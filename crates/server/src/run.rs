@@ -1,0 +1,180 @@
+//! The whole server: both listeners, and the tasks that work behind them.
+
+use crate::ai::{self, authorize::WarmAuthorize};
+use crate::app::{App, AppState, MetricsAccess};
+use crate::body::BodyRules;
+use crate::docs;
+use crate::error::{ErrorShape, KeysError, PlatformError};
+use crate::front::{FastPath, Front, HANDLER_TIMEOUT, finish_router};
+use crate::health;
+use crate::idempotency;
+use crate::intake::IntakeLimits;
+use crate::listener::{Listener, ListenerOptions};
+use crate::metrics::Metrics;
+use crate::platform;
+use crate::rate::RateLimits;
+use crate::spool::SpoolRoom;
+use axum::extract::Request;
+use axum::routing::get;
+use axum::{Extension, Router};
+use estrade_service::Core;
+use estrade_service::credentials::AccountTokens;
+use estrade_service::housekeeping;
+use estrade_service::key_check::KeyCheck;
+use estrade_service::releases::worker::Worker;
+use estrade_store::changes;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use utoipa::openapi::OpenApi;
+
+/// Release bodies that are received at once; each may take its cap on disk.
+const SPOOLED_AT_ONCE: usize = 32;
+
+/// One listener.
+pub struct Bind {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How it treats its connections.
+    pub options: ListenerOptions,
+    /// Who may read its metrics.
+    pub metrics: MetricsAccess,
+}
+
+/// How the server shall serve.
+pub struct ServeOptions {
+    /// The platform API.
+    pub platform: Bind,
+    /// The AI API.
+    pub ai: Bind,
+    /// Requests per second and credential; 0 is without limit.
+    pub requests_per_second: u32,
+    /// How many of them may come at once.
+    pub burst: u32,
+    /// Most bytes of an ordinary body.
+    pub body_bytes: u64,
+    /// Where large bodies wait until they are read.
+    pub temporary: PathBuf,
+}
+
+/// A server whose listeners are bound.
+pub struct Server {
+    app: AppState,
+    platform: SocketAddr,
+    ai: SocketAddr,
+    /// Ends when the shutdown token is cancelled and what is in flight is done.
+    listeners: JoinSet<()>,
+    /// Ends after the listeners, so that what they still do is carried out.
+    workers: JoinSet<()>,
+    stop_workers: CancellationToken,
+}
+
+impl Server {
+    /// Binds the listeners and starts to serve.
+    pub async fn start(
+        core: Arc<Core>,
+        options: ServeOptions,
+        shutdown: CancellationToken,
+    ) -> io::Result<Self> {
+        let ServeOptions { platform, ai, .. } = options;
+        let named = |name: &'static str, address: SocketAddr| {
+            move |error: io::Error| {
+                io::Error::new(error.kind(), format!("cannot listen on {address} ({name}): {error}"))
+            }
+        };
+        let platform_socket = Listener::bind(platform.address, platform.options)
+            .await
+            .map_err(named("platform", platform.address))?;
+        let ai_socket =
+            Listener::bind(ai.address, ai.options).await.map_err(named("ai", ai.address))?;
+        let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
+
+        let app = Arc::new(App {
+            tokens: Arc::new(AccountTokens::new(&core)),
+            keys: Arc::new(KeyCheck::new(&core)),
+            rates: RateLimits::new(options.requests_per_second, options.burst),
+            spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
+            metrics: Arc::new(Metrics::new()),
+            shutdown: shutdown.clone(),
+            ready: AtomicBool::new(false),
+            core,
+        });
+        let rules = BodyRules {
+            limits: IntakeLimits { max_bytes: options.body_bytes, ..IntakeLimits::default() },
+            ..BodyRules::default()
+        };
+        let platform_front = front::<PlatformError>(&app, platform::routes(), rules, &platform.metrics, "platform", None);
+        let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
+        let ai_front = front::<KeysError>(&app, ai::routes(), rules, &ai.metrics, "ai", Some(warm));
+
+        let mut listeners = JoinSet::new();
+        listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
+        listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown));
+        let stop_workers = CancellationToken::new();
+        let workers = start_workers(&app, &stop_workers);
+        app.set_ready();
+        Ok(Self { app, platform: platform_addr, ai: ai_addr, listeners, workers, stop_workers })
+    }
+
+    /// Where the platform API listens.
+    pub fn platform_addr(&self) -> SocketAddr {
+        self.platform
+    }
+
+    /// Where the AI API listens.
+    pub fn ai_addr(&self) -> SocketAddr {
+        self.ai
+    }
+
+    /// The state of both APIs.
+    pub fn app(&self) -> &AppState {
+        &self.app
+    }
+
+    /// Serves until the shutdown token is cancelled and everything has ended.
+    pub async fn run(mut self) {
+        while self.listeners.join_next().await.is_some() {}
+        self.stop_workers.cancel();
+        while self.workers.join_next().await.is_some() {}
+        if let Err(error) = self.app.core.db.close() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the database did not close cleanly");
+        }
+    }
+}
+
+fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
+    let mut workers = JoinSet::new();
+    workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
+    workers.spawn(Worker::new(Arc::clone(&app.core)).run(stop.clone()));
+    let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
+    workers.spawn(housekeeping::run(Arc::clone(&app.core), tokens, keys, stop.clone()));
+    workers
+}
+
+/// Completes the routes of an API: documents, metrics, idempotency, limits, and the front.
+fn front<E: ErrorShape>(
+    app: &AppState,
+    (routes, openapi): (Router<AppState>, OpenApi),
+    rules: BodyRules,
+    metrics: &MetricsAccess,
+    name: &'static str,
+    fast: Option<Box<dyn FastPath>>,
+) -> Front<E> {
+    let access = *metrics;
+    let read_metrics = {
+        let app = Arc::clone(app);
+        move |request: Request| health::metrics::<E>(Arc::clone(&app), access, request)
+    };
+    let routes = routes
+        .route_layer(axum::middleware::from_fn_with_state(Arc::clone(app), idempotency::replay::<E>))
+        .route("/metrics", get(read_metrics))
+        .layer(Extension(rules))
+        .with_state(Arc::clone(app))
+        .merge(docs::routes(openapi));
+    let router = finish_router::<E, ()>(routes);
+    Front::with(router, app.metrics.listener(name), HANDLER_TIMEOUT, fast)
+}

@@ -1,0 +1,291 @@
+//! Bodies that may be large, such as the files of a release.
+//!
+//! A small one stays in memory. A large one goes to an unnamed temporary file, which the system
+//! removes when it is closed, also when the process dies. Only so many large ones exist at once.
+
+use crate::intake::{Intake, IntakeLimits};
+use crate::problem::Problem;
+use crate::strict_json;
+use axum::body::Body;
+use axum::http::Request;
+use blake3::{Hash, Hasher};
+use bytes::Bytes;
+use estrade_service::Error;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// What a body may hold in memory; also the size of each write to a file.
+const IN_MEMORY: usize = 1024 * 1024;
+/// JSON up to this size is parsed where it is; more would hold up other requests.
+const PARSED_INLINE: u64 = 64 * 1024;
+
+/// The place where large bodies wait to be read.
+#[derive(Debug, Clone)]
+pub struct SpoolRoom {
+    directory: PathBuf,
+    slots: Arc<Semaphore>,
+}
+
+impl SpoolRoom {
+    /// Files go to `directory`, which must exist; at most `at_once` of them exist at a time.
+    pub fn new(directory: PathBuf, at_once: usize) -> Self {
+        Self {
+            directory,
+            slots: Arc::new(Semaphore::new(at_once)),
+        }
+    }
+
+    /// Receives a whole body.
+    pub async fn receive(&self, request: Request<Body>, limits: IntakeLimits) -> Result<Spool, Problem> {
+        let mut intake = Intake::new(request, limits)?;
+        let mut buffer = Vec::new();
+        let mut file: Option<Writer> = None;
+        while let Some(chunk) = intake.next().await? {
+            if buffer.len() + chunk.len() > IN_MEMORY {
+                let writer = match file.take() {
+                    Some(writer) => writer,
+                    None => self.open(limits).await?,
+                };
+                file = Some(writer.write(std::mem::take(&mut buffer)).await?);
+            }
+            buffer.extend_from_slice(&chunk);
+        }
+        match file {
+            None => Ok(Spool::in_memory(buffer)),
+            Some(writer) => Ok(writer.write(buffer).await?.finish()),
+        }
+    }
+
+    async fn open(&self, limits: IntakeLimits) -> Result<Writer, Problem> {
+        let slot = timeout(limits.idle, Arc::clone(&self.slots).acquire_owned())
+            .await
+            .map_err(|_| Problem::Timeout)?
+            .map_err(Error::internal)?;
+        let directory = self.directory.clone();
+        let file = blocking(move || tempfile::tempfile_in(directory)).await?;
+        Ok(Writer {
+            file,
+            hasher: Hasher::new(),
+            length: 0,
+            slot,
+        })
+    }
+}
+
+/// A file that is being filled.
+struct Writer {
+    file: File,
+    hasher: Hasher,
+    length: u64,
+    slot: OwnedSemaphorePermit,
+}
+
+impl Writer {
+    async fn write(mut self, bytes: Vec<u8>) -> Result<Self, Error> {
+        blocking(move || {
+            self.hasher.update(&bytes);
+            self.length += bytes.len() as u64;
+            self.file.write_all(&bytes)?;
+            Ok(self)
+        })
+        .await
+    }
+
+    fn finish(self) -> Spool {
+        Spool {
+            hash: self.hasher.finalize(),
+            length: self.length,
+            content: Content::File {
+                file: self.file,
+                _slot: self.slot,
+            },
+        }
+    }
+}
+
+/// Disk work, away from the threads that serve sockets.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome.map_err(Error::internal),
+        Err(broken) => Err(Error::internal(broken)),
+    }
+}
+
+/// A body that was received whole.
+#[derive(Debug)]
+pub struct Spool {
+    content: Content,
+    length: u64,
+    hash: Hash,
+}
+
+#[derive(Debug)]
+enum Content {
+    Memory(Bytes),
+    File { file: File, _slot: OwnedSemaphorePermit },
+}
+
+impl Spool {
+    fn in_memory(bytes: Vec<u8>) -> Self {
+        Self {
+            length: bytes.len() as u64,
+            hash: blake3::hash(&bytes),
+            content: Content::Memory(bytes.into()),
+        }
+    }
+
+    /// How many bytes there are.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// BLAKE3 of the bytes.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Whether it was too large for memory.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self.content, Content::File { .. })
+    }
+
+    /// The bytes, from the start. Reading blocks when they are on disk.
+    pub fn reader(&self) -> io::Result<SpoolReader<'_>> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(SpoolReader::Memory(Cursor::new(bytes))),
+            Content::File { file, .. } => {
+                let mut file = file;
+                file.seek(SeekFrom::Start(0))?;
+                Ok(SpoolReader::File(BufReader::with_capacity(IN_MEMORY / 4, file)))
+            }
+        }
+    }
+
+    /// Parses it as JSON, with the same strictness as any other body.
+    pub async fn into_json<T: DeserializeOwned + Send + 'static>(self) -> Result<T, Problem> {
+        if self.length <= PARSED_INLINE {
+            return self.parse().map_err(Problem::from);
+        }
+        let parsed = blocking(move || Ok(self.parse())).await?;
+        Ok(parsed?)
+    }
+
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(strict_json::from_slice(bytes)?),
+            Content::File { .. } => {
+                let reader = self.reader().map_err(Error::internal)?;
+                Ok(strict_json::from_reader(reader)?)
+            }
+        }
+    }
+}
+
+/// Reads a [`Spool`] from start to end, and again.
+#[derive(Debug)]
+pub enum SpoolReader<'s> {
+    /// From memory.
+    Memory(Cursor<&'s Bytes>),
+    /// From its file.
+    File(BufReader<&'s File>),
+}
+
+impl Read for SpoolReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Memory(bytes) => bytes.read(buf),
+            Self::File(file) => file.read(buf),
+        }
+    }
+}
+
+impl Seek for SpoolReader<'_> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::Memory(bytes) => bytes.seek(position),
+            Self::File(file) => file.seek(position),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    async fn receive(room: &SpoolRoom, bytes: Vec<u8>) -> Result<Spool, Problem> {
+        let limits = IntakeLimits {
+            idle: std::time::Duration::from_millis(50),
+            ..IntakeLimits::at_most(8 * 1024 * 1024)
+        };
+        let chunks: Vec<_> = bytes
+            .chunks(50_000)
+            .map(|chunk| io::Result::Ok(chunk.to_vec()))
+            .collect();
+        let body = Body::from_stream(futures_util::stream::iter(chunks));
+        room.receive(Request::new(body), limits).await
+    }
+
+    #[tokio::test]
+    async fn small_stays_in_memory_and_large_goes_to_a_file_without_a_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = SpoolRoom::new(directory.path().to_owned(), 1);
+        for (size, on_disk) in [
+            (0, false),
+            (100, false),
+            (IN_MEMORY, false),
+            (IN_MEMORY + 1, true),
+            (5_000_000, true),
+        ] {
+            let bytes: Vec<u8> = (0..size).map(|i: usize| u8::try_from(i % 251).unwrap()).collect();
+            let spool = receive(&room, bytes.clone()).await.unwrap();
+            assert_eq!(spool.is_on_disk(), on_disk, "{size}");
+            assert_eq!((spool.length(), spool.hash()), (size as u64, blake3::hash(&bytes)));
+            for _ in 0..2 {
+                let mut read = Vec::new();
+                spool.reader().unwrap().read_to_end(&mut read).unwrap();
+                assert!(read == bytes);
+            }
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_so_many_large_bodies_are_held_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = SpoolRoom::new(directory.path().to_owned(), 1);
+        let first = receive(&room, vec![b' '; 2_000_000]).await.unwrap();
+        assert!(matches!(
+            receive(&room, vec![b' '; 2_000_000]).await,
+            Err(Problem::Timeout)
+        ));
+        assert!(receive(&room, vec![b' '; 1000]).await.is_ok());
+        drop(first);
+        assert!(receive(&room, vec![b' '; 2_000_000]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn json_is_parsed_strictly_from_both_places() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = SpoolRoom::new(directory.path().to_owned(), 4);
+        for filler in [10, 2_000_000] {
+            let json = |tail: &str| format!(r#"{{"data":"{}"{tail}}}"#, "x".repeat(filler)).into_bytes();
+            let spool = receive(&room, json("")).await.unwrap();
+            assert_eq!(
+                spool.into_json::<Value>().await.unwrap()["data"]
+                    .as_str()
+                    .unwrap()
+                    .len(),
+                filler
+            );
+            let spool = receive(&room, json(r#","a":1,"a":2"#)).await.unwrap();
+            let problem = spool.into_json::<Value>().await.unwrap_err();
+            assert_eq!(problem.message(), "a: the key is there twice");
+        }
+    }
+}

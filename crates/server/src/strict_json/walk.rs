@@ -1,0 +1,196 @@
+//! One pass over a document that keeps nothing but the path and the keys of the open objects.
+
+use super::{MAX_DEPTH, MAX_KEYS};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::HashSet;
+use std::fmt::{self, Write};
+use std::hash::{BuildHasher, RandomState};
+
+/// Where the walk is, for the message of a refusal.
+pub(super) struct Walk {
+    path: Vec<Step>,
+    hasher: RandomState,
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Walk {
+    /// Walks a whole document, to its end.
+    pub(super) fn check<'de, R>(json: &mut serde_json::Deserializer<R>) -> serde_json::Result<()>
+    where
+        R: serde_json::de::Read<'de>,
+    {
+        let mut walk = Self {
+            path: Vec::new(),
+            hasher: RandomState::new(),
+        };
+        Node(&mut walk).deserialize(&mut *json)?;
+        json.end()
+    }
+
+    /// A refusal of what is at the present path.
+    fn refuse<E: Error>(&self, reason: &str) -> E {
+        let mut path = String::new();
+        for step in &self.path {
+            let written = match step {
+                Step::Key(key) if path.is_empty() => write!(path, "{key}"),
+                Step::Key(key) => write!(path, ".{key}"),
+                Step::Index(index) => write!(path, "[{index}]"),
+            };
+            debug_assert!(written.is_ok());
+        }
+        if path.is_empty() {
+            E::custom(format_args!("the body {reason}"))
+        } else {
+            E::custom(format_args!("{path}: {reason}"))
+        }
+    }
+
+    fn enter<E: Error>(&mut self, step: Step) -> Result<(), E> {
+        if self.path.len() == MAX_DEPTH {
+            return Err(E::custom(format_args!("the body is more than {MAX_DEPTH} levels deep")));
+        }
+        self.path.push(step);
+        Ok(())
+    }
+}
+
+/// Any value: walks it and all below.
+struct Node<'w>(&'w mut Walk);
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        if text.contains('\0') {
+            return Err(self.0.refuse("must not contain NUL"));
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Self(walk) = self;
+        walk.enter(Step::Index(0))?;
+        while items.next_element_seed(Node(walk))?.is_some() {
+            if let Some(Step::Index(index)) = walk.path.last_mut() {
+                *index += 1;
+            }
+        }
+        walk.path.pop();
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let Self(walk) = self;
+        walk.enter(Step::Key(String::new()))?;
+        let mut seen = Keys::default();
+        while let Some(hash) = entries.next_key_seed(Key(walk))? {
+            if !seen.insert(hash) {
+                return Err(walk.refuse("the key is there twice"));
+            }
+            if seen.len() > MAX_KEYS {
+                return Err(A::Error::custom(format_args!(
+                    "an object has more than {MAX_KEYS} keys"
+                )));
+            }
+            entries.next_value_seed(Node(walk))?;
+        }
+        walk.path.pop();
+        Ok(())
+    }
+}
+
+/// The keys of one object, as hashes under a random seed: what a client sends can neither collide
+/// on purpose nor take much memory.
+#[derive(Default)]
+struct Keys {
+    few: Vec<u64>,
+    many: HashSet<u64>,
+}
+
+/// Up to here a scan is faster than a hash table.
+const FEW: usize = 16;
+
+impl Keys {
+    fn insert(&mut self, hash: u64) -> bool {
+        if self.few.contains(&hash) || self.many.contains(&hash) {
+            return false;
+        }
+        if self.few.len() < FEW {
+            self.few.push(hash);
+        } else {
+            self.many.insert(hash);
+        }
+        true
+    }
+
+    fn len(&self) -> usize {
+        self.few.len() + self.many.len()
+    }
+}
+
+/// A key: becomes the last step of the path, and yields its hash.
+struct Key<'w>(&'w mut Walk);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<u64, E> {
+        let Self(walk) = self;
+        if let Some(Step::Key(last)) = walk.path.last_mut() {
+            last.clear();
+            last.push_str(key);
+        }
+        if key.contains('\0') {
+            return Err(walk.refuse("must not contain NUL"));
+        }
+        Ok(walk.hasher.hash_one(key))
+    }
+}

@@ -1,0 +1,167 @@
+//! Accepting, waiting, refusing, draining.
+
+use crate::support::{Server, get_request};
+use estrade_server::listener::ListenerOptions;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+fn impatient() -> ListenerOptions {
+    ListenerOptions {
+        header_timeout: Duration::from_millis(300),
+        ..ListenerOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_or_half_a_head_is_dropped() {
+    let server = Server::start_with(impatient()).await;
+    for sent in ["", "GET /things/1 HTTP/1.1\r\nhost:", "PRI * HTTP/2.0"] {
+        let started = Instant::now();
+        let answer = server.send(sent).await;
+        assert!(!answer.contains("200"), "{answer}");
+        let took = started.elapsed();
+        assert!(
+            took >= Duration::from_millis(250) && took < Duration::from_secs(5),
+            "{took:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_connection_lives_on_between_requests() {
+    let server = Server::start_with(impatient()).await;
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        client.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client.read_until("\r\n\r\nthing").await;
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_after_a_while() {
+    let options = ListenerOptions {
+        idle_timeout: Duration::from_millis(300),
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    let mut client = server.connect().await;
+    client.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(client.read_to_end().await.ends_with("thing"));
+}
+
+#[tokio::test]
+async fn beyond_the_cap_connections_wait_for_a_free_slot() {
+    let options = ListenerOptions {
+        max_connections: 1,
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    let mut first = server.connect().await;
+    first.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    first.read_until("thing").await;
+
+    let mut second = server.connect().await;
+    second.write(get_request("/things/1")).await;
+    let answer = second.read_to_end();
+    tokio::pin!(answer);
+    assert!(timeout(Duration::from_millis(300), answer.as_mut()).await.is_err());
+    drop(first);
+    assert!(answer.await.ends_with("thing"));
+}
+
+#[tokio::test]
+async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
+    let server = Server::start().await;
+    let mut idle = server.connect().await;
+    idle.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    idle.read_until("thing").await;
+    let mut busy = server.connect().await;
+    busy.write("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    sleep(Duration::from_millis(100)).await;
+
+    let stopped = Instant::now();
+    server.shutdown.cancel();
+    assert_eq!(idle.read_to_end().await, "");
+    assert!(
+        stopped.elapsed() < Duration::from_millis(200),
+        "idle connections close at once"
+    );
+    assert!(TcpStream::connect(server.address).await.is_err(), "the port is closed");
+    let answer = busy.read_to_end().await;
+    assert!(answer.ends_with("slow but done"), "{answer}");
+    server.serving.await.unwrap();
+    assert!(stopped.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_stop_is_bounded() {
+    let options = ListenerOptions {
+        drain_timeout: Duration::from_millis(50),
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    let mut busy = server.connect().await;
+    busy.write(get_request("/slow")).await;
+    sleep(Duration::from_millis(100)).await;
+    server.shutdown.cancel();
+    assert_eq!(busy.read_to_end().await, "");
+    timeout(Duration::from_secs(3), server.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn http2_works_without_asking_first_and_is_drained_too() {
+    let server = Server::start().await;
+    let io = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
+    let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = |path: &str| {
+        let uri = format!("http://{}{path}", server.address);
+        http::Request::builder()
+            .uri(uri)
+            .body(Empty::<bytes::Bytes>::new())
+            .unwrap()
+    };
+    let response = client.send_request(request("/things/1/")).await.unwrap();
+    assert_eq!(
+        (response.status().as_u16(), response.version()),
+        (200, http::Version::HTTP_2)
+    );
+
+    let slow = client.send_request(request("/slow"));
+    let stop = async {
+        sleep(Duration::from_millis(100)).await;
+        server.shutdown.cancel();
+    };
+    let (response, ()) = tokio::join!(slow, stop);
+    let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "slow but done");
+    server.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn forwarded_headers_count_only_from_trusted_proxies() {
+    let request = "GET /peer HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 1.2.3.4\r\nconnection: close\r\n\r\n";
+    let server = Server::start().await;
+    assert!(server.send(request).await.ends_with("127.0.0.1"));
+    let options = ListenerOptions {
+        trusted_proxies: std::iter::once("127.0.0.0/8".parse().unwrap()).collect(),
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    assert!(server.send(request).await.ends_with("1.2.3.4"));
+}
+
+#[tokio::test]
+async fn an_oversized_head_is_refused() {
+    let server = Server::start().await;
+    let long = format!("GET /things/1 HTTP/1.1\r\nx-long: {}\r\n\r\n", "x".repeat(100_000));
+    assert!(server.send(long).await.starts_with("HTTP/1.1 431"));
+    let many = format!("GET /things/1 HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(150));
+    assert!(server.send(many).await.starts_with("HTTP/1.1 431"));
+}

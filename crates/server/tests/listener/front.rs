@@ -1,0 +1,79 @@
+//! What every request gets, whatever its route.
+
+use crate::support::Server;
+
+#[track_caller]
+fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+    head.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_and_the_server_goes_on() {
+    let server = Server::start().await;
+    let answer = server.get("/panic").await;
+    assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+    assert!(
+        answer.contains(r#""data":{"code":"internal"}"#) && !answer.contains("mistake"),
+        "{answer}"
+    );
+    assert!(server.get("/things/1").await.ends_with("thing"));
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_have_the_shape_of_the_api() {
+    let server = Server::start().await;
+    let answer = server.get("/nowhere").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 404") && answer.contains(r#""data":{"code":"not_found"}"#),
+        "{answer}"
+    );
+    let answer = server.post("/things/1", "{}").await;
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    assert!(answer.contains(r#""data":{"code":"method_not_allowed"}"#), "{answer}");
+    assert_eq!(header(&answer, "allow"), Some("GET,HEAD,DELETE"));
+}
+
+#[tokio::test]
+async fn every_answer_has_an_id_and_careful_headers() {
+    let server = Server::start().await;
+    for path in ["/things/1", "/things/1/", "/nowhere", "/panic"] {
+        let answer = server.get(path).await;
+        assert_eq!(header(&answer, "x-request-id").unwrap().len(), 24, "{answer}");
+        assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"));
+        assert_eq!(header(&answer, "cache-control"), Some("no-store"));
+    }
+    let answer = server
+        .send("GET /things/1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: build-7.a\r\n\r\n")
+        .await;
+    assert_eq!(header(&answer, "x-request-id"), Some("build-7.a"));
+}
+
+#[tokio::test]
+async fn answers_are_compressed_only_for_who_asks() {
+    let server = Server::start().await;
+    assert_eq!(header(&server.get("/large").await, "content-length"), Some("6000"));
+    let answer = server
+        .send("GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: gzip\r\n\r\n")
+        .await;
+    assert_eq!(header(&answer, "content-encoding"), Some("gzip"));
+}
+
+#[tokio::test]
+async fn requests_are_counted_under_the_name_of_their_route() {
+    let server = Server::start().await;
+    server.get("/things/1").await;
+    server.get("/things/2/").await;
+    server.get("/secret-path?token=abc").await;
+    server.post("/things/1", "{}").await;
+    let text = server.metrics.render();
+    for line in [
+        r#"http_requests_total{listener="test",method="GET",route="/things/{id}",status="200"} 2"#,
+        r#"http_requests_total{listener="test",method="GET",route="none",status="404"} 1"#,
+        r#"http_requests_total{listener="test",method="POST",route="/things/{id}",status="405"} 1"#,
+    ] {
+        assert!(text.contains(line), "{line} not in {text}");
+    }
+    assert!(!text.contains("secret"));
+}

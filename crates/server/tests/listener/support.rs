@@ -1,0 +1,166 @@
+//! A small server with one route per behaviour, and a client that writes raw bytes.
+
+use axum::extract::{Extension, Request, State};
+use axum::routing::{get, post};
+use axum::{Router, body::Body as RawBody};
+use estrade_server::body::{Body, BodyRules};
+use estrade_server::error::PlatformError;
+use estrade_server::front::{Front, finish_router};
+use estrade_server::intake::IntakeLimits;
+use estrade_server::listener::{Listener, ListenerOptions};
+use estrade_server::metrics::Metrics;
+use estrade_server::peer::PeerAddr;
+use estrade_server::spool::SpoolRoom;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A listener that is being served.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) serving: JoinHandle<()>,
+    pub(crate) metrics: Metrics,
+    pub(crate) spool: TempDir,
+}
+
+#[derive(Deserialize)]
+struct New {
+    name: String,
+    #[serde(default)]
+    count: u8,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(ListenerOptions::default()).await
+    }
+
+    pub(crate) async fn start_with(options: ListenerOptions) -> Self {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), options).await.unwrap();
+        let (address, shutdown, metrics) = (listener.local_addr(), CancellationToken::new(), Metrics::new());
+        let spool = tempfile::tempdir().unwrap();
+        let front = Front::<PlatformError>::new(router(&spool), metrics.listener("test"));
+        let serving = tokio::spawn(listener.serve(front.into_service(), shutdown.clone()));
+        Self {
+            address,
+            shutdown,
+            serving,
+            metrics,
+            spool,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// One request on its own connection; the whole answer as text.
+    pub(crate) async fn send(&self, request: impl AsRef<[u8]>) -> String {
+        let mut client = self.connect().await;
+        client.write(request).await;
+        client.read_to_end().await
+    }
+
+    /// A JSON body to a path.
+    pub(crate) async fn post(&self, path: &str, body: impl AsRef<[u8]>) -> String {
+        let body = body.as_ref();
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        request.extend_from_slice(body);
+        self.send(request).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> String {
+        self.send(get_request(path)).await
+    }
+}
+
+pub(crate) fn get_request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+}
+
+/// A client that says exactly what it is told.
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Everything until the server closes; a reset counts as the end.
+    pub(crate) async fn read_to_end(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let read = self.0.read_to_end(&mut bytes);
+        let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// One answer that ends with this text.
+    pub(crate) async fn read_until(&mut self, end: &str) -> String {
+        let mut bytes = Vec::new();
+        while !String::from_utf8_lossy(&bytes).ends_with(end) {
+            let read = tokio::time::timeout(PATIENCE, self.0.read_buf(&mut bytes)).await;
+            assert!(
+                read.unwrap().unwrap() > 0,
+                "closed early: {}",
+                String::from_utf8_lossy(&bytes)
+            );
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn router(spool: &TempDir) -> Router {
+    let impatient = BodyRules {
+        limits: IntakeLimits {
+            idle: Duration::from_millis(200),
+            ..IntakeLimits::default()
+        },
+        any_type: true,
+    };
+    let router = Router::new()
+        .route("/things", post(create))
+        .route("/impatient", post(create).layer(Extension(impatient)))
+        .route("/things/{id}", get(|| async { "thing" }).delete(|| async { "gone" }))
+        .route(
+            "/peer",
+            get(|Extension(PeerAddr(ip)): Extension<PeerAddr>| async move { ip.to_string() }),
+        )
+        .route("/unread", post(|| async { "not interested" }))
+        .route("/large", get(|| async { "large ".repeat(1000) }))
+        .route(
+            "/panic",
+            get(|| async { assert!(std::hint::black_box(false), "a handler's mistake") }),
+        )
+        .route(
+            "/slow",
+            get(|| async {
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                "slow but done"
+            }),
+        )
+        .route("/upload", post(upload))
+        .with_state(SpoolRoom::new(spool.path().to_owned(), 4));
+    finish_router::<PlatformError, ()>(router)
+}
+
+async fn create(Body(new): Body<New, PlatformError>) -> String {
+    format!("{} {}", new.name, new.count)
+}
+
+async fn upload(State(room): State<SpoolRoom>, request: Request<RawBody>) -> Result<String, PlatformError> {
+    let spool = room.receive(request, IntakeLimits::at_most(8 << 20)).await?;
+    Ok(format!("{} bytes, on disk: {}", spool.length(), spool.is_on_disk()))
+}

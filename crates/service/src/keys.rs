@@ -1,0 +1,227 @@
+//! AI keys: made, listed, changed, rotated, deleted. Checking them is in [`crate::key_check`].
+
+use crate::jwt::Audience;
+use crate::workspaces::Resolver;
+use crate::{Core, Error, Result, Scope};
+use estrade_model::key::{CreateKey, CreatedBy, Grace, Key, KeyLimits, RotatedKey, UpdateKey};
+use estrade_model::team::Role;
+use estrade_model::{KeyId, Timestamp};
+use estrade_store::keys::{self, KeyRow, NewKey};
+use estrade_store::quotas::{self, Counted};
+use estrade_store::{ChangeKind, StoreError, Tx};
+use std::sync::Arc;
+use std::time::Duration;
+
+const KEY: Error = Error::NotFound("the key");
+
+fn name_taken() -> Error {
+    Error::conflict("key_exists", "a key with this name exists")
+}
+
+/// Makes a key; its JWT is in the answer and nowhere else.
+pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Key> {
+    scope.require(Role::Developer)?;
+    let (now, owner) = (core.now(), scope.owner);
+    let limits = new.limits(KeyLimits::default());
+    if limits.expires_at.is_some_and(|at| at <= now) {
+        return Err(Error::invalid("expiresAt: must be in the future"));
+    }
+    let id: KeyId = core.new_id()?;
+    let signed = core
+        .keyring
+        .load()
+        .sign(Audience::Inference, id, now, limits.expires_at)?;
+    let resolver = Resolver::new(core, scope, Some(&new.workspaces))?;
+    let most = core.settings.quotas.keys;
+    let row = NewKey {
+        id,
+        owner,
+        name: new.name.clone(),
+        secret_hash: signed.secret_hash,
+        created_by: scope.caller.account,
+        created_at: now,
+        limits: limits.clone(),
+    };
+    let name = new.name.clone();
+    let job = Arc::new((row, new.workspaces, resolver));
+    let workspaces = core
+        .db
+        .transact(move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                let (row, names, resolver) = &*job;
+                if !quotas::count_up(tx, owner, Counted::Keys, most).await? {
+                    return Err(Error::Quota {
+                        what: "keys",
+                        limit: most,
+                    });
+                }
+                if !keys::insert_key(tx, row).await? {
+                    return Err(name_taken());
+                }
+                let workspaces = resolver.resolve(tx, names).await?;
+                keys::set_key_workspaces(tx, row.id, &workspaces, true).await?;
+                Ok(workspaces)
+            })
+        })
+        .await?;
+    Ok(Key {
+        id,
+        name,
+        enabled: true,
+        workspaces,
+        key: Some(signed.token),
+        created_by: CreatedBy {
+            fullname: scope.caller.fullname.clone(),
+        },
+        created_at: now,
+        last_used_at: None,
+        limits,
+    })
+}
+
+/// A page of the owner's keys, newest first.
+pub async fn list_keys(
+    core: &Core,
+    scope: &Scope,
+    before: Option<KeyId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Key>> {
+    Ok(keys::list_keys(&core.db, scope.owner, before, count, skip).await?)
+}
+
+/// One key and its row version.
+pub async fn read_key(core: &Core, scope: &Scope, id: KeyId) -> Result<(Key, i64)> {
+    let row = keys::read_key(&core.db, scope.owner, id)
+        .await?
+        .ok_or(KEY)?;
+    Ok((row.key, row.version))
+}
+
+/// Changes a key; in force for the next request on this node.
+pub async fn update_key(
+    core: &Core,
+    scope: &Scope,
+    id: KeyId,
+    update: UpdateKey,
+    if_match: Option<i64>,
+) -> Result<()> {
+    scope.require(Role::Developer)?;
+    let (now, owner) = (core.now(), scope.owner);
+    let resolver = Resolver::new(core, scope, update.workspaces.as_ref())?;
+    let job = Arc::new((update, resolver));
+    core.db
+        .transact(move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                let (update, resolver) = &*job;
+                let mut row = find(tx, owner, id, if_match).await?;
+                apply(&mut row, update)?;
+                match keys::update_key(tx, &row).await {
+                    Err(StoreError::Duplicate) => return Err(name_taken()),
+                    other => other?,
+                }
+                if let Some(names) = &update.workspaces {
+                    let workspaces = resolver.resolve(tx, names).await.map_err(clash)?;
+                    keys::set_key_workspaces(tx, id, &workspaces, false).await?;
+                }
+                Ok(tx.changed(ChangeKind::Key, id, now).await?)
+            })
+        })
+        .await
+}
+
+/// An unknown workspace is a bad request when creating, but a clash when updating.
+fn clash(error: Error) -> Error {
+    match error {
+        Error::Invalid { code, message } => Error::Conflict { code, message },
+        other => other,
+    }
+}
+
+fn apply(row: &mut KeyRow, update: &UpdateKey) -> Result<()> {
+    if let Some(name) = &update.name {
+        row.key.name = name.clone();
+    }
+    if let Some(enabled) = update.enabled {
+        row.key.enabled = enabled;
+    }
+    row.key.limits = update.limits(std::mem::take(&mut row.key.limits));
+    let end = row
+        .key
+        .limits
+        .expires_at
+        .map_or(i64::MAX, Timestamp::millis);
+    if row.token_exp.is_some_and(|exp| end > exp.millis()) {
+        return Err(Error::invalid(
+            "expiresAt: this key's token ends earlier by itself; rotate the key instead",
+        ));
+    }
+    Ok(())
+}
+
+async fn find(
+    tx: &mut Tx,
+    owner: estrade_model::OwnerId,
+    id: KeyId,
+    if_match: Option<i64>,
+) -> Result<KeyRow> {
+    let row = keys::key_for_update(tx, owner, id).await?.ok_or(KEY)?;
+    if if_match.is_some_and(|expected| expected != row.version) {
+        return Err(Error::PreconditionFailed);
+    }
+    Ok(row)
+}
+
+/// Deletes a key and frees its name; in force for the next request on this node.
+pub async fn delete_key(
+    core: &Core,
+    scope: &Scope,
+    id: KeyId,
+    if_match: Option<i64>,
+) -> Result<()> {
+    scope.require(Role::Developer)?;
+    let (now, owner) = (core.now(), scope.owner);
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                find(tx, owner, id, if_match).await?;
+                keys::delete_key(tx, owner, id).await?;
+                quotas::count_down(tx, owner, Counted::Keys).await?;
+                Ok(tx.changed(ChangeKind::Key, id, now).await?)
+            })
+        })
+        .await
+}
+
+/// Gives a key a new secret; the old one stays valid for `grace`.
+pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> Result<RotatedKey> {
+    scope.require(Role::Developer)?;
+    let (now, owner) = (core.now(), scope.owner);
+    let (before, _) = read_key(core, scope, id).await?;
+    let expires_at = before.limits.expires_at;
+    let signed = core
+        .keyring
+        .load()
+        .sign(Audience::Inference, id, now, expires_at)?;
+    let secret_hash = signed.secret_hash;
+    let old_until = now.after(Duration::from_secs(grace.0.into()));
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let row = find(tx, owner, id, None).await?;
+                if row.key.limits.expires_at != expires_at {
+                    let message = "the key was changed at the same moment; repeat the rotation";
+                    return Err(Error::conflict("changed", message));
+                }
+                keys::rotate_key(tx, id, secret_hash, expires_at, old_until).await?;
+                Ok(tx.changed(ChangeKind::Key, id, now).await?)
+            })
+        })
+        .await?;
+    Ok(RotatedKey {
+        id,
+        key: Some(signed.token),
+    })
+}

@@ -1,0 +1,396 @@
+//! AI keys: what the wire shows, and the live state that checks a secret.
+
+use crate::{Db, Record, Row, StoreError, Tx, Value, value};
+use estrade_model::amount::Amount;
+use estrade_model::key::{Budget, CreatedBy, Key, KeyLimits};
+use estrade_model::names::KeyName;
+use estrade_model::workspace::WorkspaceRef;
+use estrade_model::{AccountId, KeyId, OwnerId, Timestamp};
+use std::num::NonZeroU32;
+
+/// A new key, as stored.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// Identifier, the `sub` of the JWT.
+    pub id: KeyId,
+    /// Whose key it is.
+    pub owner: OwnerId,
+    /// Name, unique per owner.
+    pub name: KeyName,
+    /// Hash of the JWT's `jti`.
+    pub secret_hash: [u8; 32],
+    /// Who made it.
+    pub created_by: AccountId,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Its limits; `expires_at` is also the `exp` of the JWT.
+    pub limits: KeyLimits,
+}
+
+/// A key without its workspaces, as stored.
+#[derive(Debug, Clone)]
+pub struct KeyRow {
+    /// What the wire shows; `workspaces` is empty here.
+    pub key: Key,
+    /// The `exp` of the present JWT.
+    pub token_exp: Option<Timestamp>,
+    /// Rises with every change, not with mere use.
+    pub version: i64,
+}
+
+macro_rules! columns {
+    () => {
+        "k.id, k.name, k.enabled, a.fullname, k.created_at, k.last_used_at, k.expires_at, k.models, \
+         k.rpm, k.tpm, k.budget_nanos, k.budget_period, k.token_exp, k.version"
+    };
+}
+macro_rules! from_keys {
+    () => {
+        " FROM keys k LEFT JOIN accounts a ON a.id = k.created_by "
+    };
+}
+
+impl Record for KeyRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let key = Key {
+            id: row.take()?,
+            name: row.parse()?,
+            enabled: row.take()?,
+            workspaces: Vec::new(),
+            key: None,
+            created_by: CreatedBy {
+                fullname: row.take::<Option<String>>()?.unwrap_or_default(),
+            },
+            created_at: row.take()?,
+            last_used_at: row.take()?,
+            limits: limits_from_row(row)?,
+        };
+        Ok(Self {
+            key,
+            token_exp: row.take()?,
+            version: row.take()?,
+        })
+    }
+}
+
+fn limits_from_row(row: &mut Row<'_>) -> Result<KeyLimits, StoreError> {
+    let expires_at = row.take()?;
+    let models = row.take::<Option<String>>()?;
+    let models = models.map(|text| serde_json::from_str(&text)).transpose();
+    let rpm = row.take::<Option<u32>>()?.and_then(NonZeroU32::new);
+    let tpm = row.take::<Option<u32>>()?.and_then(NonZeroU32::new);
+    let (amount, period) = (row.take::<Option<i64>>()?, row.take::<Option<String>>()?);
+    let budget = match (amount, period) {
+        (Some(nanos), Some(period)) => Some(Budget {
+            amount: Amount::from_nanos(nanos),
+            period: period.parse().map_err(StoreError::bug)?,
+        }),
+        _ => None,
+    };
+    Ok(KeyLimits {
+        expires_at,
+        models: models.map_err(StoreError::bug)?,
+        rpm,
+        tpm,
+        budget,
+    })
+}
+
+/// The columns of a key's limits, in the order of the statements below.
+fn limit_values(limits: &KeyLimits) -> Result<[Value; 6], StoreError> {
+    let models = limits
+        .models
+        .as_ref()
+        .map(serde_json::to_string)
+        .transpose();
+    Ok([
+        limits.expires_at.into(),
+        models.map_err(StoreError::bug)?.into(),
+        limits.rpm.map(NonZeroU32::get).into(),
+        limits.tpm.map(NonZeroU32::get).into(),
+        limits
+            .budget
+            .as_ref()
+            .map(|budget| budget.amount.nanos())
+            .into(),
+        limits
+            .budget
+            .as_ref()
+            .map(|budget| budget.period.as_str())
+            .into(),
+    ])
+}
+
+/// Adds a key; false when the owner has one of that name.
+pub async fn insert_key(tx: &mut Tx, key: &NewKey) -> Result<bool, StoreError> {
+    let mut query = tx
+        .query(
+            "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, token_exp,
+                               expires_at, models, rpm, tpm, budget_nanos, budget_period, version)
+             VALUES ($1, $2, $3, TRUE, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1)
+             ON CONFLICT (owner_id, name) DO NOTHING",
+        )
+        .bind(key.id)
+        .bind(key.owner)
+        .bind(key.name.as_str())
+        .bind(key.secret_hash)
+        .bind(key.created_by)
+        .bind(key.created_at)
+        .bind(key.limits.expires_at);
+    for value in limit_values(&key.limits)? {
+        query = query.bind(value);
+    }
+    Ok(query.execute().await? > 0)
+}
+
+/// Sets the workspaces of a key, in order, replacing all.
+pub async fn set_key_workspaces(
+    tx: &mut Tx,
+    id: KeyId,
+    workspaces: &[WorkspaceRef],
+    is_new: bool,
+) -> Result<(), StoreError> {
+    if !is_new {
+        tx.query("DELETE FROM key_workspaces WHERE key_id = $1")
+            .bind(id)
+            .execute()
+            .await?;
+    }
+    let row = |(position, workspace): (i64, &WorkspaceRef)| {
+        vec![
+            Value::from(id),
+            Value::from(position),
+            Value::from(workspace.id),
+        ]
+    };
+    tx.execute_many(
+        "INSERT INTO key_workspaces (key_id, position, workspace_id) VALUES ($1, $2, $3)",
+        (0..).zip(workspaces).map(row).collect(),
+    )
+    .await
+}
+
+/// A key of an owner, inside a transaction that may change it.
+pub async fn key_for_update(
+    tx: &mut Tx,
+    owner: OwnerId,
+    id: KeyId,
+) -> Result<Option<KeyRow>, StoreError> {
+    tx.query(concat!(
+        "SELECT ",
+        columns!(),
+        from_keys!(),
+        "WHERE k.owner_id = $1 AND k.id = $2"
+    ))
+    .bind(owner)
+    .bind(id)
+    .fetch_optional()
+    .await
+}
+
+/// A key of an owner, with its workspaces.
+pub async fn read_key(db: &Db, owner: OwnerId, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
+    let row: Option<KeyRow> = db
+        .read(concat!(
+            "SELECT ",
+            columns!(),
+            from_keys!(),
+            "WHERE k.owner_id = $1 AND k.id = $2"
+        ))
+        .bind(owner)
+        .bind(id)
+        .fetch_optional()
+        .await?;
+    let Some(mut row) = row else { return Ok(None) };
+    row.key.workspaces = db
+        .read(
+            "SELECT w.id, w.name FROM key_workspaces kw JOIN workspaces w ON w.id = kw.workspace_id
+             WHERE kw.key_id = $1 ORDER BY kw.position",
+        )
+        .bind(id)
+        .fetch_all()
+        .await?;
+    Ok(Some(row))
+}
+
+struct KeyWorkspace(KeyId, WorkspaceRef);
+impl Record for KeyWorkspace {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self(row.take()?, WorkspaceRef::from_row(row)?))
+    }
+}
+
+/// A page of an owner's keys with their workspaces, newest first: two queries, however many keys.
+pub async fn list_keys(
+    db: &Db,
+    owner: OwnerId,
+    before: Option<KeyId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Key>, StoreError> {
+    let skip = i64::try_from(skip).unwrap_or(i64::MAX);
+    let rows: Vec<KeyRow> = db
+        .read(concat!(
+            "SELECT ",
+            columns!(),
+            from_keys!(),
+            "WHERE k.owner_id = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3 OFFSET $4"
+        ))
+        .bind(owner)
+        .bind(value::before(before))
+        .bind(count)
+        .bind(skip)
+        .fetch_all()
+        .await?;
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+        return Ok(Vec::new());
+    };
+    let workspaces: Vec<KeyWorkspace> = db
+        .read(
+            "SELECT kw.key_id, w.id, w.name FROM keys k
+             JOIN key_workspaces kw ON kw.key_id = k.id JOIN workspaces w ON w.id = kw.workspace_id
+             WHERE k.owner_id = $1 AND k.id <= $2 AND k.id >= $3 ORDER BY kw.key_id DESC, kw.position",
+        )
+        .bind(owner)
+        .bind(first.key.id)
+        .bind(last.key.id)
+        .fetch_all()
+        .await?;
+    let mut workspaces = workspaces.into_iter().peekable();
+    let with_workspaces = |mut row: KeyRow| {
+        // Both lists run from the newest id down; a key that came or went in between is stepped over.
+        while workspaces
+            .next_if(|KeyWorkspace(id, _)| *id > row.key.id)
+            .is_some()
+        {}
+        while let Some(KeyWorkspace(_, found)) =
+            workspaces.next_if(|KeyWorkspace(id, _)| *id == row.key.id)
+        {
+            row.key.workspaces.push(found);
+        }
+        row.key
+    };
+    Ok(rows.into_iter().map(with_workspaces).collect())
+}
+
+/// Writes back the changed fields of a key; [`StoreError::Duplicate`] when its new name is taken.
+pub async fn update_key(tx: &mut Tx, row: &KeyRow) -> Result<(), StoreError> {
+    let mut query = tx
+        .query(
+            "UPDATE keys SET version = version + 1, name = $2, enabled = $3, expires_at = $4, models = $5,
+                             rpm = $6, tpm = $7, budget_nanos = $8, budget_period = $9 WHERE id = $1",
+        )
+        .bind(row.key.id)
+        .bind(row.key.name.as_str())
+        .bind(row.key.enabled);
+    for value in limit_values(&row.key.limits)? {
+        query = query.bind(value);
+    }
+    query.execute().await.map(drop)
+}
+
+/// Removes a key of an owner; false when it has none of that id.
+pub async fn delete_key(tx: &mut Tx, owner: OwnerId, id: KeyId) -> Result<bool, StoreError> {
+    let gone = tx.query("DELETE FROM keys WHERE id = $1 AND owner_id = $2");
+    Ok(gone.bind(id).bind(owner).execute().await? > 0)
+}
+
+/// Replaces the secret of a key; the old one works until `old_until`.
+pub async fn rotate_key(
+    tx: &mut Tx,
+    id: KeyId,
+    secret_hash: [u8; 32],
+    token_exp: Option<Timestamp>,
+    old_until: Timestamp,
+) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO key_old_secrets (key_id, secret_hash, valid_until)
+         SELECT id, secret_hash, CAST($2 AS BIGINT) FROM keys WHERE id = $1",
+    )
+    .bind(id)
+    .bind(old_until)
+    .execute()
+    .await?;
+    tx.query(
+        "UPDATE keys SET secret_hash = $2, token_exp = $3, version = version + 1 WHERE id = $1",
+    )
+    .bind(id)
+    .bind(secret_hash)
+    .bind(token_exp)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Notes when keys were last used.
+pub async fn touch_keys(tx: &mut Tx, used: &[(KeyId, Timestamp)]) -> Result<(), StoreError> {
+    let rows = used
+        .iter()
+        .map(|(id, at)| vec![Value::from(*id), Value::from(*at)])
+        .collect();
+    tx.execute_many("UPDATE keys SET last_used_at = $2 WHERE id = $1", rows)
+        .await
+}
+
+/// What a request with a key needs to know.
+#[derive(Debug, Clone)]
+pub struct KeyState {
+    /// Whose key it is.
+    pub owner: OwnerId,
+    /// Hash of the present JWT's `jti`.
+    pub secret_hash: [u8; 32],
+    /// Replaced secrets and until when they still work.
+    pub old_secrets: Vec<([u8; 32], Timestamp)>,
+    /// The key as the wire shows it, with workspaces and limits.
+    pub key: Key,
+}
+
+struct Secrets {
+    owner: OwnerId,
+    secret_hash: [u8; 32],
+}
+impl Record for Secrets {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            owner: row.take()?,
+            secret_hash: row.take()?,
+        })
+    }
+}
+
+struct OldSecret([u8; 32], Timestamp);
+impl Record for OldSecret {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self(row.take()?, row.take()?))
+    }
+}
+
+/// The live state of a key, whoever owns it.
+pub async fn key_state(db: &Db, id: KeyId) -> Result<Option<KeyState>, StoreError> {
+    let secrets: Option<Secrets> = db
+        .read("SELECT owner_id, secret_hash FROM keys WHERE id = $1")
+        .bind(id)
+        .fetch_optional()
+        .await?;
+    let Some(Secrets { owner, secret_hash }) = secrets else {
+        return Ok(None);
+    };
+    let Some(row) = read_key(db, owner, id).await? else {
+        return Ok(None);
+    };
+    let old: Vec<OldSecret> = db
+        .read("SELECT secret_hash, valid_until FROM key_old_secrets WHERE key_id = $1")
+        .bind(id)
+        .fetch_all()
+        .await?;
+    let old_secrets = old
+        .into_iter()
+        .map(|OldSecret(hash, until)| (hash, until))
+        .collect();
+    Ok(Some(KeyState {
+        owner,
+        secret_hash,
+        old_secrets,
+        key: row.key,
+    }))
+}

@@ -1,0 +1,47 @@
+//! How much an owner has: counters beside the owner, so that a quota costs one indexed update.
+
+use crate::{StoreError, Tx};
+use estrade_model::OwnerId;
+
+/// What is counted per owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Projects.
+    Projects,
+    /// AI keys.
+    Keys,
+    /// Workspaces.
+    Workspaces,
+}
+
+/// Counts one more unless `most` is reached; 0 is without limit.
+pub async fn count_up(
+    tx: &mut Tx,
+    owner: OwnerId,
+    what: Counted,
+    most: u64,
+) -> Result<bool, StoreError> {
+    let sql = match what {
+        Counted::Projects => {
+            "UPDATE owners SET projects = projects + 1 WHERE id = $1 AND (CAST($2 AS BIGINT) = 0 OR projects < $2)"
+        }
+        Counted::Keys => {
+            "UPDATE owners SET keys = keys + 1 WHERE id = $1 AND (CAST($2 AS BIGINT) = 0 OR keys < $2)"
+        }
+        Counted::Workspaces => {
+            "UPDATE owners SET workspaces = workspaces + 1 WHERE id = $1 AND (CAST($2 AS BIGINT) = 0 OR workspaces < $2)"
+        }
+    };
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    Ok(tx.query(sql).bind(owner).bind(most).execute().await? > 0)
+}
+
+/// Counts one less.
+pub async fn count_down(tx: &mut Tx, owner: OwnerId, what: Counted) -> Result<(), StoreError> {
+    let sql = match what {
+        Counted::Projects => "UPDATE owners SET projects = projects - 1 WHERE id = $1",
+        Counted::Keys => "UPDATE owners SET keys = keys - 1 WHERE id = $1",
+        Counted::Workspaces => "UPDATE owners SET workspaces = workspaces - 1 WHERE id = $1",
+    };
+    tx.query(sql).bind(owner).execute().await.map(drop)
+}

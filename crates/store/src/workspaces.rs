@@ -1,0 +1,140 @@
+//! Workspaces of AI keys.
+
+use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_model::workspace::{Workspace, WorkspaceRef};
+use estrade_model::{OwnerId, Timestamp, WorkspaceId};
+
+/// A workspace and its row version.
+pub struct WorkspaceRow {
+    /// What the wire shows.
+    pub workspace: Workspace,
+    /// Rises with every change.
+    pub version: i64,
+}
+
+impl Record for WorkspaceRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let workspace = Workspace {
+            id: row.take()?,
+            name: row.take()?,
+            created_at: row.take()?,
+        };
+        Ok(Self {
+            workspace,
+            version: row.take()?,
+        })
+    }
+}
+
+impl Record for WorkspaceRef {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+        })
+    }
+}
+
+/// Adds a workspace; false when the owner has one of that name.
+pub async fn insert_workspace(
+    tx: &mut Tx,
+    owner: OwnerId,
+    workspace: &WorkspaceRef,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let added = tx
+        .query(
+            "INSERT INTO workspaces (id, owner_id, name, created_at, version)
+             VALUES ($1, $2, $3, $4, 1) ON CONFLICT (owner_id, name) DO NOTHING",
+        )
+        .bind(workspace.id)
+        .bind(owner)
+        .bind(&workspace.name)
+        .bind(now)
+        .execute()
+        .await?;
+    Ok(added > 0)
+}
+
+/// An owner's workspace by name.
+pub async fn workspace_by_name(
+    tx: &mut Tx,
+    owner: OwnerId,
+    name: &str,
+) -> Result<Option<WorkspaceRef>, StoreError> {
+    tx.query("SELECT id, name FROM workspaces WHERE owner_id = $1 AND name = $2")
+        .bind(owner)
+        .bind(name)
+        .fetch_optional()
+        .await
+}
+
+/// An owner's workspace by id.
+pub async fn read_workspace(
+    db: &Db,
+    owner: OwnerId,
+    id: WorkspaceId,
+) -> Result<Option<WorkspaceRow>, StoreError> {
+    db.read("SELECT id, name, created_at, version FROM workspaces WHERE owner_id = $1 AND id = $2")
+        .bind(owner)
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
+/// A page of an owner's workspaces, newest first.
+pub async fn list_workspaces(
+    db: &Db,
+    owner: OwnerId,
+    before: Option<WorkspaceId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<WorkspaceRow>, StoreError> {
+    db.read(
+        "SELECT id, name, created_at, version FROM workspaces
+         WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
+    )
+    .bind(owner)
+    .bind(value::before(before))
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// Whether a key still uses the workspace.
+pub async fn is_workspace_used(tx: &mut Tx, id: WorkspaceId) -> Result<bool, StoreError> {
+    let key: Option<String> = tx
+        .query("SELECT key_id FROM key_workspaces WHERE workspace_id = $1 LIMIT 1")
+        .bind(id)
+        .fetch_optional()
+        .await?;
+    Ok(key.is_some())
+}
+
+/// The row version of an owner's workspace, inside a transaction.
+pub async fn workspace_version(
+    tx: &mut Tx,
+    owner: OwnerId,
+    id: WorkspaceId,
+) -> Result<Option<i64>, StoreError> {
+    tx.query("SELECT version FROM workspaces WHERE owner_id = $1 AND id = $2")
+        .bind(owner)
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
+/// Removes an owner's workspace.
+pub async fn delete_workspace(
+    tx: &mut Tx,
+    owner: OwnerId,
+    id: WorkspaceId,
+) -> Result<(), StoreError> {
+    tx.query("DELETE FROM workspaces WHERE owner_id = $1 AND id = $2")
+        .bind(owner)
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
