@@ -9,6 +9,8 @@ pub mod bootstrap;
 pub mod core;
 pub mod credentials;
 pub mod error;
+pub mod housekeeping;
+pub mod idempotency;
 pub mod invitations;
 mod jwt;
 pub mod key_check;

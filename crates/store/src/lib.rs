@@ -9,6 +9,7 @@ pub mod changes;
 pub mod db;
 pub mod error;
 pub mod housekeeping;
+pub mod idempotency;
 pub mod invitations;
 pub mod keys;
 pub mod login_attempts;
