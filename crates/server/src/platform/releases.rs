@@ -123,10 +123,6 @@ pub async fn create_release(
 /// The answer of the GET: a list without a body, the new release with one.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
-#[expect(
-    dead_code,
-    reason = "only its description is used; the handler answers with either"
-)]
 pub enum ListedOrCreated {
     /// Without a body.
     Listed(ReleaseList),
