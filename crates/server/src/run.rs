@@ -24,9 +24,11 @@ use estrade_service::housekeeping;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::Worker;
 use estrade_store::changes;
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::task::JoinSet;
@@ -83,6 +85,7 @@ impl Server {
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
         let ServeOptions { platform, ai, .. } = options;
+        make_private_directory(&options.temporary)?;
         let named = |name: &'static str, address: SocketAddr| {
             move |error: io::Error| {
                 io::Error::new(
@@ -180,6 +183,15 @@ impl Server {
             );
         }
     }
+}
+
+/// Bodies may hold secrets: nobody else may look at those that wait here.
+fn make_private_directory(path: &Path) -> io::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| {
+        let message = format!("cannot create {}: {error}", path.display());
+        io::Error::new(error.kind(), message)
+    })
 }
 
 fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
