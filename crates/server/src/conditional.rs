@@ -102,28 +102,11 @@ impl IfMatch {
         Ok(Self::Versions(versions))
     }
 
-    /// Whether a row of this version may be changed.
-    pub fn allows(&self, version: i64) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Versions(versions) => versions.contains(&version),
-        }
-    }
-
-    /// [`IfMatch::allows`] as a result.
-    pub fn check(&self, version: i64) -> Result<(), Error> {
-        self.allows(version)
-            .then_some(())
-            .ok_or(Error::PreconditionFailed)
-    }
-
-    /// The one version that is expected, for a compare-and-swap in the store; `None` is any.
-    ///
-    /// Clients name several versions so rarely that only the last of them counts here.
-    pub fn expected(&self) -> Option<i64> {
+    /// The versions that are expected, for a compare-and-swap in the store; `None` is any.
+    pub fn expected(self) -> Option<Vec<i64>> {
         match self {
             Self::Any => None,
-            Self::Versions(versions) => versions.last().copied(),
+            Self::Versions(versions) => Some(versions),
         }
     }
 }
@@ -193,9 +176,9 @@ mod tests {
             |values: &[&'static str]| IfMatch::from_headers(&with(&header::IF_MATCH, values));
         assert_eq!(read(&[]).unwrap(), IfMatch::Any);
         assert_eq!(read(&["*"]).unwrap().expected(), None);
-        assert_eq!(read(&["W/\"7-masked\""]).unwrap().expected(), Some(7));
+        assert_eq!(read(&["W/\"7-masked\""]).unwrap().expected(), Some(vec![7]));
         let either = read(&["\"7\", \"junk\"", "\"8\""]).unwrap();
-        assert!(either.check(7).is_ok() && either.check(8).is_ok() && either.check(9).is_err());
+        assert_eq!(either.expected(), Some(vec![7, 8]));
         for bad in ["", "7", "\"x\"", "\"7", "\"99999999999999999999\""] {
             assert!(
                 matches!(read(&[bad]), Err(Error::PreconditionFailed)),

@@ -2,6 +2,7 @@
 //! every route, so that each rule is written once here and not at fifty handlers.
 
 use crate::error::ErrorBody;
+use axum::http::StatusCode;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
@@ -77,6 +78,7 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
         for (method, operation) in operations {
             if let Some(operation) = operation {
                 complete_operation(operation, method, about);
+                describe_responses(operation);
             }
         }
     }
@@ -181,6 +183,18 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
                 .responses
                 .responses
                 .insert(status.into(), error(&text, about));
+        }
+    }
+}
+
+/// OpenAPI demands a description of every response; what the handlers leave out is the status.
+fn describe_responses(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && response.description.is_empty()
+        {
+            let status = status.parse().unwrap_or(StatusCode::OK);
+            response.description = status.canonical_reason().unwrap_or("An answer").into();
         }
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! serde_json keeps the last of two equal keys, goes 128 levels deep and passes NUL on. Each of
 //! these has been somebody's security hole, so a document is walked once before it is read into a
-//! type: no duplicate keys at any depth, bounded nesting, no NUL, UTF-8, nothing after the end.
+//! type: no duplicate keys at any depth, bounded nesting, no NUL, UTF-8, nothing after the end. And a
+//! struct is read from an object, never from an array.
 
+mod objects;
 mod walk;
 
 use estrade_model::Invalid;
+use objects::Objects;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
 use walk::Walk;
@@ -63,7 +66,8 @@ where
     let mut track = serde_path_to_error::Track::new();
     let mut json = serde_json::Deserializer::from_reader(reader);
     let parsed = seed.deserialize(serde_path_to_error::Deserializer::new(
-        &mut json, &mut track,
+        Objects(&mut json),
+        &mut track,
     ));
     parsed.map_err(|error| {
         let message = Invalid(message_at(&track.path(), &error));
@@ -79,7 +83,7 @@ where
     R: serde_json::de::Read<'de>,
     T: DeserializeOwned,
 {
-    serde_path_to_error::deserialize(json)
+    serde_path_to_error::deserialize(Objects(json))
 }
 
 fn sort(

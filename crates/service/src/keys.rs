@@ -105,18 +105,18 @@ pub async fn update_key(
     scope: &Scope,
     id: KeyId,
     update: UpdateKey,
-    if_match: Option<i64>,
+    if_match: Option<Vec<i64>>,
 ) -> Result<()> {
     scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     let resolver = Resolver::new(core, scope, update.workspaces.as_ref())?;
-    let job = Arc::new((update, resolver));
+    let job = Arc::new((update, resolver, if_match));
     core.db
         .transact(move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
-                let (update, resolver) = &*job;
-                let mut row = find(tx, owner, id, if_match).await?;
+                let (update, resolver, if_match) = &*job;
+                let mut row = find(tx, owner, id, if_match.as_deref()).await?;
                 apply(&mut row, update)?;
                 match keys::update_key(tx, &row).await {
                     Err(StoreError::Duplicate) => return Err(name_taken()),
@@ -165,10 +165,10 @@ async fn find(
     tx: &mut Tx,
     owner: estrade_model::OwnerId,
     id: KeyId,
-    if_match: Option<i64>,
+    if_match: Option<&[i64]>,
 ) -> Result<KeyRow> {
     let row = keys::key_for_update(tx, owner, id).await?.ok_or(KEY)?;
-    if if_match.is_some_and(|expected| expected != row.version) {
+    if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
         return Err(Error::PreconditionFailed);
     }
     Ok(row)
@@ -179,14 +179,15 @@ pub async fn delete_key(
     core: &Core,
     scope: &Scope,
     id: KeyId,
-    if_match: Option<i64>,
+    if_match: Option<Vec<i64>>,
 ) -> Result<()> {
     scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     core.db
         .transact(move |tx| {
+            let if_match = if_match.clone();
             Box::pin(async move {
-                find(tx, owner, id, if_match).await?;
+                find(tx, owner, id, if_match.as_deref()).await?;
                 keys::delete_key(tx, owner, id).await?;
                 quotas::count_down(tx, owner, Counted::Keys).await?;
                 Ok(tx.changed(ChangeKind::Key, id, now).await?)

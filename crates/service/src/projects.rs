@@ -145,22 +145,22 @@ async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()>
 
 /// Deletes a project with everything of it; its name is free again.
 ///
-/// `if_match` is the version that the caller has read; another one means that it changed since.
+/// `if_match` are the versions that the caller has read; another one means that it changed since.
 pub async fn delete_project(
     core: &Core,
     scope: &Scope,
     project: &str,
-    if_match: Option<i64>,
+    if_match: Option<Vec<i64>>,
 ) -> Result<()> {
     scope.require(Role::Admin)?;
     let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
     core.db
         .transact(move |tx| {
-            let key = key.clone();
+            let (key, if_match) = (key.clone(), if_match.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, owner, &key).await?;
                 let row = row.ok_or(NOT_FOUND)?;
-                if if_match.is_some_and(|version| version != row.version) {
+                if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
                     return Err(Error::PreconditionFailed);
                 }
                 projects::delete_project(tx, row.id).await?;

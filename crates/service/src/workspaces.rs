@@ -60,16 +60,17 @@ pub async fn delete_workspace(
     core: &Core,
     scope: &Scope,
     id: WorkspaceId,
-    if_match: Option<i64>,
+    if_match: Option<Vec<i64>>,
 ) -> Result<()> {
     scope.require(Role::Admin)?;
     let owner = scope.owner;
     core.db
         .transact(move |tx| {
+            let if_match = if_match.clone();
             Box::pin(async move {
                 let version = workspaces::workspace_version(tx, owner, id).await?;
                 let version = version.ok_or(Error::NotFound("the workspace"))?;
-                if if_match.is_some_and(|expected| expected != version) {
+                if if_match.is_some_and(|versions| !versions.contains(&version)) {
                     return Err(Error::PreconditionFailed);
                 }
                 if workspaces::is_workspace_used(tx, id).await? {

@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::call::{Api, Line};
 use crate::disk::Disk;
 use crate::postgres::TestDatabase;
-use crate::secrets::{Secrets, contains};
+use crate::secrets::{Needles, Secrets};
 use crate::user::User;
 use crate::{log, wire};
 use estrade_model::account::NewAccount;
@@ -144,6 +144,8 @@ impl TestApp {
         while let Some(ended) = self.running.join_next().await {
             ended.expect("the server ended well");
         }
+        // Once more: what was in memory is on disk now.
+        self.check_disk(&self.line.secrets.needles());
         self.check_log();
         if let Some(database) = self.database {
             database.remove().await;
@@ -162,35 +164,35 @@ impl TestApp {
 
     /// Looks for every token that was handed out where none may be.
     pub async fn check_secrets(&self) {
-        let (disk, log) = (self.disk(), self.log());
-        let dump = match &self.database {
+        let needles = self.line.secrets.needles();
+        self.check_disk(&needles);
+        let in_log = needles.found_in(self.log().as_bytes());
+        assert_eq!(in_log, None, "in the log");
+        let in_database = needles.found_in(self.dump().await.as_bytes());
+        assert_eq!(in_database, None, "in the database");
+    }
+
+    fn check_disk(&self, needles: &Needles) {
+        let disk = self.disk();
+        let mut files = disk.search(needles);
+        files.retain(|(path, _)| !path.ends_with(ADMIN_TOKEN_FILE));
+        assert!(files.is_empty(), "on disk: {files:?}");
+    }
+
+    /// Everything that is in PostgreSQL; SQLite is on disk.
+    async fn dump(&self) -> String {
+        match &self.database {
             Some(database) => database.dump().await,
             None => String::new(),
-        };
-        for needle in self.line.secrets.needles() {
-            let shown = String::from_utf8_lossy(&needle).into_owned();
-            let files = disk.holding(&needle, ADMIN_TOKEN_FILE);
-            assert!(files.is_empty(), "{shown} is in {files:?}");
-            assert!(!contains(log.as_bytes(), &needle), "{shown} is in the log");
-            assert!(
-                !contains(dump.as_bytes(), &needle),
-                "{shown} is in the database"
-            );
         }
     }
 
     /// Whether a text is anywhere on disk, in the database or in the log.
     pub async fn holds(&self, text: &str) -> bool {
-        let mut needles = vec![text.as_bytes().to_vec()];
-        needles.push(hex::encode(text).into_bytes());
-        let mut hay = self.log();
-        if let Some(database) = &self.database {
-            hay.push_str(&database.dump().await);
-        }
-        let disk = self.disk();
-        needles
-            .iter()
-            .any(|needle| contains(hay.as_bytes(), needle) || !disk.holding(needle, "").is_empty())
+        let needles = Needles::new(vec![text.into(), hex::encode(text).into_bytes()]);
+        needles.found_in(self.log().as_bytes()).is_some()
+            || needles.found_in(self.dump().await.as_bytes()).is_some()
+            || !self.disk().search(&needles).is_empty()
     }
 
     /// What the servers of this process have logged.

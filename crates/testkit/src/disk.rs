@@ -1,6 +1,6 @@
 //! What an installation has on disk.
 
-use crate::secrets::contains;
+use crate::secrets::Needles;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -35,13 +35,21 @@ impl Disk {
         self.0.keys().map(PathBuf::as_path).collect()
     }
 
-    /// The files that hold a text, without those of that name.
-    pub fn holding(&self, needle: &[u8], except: &str) -> Vec<&Path> {
-        self.0
-            .iter()
-            .filter(|(path, _)| !path.ends_with(except))
-            .filter(|(_, content)| contains(content, needle))
-            .map(|(path, _)| path.as_path())
+    /// The files that hold a text.
+    pub fn holding(&self, text: &[u8]) -> Vec<&Path> {
+        let needles = Needles::new(vec![text.to_vec()]);
+        self.search(&needles)
+            .into_iter()
+            .map(|(path, _)| path)
             .collect()
+    }
+
+    /// The files that hold one of some texts, with that text.
+    pub(crate) fn search(&self, needles: &Needles) -> Vec<(&Path, String)> {
+        let mut found = Vec::new();
+        for (path, content) in &self.0 {
+            found.extend(needles.found_in(content).map(|text| (path.as_path(), text)));
+        }
+        found
     }
 }

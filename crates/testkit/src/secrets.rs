@@ -53,8 +53,8 @@ impl Secrets {
 
     /// What gives a token away: itself, what makes it unique, and its signature, in every form in
     /// which they could be written down.
-    pub(crate) fn needles(&self) -> Vec<Vec<u8>> {
-        self.tokens(|tokens| tokens.iter().flat_map(|token| traces(token)).collect())
+    pub(crate) fn needles(&self) -> Needles {
+        self.tokens(|tokens| Needles::new(tokens.iter().flat_map(|token| traces(token)).collect()))
     }
 }
 
@@ -83,19 +83,41 @@ fn traces(token: &str) -> Vec<Vec<u8>> {
     traces
 }
 
-/// Whether a text or file holds a needle.
-pub(crate) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    // Few first bytes match, so this is fast enough for files of a test's size.
-    let Some((first, rest)) = needle.split_first() else {
-        return false;
-    };
-    let mut from = 0;
-    while let Some(at) = haystack[from..].iter().position(|byte| byte == first) {
-        let tail = &haystack[from + at + 1..];
-        if tail.starts_with(rest) {
-            return true;
+/// Texts to look for, all in one pass: files are searched for dozens of them in a debug build.
+pub(crate) struct Needles {
+    texts: Vec<Vec<u8>>,
+    /// Which two bytes one of them begins with.
+    starts: Vec<bool>,
+}
+
+impl Needles {
+    pub(crate) fn new(texts: Vec<Vec<u8>>) -> Self {
+        let mut starts = vec![false; 1 << 16];
+        for text in &texts {
+            starts[start(text[0], text[1])] = true;
         }
-        from += at + 1;
+        Self { texts, starts }
     }
-    false
+
+    /// The first of them that is in there.
+    pub(crate) fn found_in(&self, hay: &[u8]) -> Option<String> {
+        let mut last = *hay.first()?;
+        let mut at = 1;
+        while at < hay.len() {
+            let next = hay[at];
+            if self.starts[start(last, next)] {
+                let rest = &hay[at - 1..];
+                if let Some(text) = self.texts.iter().find(|text| rest.starts_with(text)) {
+                    return Some(String::from_utf8_lossy(text).into_owned());
+                }
+            }
+            last = next;
+            at += 1;
+        }
+        None
+    }
+}
+
+fn start(first: u8, second: u8) -> usize {
+    usize::from(first) << 8 | usize::from(second)
 }

@@ -317,7 +317,7 @@ async fn limits_are_stored_and_read_back(app: &TestApp) {
     let ada = app.new_account("ada").await.ai();
     let limits = json!({
         "expiresAt": "2099-01-02T03:04:05.006Z", "models": ["openai/gpt-4o-mini", "estrade/echo"],
-        "rpm": 60, "tpm": 100_000, "budget": {"amount": "12.5", "period": "monthly"},
+        "rpm": 60, "tpm": 100_000, "budget": {"amount": "12.50", "period": "monthly"},
     });
     let mut new = limits.clone();
     new["name"] = "ci-bot".into();
@@ -353,6 +353,7 @@ async fn limits_that_are_none_are_400(app: &TestApp) {
         ("models", json!([1])),
         ("budget", json!({})),
         ("budget", json!({"amount": "1"})),
+        ("budget", json!(["1", "daily"])),
         ("budget", json!({"amount": 1.5, "period": "daily"})),
         ("budget", json!({"amount": "1", "period": "hourly"})),
         ("budget", json!({"amount": "-1", "period": "daily"})),

@@ -95,7 +95,7 @@ async fn null_and_wrong_types_are_400(app: &TestApp) {
             .refused(400, "invalid")
             .naming(field);
     }
-    for bad in ["", "[]", "null", "1", "{", "\"x\""] {
+    for bad in ["", "[]", r#"["renamed"]"#, "null", "1", "{", "\"x\""] {
         let call = ada.ai().call("PUT".parse().unwrap(), &path).bytes(bad);
         call.await.refused(400, "invalid");
     }
@@ -151,7 +151,7 @@ async fn limits_are_set_and_cleared(app: &TestApp) {
     let (id, key) = new_key(&ada, "ci-bot").await;
     let path = format!("/v1/keys/{id}");
     let set = json!({
-        "models": ["estrade/echo"], "rpm": 1, "tpm": 2, "budget": {"amount": "1", "period": "total"},
+        "models": ["estrade/echo"], "rpm": 1, "tpm": 2, "budget": {"amount": "1.00", "period": "total"},
         "expiresAt": "2099-01-01T00:00:00.000Z",
     });
     ada.ai().put(&path, &set).await.assert(200);

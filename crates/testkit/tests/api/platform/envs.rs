@@ -140,6 +140,7 @@ async fn what_is_no_variable_is_refused_and_changes_nothing(app: &TestApp) {
         one("A", json!("v".repeat(32 * 1024 + 1))),
         json!([{"key": "A"}]),
         json!([{"value": "A"}]),
+        json!([["A", "v"]]),
         json!({"A": "1"}),
         json!(null),
     ] {

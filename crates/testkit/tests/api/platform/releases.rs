@@ -220,6 +220,7 @@ async fn exactly_one_source(app: &TestApp) {
         json!({"files": {}}),
         json!({"files": "a"}),
         json!({"files": [1]}),
+        json!({"files": [["a", "b"]]}),
         json!({"files": [{"path": "a"}]}),
         json!({"files": [{"data": "a"}]}),
         json!({"files": [{"path": 1, "data": ""}]}),

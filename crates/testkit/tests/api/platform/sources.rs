@@ -307,7 +307,7 @@ async fn a_content_is_stored_once(app: &TestApp) {
     deploy(&ada, "shop", &body).await;
     deploy(&bob, "other", &body).await;
     let disk = app.blobs();
-    let files = disk.holding(marker.as_bytes(), "");
+    let files = disk.holding(marker.as_bytes());
     assert_eq!(files.len(), 1, "{files:?}");
     let content = std::fs::read(files[0]).unwrap();
     assert_eq!(String::from_utf8_lossy(&content).matches(marker).count(), 1);
