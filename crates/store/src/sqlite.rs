@@ -11,6 +11,9 @@ use crate::db::{Job, Tx, TxInner};
 use crate::value::{Record, Row, Value};
 use futures_util::FutureExt;
 use rusqlite::{Connection, OpenFlags, Statement};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -46,6 +49,7 @@ enum Settle {
 
 impl Sqlite {
     pub(crate) fn open(file: &Path) -> Result<Self, StoreError> {
+        make_private(file)?;
         let writer = connect(
             file,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -127,6 +131,22 @@ impl Sqlite {
     pub(crate) fn close(&self) -> Result<(), StoreError> {
         let connection = connect(&self.file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+}
+
+/// Makes the file, readable by its owner only. The log beside it gets the same mode from SQLite.
+fn make_private(file: &Path) -> Result<(), StoreError> {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file);
+    match made {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let reason = format!("cannot create {}: {error}", file.display());
+            Err(StoreError::Unusable(reason))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -215,6 +235,11 @@ impl SqliteTx {
         Ok(self.connection.execute_batch(sql)?)
     }
 
+    /// Whether SQLite has ended the transaction by itself, as it does when the disk is full.
+    fn is_lost(&self) -> bool {
+        self.connection.is_autocommit()
+    }
+
     fn control(&mut self, sql: &'static str) -> Result<(), StoreError> {
         self.execute(sql, &[]).map(drop)
     }
@@ -256,6 +281,11 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
                 "a savepoint failed"
             ),
         }
+        // Outside of a transaction the savepoint of the next job would commit by itself, while its
+        // caller hears that the commit below failed.
+        if is_lost(tx) {
+            break;
+        }
     }
     let committed = control(tx, "COMMIT");
     if committed.is_err() {
@@ -286,6 +316,13 @@ fn run_in_savepoint(tx: &mut Tx, job: WriteJob) -> Result<Settle, StoreError> {
     }
     control(tx, "RELEASE job")?;
     Ok(settle)
+}
+
+fn is_lost(tx: &Tx) -> bool {
+    match &tx.inner {
+        TxInner::Sqlite(inner) => inner.is_lost(),
+        TxInner::Postgres(_) => true,
+    }
 }
 
 fn control(tx: &mut Tx, sql: &'static str) -> Result<(), StoreError> {
