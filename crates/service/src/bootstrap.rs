@@ -1,6 +1,7 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
 use crate::core::{Clock, Core, Settings};
+use crate::idempotency::Tickets;
 use crate::jwt::{self, Audience, Keyring};
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::{Error, accounts, random};
@@ -104,6 +105,7 @@ pub async fn open(places: &Places, settings: Settings) -> Result<Arc<Core>, Open
         settings,
         master,
         keyring: ArcSwap::from_pointee(keyring),
+        tickets: Tickets::default(),
     }))
 }
 

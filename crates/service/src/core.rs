@@ -1,5 +1,6 @@
 //! What every service needs, built once at start.
 
+use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
 use crate::seal::MasterKey;
 use crate::{Result, random};
@@ -25,6 +26,8 @@ pub struct Core {
     pub(crate) master: MasterKey,
     /// Signs and checks tokens.
     pub(crate) keyring: ArcSwap<Keyring>,
+    /// Requests with an idempotency key that this process is carrying out.
+    pub(crate) tickets: Tickets,
 }
 
 impl Core {

@@ -173,7 +173,9 @@ impl KeyCheck {
         workspace: Option<&str>,
     ) -> Verdict {
         let now = self.core.now();
-        if let Some(refusal) = checked.refusal(proof, workspace, now) { Err(refusal) } else {
+        if let Some(refusal) = checked.refusal(proof, workspace, now) {
+            Err(refusal)
+        } else {
             self.touches.note(proof.id, &checked.touched, now);
             Ok(checked)
         }

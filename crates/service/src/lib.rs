@@ -11,6 +11,8 @@ pub mod credentials;
 pub mod envs;
 pub mod error;
 pub mod events;
+pub mod housekeeping;
+pub mod idempotency;
 pub mod invitations;
 mod jwt;
 pub mod key_check;

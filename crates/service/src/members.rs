@@ -10,16 +10,17 @@ use estrade_model::team::{Member, Role};
 use estrade_model::{AccountId, TeamId};
 use estrade_store::{Tx, invitations, members};
 
-/// A page of a team's members, in the order in which they joined.
+/// A page of a team's members, in the order in which they joined, after the member `after`.
 pub async fn list_members(
     core: &Core,
     caller: &Caller,
     team: TeamId,
+    after: Option<AccountId>,
     count: u32,
     skip: u64,
 ) -> Result<Vec<Member>> {
     team_scope(core, caller, team).await?;
-    Ok(members::list_members(&core.db, team, count, skip).await?)
+    Ok(members::list_members(&core.db, team, after, count, skip).await?)
 }
 
 /// Removes a member. Anyone may remove themselves.

@@ -142,7 +142,7 @@ async fn a_stranger_finds_no_team(at: &Installation) {
     for team in [four.team, unknown] {
         let core = &at.core;
         assert_eq!(
-            code(list_members(core, &mallory, team, 9, 0).await),
+            code(list_members(core, &mallory, team, None, 9, 0).await),
             "not_found"
         );
         assert_eq!(code(delete_team(core, &mallory, team).await), "not_found");
@@ -174,7 +174,7 @@ async fn a_stranger_finds_no_team(at: &Installation) {
             .is_empty()
     );
     assert_eq!(
-        list_members(&at.core, four.who(Role::Owner), four.team, 9, 0)
+        list_members(&at.core, four.who(Role::Owner), four.team, None, 9, 0)
             .await
             .unwrap()
             .len(),
@@ -185,18 +185,21 @@ async fn a_stranger_finds_no_team(at: &Installation) {
 async fn members_are_listed_in_the_order_of_joining(at: &Installation) {
     let four = Four::new(at).await;
     for role in ROLES {
-        let members = list_members(&at.core, four.who(role), four.team, 100, 0).await;
+        let members = list_members(&at.core, four.who(role), four.team, None, 100, 0).await;
         let roles: Vec<_> = members.unwrap().iter().map(|member| member.role).collect();
         assert_eq!(
             roles,
             [Role::Owner, Role::Viewer, Role::Developer, Role::Admin]
         );
     }
-    let page = list_members(&at.core, four.who(Role::Viewer), four.team, 2, 1)
+    let page = list_members(&at.core, four.who(Role::Viewer), four.team, None, 2, 1)
         .await
         .unwrap();
     let emails: Vec<_> = page.iter().map(|member| member.email.as_str()).collect();
     assert_eq!(emails, ["viewer@example.com", "developer@example.com"]);
+    let (viewer, last) = (four.who(Role::Viewer), Some(page[1].id));
+    let rest = list_members(&at.core, viewer, four.team, last, 9, 0).await;
+    assert_eq!(rest.unwrap()[0].role, Role::Admin);
 }
 
 async fn only_an_owner_deletes_a_team(at: &Installation) {

@@ -30,6 +30,7 @@ CREATE TABLE tokens (
     last_used_at BIGINT
 );
 CREATE INDEX tokens_by_account ON tokens (account_id, id);
+CREATE INDEX tokens_by_end ON tokens (expires_at);
 
 -- Tries to log in that did not succeed (yet), by the hash of an account's address or of a network.
 CREATE TABLE login_attempts (

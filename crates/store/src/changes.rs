@@ -5,6 +5,7 @@
 //! processes follow the table: woken by `NOTIFY` on PostgreSQL, by `PRAGMA data_version` on SQLite.
 
 use crate::db::{Engine, Tx};
+use crate::housekeeping::prune;
 use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
@@ -270,16 +271,10 @@ impl Follower<'_> {
     }
 }
 
-/// Removes notes that every follower has seen long ago.
-pub async fn prune_changes(db: &Db, before: Timestamp) -> Result<(), StoreError> {
-    db.transact(move |tx| {
-        Box::pin(async move {
-            tx.query("DELETE FROM changes WHERE at < $1")
-                .bind(before)
-                .execute()
-                .await
-                .map(drop)
-        })
-    })
-    .await
+/// Removes up to `most` notes that every follower has seen long ago; returns how many there were.
+pub async fn prune_changes(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+    // The notes lie in the order of their time, so it is enough to look at the first ones.
+    let sql = "DELETE FROM changes WHERE seq IN (SELECT seq FROM
+               (SELECT seq, at FROM changes ORDER BY seq LIMIT $2) AS oldest WHERE at < $1)";
+    prune(db, sql, before, most).await
 }

@@ -13,6 +13,7 @@ pub mod envs;
 pub mod error;
 pub mod events;
 pub mod housekeeping;
+pub mod idempotency;
 pub mod invitations;
 pub mod keys;
 pub mod login_attempts;

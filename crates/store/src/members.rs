@@ -76,19 +76,23 @@ pub async fn insert_member(
     .map(drop)
 }
 
-/// A page of a team's members, in the order in which they joined.
+/// A page of a team's members, in the order in which they joined, after the member `after`.
 pub async fn list_members(
     db: &Db,
     team: TeamId,
+    after: Option<AccountId>,
     count: u32,
     skip: u64,
 ) -> Result<Vec<Member>, StoreError> {
     db.read(
         "SELECT a.id, a.email, a.fullname, m.role
          FROM team_members m JOIN accounts a ON a.id = m.account_id
-         WHERE m.team_id = $1 ORDER BY m.joined_at, m.account_id LIMIT $2 OFFSET $3",
+         WHERE m.team_id = $1 AND ($2 = '' OR (m.joined_at, m.account_id) >
+             (SELECT joined_at, account_id FROM team_members WHERE team_id = $1 AND account_id = $2))
+         ORDER BY m.joined_at, m.account_id LIMIT $3 OFFSET $4",
     )
     .bind(team)
+    .bind(after.map_or_else(String::new, |id| id.to_string()))
     .bind(count)
     .bind(i64::try_from(skip).unwrap_or(i64::MAX))
     .fetch_all()

@@ -1,5 +1,6 @@
 //! Account tokens: hashes of their secrets, names, and when they end.
 
+use crate::housekeeping::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{AccountId, Timestamp, TokenId};
 
@@ -164,4 +165,11 @@ pub async fn touch_tokens(tx: &mut Tx, used: &[(TokenId, Timestamp)]) -> Result<
         .collect();
     tx.execute_many("UPDATE tokens SET last_used_at = $2 WHERE id = $1", rows)
         .await
+}
+
+/// Removes up to `most` tokens that ended before a moment; returns how many there were.
+pub async fn prune_tokens(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM tokens WHERE id IN
+               (SELECT id FROM tokens WHERE expires_at < $1 LIMIT $2)";
+    prune(db, sql, before, most).await
 }

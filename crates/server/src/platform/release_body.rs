@@ -13,7 +13,9 @@ use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::Upload;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -44,7 +46,10 @@ const LONGEST_MESSAGE: usize = 1000;
 pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> {
     // serde's errors are text; the upload's own error is kept beside it.
     let refused = RefCell::new(None);
-    let seed = BodySeed { upload, refused: &refused };
+    let seed = BodySeed {
+        upload,
+        refused: &refused,
+    };
     let reader = spool.reader().map_err(Error::internal)?;
     let parsed = strict_json::from_reader_seed(seed, reader);
     match refused.into_inner() {
@@ -63,9 +68,15 @@ struct Parsed {
 
 impl Parsed {
     fn check(self) -> Result<ReleaseBody, Error> {
-        let mut new = self.new;
-        if new.message.as_ref().is_some_and(|text| text.chars().count() > LONGEST_MESSAGE) {
-            return Err(Error::invalid(format!("message: at most {LONGEST_MESSAGE} characters")));
+        let new = self.new;
+        if new
+            .message
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > LONGEST_MESSAGE)
+        {
+            return Err(Error::invalid(format!(
+                "message: at most {LONGEST_MESSAGE} characters"
+            )));
         }
         let source = match (self.files, self.image, self.source_id) {
             (Some(0), None, None) => return Err(Error::invalid("files: send at least one file")),
@@ -73,15 +84,17 @@ impl Parsed {
             (None, Some(image), None) => Source::Image(image),
             (None, None, Some(_)) => {
                 let message = "sourceID: uploading sources is not available yet; send `files`";
-                return Err(Error::Invalid { code: "source_unknown", message: message.into() });
+                return Err(Error::Invalid {
+                    code: "source_unknown",
+                    message: message.into(),
+                });
             }
             _ => {
-                return Err(Error::invalid("send exactly one of `files`, `sourceID` and `image`"));
+                return Err(Error::invalid(
+                    "send exactly one of `files`, `sourceID` and `image`",
+                ));
             }
         };
-        if let Source::Image(image) = &source {
-            new.settings.insert("image".into(), Value::String(image.clone()));
-        }
         Ok(ReleaseBody { new, source })
     }
 }
@@ -110,14 +123,19 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
         let mut parsed = Parsed::default();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
-                "port" => parsed.new.port = map.next_value::<Option<NonZeroU16>>()?.map(NonZeroU16::get),
+                "port" => {
+                    parsed.new.port = map.next_value::<Option<NonZeroU16>>()?.map(NonZeroU16::get);
+                }
                 "type" => parsed.new.platform = map.next_value::<Option<Platform>>()?,
                 "message" => parsed.new.message = map.next_value()?,
                 "gitInfo" => parsed.new.git_info = map.next_value()?,
                 "image" => parsed.image = map.next_value()?,
                 "sourceID" => parsed.source_id = map.next_value()?,
                 "files" => {
-                    parsed.files = map.next_value_seed(FilesSeed { upload: &mut *self.upload, refused: self.refused })?;
+                    parsed.files = map.next_value_seed(FilesSeed {
+                        upload: &mut *self.upload,
+                        refused: self.refused,
+                    })?;
                 }
                 "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
                     let value = map.next_value::<Value>()?;
@@ -160,7 +178,7 @@ impl<'de> Visitor<'de> for FilesSeed<'_> {
         let mut count = 0;
         while let Some(file) = files.next_element::<File>()? {
             let content = file.content().map_err(A::Error::custom)?;
-            if let Err(error) = self.upload.add_file(file.path, &content) {
+            if let Err(error) = self.upload.add_file(file.path.clone(), &content) {
                 let message = error.to_string();
                 self.refused.replace(Some(error));
                 return Err(A::Error::custom(message));

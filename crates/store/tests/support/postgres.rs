@@ -1,5 +1,7 @@
 //! A fresh PostgreSQL database per test, on the server that `./test` starts.
 
+#![expect(clippy::expect_used, reason = "a failed step is a failed test")]
+
 use estrade_model::secret::Secret;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::task::JoinSet;

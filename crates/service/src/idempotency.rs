@@ -1,0 +1,164 @@
+//! Idempotency keys: a request that is repeated is carried out once and answered twice.
+//!
+//! The first request with a key reserves it and gets a [`Ticket`]; repeats find the reservation
+//! (409, in progress) or the stored answer. The reservation is a row, so it also holds on other
+//! nodes. It is a lease that the ticket's process renews while the request runs: when the process
+//! dies, the next repeat takes the key over as soon as the lease is out.
+//!
+//! Carry a request with a ticket out to its end even when the client hangs up (in a task of its
+//! own): a client that lost its connection is exactly the one that repeats, and a ticket dropped
+//! after the work was done lets the repeat do it again.
+
+mod tickets;
+
+use crate::{Core, Error, Result};
+use estrade_store::idempotency::{self as store, AnswerRow, Reservation};
+use std::sync::Arc;
+use tickets::LEASE;
+pub(crate) use tickets::{RENEW_EVERY, Tickets};
+pub use tickets::{Ticket, release_dropped, renew_leases};
+
+/// A request with an idempotency key, as far as repeats are recognised by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    scope: [u8; 32],
+    request: [u8; 32],
+}
+
+/// The request behind an idempotency key.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyedRequest<'r> {
+    /// What proves who asks: the same key of another credential is another key.
+    pub credential: &'r [u8],
+    /// HTTP method.
+    pub method: &'r str,
+    /// Path as sent.
+    pub path: &'r str,
+    /// Query as sent.
+    pub query: &'r str,
+    /// The team named in a header.
+    pub team: &'r str,
+    /// Hash of the body.
+    pub body_hash: [u8; 32],
+}
+
+impl IdempotencyKey {
+    /// From the header's text and the request; 400 unless it is 1 to 255 visible ASCII characters.
+    pub fn new(header: &str, request: &KeyedRequest<'_>) -> Result<Self> {
+        if !(1..=255).contains(&header.len()) || !header.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(Error::invalid(
+                "Idempotency-Key: must be 1 to 255 visible ASCII characters",
+            ));
+        }
+        let KeyedRequest {
+            credential,
+            method,
+            path,
+            query,
+            team,
+            body_hash,
+        } = request;
+        let (header, method, path) = (header.as_bytes(), method.as_bytes(), path.as_bytes());
+        Ok(Self {
+            scope: hash_parts(
+                "estrade idempotency scope",
+                &[credential, header, method, path],
+            ),
+            request: hash_parts(
+                "estrade idempotency request",
+                &[query.as_bytes(), team.as_bytes(), body_hash],
+            ),
+        })
+    }
+}
+
+/// One hash of several texts, each with its length, so that no two lists look the same.
+fn hash_parts(context: &'static str, parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// An answer that repeats get; free of secrets, which is the caller's business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Headers.
+    pub headers: Vec<(String, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl StoredAnswer {
+    /// Whether a repeat shall get this answer instead of another try.
+    fn is_final(&self) -> bool {
+        matches!(self.status, 200..=299 | 409)
+    }
+
+    fn to_row(&self) -> Result<AnswerRow> {
+        Ok(AnswerRow {
+            status: self.status,
+            headers: serde_json::to_string(&self.headers).map_err(Error::internal)?,
+            body: self.body.clone(),
+        })
+    }
+
+    fn from_row(row: AnswerRow) -> Result<Self> {
+        Ok(Self {
+            status: row.status,
+            headers: serde_json::from_str(&row.headers).map_err(Error::internal)?,
+            body: row.body,
+        })
+    }
+}
+
+/// What to do with a request that has an idempotency key.
+pub enum Begun {
+    /// Carry it out, then [`Ticket::finish`].
+    Fresh(Ticket),
+    /// It was carried out before: answer this.
+    Replay(StoredAnswer),
+}
+
+/// Reserves a key for its first request, or finds the answer that it had.
+///
+/// [`Error::IdempotencyMismatch`] when the key belongs to another request,
+/// [`Error::IdempotencyInProgress`] while the first one is being carried out.
+pub async fn begin(core: &Arc<Core>, key: IdempotencyKey) -> Result<Begun> {
+    let (holder, now) = (core.new_id()?, core.now());
+    let held = Reservation {
+        scope: key.scope,
+        holder,
+    };
+    // Registered first: a caller that goes away while we wait for the database must not leave a
+    // reservation behind that nobody gives up.
+    let ticket = Ticket::new(core, held);
+    let known = core
+        .db
+        .transact(move |tx| {
+            Box::pin(async move {
+                if store::reserve(tx, held, key.request, now, now.after(LEASE)).await? {
+                    return Ok(None);
+                }
+                let entry = store::entry_by_scope(tx, key.scope).await?;
+                // It was there a statement ago, and a transaction sees no others.
+                entry
+                    .map(Some)
+                    .ok_or_else(|| Error::internal("an idempotency key vanished"))
+            })
+        })
+        .await?;
+    let Some(entry) = known else {
+        return Ok(Begun::Fresh(ticket));
+    };
+    ticket.discard();
+    match entry.answer {
+        _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
+        None => Err(Error::IdempotencyInProgress),
+        Some(answer) => Ok(Begun::Replay(StoredAnswer::from_row(answer)?)),
+    }
+}

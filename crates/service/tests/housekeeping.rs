@@ -1,0 +1,141 @@
+//! What has ended is removed, however much of it there is; what has not stays.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+#[path = "accounts_support/mod.rs"]
+mod support;
+
+use estrade_model::Timestamp;
+use estrade_service::credentials::AccountTokens;
+use estrade_service::housekeeping::{run, sweep};
+use estrade_service::key_check::KeyCheck;
+use estrade_service::tokens::{create_token, list_tokens};
+use estrade_store::StoreError;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Installation, on_both_engines};
+use tokio_util::sync::CancellationToken;
+
+on_both_engines! {
+    everything_that_has_ended_is_removed_and_nothing_else
+    a_last_use_is_written_down_when_the_server_stops
+}
+
+/// How to count and how to fill each table: `$1` is the time, `$2` a hash, `$3` a text.
+const TABLES: [(&str, &str); 6] = [
+    (
+        "SELECT COUNT(*) FROM changes",
+        "INSERT INTO changes (kind, id, at) VALUES ('key', 'id', $1)",
+    ),
+    (
+        "SELECT COUNT(*) FROM idempotency",
+        "INSERT INTO idempotency (scope, request, holder, expires_at) VALUES ($2, $2, 'me', $1)",
+    ),
+    (
+        "SELECT COUNT(*) FROM login_attempts",
+        "INSERT INTO login_attempts (id, scope, at) VALUES ('id', $2, $1)",
+    ),
+    (
+        "SELECT COUNT(*) FROM invitations",
+        "INSERT INTO invitations (id, team_id, email, role, secret_hash, expires_at)
+         VALUES ($3, 'team', $3, 'viewer', $2, $1)",
+    ),
+    (
+        "SELECT COUNT(*) FROM key_old_secrets",
+        "INSERT INTO key_old_secrets (key_id, secret_hash, valid_until) VALUES ('key', $2, $1)",
+    ),
+    (
+        "SELECT COUNT(*) FROM tokens WHERE name = 'test'",
+        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at, expires_at)
+         VALUES ($3, 'account', 'test', $2, 0, $1)",
+    ),
+];
+
+/// Adds so many rows with that time to a table.
+async fn fill(at: &Installation, sql: &'static str, from: u32, count: u32, time: Timestamp) {
+    at.core
+        .db
+        .transact(move |tx| {
+            let parameters = ["$1", "$2", "$3"]
+                .iter()
+                .filter(|name| sql.contains(**name));
+            let parameters = parameters.count();
+            let row = move |number: u32| {
+                let hash = *blake3::hash(&number.to_le_bytes()).as_bytes();
+                let mut row = vec![time.into(), hash.into(), number.to_string().into()];
+                row.truncate(parameters);
+                row
+            };
+            Box::pin(async move {
+                let rows = (from..from + count).map(row).collect();
+                tx.execute_many(sql, rows).await
+            })
+        })
+        .await
+        .unwrap();
+}
+
+/// The rows that others refer to.
+async fn add_referred(at: &Installation) {
+    at.core
+        .db
+        .transact(|tx| {
+            Box::pin(async move {
+                for sql in [
+                    "INSERT INTO owners (id) VALUES ('team'), ('account')",
+                    "INSERT INTO teams (id, name, created_at) VALUES ('team', 'team', 0)",
+                    "INSERT INTO accounts (id, email, fullname, admin, disabled, created_at) VALUES ('account', 'a@b', 'a', FALSE, FALSE, 0)",
+                    "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, version) VALUES ('key', 'team', 'key', TRUE, '', '', 0, 1)",
+                ] {
+                    tx.query(sql).execute().await?;
+                }
+                Ok::<_, StoreError>(())
+            })
+        })
+        .await
+        .unwrap();
+}
+
+async fn everything_that_has_ended_is_removed_and_nothing_else(at: &Installation) {
+    add_referred(at).await;
+    let now = at.core.now();
+    let ended = now.before(Duration::from_hours(8 * 24));
+    let future = now.after(Duration::from_hours(1));
+    for (_, insert) in TABLES {
+        fill(at, insert, 0, 2500, ended).await;
+        fill(at, insert, 2500, 3, future).await;
+    }
+    sweep(&at.core, &CancellationToken::new()).await;
+    for (count, _) in TABLES {
+        let left: u64 = at.core.db.read(count).fetch_one().await.unwrap();
+        assert_eq!(left, 3, "{count}");
+    }
+}
+
+async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
+    let ada = at.person("ada").await;
+    let lifetime = "30d".parse().unwrap();
+    let token = create_token(&at.core, ada.account, "ci", lifetime)
+        .await
+        .unwrap();
+    let tokens = Arc::new(AccountTokens::new(&at.core));
+    let text = token.api_token.unwrap();
+    tokens.authenticate(text.expose()).await.unwrap();
+    let used = async || {
+        let listed = list_tokens(&at.core, ada.account, None, 9, 0)
+            .await
+            .unwrap();
+        listed[0].last_used_at
+    };
+    assert_eq!(used().await, None);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    run(
+        Arc::clone(&at.core),
+        tokens,
+        Arc::new(KeyCheck::new(&at.core)),
+        stop,
+    )
+    .await;
+    assert!(used().await.is_some());
+}

@@ -1,0 +1,299 @@
+//! Idempotency keys: carried out once, answered as often as asked.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+#[path = "accounts_support/mod.rs"]
+mod support;
+
+use estrade_service::credentials::AccountTokens;
+use estrade_service::idempotency::{
+    Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket, begin, release_dropped, renew_leases,
+};
+use estrade_service::key_check::KeyCheck;
+use estrade_service::{Core, Error, Settings, housekeeping};
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Installation, on_both_engines};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+on_both_engines! {
+    the_same_request_gets_the_stored_answer
+    a_different_request_is_refused
+    what_is_in_flight_is_not_repeated
+    fifty_at_once_run_once
+    only_final_answers_are_kept
+    an_answer_is_kept_for_a_day
+    a_dropped_ticket_lets_the_repeat_run
+    a_dead_process_blocks_until_its_lease_is_out
+    a_long_request_keeps_its_lease
+    who_lost_the_lease_does_not_overwrite_the_answer
+    a_large_answer_is_not_kept
+    chores_release_dropped_tickets_and_end_when_told
+}
+
+const REQUEST: KeyedRequest<'static> = KeyedRequest {
+    credential: b"token of ada",
+    method: "POST",
+    path: "/v1/projects",
+    query: "",
+    team: "",
+    body_hash: [7; 32],
+};
+
+fn key(request: KeyedRequest<'_>) -> IdempotencyKey {
+    IdempotencyKey::new("order-1", &request).unwrap()
+}
+
+fn answer(status: u16) -> StoredAnswer {
+    StoredAnswer {
+        status,
+        headers: vec![("content-type".into(), "application/json".into())],
+        body: b"{\"projectID\":\"1\"}".to_vec(),
+    }
+}
+
+async fn fresh(core: &Arc<Core>) -> Ticket {
+    match begin(core, key(REQUEST)).await {
+        Ok(Begun::Fresh(ticket)) => ticket,
+        Ok(Begun::Replay(answer)) => panic!("{answer:?}"),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// What a request was told, in one word.
+async fn told(core: &Arc<Core>, request: KeyedRequest<'_>) -> String {
+    match begin(core, key(request)).await {
+        Ok(Begun::Fresh(_)) => "fresh".into(),
+        Ok(Begun::Replay(answer)) => answer.status.to_string(),
+        Err(error) => error.code().into(),
+    }
+}
+
+async fn the_same_request_gets_the_stored_answer(at: &Installation) {
+    fresh(&at.core).await.finish(answer(201)).await.unwrap();
+    for _ in 0..2 {
+        match begin(&at.core, key(REQUEST)).await {
+            Ok(Begun::Replay(replayed)) => assert_eq!(replayed, answer(201)),
+            _ => panic!("not replayed"),
+        }
+    }
+    // Also on another node.
+    let other = at.another_core(Settings::default()).await;
+    assert_eq!(told(&other, REQUEST).await, "201");
+}
+
+async fn a_different_request_is_refused(at: &Installation) {
+    let ticket = fresh(&at.core).await;
+    let others = [
+        KeyedRequest {
+            query: "a=b",
+            ..REQUEST
+        },
+        KeyedRequest {
+            team: "0123456789abcdef01234567",
+            ..REQUEST
+        },
+        KeyedRequest {
+            body_hash: [8; 32],
+            ..REQUEST
+        },
+    ];
+    for other in others {
+        assert_eq!(told(&at.core, other).await, "idempotency_mismatch");
+    }
+    ticket.finish(answer(200)).await.unwrap();
+    for other in others {
+        assert_eq!(told(&at.core, other).await, "idempotency_mismatch");
+    }
+    // The key of another credential, method or path is another key.
+    for other in [
+        KeyedRequest {
+            credential: b"token of bob",
+            ..REQUEST
+        },
+        KeyedRequest {
+            method: "GET",
+            ..REQUEST
+        },
+        KeyedRequest {
+            path: "/v1/networks",
+            ..REQUEST
+        },
+    ] {
+        assert_eq!(told(&at.core, other).await, "fresh");
+    }
+}
+
+async fn what_is_in_flight_is_not_repeated(at: &Installation) {
+    let ticket = fresh(&at.core).await;
+    let other = at.another_core(Settings::default()).await;
+    for core in [&at.core, &other] {
+        assert_eq!(told(core, REQUEST).await, "idempotency_in_progress");
+    }
+    ticket.finish(answer(409)).await.unwrap();
+    for core in [&at.core, &other] {
+        assert_eq!(told(core, REQUEST).await, "409");
+    }
+}
+
+async fn fifty_at_once_run_once(at: &Installation) {
+    let mut requests = JoinSet::new();
+    for _ in 0..50 {
+        let core = Arc::clone(&at.core);
+        requests.spawn(async move {
+            match begin(&core, key(REQUEST)).await {
+                Ok(Begun::Fresh(ticket)) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    ticket.finish(answer(201)).await.unwrap();
+                    "ran"
+                }
+                Ok(Begun::Replay(replayed)) => {
+                    assert_eq!(replayed, answer(201));
+                    "replayed"
+                }
+                Err(Error::IdempotencyInProgress) => "in progress",
+                Err(error) => panic!("{error:?}"),
+            }
+        });
+    }
+    let done = requests.join_all().await;
+    assert_eq!(
+        done.iter().filter(|what| **what == "ran").count(),
+        1,
+        "{done:?}"
+    );
+    assert_eq!(told(&at.core, REQUEST).await, "201");
+}
+
+async fn only_final_answers_are_kept(at: &Installation) {
+    for status in [400, 401, 403, 404, 412, 422, 429, 500, 503, 304] {
+        fresh(&at.core).await.finish(answer(status)).await.unwrap();
+    }
+    fresh(&at.core).await.finish(answer(204)).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "204");
+}
+
+async fn an_answer_is_kept_for_a_day(at: &Installation) {
+    fresh(&at.core).await.finish(answer(200)).await.unwrap();
+    at.core.clock.advance(Duration::from_mins(23 * 60 + 59));
+    housekeeping::sweep(&at.core, &CancellationToken::new()).await;
+    assert_eq!(told(&at.core, REQUEST).await, "200");
+    at.core.clock.advance(Duration::from_mins(1));
+    // Also when it was not removed yet, and for a different request.
+    let other = KeyedRequest {
+        query: "a=b",
+        ..REQUEST
+    };
+    assert_eq!(told(&at.core, other).await, "fresh");
+}
+
+async fn a_dropped_ticket_lets_the_repeat_run(at: &Installation) {
+    drop(fresh(&at.core).await);
+    release_dropped(&at.core).await.unwrap();
+    fresh(&at.core).await.finish(answer(200)).await.unwrap();
+    release_dropped(&at.core).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "200");
+}
+
+async fn a_dead_process_blocks_until_its_lease_is_out(at: &Installation) {
+    let dead = at.another_core(Settings::default()).await;
+    std::mem::forget(fresh(&dead).await);
+    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    at.core.clock.advance(Duration::from_secs(59));
+    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    at.core.clock.advance(Duration::from_secs(1));
+    fresh(&at.core).await.finish(answer(200)).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "200");
+}
+
+async fn a_long_request_keeps_its_lease(at: &Installation) {
+    let ticket = fresh(&at.core).await;
+    for _ in 0..10 {
+        at.core.clock.advance(Duration::from_secs(50));
+        renew_leases(&at.core).await.unwrap();
+        housekeeping::sweep(&at.core, &CancellationToken::new()).await;
+    }
+    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    ticket.finish(answer(200)).await.unwrap();
+    renew_leases(&at.core).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "200");
+}
+
+async fn who_lost_the_lease_does_not_overwrite_the_answer(at: &Installation) {
+    let slow = fresh(&at.core).await;
+    at.core.clock.advance(Duration::from_mins(1));
+    let quick = fresh(&at.core).await;
+    slow.finish(answer(201)).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    quick.finish(answer(200)).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "200");
+}
+
+async fn a_large_answer_is_not_kept(at: &Installation) {
+    let large = |length| StoredAnswer {
+        body: vec![b'x'; length],
+        ..answer(200)
+    };
+    fresh(&at.core)
+        .await
+        .finish(large((1 << 20) + 1))
+        .await
+        .unwrap();
+    fresh(&at.core).await.finish(large(1 << 20)).await.unwrap();
+    assert_eq!(told(&at.core, REQUEST).await, "200");
+}
+
+async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
+    let stop = CancellationToken::new();
+    let tokens = Arc::new(AccountTokens::new(&at.core));
+    let keys = Arc::new(KeyCheck::new(&at.core));
+    let mut chores = JoinSet::new();
+    chores.spawn(housekeeping::run(
+        Arc::clone(&at.core),
+        tokens,
+        keys,
+        stop.clone(),
+    ));
+    drop(fresh(&at.core).await);
+    let released = async {
+        while told(&at.core, REQUEST).await != "fresh" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let within = Duration::from_secs(5);
+    tokio::time::timeout(within, released).await.unwrap();
+    stop.cancel();
+    tokio::time::timeout(within, chores.join_all())
+        .await
+        .unwrap();
+}
+
+#[test]
+fn keys_are_visible_ascii() {
+    for good in ["a", "order-1", "!~", &"x".repeat(255)] {
+        assert!(IdempotencyKey::new(good, &REQUEST).is_ok(), "{good:?}");
+    }
+    for bad in ["", "a b", "a\n", "é", "\u{7f}", &"x".repeat(256)] {
+        assert!(IdempotencyKey::new(bad, &REQUEST).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn parts_of_a_request_do_not_run_into_each_other() {
+    let one = KeyedRequest {
+        method: "POST",
+        path: "/a",
+        ..REQUEST
+    };
+    let two = KeyedRequest {
+        method: "POST/",
+        path: "a",
+        ..REQUEST
+    };
+    assert_ne!(key(one), key(two));
+}
