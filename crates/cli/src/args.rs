@@ -1,10 +1,10 @@
 //! The command line: what can be said, and the help that explains it.
 
 use crate::config::{DatabaseUrl, Flags, parse_listen};
-use crate::lifetime::Lifetime;
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use estrade_model::time::Lifetime;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -309,7 +309,7 @@ mod tests {
         else {
             panic!("not a token command");
         };
-        assert_eq!(expires_in.to_string(), "30d");
+        assert_eq!(Ok(expires_in), "30d".parse());
     }
 
     #[test]

@@ -5,6 +5,6 @@
 pub mod args;
 pub mod commands;
 pub mod config;
-pub mod lifetime;
 pub mod logging;
 pub mod printer;
+pub mod wiring;

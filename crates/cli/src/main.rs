@@ -1,10 +1,12 @@
 //! The `estrade` binary: reads arguments and configuration, and runs one command.
 
+use anyhow::Context;
 use clap::Parser;
 use estrade_cli::args::{Cli, Command};
 use estrade_cli::commands;
-use estrade_cli::config::{self, Environment};
+use estrade_cli::config::{self, Config, Environment};
 use estrade_cli::printer::Printer;
+use estrade_service::bootstrap::OpenError;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -38,14 +40,29 @@ fn main() -> ExitCode {
         ));
     }
     let config = loaded.config;
-    let outcome = match cli.command {
-        Command::Config(args) => commands::config::run(&args, &config, &printer),
-        Command::Serve(_) | Command::Account(_) | Command::Token(_) | Command::Openapi(_) => {
-            Err(anyhow::anyhow!("this build does not have that command yet"))
-        }
-    };
+    let outcome = run(&cli.command, &config, &printer);
     outcome.unwrap_or_else(|error| {
         printer.error(format_args!("{error:#}"));
-        ExitCode::FAILURE
+        match error.downcast_ref() {
+            Some(OpenError::Refused(_)) => ExitCode::from(USAGE_ERROR),
+            _ => ExitCode::FAILURE,
+        }
     })
+}
+
+fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Config(args) => commands::config::run(args, config, printer),
+        Command::Openapi(args) => commands::openapi::run(args, printer),
+        Command::Serve(_) => block_on(commands::serve::run(config, printer)),
+        Command::Account(command) => block_on(commands::account::run(command, config, printer)),
+        Command::Token(command) => block_on(commands::token::run(command, config, printer)),
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.context("cannot start the runtime")?.block_on(work)
 }

@@ -39,7 +39,11 @@ pub fn settings(config: &Config) -> Settings {
         plans.set(name.as_str().to_owned(), plan);
     }
     let edge_tls = config.edge.tls.is_some();
-    let edge_domain = config.edge.domains.first().map_or("localhost", |domain| domain.as_str());
+    let edge_domain = config
+        .edge
+        .domains
+        .first()
+        .map_or("localhost", |domain| domain.as_str());
     Settings {
         plans,
         quotas: Quotas {
@@ -75,11 +79,18 @@ pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
 
 /// How the server shall listen.
 pub fn serve_options(config: &Config) -> ServeOptions {
-    let cap = config.limits.requests_per_second.get().map_or(0, std::num::NonZeroU32::get);
+    let cap = config
+        .limits
+        .requests_per_second
+        .get()
+        .map_or(0, std::num::NonZeroU32::get);
     let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
         address,
         options: ListenerOptions {
-            tls: tls.map(|tls| TlsFiles { cert: tls.cert.clone(), key: tls.key.clone() }),
+            tls: tls.map(|tls| TlsFiles {
+                cert: tls.cert.clone(),
+                key: tls.key.clone(),
+            }),
             trusted_proxies: config.trusted_proxies.iter().copied().collect(),
             max_connections: config.limits.connections.get() as usize,
             ..ListenerOptions::default()
@@ -91,7 +102,11 @@ pub fn serve_options(config: &Config) -> ServeOptions {
         },
     };
     ServeOptions {
-        platform: bind(config.platform.listen, config.platform.tls.as_ref(), config.platform.metrics),
+        platform: bind(
+            config.platform.listen,
+            config.platform.tls.as_ref(),
+            config.platform.metrics,
+        ),
         ai: bind(config.ai.listen, config.ai.tls.as_ref(), config.ai.metrics),
         requests_per_second: cap,
         burst: config.limits.burst.get(),

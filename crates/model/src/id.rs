@@ -73,6 +73,13 @@ impl<T> Id<T> {
         }
     }
 
+    /// When it was made, in milliseconds since the epoch.
+    pub fn millis(self) -> i64 {
+        self.bytes[..6]
+            .iter()
+            .fold(0, |millis, byte| millis << 8 | i64::from(*byte))
+    }
+
     /// The identifier's twelve bytes.
     pub fn as_bytes(&self) -> &[u8; 12] {
         &self.bytes
@@ -191,7 +198,8 @@ mod tests {
 
     #[test]
     fn text_round_trips_and_bad_text_is_refused() {
-        let id: KeyId = Id::generate(1_700_000_000_000, 42);
+        let id: KeyId = Id::generate(4_000_000_000_000, 42);
+        assert!(id.millis() >= 4_000_000_000_000);
         assert_eq!(id.to_string().parse::<KeyId>(), Ok(id));
         assert_eq!(
             serde_json::from_str::<KeyId>(&serde_json::to_string(&id).unwrap()).unwrap(),

@@ -8,6 +8,7 @@ pub mod amount;
 pub mod event;
 pub mod id;
 pub mod invalid;
+pub mod ip_range;
 pub mod key;
 pub mod names;
 pub mod paths;

@@ -2,7 +2,7 @@
 
 use crate::Invalid;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A relative path with `/` between segments: no `..`, no `.`, no empty segment, no NUL, no backslash.
@@ -64,42 +64,42 @@ impl fmt::Display for FilePath {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Node {
-    File,
-    Directory,
-}
-
 /// The tree that the paths of one release make: no duplicate, and no file that is also a directory.
+///
+/// Only the files are kept, in tree order, so that its size is that of the paths given: a set of
+/// all directories would let deep paths grow it a hundredfold. What clashes with a path is its
+/// neighbour in that order.
 #[derive(Default)]
-pub struct FileTree(HashMap<String, Node>);
+pub struct FileTree(BTreeSet<String>);
+
+/// Stands for `/` inside the tree: no path contains it, and it sorts before all that one may
+/// contain, so that what is inside a directory comes right after the directory's own name.
+const SLASH: char = '\0';
 
 impl FileTree {
     /// Adds a file, or says why it does not fit beside the others.
     pub fn insert(&mut self, path: &FilePath) -> Result<(), Invalid> {
-        let text = path.as_str();
-        match self.0.get(text) {
-            Some(Node::File) => return Err(format!("`{text}` is given twice").into()),
-            Some(Node::Directory) => {
-                return Err(format!("`{text}` is both a file and a directory").into());
-            }
-            None => {}
+        let key = path.as_str().replace('/', "\0");
+        if self.0.contains(&key) {
+            return Err(format!("`{path}` is given twice").into());
         }
-        let parents = text.match_indices('/').map(|(end, _)| &text[..end]);
-        for parent in parents {
-            match self.0.get(parent) {
-                Some(Node::File) => {
-                    return Err(format!("`{parent}` is both a file and a directory").into());
-                }
-                Some(Node::Directory) => {}
-                None => {
-                    self.0.insert(parent.to_owned(), Node::Directory);
-                }
-            }
+        let before = self.0.range::<String, _>(..&key).next_back();
+        if let Some(file) = before.filter(|file| is_inside(&key, file)) {
+            let file = file.replace(SLASH, "/");
+            return Err(format!("`{file}` is both a file and a directory").into());
         }
-        self.0.insert(text.to_owned(), Node::File);
+        let after = self.0.range::<String, _>(&key..).next();
+        if after.is_some_and(|file| is_inside(file, &key)) {
+            return Err(format!("`{path}` is both a file and a directory").into());
+        }
+        self.0.insert(key);
         Ok(())
     }
+}
+
+fn is_inside(file: &str, directory: &str) -> bool {
+    file.strip_prefix(directory)
+        .is_some_and(|rest| rest.starts_with(SLASH))
 }
 
 #[cfg(test)]
@@ -159,5 +159,8 @@ mod tests {
         assert!(insert(&["a", "a/b"]).is_err());
         assert!(insert(&["a/b", "a"]).is_err());
         assert!(insert(&["a/b/c", "a/b"]).is_err());
+        assert!(insert(&["a", "a-b", "a b", "ab"]).is_ok());
+        assert!(insert(&["a-b", "a", "a!", "a/b"]).is_err());
+        assert!(insert(&["a/b", "a-b", "a!", "a"]).is_err());
     }
 }

@@ -3,8 +3,9 @@
 use crate::id::kind;
 use crate::names::{EnvKey, NetworkName, ProjectName};
 use crate::platform::Platform;
-use crate::{Id, ProjectId, ReleaseId, Timestamp};
+use crate::{Id, Invalid, ProjectId, ReleaseId, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// Identifies a network.
 pub type NetworkId = Id<kind::Network>;
@@ -38,6 +39,26 @@ impl ProjectStatus {
             "CRASH_LOOP" => Self::CrashLoop,
             "SUSPENDED" => Self::Suspended,
             _ => Self::Active,
+        }
+    }
+}
+
+/// How a request names a project. A name never looks like an id, so the two cannot be confused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProjectKey {
+    /// By `_id`.
+    Id(ProjectId),
+    /// By name.
+    Name(ProjectName),
+}
+
+impl FromStr for ProjectKey {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text.parse() {
+            Ok(id) => Ok(Self::Id(id)),
+            Err(_) => text.parse().map(Self::Name),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Releases: their states, the only transitions between them, and their wire bodies.
 
 use crate::platform::Platform;
-use crate::{Invalid, ReleaseId, Timestamp};
+use crate::{Id, Invalid, ReleaseId, Timestamp, id::kind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
+
+/// Identifies what a release is made of.
+pub type ArtifactId = Id<kind::Artifact>;
 
 /// Gives an enum its wire names, once.
 macro_rules! named_enum {

@@ -1,6 +1,9 @@
 //! How optional fields of request bodies are read.
 
+use crate::Invalid;
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
+use std::fmt;
 
 /// A field that a request may leave out, clear with `null`, or set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,4 +39,28 @@ pub fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// Reads a string and parses it.
+pub fn deserialize_text<'de, D: Deserializer<'de>, T>(
+    source: D,
+    parse: fn(&str) -> Result<T, Invalid>,
+) -> Result<T, D::Error> {
+    source.deserialize_str(Text(parse))
+}
+
+/// Parses while the string is being visited, and not afterwards: only then does the TOML
+/// parser know the place of an error inside a list.
+struct Text<T>(fn(&str) -> Result<T, Invalid>);
+
+impl<T> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        self.0(text).map_err(E::custom)
+    }
 }

@@ -9,6 +9,7 @@ use estrade_service::key_check::KeyCheck;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Who may read `/metrics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +37,8 @@ pub struct App {
     pub spool: SpoolRoom,
     /// What Prometheus reads.
     pub metrics: Arc<Metrics>,
+    /// Work that goes on when its client hangs up; the server waits for it before it stops.
+    pub tasks: TaskTracker,
     /// Ends long polls and streams when the server stops.
     pub shutdown: CancellationToken,
     /// Set once every listener accepts.

@@ -36,7 +36,9 @@ impl<E: ErrorShape> FromRequestParts<AppState> for Scoped<E> {
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> std::result::Result<Self, E> {
         let caller = authenticate(app, parts).await?;
         let team = selected_team(parts)?;
-        Ok(Self(E::plain(access::scope_of(&app.core, caller, team).await?)))
+        Ok(Self(E::plain(
+            access::scope_of(&app.core, caller, team).await?,
+        )))
     }
 }
 
@@ -58,7 +60,9 @@ pub async fn authenticate(
 /// The text of a bearer token; the scheme's case does not matter.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
@@ -66,19 +70,29 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// The team that a request names; empty is none.
 fn selected_team(parts: &Parts) -> Result<Option<TeamId>> {
-    let header = parts.headers.get(TEAM_HEADER).map(|value| value.to_str().unwrap_or("?").trim());
+    let header = parts
+        .headers
+        .get(TEAM_HEADER)
+        .map(|value| value.to_str().unwrap_or("?").trim());
     let header = header.filter(|text| !text.is_empty());
-    let query = parts.uri.query().and_then(|query| query_value(query, "teamID"));
+    let query = parts
+        .uri
+        .query()
+        .and_then(|query| query_value(query, "teamID"));
     let query = query.filter(|text| !text.is_empty());
     let text = match (header, query.as_deref()) {
         (Some(one), Some(other)) if one != other => {
-            return Err(Error::invalid("teamID and x-teamid name different teams; send one of them"));
+            return Err(Error::invalid(
+                "teamID and x-teamid name different teams; send one of them",
+            ));
         }
         (Some(text), _) | (None, Some(text)) => text,
         (None, None) => return Ok(None),
     };
     // What cannot be an id answers like a team that does not exist.
-    let team = text.parse().map_err(|_| Error::Forbidden(access::NOT_A_MEMBER.into()))?;
+    let team = text
+        .parse()
+        .map_err(|_| Error::Forbidden(access::NOT_A_MEMBER.into()))?;
     Ok(Some(team))
 }
 
@@ -106,7 +120,14 @@ mod tests {
         for good in ["Bearer abc", "bearer abc", "BEARER  abc"] {
             assert_eq!(bearer(&headers(&[good])), Some("abc"), "{good}");
         }
-        for bad in [&["Basic abc"][..], &["Bearer"], &["Bearer "], &["abc"], &[], &["Bearer a", "Bearer b"]] {
+        for bad in [
+            &["Basic abc"][..],
+            &["Bearer"],
+            &["Bearer "],
+            &["abc"],
+            &[],
+            &["Bearer a", "Bearer b"],
+        ] {
             assert_eq!(bearer(&headers(bad)), None, "{bad:?}");
         }
     }
@@ -126,7 +147,13 @@ mod tests {
         assert_eq!(team("/?teamID=", Some("")).unwrap(), None);
         assert!(team(&format!("/?teamID={id}"), None).unwrap().is_some());
         assert!(team(&format!("/?teamID={id}"), Some(id)).unwrap().is_some());
-        assert!(matches!(team(&format!("/?teamID={id}"), Some(other)), Err(Error::Invalid { .. })));
-        assert!(matches!(team("/?teamID=nonsense", None), Err(Error::Forbidden(_))));
+        assert!(matches!(
+            team(&format!("/?teamID={id}"), Some(other)),
+            Err(Error::Invalid { .. })
+        ));
+        assert!(matches!(
+            team("/?teamID=nonsense", None),
+            Err(Error::Forbidden(_))
+        ));
     }
 }

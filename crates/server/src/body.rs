@@ -52,7 +52,11 @@ where
 
     async fn from_request(request: Request, _: &S) -> Result<Self, E> {
         let bytes = read_bytes(request).await?;
-        let value = if bytes.is_empty() { T::default() } else { parse(&bytes)? };
+        let value = if bytes.is_empty() {
+            T::default()
+        } else {
+            parse(&bytes)?
+        };
         Ok(Self(E::plain(value)))
     }
 }
@@ -80,7 +84,9 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// A body without a type is read as JSON; another type is refused.
 pub fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(header::CONTENT_TYPE) {
-        Some(value) if !value.to_str().is_ok_and(is_json) => Err(Error::UnsupportedMediaType.into()),
+        Some(value) if !value.to_str().is_ok_and(is_json) => {
+            Err(Error::UnsupportedMediaType.into())
+        }
         _ => Ok(()),
     }
 }
@@ -120,9 +126,10 @@ mod tests {
             "Application/JSON; charset=utf-8",
             "application/merge-patch+json",
         ] {
-            let Body(new) = Body::<New, KeysError>::from_request(request(good, r#"{"count":1}"#), &())
-                .await
-                .unwrap();
+            let Body(new) =
+                Body::<New, KeysError>::from_request(request(good, r#"{"count":1}"#), &())
+                    .await
+                    .unwrap();
             assert_eq!(new, New { count: 1 });
         }
         for bad in [
@@ -132,8 +139,13 @@ mod tests {
             "text/json+x",
             "",
         ] {
-            let refused = Body::<New, KeysError>::from_request(request(bad, r#"{"count":1}"#), &()).await;
-            assert_eq!(refused.err().unwrap().into_response().status(), 415, "{bad}");
+            let refused =
+                Body::<New, KeysError>::from_request(request(bad, r#"{"count":1}"#), &()).await;
+            assert_eq!(
+                refused.err().unwrap().into_response().status(),
+                415,
+                "{bad}"
+            );
         }
     }
 

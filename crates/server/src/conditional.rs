@@ -20,7 +20,10 @@ pub struct ETag {
 impl ETag {
     /// The tag of a row's one representation.
     pub fn of(version: i64) -> Self {
-        Self { version, variant: "" }
+        Self {
+            version,
+            variant: "",
+        }
     }
 
     /// The tag of one of several representations; `variant` is letters and digits.
@@ -36,7 +39,11 @@ impl ETag {
     }
 
     /// 304 when the client has this representation already, else what `fresh` makes; both tagged.
-    pub fn respond<R: IntoResponse>(self, headers: &HeaderMap, fresh: impl FnOnce() -> R) -> Response {
+    pub fn respond<R: IntoResponse>(
+        self,
+        headers: &HeaderMap,
+        fresh: impl FnOnce() -> R,
+    ) -> Response {
         if self.is_known(headers) {
             (StatusCode::NOT_MODIFIED, self, ()).into_response()
         } else {
@@ -86,7 +93,9 @@ impl IfMatch {
         if tags(headers, header::IF_MATCH).any(|tag| tag == "*") {
             return Ok(Self::Any);
         }
-        let versions: Vec<i64> = tags(headers, header::IF_MATCH).filter_map(version).collect();
+        let versions: Vec<i64> = tags(headers, header::IF_MATCH)
+            .filter_map(version)
+            .collect();
         if versions.is_empty() {
             return Err(Error::PreconditionFailed);
         }
@@ -103,7 +112,9 @@ impl IfMatch {
 
     /// [`IfMatch::allows`] as a result.
     pub fn check(&self, version: i64) -> Result<(), Error> {
-        self.allows(version).then_some(()).ok_or(Error::PreconditionFailed)
+        self.allows(version)
+            .then_some(())
+            .ok_or(Error::PreconditionFailed)
     }
 
     /// The one version that is expected, for a compare-and-swap in the store; `None` is any.
@@ -170,19 +181,26 @@ mod tests {
         let response = ETag::of(7).respond(&with(&header::IF_NONE_MATCH, &["\"7\""]), || "body");
         assert_eq!(response.status(), 304);
         assert_eq!(response.headers()["etag"], "\"7\"");
-        assert_eq!(ETag::of(7).respond(&HeaderMap::new(), || "body").status(), 200);
+        assert_eq!(
+            ETag::of(7).respond(&HeaderMap::new(), || "body").status(),
+            200
+        );
     }
 
     #[test]
     fn a_change_may_name_the_version_it_is_made_to() {
-        let read = |values: &[&'static str]| IfMatch::from_headers(&with(&header::IF_MATCH, values));
+        let read =
+            |values: &[&'static str]| IfMatch::from_headers(&with(&header::IF_MATCH, values));
         assert_eq!(read(&[]).unwrap(), IfMatch::Any);
         assert_eq!(read(&["*"]).unwrap().expected(), None);
         assert_eq!(read(&["W/\"7-masked\""]).unwrap().expected(), Some(7));
         let either = read(&["\"7\", \"junk\"", "\"8\""]).unwrap();
         assert!(either.check(7).is_ok() && either.check(8).is_ok() && either.check(9).is_err());
         for bad in ["", "7", "\"x\"", "\"7", "\"99999999999999999999\""] {
-            assert!(matches!(read(&[bad]), Err(Error::PreconditionFailed)), "{bad:?}");
+            assert!(
+                matches!(read(&[bad]), Err(Error::PreconditionFailed)),
+                "{bad:?}"
+            );
         }
     }
 }

@@ -115,7 +115,10 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// Nothing that could break a log line, a header or a shell.
 fn is_sane(id: &[u8]) -> bool {
-    (1..=128).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(b))
+    (1..=128).contains(&id.len())
+        && id
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(b))
 }
 
 /// 24 hexadecimal characters: unique within this process by a counter, across processes by chance.

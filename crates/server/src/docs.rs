@@ -46,7 +46,9 @@ async fn page() -> Response {
         "no-cache",
     );
     let policy = HeaderValue::from_static(POLICY);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_SECURITY_POLICY, policy);
     response
 }
 
@@ -77,7 +79,10 @@ async fn file<E: ErrorShape>(Path(name): Path<String>) -> Result<Response, E> {
 }
 
 fn asset(content_type: &str, bytes: Bytes, cache: &'static str) -> Response {
-    let headers = [(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, cache)];
+    let headers = [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, cache),
+    ];
     (headers, bytes).into_response()
 }
 
@@ -98,7 +103,10 @@ mod tests {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let status = response.status().as_u16();
-        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+        let kind = response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
         let body = to_bytes(response.into_body(), 10_000_000).await.unwrap();
         (status, kind, String::from_utf8_lossy(&body).into_owned())
     }

@@ -47,11 +47,17 @@ const KEY: &str = "inference_key";
 
 /// Adds to a document what the handlers do not say themselves.
 pub fn complete(openapi: &mut OpenApi, about: &Description) {
-    openapi.info =
-        InfoBuilder::new().title(about.title).version(about.version).description(Some(about.text)).build();
+    openapi.info = InfoBuilder::new()
+        .title(about.title)
+        .version(about.version)
+        .description(Some(about.text))
+        .build();
     openapi.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
     let components = openapi.components.get_or_insert_with(Components::new);
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .build();
     components.add_security_scheme(TOKEN, SecurityScheme::Http(bearer.clone()));
     if !about.errors_have_bodies {
         components.add_security_scheme(KEY, SecurityScheme::Http(bearer));
@@ -80,41 +86,101 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
     // An operation with a security of its own is public, or open to AI keys.
     let managed = operation.security.is_none();
     let has_body = operation.request_body.is_some();
-    let has_path = operation.parameters.iter().flatten().any(|one| one.parameter_in == ParameterIn::Path);
+    let has_path = operation
+        .parameters
+        .iter()
+        .flatten()
+        .any(|one| matches!(one, RefOr::T(one) if one.parameter_in == ParameterIn::Path));
     let tags = operation.tags.clone().unwrap_or_default();
-    let personal = tags.iter().any(|tag| about.personal.contains(&tag.as_str()));
+    let personal = tags
+        .iter()
+        .any(|tag| about.personal.contains(&tag.as_str()));
 
     let mut parameters = Vec::new();
     if managed && !personal {
-        parameters.push(parameter("teamID", ParameterIn::Query, "The team whose things are meant."));
-        parameters.push(parameter("x-teamid", ParameterIn::Header, "The same as `teamID`."));
+        parameters.push(parameter(
+            "teamID",
+            ParameterIn::Query,
+            "The team whose things are meant.",
+        ));
+        parameters.push(parameter(
+            "x-teamid",
+            ParameterIn::Header,
+            "The same as `teamID`.",
+        ));
     }
     if managed && method == "post" {
         let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
         parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
     }
-    operation.parameters.get_or_insert_default().extend(parameters);
+    operation
+        .parameters
+        .get_or_insert_default()
+        .extend(parameters.into_iter().map(RefOr::T));
 
     let standard = [
-        (managed, "400", "Something in the request is not acceptable; the message names it"),
-        (has_body, "400", "The body is not acceptable; the message names the field"),
+        (
+            managed,
+            "400",
+            "Something in the request is not acceptable; the message names it",
+        ),
+        (
+            has_body,
+            "400",
+            "The body is not acceptable; the message names the field",
+        ),
         (true, "401", "Authentication is missing or invalid"),
-        (managed, "403", "The team or the role does not allow it, or a quota is reached"),
-        (has_path && managed, "404", "It does not exist, or you may not see it"),
+        (
+            managed,
+            "403",
+            "The team or the role does not allow it, or a quota is reached",
+        ),
+        (
+            has_path && managed,
+            "404",
+            "It does not exist, or you may not see it",
+        ),
         (has_body, "408", "The body did not arrive in time"),
-        (managed && method == "post", "409", "It clashes with what is there"),
-        (managed && matches!(method, "put" | "delete"), "412", "It has changed since it was read"),
+        (
+            managed && method == "post",
+            "409",
+            "It clashes with what is there",
+        ),
+        (
+            managed && matches!(method, "put" | "delete"),
+            "412",
+            "It has changed since it was read",
+        ),
         (has_body, "413", "The body is too large"),
         (has_body, "415", "The body is not JSON"),
-        (managed && method == "post", "422", "The idempotency key was used for another request"),
-        (true, "429", "Too many requests; `Retry-After` says when to repeat"),
-        (true, "503", "Not available right now; `Retry-After` says when to repeat"),
+        (
+            managed && method == "post",
+            "422",
+            "The idempotency key was used for another request",
+        ),
+        (
+            true,
+            "429",
+            "Too many requests; `Retry-After` says when to repeat",
+        ),
+        (
+            true,
+            "503",
+            "Not available right now; `Retry-After` says when to repeat",
+        ),
     ];
     for (applies, status, text) in standard {
-        if applies && (managed || !matches!(status, "401" | "429" | "503") || !is_public(operation)) {
+        if applies && (managed || !matches!(status, "401" | "429" | "503") || !is_public(operation))
+        {
             let own = operation.responses.responses.remove(status);
-            let text = own.and_then(description).filter(|own| !own.is_empty()).unwrap_or(text.into());
-            operation.responses.responses.insert(status.into(), error(&text, about));
+            let text = own
+                .and_then(description)
+                .filter(|own| !own.is_empty())
+                .unwrap_or(text.into());
+            operation
+                .responses
+                .responses
+                .insert(status.into(), error(&text, about));
         }
     }
 }
@@ -122,7 +188,10 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
 /// Whether the operation says that it needs no credential.
 fn is_public(operation: &Operation) -> bool {
     let none = SecurityRequirement::default();
-    operation.security.as_ref().is_some_and(|list| list.iter().all(|one| *one == none))
+    operation
+        .security
+        .as_ref()
+        .is_some_and(|list| list.iter().all(|one| *one == none))
 }
 
 fn description(response: RefOr<Response>) -> Option<String> {
@@ -136,7 +205,10 @@ fn error(text: &str, about: &Description) -> RefOr<Response> {
     let response = ResponseBuilder::new().description(text);
     if about.errors_have_bodies {
         let schema = Ref::from_schema_name(ErrorBody::name());
-        return response.content("application/json", Content::new(Some(schema))).build().into();
+        return response
+            .content("application/json", Content::new(Some(schema)))
+            .build()
+            .into();
     }
     let header = |text: &str| HeaderBuilder::new().description(Some(text)).build();
     response

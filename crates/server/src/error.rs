@@ -15,6 +15,9 @@ pub trait ErrorShape: From<Error> + From<Problem> + IntoResponse + Send + 'stati
     /// that handlers can write `Body(new): Body<CreateKey, KeysError>`.
     type Plain<T>;
 
+    /// What a path answers whose parameters cannot be right, such as an id of the wrong form.
+    fn bad_path(reason: String) -> Problem;
+
     /// Wraps nothing: see [`ErrorShape::Plain`].
     fn plain<T>(value: T) -> Self::Plain<T>;
 }
@@ -52,7 +55,7 @@ pub struct PlatformError(Problem);
 pub struct KeysError(Problem);
 
 macro_rules! shape {
-    ($shape:ident) => {
+    ($shape:ident, |$reason:ident| $bad_path:expr) => {
         impl<E: Into<Error>> From<E> for $shape {
             fn from(error: E) -> Self {
                 Self(Problem::Service(error.into()))
@@ -66,14 +69,19 @@ macro_rules! shape {
         impl ErrorShape for $shape {
             type Plain<T> = T;
 
+            fn bad_path($reason: String) -> Problem {
+                Problem::from($bad_path)
+            }
+
             fn plain<T>(value: T) -> T {
                 value
             }
         }
     };
 }
-shape!(PlatformError);
-shape!(KeysError);
+// Nothing has such an id, so it is not found; the key API wants to hear of the mistake.
+shape!(PlatformError, |_reason| Error::NotFound("it"));
+shape!(KeysError, |reason| Error::invalid(reason));
 
 impl IntoResponse for PlatformError {
     fn into_response(self) -> Response {
@@ -84,7 +92,9 @@ impl IntoResponse for PlatformError {
             status_code: status.as_u16(),
             error: status.canonical_reason().unwrap_or("Error"),
             message: problem.message().into_owned(),
-            data: ErrorData { code: problem.code() },
+            data: ErrorData {
+                code: problem.code(),
+            },
         };
         let mut response = (status, Json(body)).into_response();
         problem.write_headers(response.headers_mut());
@@ -133,7 +143,13 @@ mod tests {
     use axum::body::to_bytes;
 
     async fn body(response: Response) -> String {
-        String::from_utf8(to_bytes(response.into_body(), 10_000).await.unwrap().to_vec()).unwrap()
+        String::from_utf8(
+            to_bytes(response.into_body(), 10_000)
+                .await
+                .unwrap()
+                .to_vec(),
+        )
+        .unwrap()
     }
 
     #[tokio::test]

@@ -41,7 +41,12 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Answers that need neither the router nor a wait, for the hottest routes.
 pub trait FastPath: Send + Sync + 'static {
     /// The route's name and the answer, or `None` to let the router do it.
-    fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<(&'static str, Response)>;
+    fn answer(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Option<(&'static str, Response)>;
 }
 
 /// A listener's router with everything around it. `E` is the shape of errors that no handler made.
@@ -73,7 +78,12 @@ impl<E: ErrorShape> Front<E> {
     }
 
     /// The same, with another time limit and with a path around the router.
-    pub fn with(router: Router, metrics: ListenerMetrics, timeout: Duration, fast: Option<Box<dyn FastPath>>) -> Self {
+    pub fn with(
+        router: Router,
+        metrics: ListenerMetrics,
+        timeout: Duration,
+        fast: Option<Box<dyn FastPath>>,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 router,
@@ -88,8 +98,10 @@ impl<E: ErrorShape> Front<E> {
     /// What [`crate::listener::Listener::serve`] takes.
     pub fn into_service(
         self,
-    ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync
-    {
+    ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync {
         hyper::service::service_fn(move |request| {
             let front = self.clone();
             async move { Ok(front.handle(request).await) }
@@ -145,7 +157,13 @@ impl<E: ErrorShape> Front<E> {
                 Some(deadline) => match timeout_at(deadline, work.as_mut()).await {
                     Ok(outcome) => outcome,
                     // The handler may have got more time meanwhile.
-                    Err(_) if context.deadline().is_none_or(|moved| moved > Instant::now()) => continue,
+                    Err(_)
+                        if context
+                            .deadline()
+                            .is_none_or(|moved| moved > Instant::now()) =>
+                    {
+                        continue;
+                    }
                     Err(_) => {
                         tracing::warn!("a handler took too long and was given up");
                         return E::from(Problem::Timeout).into_response();
@@ -222,7 +240,12 @@ mod tests {
             )
             .route("/slow", get(|| tokio::time::sleep(Duration::from_mins(1))));
         let metrics = Metrics::new().listener("test");
-        Front::with(finish_router::<PlatformError, ()>(router), metrics, timeout, None)
+        Front::with(
+            finish_router::<PlatformError, ()>(router),
+            metrics,
+            timeout,
+            None,
+        )
     }
 
     async fn get_path(front: &Front<PlatformError>, path: &str) -> Response {
@@ -257,13 +280,23 @@ mod tests {
     async fn a_fast_path_goes_around_the_router() {
         struct Authorize;
         impl FastPath for Authorize {
-            fn answer(&self, _: &Method, uri: &Uri, _: &HeaderMap) -> Option<(&'static str, Response)> {
+            fn answer(
+                &self,
+                _: &Method,
+                uri: &Uri,
+                _: &HeaderMap,
+            ) -> Option<(&'static str, Response)> {
                 (uri.path() == "/fast").then(|| ("/fast", "quick".into_response()))
             }
         }
         let metrics = Metrics::new();
         let fast: Box<dyn FastPath> = Box::new(Authorize);
-        let front = Front::with(Router::new(), metrics.listener("ai"), HANDLER_TIMEOUT, Some(fast));
+        let front = Front::with(
+            Router::new(),
+            metrics.listener("ai"),
+            HANDLER_TIMEOUT,
+            Some(fast),
+        );
         let response = get_path(&front, "/fast").await;
         assert_eq!(response.headers()["x-request-id"].len(), 24);
         assert!(metrics.render().contains(r#"route="/fast",status="200""#));

@@ -24,7 +24,10 @@ pub struct Health {
 /// Is the process alive?
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, body = Health)), security(()))]
 pub async fn healthz() -> Json<Health> {
-    Json(Health { status: "ok", database: None })
+    Json(Health {
+        status: "ok",
+        database: None,
+    })
 }
 
 /// Can the platform API do its work? Needs every listener and the database.
@@ -46,7 +49,14 @@ async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
         (true, Err(_)) if without_database.is_success() => (without_database, "ok", "down"),
         (_, Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "down"),
     };
-    (code, Json(Health { status, database: Some(database) })).into_response()
+    (
+        code,
+        Json(Health {
+            status,
+            database: Some(database),
+        }),
+    )
+        .into_response()
 }
 
 /// The numbers, for Prometheus.

@@ -86,7 +86,9 @@ impl Intake {
                 }
             };
             // Trailers are of no interest, but more data may not follow them either.
-            let Ok(chunk) = frame.into_data() else { continue };
+            let Ok(chunk) = frame.into_data() else {
+                continue;
+            };
             self.received += chunk.len() as u64;
             if self.received > self.limits.max_bytes {
                 return Err(too_large(self.limits.max_bytes));
@@ -121,7 +123,9 @@ impl Intake {
     fn patience(&self) -> Duration {
         let earned = Duration::from_secs(self.received / self.limits.min_rate.max(1));
         let whole = self.limits.idle + earned;
-        whole.saturating_sub(self.started.elapsed()).min(self.limits.idle)
+        whole
+            .saturating_sub(self.started.elapsed())
+            .min(self.limits.idle)
     }
 }
 
@@ -186,7 +190,8 @@ mod tests {
         let too_large = |problem: Problem| matches!(problem, Problem::Service(Error::TooLarge(_)));
         assert!(Intake::new(announced, limits(100)).is_err_and(too_large));
         let chunked = || {
-            let chunks = [vec![1; 60], vec![2; 41]].map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
+            let chunks =
+                [vec![1; 60], vec![2; 41]].map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
             Request::new(Body::from_stream(stream::iter(chunks)))
         };
         assert!(

@@ -1,22 +1,33 @@
 //! HTTP of both APIs: routes in, responses out.
 //!
-//! The foundation is here: [`listener`] accepts connections, [`front`] is the one middleware that
-//! every request passes, [`error`] turns what went wrong into each API's shape, and the extractors
-//! ([`body`], [`spool`], [`paging`], [`conditional`]) read requests for the handlers.
+//! [`platform`] and [`ai`] are the two APIs; [`run`] puts them on their listeners. Below them is the
+//! foundation: [`listener`] accepts connections, [`front`] is the one middleware that every request
+//! passes, [`auth`] says who asks, [`error`] turns what went wrong into each API's shape, and the
+//! extractors ([`body`], [`extract`], [`paging`], [`conditional`]) read requests for the handlers.
 
+pub mod ai;
+pub mod app;
+pub mod auth;
 pub mod body;
 pub mod conditional;
 pub mod context;
 pub mod docs;
+pub mod document;
 pub mod error;
+pub mod extract;
 pub mod front;
+pub mod health;
+pub mod idempotency;
 pub mod intake;
 mod linger;
 pub mod listener;
+pub mod listing;
 pub mod metrics;
 pub mod paging;
 pub mod peer;
+pub mod platform;
 pub mod problem;
 pub mod rate;
+pub mod run;
 pub mod spool;
 pub mod strict_json;

@@ -78,7 +78,11 @@ impl Listener {
             Some(files) => Some(files.acceptor().await?),
             None => None,
         };
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
@@ -103,11 +107,18 @@ impl Listener {
     /// flight have `drain_timeout` to end; what is left then is cut off.
     pub async fn serve<S>(self, service: S, shutdown: CancellationToken)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send + 'static,
     {
         let Self {
-            socket, tls, options, ..
+            socket,
+            tls,
+            options,
+            ..
         } = self;
         let slots = Arc::new(Semaphore::new(options.max_connections));
         let connections = Connections::new(options, tls, shutdown.clone());
@@ -127,7 +138,10 @@ impl Listener {
 }
 
 /// The next connection, once there is a free slot for it.
-async fn next(socket: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+async fn next(
+    socket: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     loop {
         match socket.accept().await {
@@ -147,7 +161,10 @@ async fn next(socket: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream
 /// Errors of a connection that ended before we took it; the listener itself is well.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 /// Failing to tune a socket is no reason to refuse it.

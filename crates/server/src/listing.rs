@@ -17,7 +17,10 @@ const MOST: u64 = 100;
 /// `page` and `count` of a list, for the document.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "only its description is used; Paging reads the query")]
+#[expect(
+    dead_code,
+    reason = "only its description is used; Paging reads the query"
+)]
 pub struct Paged {
     /// Which page, from 1. Without `page` and `count` the whole list is sent.
     page: Option<i64>,
@@ -54,16 +57,35 @@ where
 {
     if let Some(asked) = paging.window(MOST) {
         let count = u32::try_from(asked.limit).unwrap_or(CHUNK);
-        let page = fetch(Window { before: None, count, skip: asked.offset }).await;
+        let page = fetch(Window {
+            before: None,
+            count,
+            skip: asked.offset,
+        })
+        .await;
         return json_list(frame, stream::iter([page])).await;
     }
     let chunks = stream::unfold(Some(None), move |from: Option<Option<Id<K>>>| {
-        let next = from.map(|before| (before, fetch(Window { before, count: CHUNK, skip: 0 })));
+        let next = from.map(|before| {
+            (
+                before,
+                fetch(Window {
+                    before,
+                    count: CHUNK,
+                    skip: 0,
+                }),
+            )
+        });
         async move {
             let (_, chunk) = next?;
             let chunk = chunk.await;
-            let more = chunk.as_ref().ok().filter(|rows| rows.len() == CHUNK as usize);
-            let from = more.and_then(|rows| rows.last()).map(|last| Some(id_of(last)));
+            let more = chunk
+                .as_ref()
+                .ok()
+                .filter(|rows| rows.len() == CHUNK as usize);
+            let from = more
+                .and_then(|rows| rows.last())
+                .map(|last| Some(id_of(last)));
             Some((chunk, from))
         }
     });

@@ -58,8 +58,8 @@ impl<S: Send + Sync, E: ErrorShape> FromRequestParts<S> for Paging<E> {
             page: Option<String>,
             count: Option<String>,
         }
-        let Query(raw) =
-            Query::<Raw>::try_from_uri(&parts.uri).map_err(|rejection| Error::invalid(rejection.body_text()))?;
+        let Query(raw) = Query::<Raw>::try_from_uri(&parts.uri)
+            .map_err(|rejection| Error::invalid(rejection.body_text()))?;
         Ok(Self {
             page: number("page", raw.page.as_deref())?,
             count: number("count", raw.count.as_deref())?,
@@ -129,7 +129,9 @@ where
         return Ok(json_response(Body::from(text.close(&frame))));
     };
     let rest = stream::iter([second]).chain(parts);
-    Ok(json_response(Body::from_stream(text_stream(frame, text, rest))))
+    Ok(json_response(Body::from_stream(text_stream(
+        frame, text, rest,
+    ))))
 }
 
 fn json_response(body: Body) -> Response {
@@ -140,7 +142,11 @@ fn json_response(body: Body) -> Response {
 }
 
 /// The text of a list, part by part; ends after the first error.
-fn text_stream<T, S>(frame: Frame, text: ListText, parts: S) -> impl Stream<Item = Result<Bytes, Error>>
+fn text_stream<T, S>(
+    frame: Frame,
+    text: ListText,
+    parts: S,
+) -> impl Stream<Item = Result<Bytes, Error>>
 where
     T: Serialize,
     S: Stream<Item = Result<Vec<T>, Error>> + Unpin,
@@ -227,15 +233,28 @@ mod tests {
         assert_eq!(window("count=5000").await, part(0, 100));
         assert_eq!(window("page=0&count=-7").await, part(0, 1));
         assert_eq!(window("page=2").await, part(100, 100));
-        let far = window("page=99999999999999999999999").await.unwrap().unwrap();
+        let far = window("page=99999999999999999999999")
+            .await
+            .unwrap()
+            .unwrap();
         assert!(i64::try_from(far.offset).is_ok());
-        for bad in ["page=x", "count=1.5", "page=-", "count=%00", "page=1&page=2"] {
+        for bad in [
+            "page=x",
+            "count=1.5",
+            "page=-",
+            "count=%00",
+            "page=1&page=2",
+        ] {
             assert_eq!(window(bad).await, Err(400), "{bad}");
         }
     }
 
     async fn list(parts: Vec<Result<Vec<u32>, Error>>) -> Result<Response, Problem> {
-        json_list(Frame::new("{\"n\":[", "],\"total\":3}"), stream::iter(parts)).await
+        json_list(
+            Frame::new("{\"n\":[", "],\"total\":3}"),
+            stream::iter(parts),
+        )
+        .await
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ impl From<Error> for Problem {
 /// The status that stands for an error of the rules.
 pub fn status(error: &Error) -> StatusCode {
     match error {
-        Error::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Error::Unauthenticated | Error::WrongCredentials => StatusCode::UNAUTHORIZED,
         Error::Forbidden(_) | Error::Quota { .. } => StatusCode::FORBIDDEN,
         Error::Invalid { .. } => StatusCode::BAD_REQUEST,
         Error::NotFound(_) => StatusCode::NOT_FOUND,
@@ -99,7 +99,7 @@ impl Problem {
     /// Sets the headers that go with the status, whatever the shape of the body.
     pub fn write_headers(&self, headers: &mut HeaderMap) {
         match self {
-            Self::Service(Error::Unauthenticated) => {
+            Self::Service(Error::Unauthenticated | Error::WrongCredentials) => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Self::RateLimited(standing) => {
@@ -114,14 +114,21 @@ impl Problem {
             _ => {}
         }
         if let Some(wait) = self.retry_after() {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)));
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(whole_seconds(wait).max(1)),
+            );
         }
     }
 
     /// Writes the cause of a failure on our side to the log; the caller never sees it.
     pub fn log(&self) {
         if let Self::Service(Error::Internal(cause) | Error::Unavailable(cause)) = self {
-            tracing::error!(error = chain(cause.as_ref()), code = self.code(), "request failed");
+            tracing::error!(
+                error = chain(cause.as_ref()),
+                code = self.code(),
+                "request failed"
+            );
         }
     }
 
@@ -168,7 +175,8 @@ mod tests {
     #[test]
     fn waiting_times_are_rounded_up() {
         let mut headers = HeaderMap::new();
-        Problem::Service(Error::RateLimited(Duration::from_millis(1500))).write_headers(&mut headers);
+        Problem::Service(Error::RateLimited(Duration::from_millis(1500)))
+            .write_headers(&mut headers);
         assert_eq!(headers[header::RETRY_AFTER], "2");
     }
 }

@@ -58,13 +58,17 @@ impl RateLimits {
     ///
     /// `credential` is any short stable key of it (an id, a hash), never the secret itself.
     pub fn check(&self, credential: &[u8]) -> Result<Option<Standing>, Problem> {
-        self.limit.as_ref().map(|limit| limit.check(credential)).transpose()
+        self.limit
+            .as_ref()
+            .map(|limit| limit.check(credential))
+            .transpose()
     }
 }
 
 impl Limit {
     fn check(&self, credential: &[u8]) -> Result<Standing, Problem> {
-        let fresh = || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota).with_middleware()));
+        let fresh =
+            || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota).with_middleware()));
         let Ok(limiter) = self.limiters.get_or_insert_with(credential, fresh);
         match limiter.check() {
             Ok(state) => Ok(self.standing(state.remaining_burst_capacity(), Duration::ZERO)),
@@ -101,7 +105,9 @@ mod tests {
             panic!("not limited")
         };
         assert_eq!(standing.remaining, 0);
-        assert!(standing.retry_after > Duration::ZERO && standing.retry_after <= Duration::from_secs(1));
+        assert!(
+            standing.retry_after > Duration::ZERO && standing.retry_after <= Duration::from_secs(1)
+        );
         assert!(limits.check(b"other-caller").is_ok());
     }
 

@@ -15,13 +15,14 @@ use crate::platform;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
 use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::housekeeping;
 use estrade_service::key_check::KeyCheck;
-use estrade_service::releases::worker::Worker;
+use estrade_service::releases::Worker;
 use estrade_store::changes;
 use std::io;
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use utoipa::openapi::OpenApi;
 
 /// Release bodies that are received at once; each may take its cap on disk.
@@ -83,14 +85,18 @@ impl Server {
         let ServeOptions { platform, ai, .. } = options;
         let named = |name: &'static str, address: SocketAddr| {
             move |error: io::Error| {
-                io::Error::new(error.kind(), format!("cannot listen on {address} ({name}): {error}"))
+                io::Error::new(
+                    error.kind(),
+                    format!("cannot listen on {address} ({name}): {error}"),
+                )
             }
         };
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(named("platform", platform.address))?;
-        let ai_socket =
-            Listener::bind(ai.address, ai.options).await.map_err(named("ai", ai.address))?;
+        let ai_socket = Listener::bind(ai.address, ai.options)
+            .await
+            .map_err(named("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
 
         let app = Arc::new(App {
@@ -99,17 +105,25 @@ impl Server {
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
+            tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
             ready: AtomicBool::new(false),
             core,
         });
         let rules = BodyRules {
-            limits: IntakeLimits { max_bytes: options.body_bytes, ..IntakeLimits::default() },
+            limits: IntakeLimits {
+                max_bytes: options.body_bytes,
+                ..IntakeLimits::default()
+            },
             ..BodyRules::default()
         };
-        let platform_front = front::<PlatformError>(&app, platform::routes(), rules, &platform.metrics, "platform", None);
+        let (routes, openapi) = platform::routes();
+        let api = Api { name: "platform", routes, openapi, metrics: platform.metrics };
+        let platform_front = front::<PlatformError>(&app, api, rules, None)?;
+        let (routes, openapi) = ai::routes();
+        let api = Api { name: "ai", routes, openapi, metrics: ai.metrics };
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
-        let ai_front = front::<KeysError>(&app, ai::routes(), rules, &ai.metrics, "ai", Some(warm));
+        let ai_front = front::<KeysError>(&app, api, rules, Some(warm))?;
 
         let mut listeners = JoinSet::new();
         listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
@@ -117,7 +131,14 @@ impl Server {
         let stop_workers = CancellationToken::new();
         let workers = start_workers(&app, &stop_workers);
         app.set_ready();
-        Ok(Self { app, platform: platform_addr, ai: ai_addr, listeners, workers, stop_workers })
+        Ok(Self {
+            app,
+            platform: platform_addr,
+            ai: ai_addr,
+            listeners,
+            workers,
+            stop_workers,
+        })
     }
 
     /// Where the platform API listens.
@@ -138,10 +159,15 @@ impl Server {
     /// Serves until the shutdown token is cancelled and everything has ended.
     pub async fn run(mut self) {
         while self.listeners.join_next().await.is_some() {}
+        self.app.tasks.close();
+        self.app.tasks.wait().await;
         self.stop_workers.cancel();
         while self.workers.join_next().await.is_some() {}
         if let Err(error) = self.app.core.db.close() {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the database did not close cleanly");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the database did not close cleanly"
+            );
         }
     }
 }
@@ -149,32 +175,44 @@ impl Server {
 fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
-    workers.spawn(Worker::new(Arc::clone(&app.core)).run(stop.clone()));
+    workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
-    workers.spawn(housekeeping::run(Arc::clone(&app.core), tokens, keys, stop.clone()));
+    workers.spawn(housekeeping::run(
+        Arc::clone(&app.core),
+        tokens,
+        keys,
+        stop.clone(),
+    ));
     workers
+}
+
+/// One API on its way to a listener.
+struct Api {
+    name: &'static str,
+    routes: Router<AppState>,
+    openapi: OpenApi,
+    metrics: MetricsAccess,
 }
 
 /// Completes the routes of an API: documents, metrics, idempotency, limits, and the front.
 fn front<E: ErrorShape>(
     app: &AppState,
-    (routes, openapi): (Router<AppState>, OpenApi),
+    api: Api,
     rules: BodyRules,
-    metrics: &MetricsAccess,
-    name: &'static str,
     fast: Option<Box<dyn FastPath>>,
-) -> Front<E> {
-    let access = *metrics;
+) -> io::Result<Front<E>> {
     let read_metrics = {
         let app = Arc::clone(app);
-        move |request: Request| health::metrics::<E>(Arc::clone(&app), access, request)
+        move |request: Request| health::metrics::<E>(Arc::clone(&app), api.metrics, request)
     };
-    let routes = routes
-        .route_layer(axum::middleware::from_fn_with_state(Arc::clone(app), idempotency::replay::<E>))
+    let replay = from_fn_with_state(Arc::clone(app), idempotency::replay::<E>);
+    let routes = api
+        .routes
+        .route_layer(replay)
         .route("/metrics", get(read_metrics))
         .layer(Extension(rules))
-        .with_state(Arc::clone(app))
-        .merge(docs::routes(openapi));
+        .merge(docs::docs_router::<E, AppState>(&api.openapi)?)
+        .with_state(Arc::clone(app));
     let router = finish_router::<E, ()>(routes);
-    Front::with(router, app.metrics.listener(name), HANDLER_TIMEOUT, fast)
+    Ok(Front::with(router, app.metrics.listener(api.name), HANDLER_TIMEOUT, fast))
 }

@@ -41,7 +41,11 @@ impl SpoolRoom {
     }
 
     /// Receives a whole body.
-    pub async fn receive(&self, request: Request<Body>, limits: IntakeLimits) -> Result<Spool, Problem> {
+    pub async fn receive(
+        &self,
+        request: Request<Body>,
+        limits: IntakeLimits,
+    ) -> Result<Spool, Problem> {
         let mut intake = Intake::new(request, limits)?;
         let mut buffer = Vec::new();
         let mut file: Option<Writer> = None;
@@ -109,7 +113,9 @@ impl Writer {
 }
 
 /// Disk work, away from the threads that serve sockets.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome.map_err(Error::internal),
         Err(broken) => Err(Error::internal(broken)),
@@ -127,7 +133,10 @@ pub struct Spool {
 #[derive(Debug)]
 enum Content {
     Memory(Bytes),
-    File { file: File, _slot: OwnedSemaphorePermit },
+    File {
+        file: File,
+        _slot: OwnedSemaphorePermit,
+    },
 }
 
 impl Spool {
@@ -161,7 +170,10 @@ impl Spool {
             Content::File { file, .. } => {
                 let mut file = file;
                 file.seek(SeekFrom::Start(0))?;
-                Ok(SpoolReader::File(BufReader::with_capacity(IN_MEMORY / 4, file)))
+                Ok(SpoolReader::File(BufReader::with_capacity(
+                    IN_MEMORY / 4,
+                    file,
+                )))
             }
         }
     }
@@ -242,10 +254,15 @@ mod tests {
             (IN_MEMORY + 1, true),
             (5_000_000, true),
         ] {
-            let bytes: Vec<u8> = (0..size).map(|i: usize| u8::try_from(i % 251).unwrap()).collect();
+            let bytes: Vec<u8> = (0..size)
+                .map(|i: usize| u8::try_from(i % 251).unwrap())
+                .collect();
             let spool = receive(&room, bytes.clone()).await.unwrap();
             assert_eq!(spool.is_on_disk(), on_disk, "{size}");
-            assert_eq!((spool.length(), spool.hash()), (size as u64, blake3::hash(&bytes)));
+            assert_eq!(
+                (spool.length(), spool.hash()),
+                (size as u64, blake3::hash(&bytes))
+            );
             for _ in 0..2 {
                 let mut read = Vec::new();
                 spool.reader().unwrap().read_to_end(&mut read).unwrap();
@@ -274,7 +291,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let room = SpoolRoom::new(directory.path().to_owned(), 4);
         for filler in [10, 2_000_000] {
-            let json = |tail: &str| format!(r#"{{"data":"{}"{tail}}}"#, "x".repeat(filler)).into_bytes();
+            let json =
+                |tail: &str| format!(r#"{{"data":"{}"{tail}}}"#, "x".repeat(filler)).into_bytes();
             let spool = receive(&room, json("")).await.unwrap();
             assert_eq!(
                 spool.into_json::<Value>().await.unwrap()["data"]

@@ -7,7 +7,7 @@
 mod walk;
 
 use estrade_model::Invalid;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
 use walk::Walk;
 
@@ -43,21 +43,38 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Invalid> {
         return Err(Invalid::from("the body is empty; send JSON"));
     }
     Walk::check(&mut serde_json::Deserializer::from_str(text)).map_err(|error| invalid(&error))?;
-    typed(&mut serde_json::Deserializer::from_str(text)).map_err(|error| Invalid(field_message(&error)))
+    typed(&mut serde_json::Deserializer::from_str(text))
+        .map_err(|error| Invalid(field_message(&error)))
 }
 
 /// Reads a document from a file, in two passes and without holding it whole.
-pub fn from_reader<T: DeserializeOwned>(mut reader: impl Read + Seek) -> Result<T, JsonError> {
-    Walk::check(&mut serde_json::Deserializer::from_reader(&mut reader)).map_err(|error| sort(error, invalid))?;
+pub fn from_reader<T: DeserializeOwned>(reader: impl Read + Seek) -> Result<T, JsonError> {
+    from_reader_seed(std::marker::PhantomData::<T>, reader)
+}
+
+/// The same, into whatever the seed makes of it.
+pub fn from_reader_seed<S, T>(seed: S, mut reader: impl Read + Seek) -> Result<T, JsonError>
+where
+    S: for<'de> DeserializeSeed<'de, Value = T>,
+{
+    Walk::check(&mut serde_json::Deserializer::from_reader(&mut reader))
+        .map_err(|error| sort(error, invalid))?;
     reader.seek(SeekFrom::Start(0)).map_err(JsonError::Io)?;
-    typed(&mut serde_json::Deserializer::from_reader(reader)).map_err(|error| {
-        let message = Invalid(field_message(&error));
-        sort(error.into_inner(), |_| message)
+    let mut track = serde_path_to_error::Track::new();
+    let mut json = serde_json::Deserializer::from_reader(reader);
+    let parsed = seed.deserialize(serde_path_to_error::Deserializer::new(
+        &mut json, &mut track,
+    ));
+    parsed.map_err(|error| {
+        let message = Invalid(message_at(&track.path(), &error));
+        sort(error, |_| message)
     })
 }
 
 /// Into the type; an error knows the path of the field.
-fn typed<'de, R, T>(json: &mut serde_json::Deserializer<R>) -> Result<T, serde_path_to_error::Error<serde_json::Error>>
+fn typed<'de, R, T>(
+    json: &mut serde_json::Deserializer<R>,
+) -> Result<T, serde_path_to_error::Error<serde_json::Error>>
 where
     R: serde_json::de::Read<'de>,
     T: DeserializeOwned,
@@ -65,7 +82,10 @@ where
     serde_path_to_error::deserialize(json)
 }
 
-fn sort(error: serde_json::Error, invalid: impl FnOnce(&serde_json::Error) -> Invalid) -> JsonError {
+fn sort(
+    error: serde_json::Error,
+    invalid: impl FnOnce(&serde_json::Error) -> Invalid,
+) -> JsonError {
     if error.is_io() {
         JsonError::Io(error.into())
     } else {
@@ -82,10 +102,14 @@ fn invalid(error: &serde_json::Error) -> Invalid {
     }
 }
 
-/// `name: must be 3 to 15 characters long`.
 fn field_message(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let reason = without_position(error.inner());
-    let path = error.path().to_string();
+    message_at(error.path(), error.inner())
+}
+
+/// `name: must be 3 to 15 characters long`.
+fn message_at(path: &serde_path_to_error::Path, error: &serde_json::Error) -> String {
+    let reason = without_position(error);
+    let path = path.to_string();
     shorten(if path == "." {
         reason
     } else {
@@ -97,7 +121,10 @@ fn field_message(error: &serde_path_to_error::Error<serde_json::Error>) -> Strin
 fn without_position(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
-    message.strip_suffix(&position).map(str::to_owned).unwrap_or(message)
+    message
+        .strip_suffix(&position)
+        .map(str::to_owned)
+        .unwrap_or(message)
 }
 
 fn shorten(mut message: String) -> String {
@@ -150,12 +177,18 @@ mod tests {
             "files[1].path: invalid type: integer `7`, expected a string"
         );
         assert_eq!(refusal("{}"), "missing field `port`");
-        assert_eq!(refusal(r#"{"port":1,"files":[{}]}"#), "files[0]: missing field `path`");
+        assert_eq!(
+            refusal(r#"{"port":1,"files":[{}]}"#),
+            "files[0]: missing field `path`"
+        );
     }
 
     #[test]
     fn duplicate_keys_are_refused_even_where_nobody_reads_them() {
-        assert_eq!(refusal(r#"{"port":1,"port":1}"#), "port: the key is there twice");
+        assert_eq!(
+            refusal(r#"{"port":1,"port":1}"#),
+            "port: the key is there twice"
+        );
         assert_eq!(
             refusal(r#"{"port":1,"extra":[0,{"a":{"b":1,"\u0062":2}}]}"#),
             "extra[1].a.b: the key is there twice"
@@ -176,17 +209,32 @@ mod tests {
     fn nesting_is_bounded() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(from_slice::<Value>(nested(MAX_DEPTH).as_bytes()).is_ok());
-        let refused = from_slice::<Value>(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().0;
+        let refused = from_slice::<Value>(nested(MAX_DEPTH + 1).as_bytes())
+            .unwrap_err()
+            .0;
         assert!(refused.contains("more than 64 levels deep"), "{refused}");
         assert!(from_slice::<Value>(nested(1_000_000).as_bytes()).is_err());
     }
 
     #[test]
     fn only_one_document_of_utf8_is_read() {
-        for bad in ["{} {}", "{},", "[1,]", "{", "nul", "1e999", "\u{feff}{}", "", " \n"] {
+        for bad in [
+            "{} {}",
+            "{},",
+            "[1,]",
+            "{",
+            "nul",
+            "1e999",
+            "\u{feff}{}",
+            "",
+            " \n",
+        ] {
             assert!(from_slice::<Value>(bad.as_bytes()).is_err(), "{bad:?}");
         }
-        assert_eq!(from_slice::<Value>(b"\"\xff\"").unwrap_err().0, "the body is not UTF-8");
+        assert_eq!(
+            from_slice::<Value>(b"\"\xff\"").unwrap_err().0,
+            "the body is not UTF-8"
+        );
         assert!(from_reader::<Value>(Cursor::new(b"\"\xff\"")).is_err());
         assert!(from_slice::<Value>(br#""\ud800""#).is_err());
         assert!(from_slice::<Value>(b" {\"a\":[1,-2.5,null,true,\"\\u00e9\"]}\n").is_ok());

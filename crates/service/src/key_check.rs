@@ -173,12 +173,11 @@ impl KeyCheck {
         workspace: Option<&str>,
     ) -> Verdict {
         let now = self.core.now();
-        match checked.refusal(proof, workspace, now) {
-            Some(refusal) => Err(refusal),
-            None => {
-                self.touches.note(proof.id, &checked.touched, now);
-                Ok(checked)
-            }
+        if let Some(refusal) = checked.refusal(proof, workspace, now) {
+            Err(refusal)
+        } else {
+            self.touches.note(proof.id, &checked.touched, now);
+            Ok(checked)
         }
     }
 

@@ -88,6 +88,8 @@ CREATE TABLE projects (
     read_only_root   BOOLEAN NOT NULL,
     current_release  TEXT,
     releases         BIGINT NOT NULL,
+    ready_releases   BIGINT NOT NULL,
+    last_event       TEXT,
     created_at       BIGINT NOT NULL,
     version          BIGINT NOT NULL
 );
@@ -132,7 +134,8 @@ CREATE TABLE releases (
     message       TEXT,
     git_info      TEXT,
     client        TEXT,
-    settings      TEXT NOT NULL,
+    settings      {BYTES} NOT NULL,
+    image         TEXT,
     artifact_id   TEXT REFERENCES artifacts (id) ON DELETE SET NULL,
     fail_reason   TEXT,
     fail_message  TEXT,
@@ -146,6 +149,7 @@ CREATE TABLE releases (
 );
 -- The worker asks for unfinished releases all the time; finished ones are not in this index.
 CREATE INDEX releases_unfinished ON releases (project_id, number) WHERE finished_at IS NULL;
+CREATE INDEX releases_by_artifact ON releases (artifact_id);
 
 CREATE TABLE events (
     id          TEXT PRIMARY KEY,

@@ -4,20 +4,28 @@
 //! resource, each SQL text written once. [`blobs`] keeps contents by their hash.
 
 pub mod accounts;
+pub mod artifacts;
+pub mod blob_rows;
 pub mod blobs;
 pub mod changes;
 pub mod db;
+pub mod envs;
 pub mod error;
+pub mod events;
 pub mod housekeeping;
 pub mod idempotency;
 pub mod invitations;
 pub mod keys;
 pub mod login_attempts;
+pub mod manifest;
 pub mod members;
 mod migrate;
 pub mod networks;
 mod postgres;
+pub mod projects;
 pub mod quotas;
+pub mod release_queue;
+pub mod releases;
 pub mod signing_keys;
 mod sqlite;
 pub mod teams;

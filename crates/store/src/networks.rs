@@ -1,7 +1,7 @@
 //! Private networks.
 
 use crate::{Db, Record, Row, StoreError, Tx, value};
-use estrade_model::project::{Network, NetworkId};
+use estrade_model::project::{Network, NetworkId, NetworkRef};
 use estrade_model::{OwnerId, Timestamp};
 
 /// The network that every owner has.
@@ -13,6 +13,15 @@ impl Record for Network {
             id: row.take()?,
             name: row.take()?,
             created_at: row.take()?,
+        })
+    }
+}
+
+impl Record for NetworkRef {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
         })
     }
 }
@@ -55,15 +64,18 @@ pub async fn list_networks(
     .await
 }
 
-/// An owner's network by name or id.
+/// An owner's network by name or id; a name wins, because it may look like an id.
 pub async fn find_network(
     tx: &mut Tx,
     owner: OwnerId,
     name_or_id: &str,
-) -> Result<Option<NetworkId>, StoreError> {
-    tx.query("SELECT id FROM networks WHERE owner_id = $1 AND (name = $2 OR id = $2)")
-        .bind(owner)
-        .bind(name_or_id)
-        .fetch_optional()
-        .await
+) -> Result<Option<NetworkRef>, StoreError> {
+    tx.query(
+        "SELECT id, name FROM networks WHERE owner_id = $1 AND (name = $2 OR id = $2)
+         ORDER BY name <> $2",
+    )
+    .bind(owner)
+    .bind(name_or_id)
+    .fetch_optional()
+    .await
 }

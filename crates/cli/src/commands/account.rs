@@ -13,22 +13,39 @@ use std::io::Read;
 use std::process::ExitCode;
 
 /// Runs one of the account commands.
-pub async fn run(command: &AccountCommand, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
+pub async fn run(
+    command: &AccountCommand,
+    config: &Config,
+    printer: &Printer,
+) -> anyhow::Result<ExitCode> {
     let core = wiring::open(config).await?;
     match command {
-        AccountCommand::Create { email, fullname, password_stdin } => {
+        AccountCommand::Create {
+            email,
+            fullname,
+            password_stdin,
+        } => {
             let new = NewAccount {
                 email: parse_email(email)?,
                 fullname: fullname.parse().context("--fullname")?,
-                password: if *password_stdin { Some(read_password()?) } else { None },
+                password: if *password_stdin {
+                    Some(read_password()?)
+                } else {
+                    None
+                },
                 admin: false,
             };
             let email = new.email.clone();
             let id = accounts::create_account(&core, new).await?;
             printer.data(id)?;
-            printer.note(format_args!("account {email} made; `estrade token create --account {email}` gives it a token"));
+            printer.note(format_args!(
+                "account {email} made; `estrade token create --account {email}` gives it a token"
+            ));
         }
-        AccountCommand::Password { email, password_stdin } => {
+        AccountCommand::Password {
+            email,
+            password_stdin,
+        } => {
             if !password_stdin {
                 bail!("give the password on standard input: add --password-stdin");
             }
@@ -42,10 +59,25 @@ pub async fn run(command: &AccountCommand, config: &Config, printer: &Printer) -
         AccountCommand::List => {
             let row = |account: estrade_store::accounts::AccountRow| {
                 let mark = |is: bool, word: &str| if is { word.to_owned() } else { String::new() };
-                let state = if account.disabled { "disabled" } else { "active" }.to_owned();
-                [account.id.to_string(), account.email, account.fullname, mark(account.admin, "admin"), state]
+                let state = if account.disabled {
+                    "disabled"
+                } else {
+                    "active"
+                }
+                .to_owned();
+                [
+                    account.id.to_string(),
+                    account.email,
+                    account.fullname,
+                    mark(account.admin, "admin"),
+                    state,
+                ]
             };
-            let rows: Vec<_> = accounts::list_accounts(&core).await?.into_iter().map(row).collect();
+            let rows: Vec<_> = accounts::list_accounts(&core)
+                .await?
+                .into_iter()
+                .map(row)
+                .collect();
             printer.table(["ID", "EMAIL", "NAME", "ROLE", "STATE"], &rows)?;
         }
     }
@@ -60,7 +92,10 @@ pub(super) fn parse_email(text: &str) -> anyhow::Result<Email> {
 /// The password, without the newline that `echo` puts behind it.
 fn read_password() -> anyhow::Result<Secret> {
     let mut text = String::new();
-    std::io::stdin().take(4096).read_to_string(&mut text).context("cannot read the password")?;
+    std::io::stdin()
+        .take(4096)
+        .read_to_string(&mut text)
+        .context("cannot read the password")?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok(Secret(text.strip_suffix('\r').unwrap_or(text).to_owned()))
 }

@@ -11,6 +11,10 @@ pub fn run(args: &OpenapiArgs, printer: &Printer) -> anyhow::Result<ExitCode> {
         Api::Platform => estrade_server::platform::routes().1,
         Api::Ai => estrade_server::ai::routes().1,
     };
-    printer.data(document.to_pretty_json().context("the document cannot be printed")?)?;
+    printer.data(
+        document
+            .to_pretty_json()
+            .context("the document cannot be printed")?,
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,10 @@ pub async fn run(config: &Config, printer: &Printer) -> anyhow::Result<ExitCode>
 fn stop_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    #[expect(clippy::disallowed_methods, reason = "ends with the process, whose end it announces")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "ends with the process, whose end it announces"
+    )]
     tokio::spawn(async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         tracing::info!("stopping: finishing what is in flight");
@@ -54,7 +57,10 @@ fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<
     let token = if token_file.exists() {
         format!("in {} (account {ADMIN})", token_file.display())
     } else {
-        format!("estrade token create --account {ADMIN}{}", data_dir_flag(&config.data_dir))
+        format!(
+            "estrade token create --account {ADMIN}{}",
+            data_dir_flag(&config.data_dir)
+        )
     };
     let credential = if token_file.exists() {
         format!("$(cat {})", token_file.display())

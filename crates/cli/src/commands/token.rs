@@ -13,12 +13,24 @@ use estrade_service::{accounts, tokens};
 use std::process::ExitCode;
 
 /// Runs one of the token commands.
-pub async fn run(command: &TokenCommand, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
+pub async fn run(
+    command: &TokenCommand,
+    config: &Config,
+    printer: &Printer,
+) -> anyhow::Result<ExitCode> {
     let core = wiring::open(config).await?;
     match command {
-        TokenCommand::Create { account, name, expires_in } => {
+        TokenCommand::Create {
+            account,
+            name,
+            expires_in,
+        } => {
             let account = accounts::find_account(&core, &parse_email(account)?).await?;
-            let name: Label = name.as_deref().unwrap_or("command line").parse().context("--name")?;
+            let name: Label = name
+                .as_deref()
+                .unwrap_or("command line")
+                .parse()
+                .context("--name")?;
             let made = tokens::create_token(&core, account.id, name.as_str(), *expires_in).await?;
             let token = made.api_token.context("the token was not made")?;
             printer.data(token.expose())?;

@@ -3,35 +3,16 @@
 //! Every such type has one parser (`FromStr`), which the file, the environment and the
 //! command line share, and one way back to text (`Display`), which is safe to print.
 
-use serde::Deserializer;
-use serde::de::Visitor;
-use std::fmt;
+pub use estrade_model::Invalid;
+
 use std::net::SocketAddr;
-
-/// Why a value was refused, in words for a person; never holds a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid(pub String);
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Invalid {}
-
-impl From<&str> for Invalid {
-    fn from(reason: &str) -> Self {
-        Self(reason.to_owned())
-    }
-}
 
 /// Gives a type with `FromStr` and `Display` its serde form: a string.
 macro_rules! serde_as_text {
     ($name:ty) => {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-                super::text::deserialize_text(source, str::parse)
+                estrade_model::serde_rules::deserialize_text(source, str::parse)
             }
         }
         impl serde::Serialize for $name {
@@ -42,30 +23,6 @@ macro_rules! serde_as_text {
     };
 }
 pub(crate) use serde_as_text;
-
-/// Reads a string and parses it.
-pub(super) fn deserialize_text<'de, D: Deserializer<'de>, T>(
-    source: D,
-    parse: fn(&str) -> Result<T, Invalid>,
-) -> Result<T, D::Error> {
-    source.deserialize_str(Text(parse))
-}
-
-/// Parses while the string is being visited, and not afterwards: only then does the TOML
-/// parser know the place of an error inside a list.
-struct Text<T>(fn(&str) -> Result<T, Invalid>);
-
-impl<T> Visitor<'_> for Text<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        self.0(text).map_err(E::custom)
-    }
-}
 
 /// Parses the address of a listener; unlike the standard parser, it says what is wrong.
 pub fn parse_listen(text: &str) -> Result<SocketAddr, Invalid> {

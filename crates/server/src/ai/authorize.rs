@@ -39,7 +39,9 @@ pub async fn authorize(State(app): State<AppState>, headers: HeaderMap) -> Respo
 
 /// Answers from the headers alone.
 pub async fn authorize_headers(app: &App, headers: &HeaderMap) -> Response {
-    let Some(token) = bearer(headers) else { return refuse(Refusal::Unknown) };
+    let Some(token) = bearer(headers) else {
+        return refuse(Refusal::Unknown);
+    };
     match app.keys.check_key(token, workspace(headers)).await {
         Ok(verdict) => answer(verdict),
         Err(error) => KeysError::from(error).into_response(),
@@ -59,14 +61,19 @@ impl FastPath for WarmAuthorize {
         if uri.path() != PATH {
             return None;
         }
-        let verdict = self.0.keys.check_warm(bearer(headers)?, workspace(headers))?;
+        let verdict = self
+            .0
+            .keys
+            .check_warm(bearer(headers)?, workspace(headers))?;
         Some((PATH, answer(verdict)))
     }
 }
 
 fn workspace(headers: &HeaderMap) -> Option<&str> {
     // What is not UTF-8 cannot be the name of a workspace.
-    headers.get("x-workspace").map(|value| std::str::from_utf8(value.as_bytes()).unwrap_or("\0"))
+    headers
+        .get("x-workspace")
+        .map(|value| std::str::from_utf8(value.as_bytes()).unwrap_or("\0"))
 }
 
 fn answer(verdict: Verdict) -> Response {
@@ -92,6 +99,8 @@ fn refuse(refusal: Refusal) -> Response {
         let headers = response.headers_mut();
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    response.headers_mut().insert(ERROR_CODE, HeaderValue::from_static(refusal.code()));
+    response
+        .headers_mut()
+        .insert(ERROR_CODE, HeaderValue::from_static(refusal.code()));
     response
 }

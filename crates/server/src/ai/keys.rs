@@ -50,9 +50,7 @@ pub async fn list_keys(
 ) -> Result<Response, KeysError> {
     let fetch = move |window: Window<kind::Key>| {
         let (app, scope) = (AppState::clone(&app), scope.clone());
-        async move {
-            keys::list_keys(&app.core, &scope, window.before, window.count, window.skip).await
-        }
+        async move { keys::list_keys(&app.core, &scope, window.before, window.count, window.skip).await }
     };
     Ok(listing::respond(Frame::array(), &paging, fetch, |key| key.id).await?)
 }
@@ -87,8 +85,17 @@ pub async fn update_key(
     headers: HeaderMap,
     Body(update): Body<UpdateKey, KeysError>,
 ) -> Result<Json<Message>, KeysError> {
-    keys::update_key(&app.core, &scope, id, update, IfMatch::from_headers(&headers)?.expected()).await?;
-    Ok(Json(Message { message: "key updated.".into() }))
+    keys::update_key(
+        &app.core,
+        &scope,
+        id,
+        update,
+        IfMatch::from_headers(&headers)?.expected(),
+    )
+    .await?;
+    Ok(Json(Message {
+        message: "key updated.".into(),
+    }))
 }
 
 /// Delete an API key
@@ -103,7 +110,13 @@ pub async fn delete_key(
     Params(id): Params<KeyId, KeysError>,
     headers: HeaderMap,
 ) -> Result<StatusCode, KeysError> {
-    keys::delete_key(&app.core, &scope, id, IfMatch::from_headers(&headers)?.expected()).await?;
+    keys::delete_key(
+        &app.core,
+        &scope,
+        id,
+        IfMatch::from_headers(&headers)?.expected(),
+    )
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -22,8 +22,14 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
         .routes(routes!(keys::rotate_key))
         .routes(routes!(keys::verify_key))
         .routes(routes!(authorize::authorize))
-        .routes(routes!(workspaces::list_workspaces, workspaces::create_workspace))
-        .routes(routes!(workspaces::read_workspace, workspaces::delete_workspace))
+        .routes(routes!(
+            workspaces::list_workspaces,
+            workspaces::create_workspace
+        ))
+        .routes(routes!(
+            workspaces::read_workspace,
+            workspaces::delete_workspace
+        ))
         .routes(routes!(jwks))
         .routes(routes!(health::healthz))
         .routes(routes!(health::ai_readyz))
@@ -39,5 +45,8 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
 /// With these anyone can check the signature of a key without asking us.
 #[utoipa::path(get, path = "/.well-known/jwks.json", tag = "keys", responses((status = 200, body = serde_json::Value)), security(()))]
 async fn jwks(State(app): State<AppState>) -> impl IntoResponse {
-    ([(header::CACHE_CONTROL, "public, max-age=300")], axum::Json(app.core.jwks()))
+    (
+        [(header::CACHE_CONTROL, "public, max-age=300")],
+        axum::Json(app.core.jwks()),
+    )
 }

@@ -39,7 +39,13 @@ pub async fn list_workspaces(
             workspaces::list_workspaces(&app.core, &scope, before, count, skip).await
         }
     };
-    Ok(listing::respond(Frame::new(r#"{"workspaces":["#, "]}"), &paging, fetch, |found| found.id).await?)
+    Ok(listing::respond(
+        Frame::new(r#"{"workspaces":["#, "]}"),
+        &paging,
+        fetch,
+        |found| found.id,
+    )
+    .await?)
 }
 
 /// Create a workspace
@@ -79,6 +85,12 @@ pub async fn delete_workspace(
     Params(id): Params<WorkspaceId, KeysError>,
     headers: HeaderMap,
 ) -> Result<StatusCode, KeysError> {
-    workspaces::delete_workspace(&app.core, &scope, id, IfMatch::from_headers(&headers)?.expected()).await?;
+    workspaces::delete_workspace(
+        &app.core,
+        &scope,
+        id,
+        IfMatch::from_headers(&headers)?.expected(),
+    )
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }

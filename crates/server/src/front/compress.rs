@@ -13,11 +13,14 @@ const MIN_SIZE: u64 = 1024;
 
 /// Whether the client asked for an encoding that we have; others pay nothing.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    headers.get_all(header::ACCEPT_ENCODING).iter().any(|value| {
-        value
-            .to_str()
-            .is_ok_and(|value| value.contains("gzip") || value.contains("zstd"))
-    })
+    headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .any(|value| {
+            value
+                .to_str()
+                .is_ok_and(|value| value.contains("gzip") || value.contains("zstd"))
+        })
 }
 
 /// The router's answer, compressed if that is worth it.
@@ -42,8 +45,13 @@ mod tests {
     use axum::http::HeaderValue;
     use axum::routing::get;
 
-    async fn encoding(content_type: &'static str, size: usize, accept: &'static str) -> Option<HeaderValue> {
-        let handler = get(move || async move { ([("content-type", content_type)], "x".repeat(size)) });
+    async fn encoding(
+        content_type: &'static str,
+        size: usize,
+        accept: &'static str,
+    ) -> Option<HeaderValue> {
+        let handler =
+            get(move || async move { ([("content-type", content_type)], "x".repeat(size)) });
         let request = Request::builder()
             .header("accept-encoding", accept)
             .body(Body::empty())

@@ -11,7 +11,9 @@ use tower::{Layer, Service};
 /// Finishes a router: 404 and 405 in the shape of its API, and the route's name for the metrics.
 ///
 /// Call it last: it concerns the routes that are there already.
-pub fn finish_router<E: ErrorShape, S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+pub fn finish_router<E: ErrorShape, S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+) -> Router<S> {
     router
         .method_not_allowed_fallback(|| async { E::from(Problem::MethodNotAllowed) })
         .fallback(|| async { E::from(Problem::NoRoute) })
@@ -46,7 +48,10 @@ impl<S: Service<Request>> Service<Request> for Named<S> {
 
     fn call(&mut self, request: Request) -> S::Future {
         let extensions = request.extensions();
-        if let (Some(context), Some(route)) = (RequestContext::of(extensions), extensions.get::<MatchedPath>()) {
+        if let (Some(context), Some(route)) = (
+            RequestContext::of(extensions),
+            extensions.get::<MatchedPath>(),
+        ) {
             context.set_route(route.clone());
         }
         self.0.call(request)

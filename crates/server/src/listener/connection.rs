@@ -62,7 +62,11 @@ where
 }
 
 impl Connections {
-    pub(super) fn new(options: ListenerOptions, tls: Option<TlsAcceptor>, shutdown: CancellationToken) -> Self {
+    pub(super) fn new(
+        options: ListenerOptions,
+        tls: Option<TlsAcceptor>,
+        shutdown: CancellationToken,
+    ) -> Self {
         let tracker = TaskTracker::new();
         let mut http = auto::Builder::new(Spawner(tracker.clone()));
         http.http1()
@@ -87,9 +91,17 @@ impl Connections {
     }
 
     /// Serves a connection in its own task; the slot is free again when it ends.
-    pub(super) fn open<S>(&self, stream: TcpStream, peer: SocketAddr, slot: OwnedSemaphorePermit, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send + Sync + 'static,
+    pub(super) fn open<S>(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        slot: OwnedSemaphorePermit,
+        service: S,
+    ) where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
@@ -112,7 +124,10 @@ impl Connections {
 impl Shared {
     async fn serve<S>(&self, stream: TcpStream, peer: IpAddr, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send + 'static,
     {
         let stream = Lingering::new(stream, self.shutdown.clone());
@@ -134,7 +149,10 @@ impl Shared {
     async fn serve_http<I, S>(&self, io: I, peer: IpAddr, service: S)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send + 'static,
     {
         let started = Arc::new(AtomicBool::new(false));
@@ -144,7 +162,10 @@ impl Shared {
             trusted: self.options.trusted_proxies.clone(),
             started: Arc::clone(&started),
         };
-        let mut connection = pin!(self.http.serve_connection_with_upgrades(TokioIo::new(io), service));
+        let mut connection = pin!(
+            self.http
+                .serve_connection_with_upgrades(TokioIo::new(io), service)
+        );
         // A token of its own: all connections waiting on one would share its lock.
         let shutdown = self.shutdown.child_token();
         let mut shutdown = pin!(shutdown.cancelled());

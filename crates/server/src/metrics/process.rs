@@ -23,11 +23,19 @@ impl Collector for ProcessMetrics {
             }
             None => Ok(()),
         };
-        gauge("process_resident_memory_bytes", "Memory in use", resident_bytes())?;
+        gauge(
+            "process_resident_memory_bytes",
+            "Memory in use",
+            resident_bytes(),
+        )?;
         gauge("process_open_fds", "Open file descriptors", open_files())?;
         let stat = Stat::read();
         let started = stat.as_ref().and_then(Stat::start_time);
-        gauge("process_start_time_seconds", "When the process started", started)?;
+        gauge(
+            "process_start_time_seconds",
+            "When the process started",
+            started,
+        )?;
         if let Some(stat) = stat {
             let metric = ConstCounter::new(stat.cpu_seconds);
             metric.encode(encoder.encode_descriptor(
@@ -72,7 +80,8 @@ impl Stat {
         // The name in parentheses may hold anything; the fields after it start with the third.
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let seconds = |field: usize| Some(fields.get(field - 3)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
+        let seconds =
+            |field: usize| Some(fields.get(field - 3)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
         Some(Self {
             cpu_seconds: seconds(14)? + seconds(15)?,
             started_after_boot: seconds(22)?,

@@ -95,7 +95,11 @@ impl RequestMetrics {
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Family::default(),
         };
-        registry.register("http_requests", "Requests answered", metrics.answered.clone());
+        registry.register(
+            "http_requests",
+            "Requests answered",
+            metrics.answered.clone(),
+        );
         registry.register_with_unit(
             "http_request_duration",
             "Time until the answer began",

@@ -46,7 +46,11 @@ pub async fn log_in(
 /// Always yes: the answer reveals nothing.
 #[utoipa::path(post, path = "/v1/login/check-if-exists", tag = "account", security(()), responses((status = 200, body = LoginCheck)))]
 pub async fn check_if_exists() -> Json<LoginCheck> {
-    Json(LoginCheck { status: "success", exists: true, social_completed: true })
+    Json(LoginCheck {
+        status: "success",
+        exists: true,
+        social_completed: true,
+    })
 }
 
 /// How long a token lives.

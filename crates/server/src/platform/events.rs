@@ -32,7 +32,10 @@ pub async fn list_events(
     Params(project): Params<String, PlatformError>,
     paging: Paging<PlatformError>,
 ) -> Result<Response, PlatformError> {
-    if events::list_events(&app.core, &scope, &project, None, 1, 0).await?.is_empty() {
+    if events::list_events(&app.core, &scope, &project, None, 1, 0)
+        .await?
+        .is_empty()
+    {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let fetch = move |window: Window<kind::Event>| {
@@ -65,15 +68,22 @@ pub async fn stream_events(
     let follower = events::follow_events(&app.core, &scope, &project, after).await?;
     context.lift_deadline();
     let alive = KeepAlive::new().interval(Duration::from_secs(10));
-    Ok(Sse::new(event_stream(follower, app.shutdown.clone())).keep_alive(alive).into_response())
+    Ok(Sse::new(event_stream(follower, app.shutdown.clone()))
+        .keep_alive(alive)
+        .into_response())
 }
 
 fn last_seen(headers: &HeaderMap) -> Result<Option<EventId>, Error> {
-    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
+    let Some(value) = headers
+        .get("last-event-id")
+        .filter(|value| !value.is_empty())
+    else {
         return Ok(None);
     };
     let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
-    parsed.map(Some).ok_or_else(|| Error::invalid("Last-Event-ID: is not the id of an event"))
+    parsed
+        .map(Some)
+        .ok_or_else(|| Error::invalid("Last-Event-ID: is not the id of an event"))
 }
 
 /// Ends when the project is deleted or the server stops; the client then asks again.
@@ -84,7 +94,9 @@ fn event_stream(
     let batches = stream::unfold((follower, stop), |(mut follower, stop)| async move {
         let batch = tokio::select! { batch = follower.next() => batch, () = stop.cancelled() => return None };
         let events = batch.ok()?.into_iter().filter_map(|event| {
-            let frame = sse::Event::default().id(event.id.to_string()).event(event.action.clone());
+            let frame = sse::Event::default()
+                .id(event.id.to_string())
+                .event(event.action.clone());
             frame.json_data(&event).ok().map(Ok)
         });
         Some((stream::iter(events.collect::<Vec<_>>()), (follower, stop)))

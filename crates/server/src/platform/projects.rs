@@ -19,7 +19,7 @@ use estrade_model::project::{
 };
 use estrade_model::team::Role;
 use estrade_service::projects::Availability;
-use estrade_service::{envs, projects};
+use estrade_service::{Error, envs, projects};
 
 /// `GET /v1/projects`.
 #[derive(serde::Serialize, utoipa::ToSchema)]
@@ -58,7 +58,10 @@ pub async fn create_project(
     Body(new): Body<CreateProject, PlatformError>,
 ) -> Result<Json<ProjectCreated>, PlatformError> {
     let project = projects::create_project(&app.core, &scope, new).await?;
-    Ok(Json(ProjectCreated { id: project.id, project }))
+    Ok(Json(ProjectCreated {
+        id: project.id,
+        project,
+    }))
 }
 
 /// Read a project
@@ -74,7 +77,11 @@ pub async fn read_project(
     headers: HeaderMap,
 ) -> Result<Response, PlatformError> {
     let (project, version) = projects::read_project(&app.core, &scope, &project).await?;
-    let variant = if scope.role == Role::Viewer { "masked" } else { "" };
+    let variant = if scope.role == Role::Viewer {
+        "masked"
+    } else {
+        ""
+    };
     let tag = ETag::variant(version, variant);
     Ok(tag.respond(&headers, || Json(ProjectBody { project })))
 }
@@ -138,13 +145,16 @@ pub async fn resize_project(
 ))]
 pub async fn check_availability(
     State(app): State<AppState>,
-    Scoped(_): Scoped<PlatformError>,
+    Scoped(_scope): Scoped<PlatformError>,
     Params(name): Params<String, PlatformError>,
 ) -> Result<StatusCode, PlatformError> {
-    Ok(match projects::check_availability(&app.core, &name).await? {
-        Availability::Free => StatusCode::OK,
-        Availability::Taken => StatusCode::CONFLICT,
-    })
+    Ok(
+        match projects::check_availability(&app.core, &name).await? {
+            Availability::Free => StatusCode::OK,
+            Availability::Taken => StatusCode::CONFLICT,
+        Availability::Invalid(reason) => return Err(Error::from(reason).into()),
+        },
+    )
 }
 
 /// Set environment variables
@@ -157,5 +167,10 @@ pub async fn update_envs(
     Body(request): Body<UpdateEnvs, PlatformError>,
 ) -> Result<(StatusCode, Json<Message>), PlatformError> {
     envs::update_envs(&app.core, &scope, &request.project, request.variables).await?;
-    Ok((StatusCode::CREATED, Json(Message { message: "environment variables updated.".into() })))
+    Ok((
+        StatusCode::CREATED,
+        Json(Message {
+            message: "environment variables updated.".into(),
+        }),
+    ))
 }

@@ -116,8 +116,7 @@ pub async fn create_invitation(
     Params(team): Params<TeamId, PlatformError>,
     Body(invite): Body<Invite, PlatformError>,
 ) -> Result<Response, PlatformError> {
-    let mut invited =
-        invitations::create_invitation(&app.core, &caller, team, invite).await?;
+    let mut invited = invitations::create_invitation(&app.core, &caller, team, invite).await?;
     let answer = Json(&invited).into_response();
     invited.link = None;
     Ok(Redacted::attach(answer, &invited))
@@ -140,5 +139,7 @@ pub async fn join_team(
     Auth(caller): Auth<PlatformError>,
     Queries(query): Queries<JoinQuery, PlatformError>,
 ) -> Result<Json<Team>, PlatformError> {
-    Ok(Json(invitations::join_team(&app.core, &caller, query.token.expose()).await?))
+    Ok(Json(
+        invitations::join_team(&app.core, &caller, query.token.expose()).await?,
+    ))
 }

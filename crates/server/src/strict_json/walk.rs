@@ -51,7 +51,9 @@ impl Walk {
 
     fn enter<E: Error>(&mut self, step: Step) -> Result<(), E> {
         if self.path.len() == MAX_DEPTH {
-            return Err(E::custom(format_args!("the body is more than {MAX_DEPTH} levels deep")));
+            return Err(E::custom(format_args!(
+                "the body is more than {MAX_DEPTH} levels deep"
+            )));
         }
         self.path.push(step);
         Ok(())

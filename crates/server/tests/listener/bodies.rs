@@ -4,8 +4,14 @@ use crate::support::Server;
 
 #[track_caller]
 fn assert_error(answer: &str, status: u16, code: &str, message: &str) {
-    assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
-    assert!(answer.contains(&format!(r#""data":{{"code":"{code}"}}"#)), "{answer}");
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status}")),
+        "{answer}"
+    );
+    assert!(
+        answer.contains(&format!(r#""data":{{"code":"{code}"}}"#)),
+        "{answer}"
+    );
     assert!(answer.contains(message), "{answer}");
 }
 
@@ -33,12 +39,23 @@ async fn a_body_that_does_not_arrive_is_a_408() {
 async fn a_body_over_the_limit_is_a_413_that_the_client_gets_to_read() {
     let server = Server::start().await;
     let large = vec![b' '; 3 << 20];
-    assert_error(&server.post("/things", &large).await, 413, "too_large", "1048576 bytes");
-    let mut chunked = b"POST /things HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    assert_error(
+        &server.post("/things", &large).await,
+        413,
+        "too_large",
+        "1048576 bytes",
+    );
+    let mut chunked =
+        b"POST /things HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     chunked.extend_from_slice(format!("{:x}\r\n", large.len()).as_bytes());
     chunked.extend_from_slice(&large);
     chunked.extend_from_slice(b"\r\n0\r\n\r\n");
-    assert_error(&server.send(chunked).await, 413, "too_large", "1048576 bytes");
+    assert_error(
+        &server.send(chunked).await,
+        413,
+        "too_large",
+        "1048576 bytes",
+    );
 }
 
 #[tokio::test]
@@ -69,7 +86,10 @@ async fn a_malformed_body_is_a_400_that_says_where() {
     let cases: [(&[u8], &str); 8] = [
         (br#"{"name":"a","count":"x"}"#, "count: invalid type"),
         (br#"{"count":1}"#, "missing field `name`"),
-        (br#"{"name":"a","x":{"b":1,"b":2}}"#, "x.b: the key is there twice"),
+        (
+            br#"{"name":"a","x":{"b":1,"b":2}}"#,
+            "x.b: the key is there twice",
+        ),
         (deep.as_bytes(), "more than 64 levels deep"),
         (br#"{"name":"a\u0000b"}"#, "name: must not contain NUL"),
         (b"{\"name\":\"\xff\"}", "not UTF-8"),

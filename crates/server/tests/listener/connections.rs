@@ -35,7 +35,9 @@ async fn a_connection_lives_on_between_requests() {
     let server = Server::start_with(impatient()).await;
     let mut client = server.connect().await;
     for _ in 0..2 {
-        client.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        client
+            .write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await;
         client.read_until("\r\n\r\nthing").await;
         sleep(Duration::from_millis(500)).await;
     }
@@ -49,7 +51,9 @@ async fn an_idle_connection_is_closed_after_a_while() {
     };
     let server = Server::start_with(options).await;
     let mut client = server.connect().await;
-    client.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    client
+        .write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
     assert!(client.read_to_end().await.ends_with("thing"));
 }
 
@@ -61,14 +65,20 @@ async fn beyond_the_cap_connections_wait_for_a_free_slot() {
     };
     let server = Server::start_with(options).await;
     let mut first = server.connect().await;
-    first.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    first
+        .write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
     first.read_until("thing").await;
 
     let mut second = server.connect().await;
     second.write(get_request("/things/1")).await;
     let answer = second.read_to_end();
     tokio::pin!(answer);
-    assert!(timeout(Duration::from_millis(300), answer.as_mut()).await.is_err());
+    assert!(
+        timeout(Duration::from_millis(300), answer.as_mut())
+            .await
+            .is_err()
+    );
     drop(first);
     assert!(answer.await.ends_with("thing"));
 }
@@ -77,7 +87,8 @@ async fn beyond_the_cap_connections_wait_for_a_free_slot() {
 async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
     let server = Server::start().await;
     let mut idle = server.connect().await;
-    idle.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    idle.write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
     idle.read_until("thing").await;
     let mut busy = server.connect().await;
     busy.write("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -90,7 +101,10 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
         stopped.elapsed() < Duration::from_millis(200),
         "idle connections close at once"
     );
-    assert!(TcpStream::connect(server.address).await.is_err(), "the port is closed");
+    assert!(
+        TcpStream::connect(server.address).await.is_err(),
+        "the port is closed"
+    );
     let answer = busy.read_to_end().await;
     assert!(answer.ends_with("slow but done"), "{answer}");
     server.serving.await.unwrap();
@@ -109,7 +123,10 @@ async fn a_stop_is_bounded() {
     sleep(Duration::from_millis(100)).await;
     server.shutdown.cancel();
     assert_eq!(busy.read_to_end().await, "");
-    timeout(Duration::from_secs(3), server.serving).await.unwrap().unwrap();
+    timeout(Duration::from_secs(3), server.serving)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
@@ -139,14 +156,21 @@ async fn http2_works_without_asking_first_and_is_drained_too() {
         server.shutdown.cancel();
     };
     let (response, ()) = tokio::join!(slow, stop);
-    let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let body = response
+        .unwrap()
+        .into_body()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
     assert_eq!(body, "slow but done");
     server.serving.await.unwrap();
 }
 
 #[tokio::test]
 async fn forwarded_headers_count_only_from_trusted_proxies() {
-    let request = "GET /peer HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 1.2.3.4\r\nconnection: close\r\n\r\n";
+    let request =
+        "GET /peer HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 1.2.3.4\r\nconnection: close\r\n\r\n";
     let server = Server::start().await;
     assert!(server.send(request).await.ends_with("127.0.0.1"));
     let options = ListenerOptions {
@@ -160,7 +184,10 @@ async fn forwarded_headers_count_only_from_trusted_proxies() {
 #[tokio::test]
 async fn an_oversized_head_is_refused() {
     let server = Server::start().await;
-    let long = format!("GET /things/1 HTTP/1.1\r\nx-long: {}\r\n\r\n", "x".repeat(100_000));
+    let long = format!(
+        "GET /things/1 HTTP/1.1\r\nx-long: {}\r\n\r\n",
+        "x".repeat(100_000)
+    );
     assert!(server.send(long).await.starts_with("HTTP/1.1 431"));
     let many = format!("GET /things/1 HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(150));
     assert!(server.send(many).await.starts_with("HTTP/1.1 431"));

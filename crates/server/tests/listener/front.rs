@@ -31,7 +31,10 @@ async fn unknown_paths_and_methods_have_the_shape_of_the_api() {
     );
     let answer = server.post("/things/1", "{}").await;
     assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
-    assert!(answer.contains(r#""data":{"code":"method_not_allowed"}"#), "{answer}");
+    assert!(
+        answer.contains(r#""data":{"code":"method_not_allowed"}"#),
+        "{answer}"
+    );
     assert_eq!(header(&answer, "allow"), Some("GET,HEAD,DELETE"));
 }
 
@@ -40,7 +43,11 @@ async fn every_answer_has_an_id_and_careful_headers() {
     let server = Server::start().await;
     for path in ["/things/1", "/things/1/", "/nowhere", "/panic"] {
         let answer = server.get(path).await;
-        assert_eq!(header(&answer, "x-request-id").unwrap().len(), 24, "{answer}");
+        assert_eq!(
+            header(&answer, "x-request-id").unwrap().len(),
+            24,
+            "{answer}"
+        );
         assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"));
         assert_eq!(header(&answer, "cache-control"), Some("no-store"));
     }
@@ -53,9 +60,14 @@ async fn every_answer_has_an_id_and_careful_headers() {
 #[tokio::test]
 async fn answers_are_compressed_only_for_who_asks() {
     let server = Server::start().await;
-    assert_eq!(header(&server.get("/large").await, "content-length"), Some("6000"));
+    assert_eq!(
+        header(&server.get("/large").await, "content-length"),
+        Some("6000")
+    );
     let answer = server
-        .send("GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: gzip\r\n\r\n")
+        .send(
+            "GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: gzip\r\n\r\n",
+        )
         .await;
     assert_eq!(header(&answer, "content-encoding"), Some("gzip"));
 }

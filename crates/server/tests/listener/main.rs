@@ -1,5 +1,8 @@
 //! The HTTP foundation over real sockets: connections, bodies, and what every request gets.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
 
 mod bodies;
 mod connections;

@@ -45,8 +45,14 @@ impl Server {
     }
 
     pub(crate) async fn start_with(options: ListenerOptions) -> Self {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), options).await.unwrap();
-        let (address, shutdown, metrics) = (listener.local_addr(), CancellationToken::new(), Metrics::new());
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), options)
+            .await
+            .unwrap();
+        let (address, shutdown, metrics) = (
+            listener.local_addr(),
+            CancellationToken::new(),
+            Metrics::new(),
+        );
         let spool = tempfile::tempdir().unwrap();
         let front = Front::<PlatformError>::new(router(&spool), metrics.listener("test"));
         let serving = tokio::spawn(listener.serve(front.into_service(), shutdown.clone()));
@@ -133,7 +139,10 @@ fn router(spool: &TempDir) -> Router {
     let router = Router::new()
         .route("/things", post(create))
         .route("/impatient", post(create).layer(Extension(impatient)))
-        .route("/things/{id}", get(|| async { "thing" }).delete(|| async { "gone" }))
+        .route(
+            "/things/{id}",
+            get(|| async { "thing" }).delete(|| async { "gone" }),
+        )
         .route(
             "/peer",
             get(|Extension(PeerAddr(ip)): Extension<PeerAddr>| async move { ip.to_string() }),
@@ -160,7 +169,16 @@ async fn create(Body(new): Body<New, PlatformError>) -> String {
     format!("{} {}", new.name, new.count)
 }
 
-async fn upload(State(room): State<SpoolRoom>, request: Request<RawBody>) -> Result<String, PlatformError> {
-    let spool = room.receive(request, IntakeLimits::at_most(8 << 20)).await?;
-    Ok(format!("{} bytes, on disk: {}", spool.length(), spool.is_on_disk()))
+async fn upload(
+    State(room): State<SpoolRoom>,
+    request: Request<RawBody>,
+) -> Result<String, PlatformError> {
+    let spool = room
+        .receive(request, IntakeLimits::at_most(8 << 20))
+        .await?;
+    Ok(format!(
+        "{} bytes, on disk: {}",
+        spool.length(),
+        spool.is_on_disk()
+    ))
 }

@@ -27,13 +27,19 @@ fn make_certificate(directory: &Path) -> TlsFiles {
         .arg(&files.key)
         .output()
         .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
     files
 }
 
 fn connector(files: &TlsFiles, protocol: &str) -> TlsConnector {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&files.cert).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_file(&files.cert).unwrap())
+        .unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -64,22 +70,34 @@ async fn both_versions_of_http_are_served_over_tls() {
 
     let tcp = TcpStream::connect(server.address).await.unwrap();
     let tls = connector(&files, "h2").connect(name(), tcp).await.unwrap();
-    let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tls))
-        .await
-        .unwrap();
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tls))
+            .await
+            .unwrap();
     tokio::spawn(connection);
     let response = client
         .send_request(request("https://localhost/things/1"))
         .await
         .unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "thing");
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "thing"
+    );
 
     let tcp = TcpStream::connect(server.address).await.unwrap();
-    let tls = connector(&files, "http/1.1").connect(name(), tcp).await.unwrap();
-    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await.unwrap();
+    let tls = connector(&files, "http/1.1")
+        .connect(name(), tcp)
+        .await
+        .unwrap();
+    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls))
+        .await
+        .unwrap();
     tokio::spawn(connection);
     let response = client.send_request(request("/things/1")).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "thing");
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "thing"
+    );
 }
 
 #[tokio::test]
@@ -91,6 +109,9 @@ async fn a_bad_certificate_is_refused_at_the_start_and_named() {
         tls: Some(files),
         ..ListenerOptions::default()
     };
-    let error = Listener::bind(([127, 0, 0, 1], 0).into(), options).await.err().unwrap();
+    let error = Listener::bind(([127, 0, 0, 1], 0).into(), options)
+        .await
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("missing.pem"), "{error}");
 }

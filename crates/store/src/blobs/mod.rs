@@ -31,6 +31,7 @@ mod read;
 mod staging;
 mod writer;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,15 +74,16 @@ impl BlobStore {
 
     /// Begins to collect contents, together at most `max_total` bytes.
     ///
-    /// `is_known` is asked once for each distinct content whether it is stored already; if so,
-    /// it is not written. The answer can go stale before the caller commits (a garbage collector
-    /// runs), so the committing transaction must check again that the row is there.
+    /// `find_known` is asked once for each distinct content, for many at a time, which of them are
+    /// stored already; those are not written. The answer can go stale before the caller commits (a
+    /// garbage collector runs), so the committing transaction must check again that the rows are
+    /// there.
     pub fn stage<'k>(
         &self,
         max_total: u64,
-        is_known: impl FnMut(&Digest) -> Result<bool, LookupError> + Send + 'k,
+        find_known: impl FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k,
     ) -> Staging<'k> {
-        Staging::new(Arc::clone(&self.disk), max_total, Box::new(is_known))
+        Staging::new(Arc::clone(&self.disk), max_total, Box::new(find_known))
     }
 
     /// Removes a pack or file; that it is gone already is fine.

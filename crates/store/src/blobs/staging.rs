@@ -13,31 +13,42 @@ use super::{
     StoredBlob, UniqueId,
 };
 
-pub(super) type IsKnown<'k> = Box<dyn FnMut(&Digest) -> Result<bool, LookupError> + Send + 'k>;
+pub(super) type FindKnown<'k> =
+    Box<dyn FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k>;
+
+/// Small contents wait in memory until it is known whether they are stored already. These bound
+/// how much waits, and so make one question out of many.
+const MOST_WAITING: usize = 128;
+const MOST_WAITING_BYTES: usize = 1 << 20;
 
 /// Contents on their way into the store; made by [`BlobStore::stage`](super::BlobStore::stage).
 ///
-/// Dropping it leaves nothing behind.
+/// Dropping it leaves nothing behind; after an error other than [`BlobError::TooLarge`] that is all
+/// it is good for.
 pub struct Staging<'k> {
     pub(super) disk: Arc<Disk>,
     max_total: u64,
     total: u64,
-    is_known: IsKnown<'k>,
-    /// The digests that need no further thought: known before, or written here.
+    find_known: FindKnown<'k>,
+    /// The digests that need no further thought: known before, written here, or waiting.
     seen: HashSet<Digest>,
+    waiting: Vec<(Digest, Vec<u8>)>,
+    waiting_bytes: usize,
     pack: Option<PackWriter>,
     large: Vec<(PlaceId, TempPath)>,
     stored: Vec<StoredBlob>,
 }
 
 impl<'k> Staging<'k> {
-    pub(super) fn new(disk: Arc<Disk>, max_total: u64, is_known: IsKnown<'k>) -> Self {
+    pub(super) fn new(disk: Arc<Disk>, max_total: u64, find_known: FindKnown<'k>) -> Self {
         Self {
             disk,
             max_total,
             total: 0,
-            is_known,
+            find_known,
             seen: HashSet::new(),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
             pack: None,
             large: Vec::new(),
             stored: Vec::new(),
@@ -50,7 +61,7 @@ impl<'k> Staging<'k> {
         self.check_room(size)?;
         let digest = Digest::of(content);
         if size < LARGE_CONTENT {
-            self.take_small(digest, content)?;
+            self.take_small(digest, content.to_vec())?;
         } else {
             self.take_large(digest, size, |disk| {
                 let mut file = BufWriter::new(disk.new_temporary()?);
@@ -71,7 +82,8 @@ impl<'k> Staging<'k> {
     /// Makes every new content durable and gives it its place.
     ///
     /// On an error nothing stays on disk.
-    pub fn publish(self) -> Result<Published, BlobError> {
+    pub fn publish(mut self) -> Result<Published, BlobError> {
+        self.write_waiting(None)?;
         let mut published = Published::new(self.disk, self.stored);
         let outcome = (|| {
             if let Some(pack) = self.pack {
@@ -103,22 +115,17 @@ impl<'k> Staging<'k> {
         }
     }
 
-    /// Takes a complete small content, into the pack if it is new.
-    pub(super) fn take_small(&mut self, digest: Digest, content: &[u8]) -> Result<(), BlobError> {
-        let size = content.len() as u64;
-        if self.is_new(&digest)? {
-            let pack = match &mut self.pack {
-                Some(pack) => pack,
-                none => none.insert(PackWriter::create(&self.disk, UniqueId::new()?)?),
-            };
-            let offset = pack.append(content)?;
-            let place = Place::Pack {
-                id: pack.id(),
-                offset,
-            };
-            self.record(digest, size, place);
+    /// Takes a complete small content.
+    pub(super) fn take_small(&mut self, digest: Digest, content: Vec<u8>) -> Result<(), BlobError> {
+        self.total += content.len() as u64;
+        if !self.seen.insert(digest) {
+            return Ok(());
         }
-        self.total += size;
+        self.waiting_bytes += content.len();
+        self.waiting.push((digest, content));
+        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
+            self.write_waiting(None)?;
+        }
         Ok(())
     }
 
@@ -129,29 +136,48 @@ impl<'k> Staging<'k> {
         size: u64,
         file: impl FnOnce(&Disk) -> io::Result<BufWriter<NamedTempFile>>,
     ) -> Result<(), BlobError> {
-        if self.is_new(&digest)? {
+        self.total += size;
+        if !self.seen.insert(digest) {
+            return Ok(());
+        }
+        if !self.write_waiting(Some(digest))? {
             let synced = sync_temporary(file(&self.disk)?)?;
             let id = UniqueId::new()?;
             self.large.push((PlaceId::File(id), synced));
             self.record(digest, size, Place::File { id });
         }
-        self.total += size;
         Ok(())
     }
 
-    fn is_new(&mut self, digest: &Digest) -> Result<bool, BlobError> {
-        if self.seen.contains(digest) {
+    /// Puts the waiting contents that are new into the pack; says whether `also` is known.
+    fn write_waiting(&mut self, also: Option<Digest>) -> Result<bool, BlobError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        let mut asked: Vec<_> = waiting.iter().map(|(digest, _)| *digest).collect();
+        asked.extend(also);
+        if asked.is_empty() {
             return Ok(false);
         }
-        let known = (self.is_known)(digest).map_err(BlobError::Lookup)?;
-        if known {
-            self.seen.insert(*digest);
+        let known = (self.find_known)(&asked).map_err(BlobError::Lookup)?;
+        for (digest, content) in waiting {
+            if known.contains(&digest) {
+                continue;
+            }
+            let pack = match &mut self.pack {
+                Some(pack) => pack,
+                none => none.insert(PackWriter::create(&self.disk, UniqueId::new()?)?),
+            };
+            let offset = pack.append(&content)?;
+            let place = Place::Pack {
+                id: pack.id(),
+                offset,
+            };
+            self.record(digest, content.len() as u64, place);
         }
-        Ok(!known)
+        Ok(also.is_some_and(|digest| known.contains(&digest)))
     }
 
     fn record(&mut self, digest: Digest, size: u64, place: Place) {
-        self.seen.insert(digest);
         self.stored.push(StoredBlob {
             digest,
             size,

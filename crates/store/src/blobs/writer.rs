@@ -39,7 +39,7 @@ impl<'s, 'k> ContentWriter<'s, 'k> {
     pub fn finish(self) -> Result<(Digest, u64), BlobError> {
         let digest = self.hasher.finalize().into();
         match self.body {
-            Body::Small(content) => self.staging.take_small(digest, &content)?,
+            Body::Small(content) => self.staging.take_small(digest, content)?,
             Body::Large(file) => self.staging.take_large(digest, self.size, |_| Ok(file))?,
         }
         Ok((digest, self.size))

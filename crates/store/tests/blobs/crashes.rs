@@ -1,5 +1,10 @@
 //! What a crash leaves behind is found, and nothing else is taken for it.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "ages are compared with those that the file system gave"
+)]
+
 use std::collections::HashSet;
 use std::fs;
 use std::time::{Duration, SystemTime};

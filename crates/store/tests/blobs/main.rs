@@ -7,6 +7,7 @@ mod crashes;
 mod reading;
 mod staging;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -26,7 +27,7 @@ fn new_store() -> (TempDir, BlobStore) {
 
 /// A staging for which every content is new.
 fn stage(store: &BlobStore) -> Staging<'static> {
-    store.stage(NO_LIMIT, |_| Ok(false))
+    store.stage(NO_LIMIT, |_| Ok(HashSet::new()))
 }
 
 fn publish(store: &BlobStore, contents: &[&[u8]]) -> Published {

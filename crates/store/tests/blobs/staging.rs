@@ -1,5 +1,6 @@
 //! Collecting, refusing, publishing and giving up.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::sync::Barrier;
@@ -14,9 +15,9 @@ fn each_distinct_content_is_asked_about_and_written_once() {
     let large = bytes(LARGE, 4);
     let known = Digest::of(b"known");
     let mut questions = Vec::new();
-    let mut staging = store.stage(NO_LIMIT, |digest| {
-        questions.push(*digest);
-        Ok(*digest == known)
+    let mut staging = store.stage(NO_LIMIT, |digests| {
+        questions.push(digests.to_vec());
+        Ok(HashSet::from([known]))
     });
     for _ in 0..3 {
         staging.add(b"new").unwrap();
@@ -29,7 +30,7 @@ fn each_distinct_content_is_asked_about_and_written_once() {
     let published = staging.publish().unwrap();
 
     let new = [Digest::of(b"new"), Digest::of(&large)];
-    assert_eq!(questions, [new[0], known, new[1]]);
+    assert_eq!(questions, [[new[0], known, new[1]]]);
     let digests: Vec<_> = published.blobs().iter().map(|blob| blob.digest).collect();
     assert_eq!(digests, new);
     published.keep();
@@ -39,7 +40,7 @@ fn each_distinct_content_is_asked_about_and_written_once() {
 #[test]
 fn a_staging_in_which_all_is_known_writes_nothing() {
     let (root, store) = new_store();
-    let mut staging = store.stage(NO_LIMIT, |_| Ok(true));
+    let mut staging = store.stage(NO_LIMIT, |digests| Ok(digests.iter().copied().collect()));
     staging.add(b"small").unwrap();
     staging.add(&bytes(LARGE, 5)).unwrap();
     let published = staging.publish().unwrap();
@@ -49,20 +50,38 @@ fn a_staging_in_which_all_is_known_writes_nothing() {
 }
 
 #[test]
-fn a_failed_lookup_refuses_the_content_only() {
-    let (_root, store) = new_store();
-    let bad = Digest::of(b"bad");
-    let mut staging = store.stage(NO_LIMIT, |digest| {
-        if *digest == bad {
-            return Err(LookupError::from("database away"));
-        }
-        Ok(false)
+fn many_small_contents_are_asked_about_together_and_do_not_pile_up_in_memory() {
+    let (root, store) = new_store();
+    let mut questions = Vec::new();
+    let mut staging = store.stage(NO_LIMIT, |digests| {
+        questions.push(digests.len());
+        Ok(HashSet::new())
     });
-    staging.add(b"good").unwrap();
-    assert!(matches!(staging.add(b"bad"), Err(BlobError::Lookup(_))));
+    for number in 0..300_u32 {
+        staging.add(&number.to_be_bytes()).unwrap();
+    }
+    for seed in 0..4 {
+        staging.add(&bytes(LARGE / 2, seed)).unwrap();
+    }
     let published = staging.publish().unwrap();
-    assert_eq!(published.blobs().len(), 1);
+    assert_eq!(published.blobs().len(), 304);
     published.keep();
+    assert_eq!(questions, [128, 128, 44 + 2, 2]);
+    assert_eq!(counts(root.path()), [1, 0, 0]);
+}
+
+#[test]
+fn a_failed_lookup_leaves_nothing() {
+    let (root, store) = new_store();
+    let away = |_: &[Digest]| Err(LookupError::from("database away"));
+    let mut staging = store.stage(NO_LIMIT, away);
+    staging.add(b"small").unwrap();
+    assert!(matches!(staging.publish(), Err(BlobError::Lookup(_))));
+    let mut staging = store.stage(NO_LIMIT, away);
+    let refused = staging.add(&bytes(LARGE, 1));
+    assert!(matches!(refused, Err(BlobError::Lookup(_))));
+    drop(staging);
+    assert_eq!(counts(root.path()), [0, 0, 0]);
 }
 
 #[test]
@@ -79,7 +98,7 @@ fn a_dropped_staging_leaves_nothing() {
 #[test]
 fn more_than_allowed_is_refused_and_leaves_nothing() {
     let (root, store) = new_store();
-    let mut staging = store.stage(10, |_| Ok(false));
+    let mut staging = store.stage(10, |_| Ok(HashSet::new()));
     staging.add(b"12345").unwrap();
     // The same bytes again are written once and counted twice.
     staging.add(b"12345").unwrap();
@@ -96,7 +115,7 @@ fn more_than_allowed_is_refused_and_leaves_nothing() {
 fn an_endless_stream_is_cut_off_at_the_limit() {
     let (root, store) = new_store();
     let limit = 2 * LARGE_CONTENT;
-    let mut staging = store.stage(limit, |_| Ok(false));
+    let mut staging = store.stage(limit, |_| Ok(HashSet::new()));
     let error = io::copy(&mut io::repeat(7), &mut staging.writer()).unwrap_err();
     assert!(matches!(
         BlobError::from(error),

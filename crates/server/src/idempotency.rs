@@ -1,0 +1,196 @@
+//! `Idempotency-Key`: a request that is repeated is carried out once and answered twice.
+//!
+//! A middleware does it for every POST with the header. Routes that read their body themselves call
+//! [`carry_out`] on their own. Answers that hold a secret come with a [`Redacted`] copy, which is
+//! what repeats get.
+
+use crate::app::AppState;
+use crate::auth::authenticate;
+use crate::body::BodyRules;
+use crate::error::ErrorShape;
+use crate::intake::Intake;
+use crate::problem::Problem;
+use axum::body::{Body, to_bytes};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use estrade_service::idempotency::{
+    self, Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket,
+};
+use estrade_service::{Caller, Error};
+use serde::Serialize;
+use std::future::Future;
+use tracing::Instrument;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Headers that a repeat gets again; the others belong to one request.
+const KEPT: [HeaderName; 5] = [
+    header::CONTENT_TYPE,
+    header::ETAG,
+    header::CACHE_CONTROL,
+    HeaderName::from_static("x-error-code"),
+    HeaderName::from_static("x-error-message"),
+];
+/// Answers to POSTs are small; what is larger than this is not kept.
+const LARGEST_ANSWER: usize = 1 << 20;
+
+/// Routes that take no account token, and the one that calls [`carry_out`] itself.
+const LEFT_OUT: [&str; 4] = [
+    "/v1/login",
+    "/v1/login/check-if-exists",
+    "/v1/keys/authorize",
+    "/v2/projects/{project_id}/releases",
+];
+
+/// The part of an answer that may be stored, when it is not the whole.
+#[derive(Clone)]
+pub struct Redacted(Bytes);
+
+impl Redacted {
+    /// Notes what a repeat of this answer shall get.
+    pub fn attach<T: Serialize>(mut response: Response, redacted: &T) -> Response {
+        // Without a redacted body nothing of it is stored, which is safe.
+        let body = serde_json::to_vec(redacted).unwrap_or_default();
+        response.extensions_mut().insert(Self(body.into()));
+        response
+    }
+}
+
+/// The middleware: replays answers to POSTs with the header.
+pub async fn replay<E: ErrorShape>(
+    State(app): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.method() != Method::POST || !request.headers().contains_key(KEY) {
+        return next.run(request).await;
+    }
+    let route = request.extensions().get::<MatchedPath>();
+    if route.is_some_and(|route| LEFT_OUT.contains(&route.as_str())) {
+        return next.run(request).await;
+    }
+    match replay_request(&app, request, next).await {
+        Ok(response) => response,
+        Err(problem) => E::from(problem).into_response(),
+    }
+}
+
+async fn replay_request(app: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
+    let rules: BodyRules = request.extensions().get().copied().unwrap_or_default();
+    let (mut parts, body) = request.into_parts();
+    let caller = authenticate(app, &mut parts).await?;
+    let head = parts.clone();
+    let bytes = Intake::new(Request::from_parts(parts.clone(), body), rules.limits)?
+        .read_all()
+        .await?;
+    let hash = *blake3::hash(&bytes).as_bytes();
+    let request = Request::from_parts(parts, Body::from(bytes));
+    carry_out(
+        app,
+        &caller,
+        &head,
+        hash,
+        async move { next.run(request).await },
+    )
+    .await
+}
+
+/// Carries a request out, or replays the answer that its idempotency key had.
+///
+/// With a key the work goes on when the client hangs up: who lost a connection is who repeats.
+pub async fn carry_out(
+    app: &AppState,
+    caller: &Caller,
+    head: &Parts,
+    body_hash: [u8; 32],
+    work: impl Future<Output = Response> + Send + 'static,
+) -> Result<Response, Problem> {
+    let Some(key) = key_of(caller, head, body_hash)? else {
+        return Ok(work.await);
+    };
+    let ticket = match idempotency::begin(&app.core, key).await? {
+        Begun::Replay(answer) => return Ok(replayed(answer)),
+        Begun::Fresh(ticket) => ticket,
+    };
+    let work = async move { store(ticket, work.await).await };
+    let task = app.tasks.spawn(work.in_current_span());
+    Ok(task.await.map_err(Error::internal)?)
+}
+
+fn key_of(
+    caller: &Caller,
+    head: &Parts,
+    body_hash: [u8; 32],
+) -> Result<Option<IdempotencyKey>, Error> {
+    let Some(value) = head.headers.get(KEY) else {
+        return Ok(None);
+    };
+    let request = KeyedRequest {
+        credential: caller.token.as_bytes(),
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        team: head
+            .headers
+            .get("x-teamid")
+            .and_then(|team| team.to_str().ok())
+            .unwrap_or_default(),
+        body_hash,
+    };
+    IdempotencyKey::new(value.to_str().unwrap_or_default(), &request).map(Some)
+}
+
+fn replayed(answer: StoredAnswer) -> Response {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    for (name, value) in &answer.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Keeps the answer for repeats and hands it on.
+async fn store(ticket: Ticket, response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    let body = match to_bytes(body, LARGEST_ANSWER).await {
+        Ok(body) => body,
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be kept for repeats");
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+    };
+    let kept = parts
+        .extensions
+        .get()
+        .map_or_else(|| body.clone(), |Redacted(kept)| kept.clone());
+    let answer = StoredAnswer {
+        status: parts.status.as_u16(),
+        headers: kept_headers(&parts.headers),
+        body: kept.to_vec(),
+    };
+    if let Err(error) = ticket.finish(answer).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "an answer was not stored for repeats"
+        );
+    }
+    Response::from_parts(parts, Body::from(body))
+}
+
+fn kept_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let kept = |name: &HeaderName| {
+        let value = headers.get(name)?.to_str().ok()?;
+        Some((name.to_string(), value.to_owned()))
+    };
+    KEPT.iter().filter_map(kept).collect()
+}

@@ -1,0 +1,218 @@
+//! The body of a create-release request, read without holding its files in memory.
+//!
+//! `files` may be 256 MiB. The body waits in a spool; this reader walks through it once and hands
+//! each file on as it comes.
+
+use crate::problem::Problem;
+use crate::spool::Spool;
+use crate::strict_json;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use estrade_model::platform::Platform;
+use estrade_model::release::NewRelease;
+use estrade_service::Error;
+use estrade_service::releases::Upload;
+use serde::Deserialize;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::num::NonZeroU16;
+
+/// What a release is made from.
+#[derive(Debug)]
+pub enum Source {
+    /// Files, which the upload has taken.
+    Files,
+    /// An image of a registry.
+    Image(String),
+}
+
+/// What a create-release request says.
+pub struct ReleaseBody {
+    /// Everything but the source.
+    pub new: NewRelease,
+    /// What it is made from.
+    pub source: Source,
+}
+
+/// Longest `message`, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// Reads the body; blocks, because the spool may be on disk and files are written as they come.
+pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> {
+    // serde's errors are text; the upload's own error is kept beside it.
+    let refused = RefCell::new(None);
+    let seed = BodySeed {
+        upload,
+        refused: &refused,
+    };
+    let reader = spool.reader().map_err(Error::internal)?;
+    let parsed = strict_json::from_reader_seed(seed, reader);
+    match refused.into_inner() {
+        Some(error) => Err(Problem::from(error)),
+        None => Ok(parsed.map_err(Error::from)?.check()?),
+    }
+}
+
+#[derive(Default)]
+struct Parsed {
+    new: NewRelease,
+    image: Option<String>,
+    source_id: Option<String>,
+    files: Option<usize>,
+}
+
+impl Parsed {
+    fn check(self) -> Result<ReleaseBody, Error> {
+        let new = self.new;
+        if new
+            .message
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > LONGEST_MESSAGE)
+        {
+            return Err(Error::invalid(format!(
+                "message: at most {LONGEST_MESSAGE} characters"
+            )));
+        }
+        let source = match (self.files, self.image, self.source_id) {
+            (Some(0), None, None) => return Err(Error::invalid("files: send at least one file")),
+            (Some(_), None, None) => Source::Files,
+            (None, Some(image), None) => Source::Image(image),
+            (None, None, Some(_)) => {
+                let message = "sourceID: uploading sources is not available yet; send `files`";
+                return Err(Error::Invalid {
+                    code: "source_unknown",
+                    message: message.into(),
+                });
+            }
+            _ => {
+                return Err(Error::invalid(
+                    "send exactly one of `files`, `sourceID` and `image`",
+                ));
+            }
+        };
+        Ok(ReleaseBody { new, source })
+    }
+}
+
+struct BodySeed<'u> {
+    upload: &'u mut Upload,
+    refused: &'u RefCell<Option<Error>>,
+}
+
+impl<'de> DeserializeSeed<'de> for BodySeed<'_> {
+    type Value = Parsed;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parsed, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for BodySeed<'_> {
+    type Value = Parsed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+        let mut parsed = Parsed::default();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match key.as_ref() {
+                "port" => {
+                    parsed.new.port = map.next_value::<Option<NonZeroU16>>()?.map(NonZeroU16::get)
+                }
+                "type" => parsed.new.platform = map.next_value::<Option<Platform>>()?,
+                "message" => parsed.new.message = map.next_value()?,
+                "gitInfo" => parsed.new.git_info = map.next_value()?,
+                "image" => parsed.image = map.next_value()?,
+                "sourceID" => parsed.source_id = map.next_value()?,
+                "files" => {
+                    parsed.files = map.next_value_seed(FilesSeed {
+                        upload: &mut *self.upload,
+                        refused: self.refused,
+                    })?;
+                }
+                "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
+                    let value = map.next_value::<Value>()?;
+                    parsed.new.settings.insert(key.into_owned(), value);
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+struct FilesSeed<'u> {
+    upload: &'u mut Upload,
+    refused: &'u RefCell<Option<Error>>,
+}
+
+impl<'de> DeserializeSeed<'de> for FilesSeed<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FilesSeed<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of files")
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<usize>, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut files: A) -> Result<Option<usize>, A::Error> {
+        let mut count = 0;
+        while let Some(file) = files.next_element::<File>()? {
+            let content = file.content().map_err(A::Error::custom)?;
+            if let Err(error) = self.upload.add_file(file.path.clone(), &content) {
+                let message = error.to_string();
+                self.refused.replace(Some(error));
+                return Err(A::Error::custom(message));
+            }
+            count += 1;
+        }
+        Ok(Some(count))
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    path: String,
+    data: String,
+    #[serde(default)]
+    encoding: Option<Encoding>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Encoding {
+    #[serde(rename = "utf-8", alias = "utf8", alias = "text")]
+    Text,
+    Base64,
+}
+
+impl File {
+    fn content(&self) -> Result<Cow<'_, [u8]>, String> {
+        match self.encoding {
+            None | Some(Encoding::Text) => Ok(Cow::Borrowed(self.data.as_bytes())),
+            Some(Encoding::Base64) => match STANDARD.decode(self.data.as_bytes()) {
+                Ok(bytes) => Ok(Cow::Owned(bytes)),
+                Err(error) => Err(format!("`{}`: data is not base64: {error}", self.path)),
+            },
+        }
+    }
+}

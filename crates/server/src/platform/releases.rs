@@ -1,0 +1,297 @@
+//! Platform API: releases of a project.
+
+use super::release_body;
+use crate::app::AppState;
+use crate::auth::Scoped;
+use crate::body::require_json;
+use crate::conditional::ETag;
+use crate::context::RequestContext;
+use crate::error::PlatformError;
+use crate::extract::{Params, Queries};
+use crate::idempotency;
+use crate::intake::{IntakeLimits, has_body};
+use crate::listing::{self, Paged, Window};
+use crate::paging::{Frame, Paging};
+use crate::problem::Problem;
+use crate::spool::Spool;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use estrade_model::ReleaseId;
+use estrade_model::id::kind;
+use estrade_model::release::{ReleaseBody, ReleaseCreated, ReleaseList, ReleaseState};
+use estrade_service::{Error, Scope, releases};
+use std::time::Duration;
+
+/// Longest that `?timeout=` makes a request wait, in seconds.
+const LONGEST_WAIT: u64 = 300;
+
+/// List releases
+///
+/// Newest first.
+#[utoipa::path(get, path = "/v1/projects/{project_id}/releases", tag = "releases", params(("project_id" = String, Path), Paged), responses((status = 200, body = ReleaseList)))]
+pub async fn list_releases(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(project): Params<String, PlatformError>,
+    paging: Paging<PlatformError>,
+) -> Result<Response, PlatformError> {
+    Ok(list(app, scope, project, &paging).await?)
+}
+
+async fn list(
+    app: AppState,
+    scope: Scope,
+    project: String,
+    paging: &Paging<PlatformError>,
+) -> Result<Response, Problem> {
+    let summary = releases::summarize_releases(&app.core, &scope, &project).await?;
+    let fetch = move |window: Window<kind::Release>| {
+        let (app, scope, project) = (AppState::clone(&app), scope.clone(), project.clone());
+        async move {
+            let (before, count, skip) = (window.before, window.count, window.skip);
+            releases::list_releases(&app.core, &scope, &project, before, count, skip).await
+        }
+    };
+    let current = serde_json::to_string(&summary.current).map_err(Error::internal)?;
+    let open = format!(
+        r#"{{"platform":"{}","readyReleasesCount":{},"total":{},"currentRelease":{current},"releases":["#,
+        summary.platform, summary.ready, summary.total,
+    );
+    listing::respond(Frame::new(open, "]}"), paging, fetch, |release| release.id).await
+}
+
+/// What a create-release request may say; the document's view of `release_body`.
+#[derive(utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its description is used; release_body reads the request"
+)]
+pub struct CreateRelease {
+    /// The platform, when it differs from the project's.
+    #[schema(example = "static")]
+    r#type: Option<estrade_model::platform::Platform>,
+    /// The port it listens on.
+    #[schema(minimum = 1, maximum = 65535)]
+    port: Option<u16>,
+    /// Its files; exactly one of `files`, `sourceID` and `image` is needed.
+    files: Option<Vec<ReleaseFile>>,
+    /// The name of a container image.
+    image: Option<String>,
+    /// What its maker says of it.
+    #[schema(max_length = 1000)]
+    message: Option<String>,
+    /// The commit it is made from.
+    #[schema(value_type = Option<Object>)]
+    git_info: Option<serde_json::Value>,
+}
+
+/// One file of a release.
+#[derive(utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its description is used; release_body reads the request"
+)]
+pub struct ReleaseFile {
+    /// Relative path, with `/` between segments.
+    #[schema(example = "index.html")]
+    path: String,
+    /// The content, as text or in base64.
+    #[schema(example = "<h1>Hello</h1>")]
+    data: String,
+    /// `base64` for binary content.
+    #[schema(example = "base64")]
+    encoding: Option<String>,
+}
+
+/// Create a release
+///
+/// From files or an image. The files are on disk before the answer is sent.
+#[utoipa::path(post, path = "/v2/projects/{project_id}/releases", tag = "releases", params(("project_id" = String, Path)), request_body = CreateRelease, responses((status = 201, body = ReleaseCreated)))]
+pub async fn create_release(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(project): Params<String, PlatformError>,
+    request: Request,
+) -> Result<Response, PlatformError> {
+    require_json(request.headers())?;
+    Ok(create(app, scope, project, request, StatusCode::CREATED).await?)
+}
+
+/// The answer of the GET: a list without a body, the new release with one.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum ListedOrCreated {
+    /// Without a body.
+    Listed(ReleaseList),
+    /// With a body.
+    Created(ReleaseCreated),
+}
+
+/// Create a release with GET, or list releases
+///
+/// The interface gives GET for creating a release, so it works; POST is the better way, because
+/// proxies drop the bodies of GETs. Without a body it lists, like v1.
+#[utoipa::path(get, path = "/v2/projects/{project_id}/releases", tag = "releases", params(("project_id" = String, Path), Paged), request_body = Option<CreateRelease>, responses((status = 200, body = ListedOrCreated), (status = 409), (status = 422)))]
+pub async fn create_release_by_get(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(project): Params<String, PlatformError>,
+    request: Request,
+) -> Result<Response, PlatformError> {
+    if !has_body(request.body()) {
+        let (mut parts, _) = request.into_parts();
+        let paging = Paging::from_request_parts(&mut parts, &app).await?;
+        return Ok(list(app, scope, project, &paging).await?);
+    }
+    Ok(create(app, scope, project, request, StatusCode::OK).await?)
+}
+
+async fn create(
+    app: AppState,
+    scope: Scope,
+    project: String,
+    request: Request,
+    status: StatusCode,
+) -> Result<Response, Problem> {
+    let client = client_name(request.headers());
+    let (head, body) = request.into_parts();
+    // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
+    let upload = releases::begin_upload(&app.core, &scope, &project).await?;
+    let limits = IntakeLimits::at_most(app.core.settings.most_release_bytes);
+    let spool = app
+        .spool
+        .receive(Request::from_parts(head.clone(), body), limits)
+        .await?;
+    let hash = *spool.hash().as_bytes();
+    let (caller, state) = (scope.caller.clone(), AppState::clone(&app));
+    let work = async move {
+        match carry_out(&state, &scope, &project, client, spool, upload).await {
+            Ok(release_id) => (status, Json(ReleaseCreated { release_id })).into_response(),
+            Err(problem) => PlatformError::from(problem).into_response(),
+        }
+    };
+    idempotency::carry_out(&app, &caller, &head, hash, work).await
+}
+
+async fn carry_out(
+    app: &AppState,
+    scope: &Scope,
+    project: &str,
+    client: Option<String>,
+    spool: Spool,
+    mut upload: releases::Upload,
+) -> Result<ReleaseId, Problem> {
+    let read = move || release_body::read(&spool, &mut upload).map(|body| (body, upload));
+    let (body, upload) = tokio::task::spawn_blocking(read)
+        .await
+        .map_err(Error::internal)??;
+    let mut new = body.new;
+    new.client = client;
+    let source = match body.source {
+        release_body::Source::Files => releases::Source::Files(Box::new(upload)),
+        release_body::Source::Image(image) => releases::Source::Image(image),
+    };
+    Ok(releases::create_release(&app.core, scope, project, new, source).await?)
+}
+
+fn client_name(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get(header::USER_AGENT)?
+        .to_str()
+        .ok()
+        .map(str::to_owned)
+}
+
+/// The query of reading a release.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct WaitQuery {
+    /// Wait until the release is in this state or has ended.
+    wait: Option<ReleaseState>,
+    /// For how many seconds at most; 300 at most, 30 unless said.
+    timeout: Option<u64>,
+}
+
+/// Read a release
+#[utoipa::path(get, path = "/v1/releases/{releaseID}", tag = "releases", params(("releaseID" = ReleaseId, Path), WaitQuery), responses(
+    (status = 200, body = ReleaseBody), (status = 304), (status = 404),
+))]
+pub async fn read_release(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<ReleaseId, PlatformError>,
+    Queries(query): Queries<WaitQuery, PlatformError>,
+    context: RequestContext,
+    headers: HeaderMap,
+) -> Result<Response, PlatformError> {
+    let (release, version) = match query.wait {
+        None => releases::read_release(&app.core, &scope, id).await?,
+        Some(state) => {
+            context.lift_deadline();
+            let most = Duration::from_secs(query.timeout.unwrap_or(30).min(LONGEST_WAIT));
+            tokio::select! {
+                reached = releases::wait_release(&app.core, &scope, id, state, most) => reached?,
+                // A server that stops answers with what there is instead of cutting the wait off.
+                () = app.shutdown.cancelled() => releases::read_release(&app.core, &scope, id).await?,
+            }
+        }
+    };
+    Ok(ETag::of(version).respond(&headers, || Json(ReleaseBody { release })))
+}
+
+/// Cancel a release
+///
+/// Possible while it is PENDING or BUILDING.
+#[utoipa::path(post, path = "/v2/releases/{releaseID}/cancel", tag = "releases", params(("releaseID" = ReleaseId, Path)), responses(
+    (status = 200), (status = 409, description = "It is too late"),
+))]
+pub async fn cancel_release(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<ReleaseId, PlatformError>,
+) -> Result<(), PlatformError> {
+    Ok(releases::cancel_release(&app.core, &scope, id).await?)
+}
+
+/// Roll back to a release
+///
+/// Makes a new release from the same artifact, without building anything.
+#[utoipa::path(post, path = "/v1/releases/{releaseID}/rollback", tag = "releases", params(("releaseID" = ReleaseId, Path)), responses(
+    (status = 200, body = ReleaseCreated),
+    (status = 409, description = "It is the current one, or never was READY"),
+    (status = 410, description = "Its artifact was removed"),
+))]
+pub async fn rollback_release(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<ReleaseId, PlatformError>,
+) -> Result<Json<ReleaseCreated>, PlatformError> {
+    let release_id = releases::rollback_release(&app.core, &scope, id).await?;
+    Ok(Json(ReleaseCreated { release_id }))
+}
+
+/// Download the source of a release
+///
+/// The files as a `.tar.gz`, always the same bytes for the same release.
+#[utoipa::path(get, path = "/v2/releases/{releaseID}/source", tag = "releases", params(("releaseID" = ReleaseId, Path)), responses(
+    (status = 200, content_type = "application/gzip", body = Vec<u8>),
+    (status = 410, description = "It was removed"),
+))]
+pub async fn download_source(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<ReleaseId, PlatformError>,
+) -> Result<Response, PlatformError> {
+    let stream = releases::download_source(&app.core, &scope, id).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/gzip".to_owned()),
+        (
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{id}.tar.gz\""),
+        ),
+    ];
+    Ok((headers, Body::from_stream(stream)).into_response())
+}

@@ -1,0 +1,143 @@
+//! Environment variables: sealed at rest, masked for those who only read.
+
+use crate::events::{Happening, record_events};
+use crate::projects::parse_key;
+use crate::releases::queue_rerun;
+use crate::{Core, Error, Result, Scope};
+use estrade_model::names::EnvKey;
+use estrade_model::project::{EnvSetting, EnvVar, LONGEST_ENV, MOST_ENVS};
+use estrade_model::release::ReleaseType;
+use estrade_model::team::Role;
+use estrade_model::{ProjectId, ReleaseId};
+use estrade_store::envs::{self, EnvRow};
+use estrade_store::projects;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What those see who may not see a value.
+const MASK: &str = "***";
+
+/// A sealed value opens only for the project and key that it was sealed for.
+fn purpose(project: ProjectId, key: &EnvKey) -> String {
+    format!("env:{project}:{key}")
+}
+
+/// The variables of a project; values are masked for viewers.
+pub(crate) async fn list_envs(
+    core: &Core,
+    scope: &Scope,
+    project: ProjectId,
+) -> Result<Vec<EnvVar>> {
+    let masked = scope.role < Role::Developer;
+    let open = |row: EnvRow| {
+        let value = if masked {
+            MASK.to_owned()
+        } else {
+            let plain = core.master.open(&purpose(project, &row.key), &row.sealed)?;
+            String::from_utf8(plain.to_vec()).map_err(Error::internal)?
+        };
+        Ok(EnvVar {
+            id: row.id,
+            key: row.key,
+            value,
+            encrypted: true,
+        })
+    };
+    let rows = envs::list_envs(&core.db, project).await?;
+    rows.into_iter().map(open).collect()
+}
+
+/// Replaces all variables of a project; the last of two with one key wins.
+///
+/// When a release serves, a new one with the same contents is made, so that the new values take
+/// effect; its id is returned.
+pub async fn update_envs(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    variables: Vec<EnvSetting>,
+) -> Result<Option<ReleaseId>> {
+    scope.require(Role::Developer)?;
+    check_variables(&variables)?;
+    let (owner, now) = (scope.owner, core.now());
+    // The id never changes, and the values are sealed for it before the transaction begins.
+    let id = crate::projects::find_project(core, scope, project)
+        .await?
+        .id;
+    let key = parse_key(&id.to_string())?;
+    let (rows, release) = (
+        Arc::new(seal_variables(core, id, variables)?),
+        core.new_id()?,
+    );
+    core.db
+        .transact(move |tx| {
+            let (rows, key) = (Arc::clone(&rows), key.clone());
+            Box::pin(async move {
+                let row = projects::find_project(tx, owner, &key).await?;
+                let row = row.ok_or(Error::NotFound("the project"))?;
+                envs::replace_envs(tx, id, &rows).await?;
+                record_events(tx, id, vec![Happening::to_project("envs", "UPDATED")], now).await?;
+                let Some(current) = row.current_release else {
+                    return Ok(None);
+                };
+                queue_rerun(
+                    tx,
+                    &row,
+                    current,
+                    (release, ReleaseType::EnvUpdate),
+                    None,
+                    now,
+                )
+                .await?;
+                Ok(Some(release))
+            })
+        })
+        .await
+}
+
+fn check_variables(variables: &[EnvSetting]) -> Result<()> {
+    if variables.len() > MOST_ENVS {
+        return Err(Error::invalid(format!(
+            "variables: at most {MOST_ENVS} are allowed, {} were sent",
+            variables.len()
+        )));
+    }
+    for EnvSetting { key, value } in variables {
+        if value.len() > LONGEST_ENV {
+            return Err(Error::invalid(format!(
+                "variables: the value of {key} is longer than {LONGEST_ENV} bytes"
+            )));
+        }
+        // No operating system can pass it on.
+        if value.contains('\0') {
+            return Err(Error::invalid(format!(
+                "variables: the value of {key} contains a NUL character"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn seal_variables(
+    core: &Core,
+    project: ProjectId,
+    variables: Vec<EnvSetting>,
+) -> Result<Vec<EnvRow>> {
+    let mut seen = HashSet::new();
+    let mut last: Vec<_> = variables
+        .into_iter()
+        .rev()
+        .filter(|variable| seen.insert(variable.key.clone()))
+        .collect();
+    last.reverse();
+    let seal = |EnvSetting { key, value }| {
+        Ok(EnvRow {
+            id: core.new_id()?,
+            sealed: core
+                .master
+                .seal(&purpose(project, &key), value.as_bytes())?,
+            key,
+        })
+    };
+    last.into_iter().map(seal).collect()
+}

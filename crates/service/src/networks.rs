@@ -1,0 +1,44 @@
+//! Private networks.
+
+use crate::{Core, Error, Result, Scope};
+use estrade_model::names::NetworkName;
+use estrade_model::project::{Network, NetworkId};
+use estrade_model::team::Role;
+use estrade_store::{StoreError, networks};
+
+/// A page of the owner's networks, newest first.
+pub async fn list_networks(
+    core: &Core,
+    scope: &Scope,
+    before: Option<NetworkId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Network>> {
+    Ok(networks::list_networks(&core.db, scope.owner, before, count, skip).await?)
+}
+
+/// Makes a network; 409 when the owner has one of that name.
+pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Result<Network> {
+    scope.require(Role::Developer)?;
+    let network = Network {
+        id: core.new_id()?,
+        name: name.into(),
+        created_at: core.now(),
+    };
+    let (owner, row) = (scope.owner, network.clone());
+    core.db
+        .transact(move |tx| {
+            let row = row.clone();
+            Box::pin(async move {
+                match networks::insert_network(tx, owner, row.id, &row.name, row.created_at).await {
+                    Err(StoreError::Duplicate) => Err(Error::conflict(
+                        "network_exists",
+                        "you have a network of this name; choose another one",
+                    )),
+                    other => Ok(other?),
+                }
+            })
+        })
+        .await?;
+    Ok(network)
+}

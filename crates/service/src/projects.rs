@@ -1,0 +1,283 @@
+//! Projects: made, listed, read, changed, deleted.
+
+use crate::events::{Happening, record_events};
+use crate::{Core, Error, Result, Scope, envs};
+use estrade_model::ProjectId;
+use estrade_model::names::{NetworkName, ProjectName};
+use estrade_model::plan::{BUNDLE_PLANS, Plan};
+use estrade_model::project::{
+    CreateProject, NetworkId, Project, ProjectDetail, ProjectKey, ProjectStatus,
+};
+use estrade_model::team::Role;
+use estrade_store::projects::{self, NewProject, ProjectRow};
+use estrade_store::quotas::{self, Counted};
+use estrade_store::{ChangeKind, StoreError, Tx, networks};
+
+const NOT_FOUND: Error = Error::NotFound("the project");
+
+fn on_the_wire(core: &Core, row: ProjectRow) -> Project {
+    Project {
+        id: row.id,
+        created_at: row.created_at,
+        plan_id: row.plan,
+        bundle_plan_id: row.bundle_plan,
+        scale: row.scale,
+        platform: row.platform,
+        status: row.status,
+        url: core.settings.project_url(&row.name),
+        project_id: row.name,
+        network: row.network,
+        is_deployed: row.current_release.is_some(),
+    }
+}
+
+/// A page of the owner's projects, newest first.
+pub async fn list_projects(
+    core: &Core,
+    scope: &Scope,
+    before: Option<ProjectId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Project>> {
+    let rows = projects::list_projects(&core.db, scope.owner, before, count, skip).await?;
+    Ok(rows.into_iter().map(|row| on_the_wire(core, row)).collect())
+}
+
+/// A project with all that is known of it, and its version for conditional requests.
+pub async fn read_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+) -> Result<(ProjectDetail, i64)> {
+    let row = find_project(core, scope, project).await?;
+    let version = row.version;
+    let detail = ProjectDetail {
+        envs: envs::list_envs(core, scope, row.id).await?,
+        default_subdomain: true,
+        zero_downtime: true,
+        read_only_root_filesystem: row.read_only_root,
+        hourly_price: core
+            .settings
+            .plans
+            .get(&row.plan)
+            .map_or(0, |plan| plan.hourly_price),
+        reserved_disk_space: 0,
+        current_release: row.current_release,
+        project: on_the_wire(core, row),
+    };
+    Ok((detail, version))
+}
+
+/// Makes a project; 409 `project_exists` when anybody has one of that name.
+pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> Result<Project> {
+    scope.require(Role::Developer)?;
+    require_plan(core, &new.plan_id)?;
+    let bundle_plan = new.bundle_plan_id.unwrap_or_else(|| "standard".into());
+    if !BUNDLE_PLANS.contains(&bundle_plan.as_str()) {
+        return Err(Error::invalid(format!(
+            "bundlePlanID: unknown bundle plan; choose one of {}",
+            BUNDLE_PLANS.join(", ")
+        )));
+    }
+    let network = new.network.unwrap_or_else(|| networks::DEFAULT.into());
+    if network.parse::<NetworkName>().is_err() && network.parse::<NetworkId>().is_err() {
+        return Err(unknown_network());
+    }
+    let row = ProjectRow {
+        id: core.new_id()?,
+        name: new.name.into(),
+        platform: new.platform,
+        plan: new.plan_id,
+        bundle_plan,
+        scale: 1,
+        status: ProjectStatus::Active,
+        read_only_root: new.read_only_root.unwrap_or(false),
+        current_release: None,
+        releases: 0,
+        ready_releases: 0,
+        created_at: core.now(),
+        version: 0,
+        network: None,
+    };
+    let (owner, quota) = (scope.owner, core.settings.quotas.projects);
+    let made = core
+        .db
+        .transact(move |tx| {
+            let (mut row, network) = (row.clone(), network.clone());
+            Box::pin(async move {
+                let network = networks::find_network(tx, owner, &network).await?;
+                let network = network.ok_or_else(unknown_network)?;
+                let new = NewProject {
+                    id: row.id,
+                    owner,
+                    name: row.name.clone(),
+                    platform: row.platform,
+                    plan: row.plan.clone(),
+                    bundle_plan: row.bundle_plan.clone(),
+                    network: network.id,
+                    read_only_root: row.read_only_root,
+                    created_at: row.created_at,
+                };
+                row.network = Some(network);
+                insert_project(tx, &new, quota).await?;
+                Ok::<_, Error>(row)
+            })
+        })
+        .await?;
+    Ok(on_the_wire(core, made))
+}
+
+async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()> {
+    match projects::insert_project(tx, new).await {
+        Err(StoreError::Duplicate) => Err(taken()),
+        other => Ok(other?),
+    }?;
+    if !quotas::count_up(tx, new.owner, Counted::Projects, quota).await? {
+        return Err(Error::Quota {
+            what: "projects",
+            limit: quota,
+        });
+    }
+    Ok(tx
+        .changed(ChangeKind::Project, new.id, new.created_at)
+        .await?)
+}
+
+/// Deletes a project with everything of it; its name is free again.
+///
+/// `if_match` is the version that the caller has read; another one means that it changed since.
+pub async fn delete_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    if_match: Option<i64>,
+) -> Result<()> {
+    scope.require(Role::Admin)?;
+    let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    core.db
+        .transact(move |tx| {
+            let key = key.clone();
+            Box::pin(async move {
+                let row = projects::find_project(tx, owner, &key).await?;
+                let row = row.ok_or(NOT_FOUND)?;
+                if if_match.is_some_and(|version| version != row.version) {
+                    return Err(Error::PreconditionFailed);
+                }
+                projects::delete_project(tx, row.id).await?;
+                quotas::count_down(tx, owner, Counted::Projects).await?;
+                Ok(tx.changed(ChangeKind::Project, row.id, now).await?)
+            })
+        })
+        .await
+}
+
+/// Sets how many instances run; 0 switches the project off.
+pub async fn scale_project(core: &Core, scope: &Scope, project: &str, scale: u32) -> Result<()> {
+    let most = core.settings.most_instances;
+    if scale > most {
+        return Err(Error::invalid(format!("scale: must be 0 to {most}")));
+    }
+    change_project(core, scope, project, Alteration::Scale(scale)).await
+}
+
+/// Moves a project to another plan.
+pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &str) -> Result<()> {
+    require_plan(core, plan)?;
+    change_project(core, scope, project, Alteration::Plan(plan.to_owned())).await
+}
+
+/// Asks for the project's instances to be started afresh.
+pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Result<()> {
+    change_project(core, scope, project, Alteration::Restart).await
+}
+
+#[derive(Clone)]
+enum Alteration {
+    Scale(u32),
+    Plan(String),
+    Restart,
+}
+
+async fn change_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    alteration: Alteration,
+) -> Result<()> {
+    scope.require(Role::Developer)?;
+    let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    core.db
+        .transact(move |tx| {
+            let (key, alteration) = (key.clone(), alteration.clone());
+            Box::pin(async move {
+                let row = projects::find_project(tx, owner, &key).await?;
+                let id = row.ok_or(NOT_FOUND)?.id;
+                let happening = match alteration {
+                    Alteration::Scale(scale) => {
+                        projects::set_scale(tx, id, scale).await?;
+                        Happening::to_project("scale", scale.to_string())
+                    }
+                    Alteration::Plan(plan) => {
+                        projects::set_plan(tx, id, &plan).await?;
+                        Happening::to_project("resize", plan)
+                    }
+                    Alteration::Restart => Happening::to_project("restart", "REQUESTED"),
+                };
+                record_events(tx, id, vec![happening], now).await
+            })
+        })
+        .await
+}
+
+/// Whether a name can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// Nobody has it.
+    Free,
+    /// Somebody has it.
+    Taken,
+}
+
+/// Says whether a project of that name could be made; 400 when nobody can have such a name.
+pub async fn check_availability(core: &Core, name: &str) -> Result<Availability> {
+    let name: ProjectName = name.parse()?;
+    let taken = projects::is_name_taken(&core.db, name.as_str()).await?;
+    Ok(if taken {
+        Availability::Taken
+    } else {
+        Availability::Free
+    })
+}
+
+/// The caller's project of that name or id.
+pub(crate) async fn find_project(core: &Core, scope: &Scope, project: &str) -> Result<ProjectRow> {
+    projects::read_project(&core.db, scope.owner, &parse_key(project)?)
+        .await?
+        .ok_or(NOT_FOUND)
+}
+
+/// A text that is neither a name nor an id names nothing: 404 like any other unknown project.
+pub(crate) fn parse_key(project: &str) -> Result<ProjectKey> {
+    project.parse().map_err(|_| NOT_FOUND)
+}
+
+fn require_plan<'c>(core: &'c Core, id: &str) -> Result<&'c Plan> {
+    let plans = &core.settings.plans;
+    plans.get(id).ok_or_else(|| {
+        Error::invalid(format!(
+            "planID: unknown plan; choose one of {}",
+            plans.ids()
+        ))
+    })
+}
+
+fn taken() -> Error {
+    Error::conflict(
+        "project_exists",
+        "a project of this name exists; names are unique across the installation, choose another one",
+    )
+}
+
+fn unknown_network() -> Error {
+    Error::invalid("network: you have no network of this name or id; GET /v1/networks lists yours")
+}

@@ -1,0 +1,212 @@
+//! Making a release.
+
+use super::transition::time_allowed;
+use super::{Upload, queue_release};
+use crate::{Core, Error, Result, Scope, projects};
+use estrade_model::platform::Platform;
+use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
+use estrade_model::team::Role;
+use estrade_model::{ProjectId, ReleaseId};
+use estrade_store::blobs::{Digest, Published, StoredBlob};
+use estrade_store::manifest::Manifest;
+use estrade_store::projects::ProjectRow;
+use estrade_store::releases::{Recipe, ReleaseDraft};
+use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Longest message, in bytes.
+const LONGEST_MESSAGE: usize = 4096;
+/// Longest name of an image, in bytes.
+const LONGEST_IMAGE: usize = 512;
+/// Longest name of a client that is kept, in characters.
+const LONGEST_CLIENT: usize = 200;
+/// Most bytes of `gitInfo`, and of the settings for the runtime, as JSON.
+const MOST_JSON: usize = 256 * 1024;
+
+/// What a release is made from.
+pub enum Source {
+    /// Files that were received.
+    Files(Box<Upload>),
+    /// A container image, by name.
+    Image(String),
+}
+
+/// Makes a release and puts it into its project's queue; returns its id.
+///
+/// Contents are durable before the transaction begins; a refusal leaves nothing behind.
+pub async fn create_release(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    new: NewRelease,
+    source: Source,
+) -> Result<ReleaseId> {
+    scope.require(Role::Developer)?;
+    let row = projects::find_project(core, scope, project).await?;
+    let mut draft = draft_release(core, &row, new)?;
+    let id = draft.id;
+    match source {
+        Source::Image(image) => {
+            draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
+            commit(core, scope, draft, None).await?;
+        }
+        Source::Files(upload) => {
+            upload.require_files()?;
+            if upload.project() != row.id {
+                return Err(Error::NotFound("the project"));
+            }
+            draft.recipe.artifact = Some(core.new_id()?);
+            store_files(core, scope, draft, *upload).await?;
+        }
+    }
+    Ok(id)
+}
+
+async fn store_files(
+    core: &Core,
+    scope: &Scope,
+    draft: ReleaseDraft,
+    upload: Upload,
+) -> Result<()> {
+    let (manifest, published) = tokio::task::spawn_blocking(|| upload.publish())
+        .await
+        .map_err(Error::internal)??;
+    let contents = Contents::new(manifest, &published);
+    let stored = commit(core, scope, draft, Some(contents)).await;
+    match &stored {
+        // A refusal of ours was certainly rolled back; after a failure nobody knows.
+        Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {
+            published.discard();
+        }
+        _ => published.keep(),
+    }
+    stored
+}
+
+/// The files of a release, and which of their contents are new.
+struct Contents {
+    manifest: Manifest,
+    new: Vec<StoredBlob>,
+    known: Vec<Digest>,
+}
+
+impl Contents {
+    fn new(manifest: Manifest, published: &Published) -> Self {
+        let new = published.blobs().to_vec();
+        let fresh: HashSet<_> = new.iter().map(|blob| blob.digest).collect();
+        let known: HashSet<_> = manifest
+            .files()
+            .iter()
+            .map(|file| file.digest)
+            .filter(|digest| !fresh.contains(digest))
+            .collect();
+        Self {
+            manifest,
+            new,
+            known: known.into_iter().collect(),
+        }
+    }
+}
+
+async fn commit(
+    core: &Core,
+    scope: &Scope,
+    draft: ReleaseDraft,
+    contents: Option<Contents>,
+) -> Result<()> {
+    let (owner, release) = (scope.owner, Arc::new((draft, contents)));
+    core.db
+        .transact(move |tx| {
+            let release = Arc::clone(&release);
+            Box::pin(async move {
+                let (draft, contents) = release.as_ref();
+                let key = estrade_model::project::ProjectKey::Id(draft.project);
+                // It may have been deleted since the upload began.
+                if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                    return Err(Error::NotFound("the project"));
+                }
+                if let (Some(contents), Some(artifact)) = (contents, draft.recipe.artifact) {
+                    insert_contents(tx, contents).await?;
+                    let manifest = &contents.manifest;
+                    artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
+                }
+                queue_release(tx, draft).await
+            })
+        })
+        .await
+}
+
+async fn insert_contents(tx: &mut Tx, contents: &Contents) -> Result<()> {
+    // A clean-up may have removed them since we asked.
+    if !blob_rows::has_all_blobs(tx, &contents.known).await? {
+        return Err(Error::Unavailable(
+            "contents were cleaned up while the release was received".into(),
+        ));
+    }
+    Ok(blob_rows::insert_blobs(tx, &contents.new).await?)
+}
+
+fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<ReleaseDraft> {
+    let platform = new.platform.unwrap_or(project.platform);
+    let port = new.port.unwrap_or(platform.default_port());
+    if port == 0 {
+        return Err(Error::invalid("port: must be 1 to 65535"));
+    }
+    if let Some(message) = &new.message
+        && (message.len() > LONGEST_MESSAGE || message.contains('\0'))
+    {
+        return Err(Error::invalid(format!(
+            "message: must be at most {LONGEST_MESSAGE} bytes long, without NUL"
+        )));
+    }
+    let git_info = new.git_info.map(|info| info.to_string());
+    let settings = serde_json::to_vec(&new.settings).map_err(Error::internal)?;
+    if settings.len().max(git_info.as_ref().map_or(0, String::len)) > MOST_JSON {
+        return Err(Error::TooLarge(format!(
+            "gitInfo and the settings of a release are at most {MOST_JSON} bytes each"
+        )));
+    }
+    let now = core.now();
+    Ok(ReleaseDraft {
+        id: core.new_id()?,
+        project: project.id,
+        kind: ReleaseType::Deploy,
+        recipe: Recipe {
+            platform,
+            port,
+            // They may hold secrets, such as values of environment variables.
+            settings: core.master.seal(&settings_purpose(project.id), &settings)?,
+            image: None,
+            artifact: None,
+        },
+        message: new.message,
+        git_info,
+        client: new.client.map(|name| {
+            let printable = name.chars().filter(|c| !c.is_control());
+            printable.take(LONGEST_CLIENT).collect()
+        }),
+        created_at: now,
+        deadline: now.after(time_allowed(ReleaseState::Pending)),
+    })
+}
+
+/// Sealed per project and not per release, so that a release that runs the same can copy them.
+fn settings_purpose(project: ProjectId) -> String {
+    format!("release-settings:{project}")
+}
+
+fn check_image(platform: Platform, image: String) -> Result<String> {
+    if platform != Platform::Docker {
+        return Err(Error::invalid(format!(
+            "image: only a docker release runs an image, this one is {platform}; send `files`, or `type` docker"
+        )));
+    }
+    let printable = image.bytes().all(|byte| byte.is_ascii_graphic());
+    if image.is_empty() || image.len() > LONGEST_IMAGE || !printable {
+        return Err(Error::invalid(
+            "image: must be the name of an image, such as nginx:1.27",
+        ));
+    }
+    Ok(image)
+}

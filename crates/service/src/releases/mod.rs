@@ -1,0 +1,153 @@
+//! Releases: made from files, run through their states by the worker, listed, canceled, rolled back.
+//!
+//! ```text
+//! begin_upload → Upload::add_file … → create_release      a request
+//! Worker::run → Claim → work::carry_out                   the worker, in the background
+//! transition::walk                                        the one place where a state changes
+//! ```
+
+mod claim;
+mod create;
+mod download;
+mod read;
+mod transition;
+mod upload;
+mod work;
+pub mod worker;
+
+pub use claim::Claim;
+pub use create::{Source, create_release};
+pub use download::{SourceStream, download_source};
+pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
+pub use transition::Failure;
+pub use upload::{Upload, begin_upload};
+pub use worker::{Worker, end_overdue};
+
+use crate::events::{Happening, record_events};
+use crate::{Core, Error, Result, Scope};
+use estrade_model::release::{ReleaseState, ReleaseType};
+use estrade_model::team::Role;
+use estrade_model::{ReleaseId, Timestamp};
+use estrade_store::projects::{self, ProjectRow};
+use estrade_store::releases::{self, ReleaseDraft, ReleaseRow};
+use estrade_store::{ChangeKind, Tx};
+use transition::{Walk, time_allowed, walk};
+
+const NOT_FOUND: Error = Error::NotFound("the release");
+
+/// How people call a release within its project.
+fn tag(number: u64) -> String {
+    format!("v{number}")
+}
+
+/// Adds a release at the end of its project's queue.
+async fn queue_release(tx: &mut Tx, draft: &ReleaseDraft) -> Result<()> {
+    let now = draft.created_at;
+    let number = projects::next_release_number(tx, draft.project).await?;
+    releases::insert_release(tx, draft, number).await?;
+    let accepted = Happening {
+        action: "release",
+        status: ReleaseState::Pending.to_string(),
+        release: Some((draft.id, tag(number))),
+    };
+    record_events(tx, draft.project, vec![accepted], now).await?;
+    Ok(tx.changed(ChangeKind::Release, draft.id, now).await?)
+}
+
+/// Adds a release `id` that runs the same as the release `of`.
+pub(crate) async fn queue_rerun(
+    tx: &mut Tx,
+    project: &ProjectRow,
+    of: ReleaseId,
+    (id, kind): (ReleaseId, ReleaseType),
+    message: Option<String>,
+    now: Timestamp,
+) -> Result<()> {
+    let recipe = releases::find_recipe(tx, of).await?.ok_or(NOT_FOUND)?;
+    let draft = ReleaseDraft {
+        id,
+        project: project.id,
+        kind,
+        recipe,
+        message,
+        git_info: None,
+        client: None,
+        created_at: now,
+        deadline: now.after(time_allowed(ReleaseState::Pending)),
+    };
+    queue_release(tx, &draft).await
+}
+
+/// Stops a release that is not being put in place yet.
+pub async fn cancel_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<()> {
+    scope.require(Role::Developer)?;
+    let (owner, now) = (scope.owner, core.now());
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let row = releases::find_release(tx, owner, id).await?;
+                let from = row.ok_or(NOT_FOUND)?.state;
+                if !from.is_cancelable() {
+                    return Err(Error::conflict(
+                        "not_cancelable",
+                        format!(
+                            "the release is {from}; only a PENDING or BUILDING one can be canceled"
+                        ),
+                    ));
+                }
+                let canceled = Walk {
+                    release: id,
+                    from,
+                    through: &[ReleaseState::Canceled],
+                    lease: None,
+                    failure: None,
+                };
+                walk(tx, &canceled, now).await.map(drop)
+            })
+        })
+        .await
+}
+
+/// Makes a release that runs what an earlier one ran; returns its id.
+pub async fn rollback_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<ReleaseId> {
+    scope.require(Role::Developer)?;
+    let (owner, now, new) = (scope.owner, core.now(), core.new_id()?);
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let row = releases::find_release(tx, owner, id).await?;
+                let row = row.ok_or(NOT_FOUND)?;
+                require_rollback_target(&row)?;
+                let key = estrade_model::project::ProjectKey::Id(row.project);
+                let project = projects::find_project(tx, owner, &key).await?;
+                let project = project.ok_or(NOT_FOUND)?;
+                let message = Some(format!("Roll back to {}", tag(row.number)));
+                let kind = (new, ReleaseType::Rollback);
+                queue_rerun(tx, &project, id, kind, message, now).await?;
+                Ok(new)
+            })
+        })
+        .await
+}
+
+fn require_rollback_target(row: &ReleaseRow) -> Result<()> {
+    if row.current {
+        return Err(Error::conflict(
+            "current",
+            "this release is the one that serves; choose an earlier one",
+        ));
+    }
+    if row.state != ReleaseState::Ready {
+        return Err(Error::conflict(
+            "not_ready",
+            format!(
+                "this release is {}; only one that was READY can come back",
+                row.state
+            ),
+        ));
+    }
+    if row.artifact.is_none() && row.image.is_none() {
+        return Err(Error::Gone("what this release was made of"));
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The one place where a release changes its state.
+
+use super::tag;
+use crate::events::{Happening, record_events};
+use crate::{Error, Result};
+use estrade_model::release::ReleaseState;
+use estrade_model::{ReleaseId, Timestamp};
+use estrade_store::release_queue::{self, Ending};
+use estrade_store::{ChangeKind, Tx, projects};
+use std::time::Duration;
+
+/// How long a release may stay in a state.
+pub(super) fn time_allowed(state: ReleaseState) -> Duration {
+    match state {
+        ReleaseState::Pending | ReleaseState::Building => Duration::from_mins(15),
+        ReleaseState::Deploying => Duration::from_mins(2),
+        _ => Duration::ZERO,
+    }
+}
+
+/// Why a release ended badly.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// A stable code for programs.
+    pub reason: &'static str,
+    /// For a person, with what to do.
+    pub message: String,
+}
+
+/// A way through one or more states, with nothing to do in between.
+pub(super) struct Walk<'w> {
+    pub(super) release: ReleaseId,
+    pub(super) from: ReleaseState,
+    pub(super) through: &'w [ReleaseState],
+    /// The lease of the worker that moves it; none for those who end it from outside.
+    pub(super) lease: Option<&'w str>,
+    pub(super) failure: Option<&'w Failure>,
+}
+
+/// Moves a release, notes each step as an event and tells who waits.
+///
+/// False when it is not where it was thought to be, or the lease was lost: then nothing happened,
+/// and whoever works on it must stop.
+pub(super) async fn walk(tx: &mut Tx, walk: &Walk<'_>, now: Timestamp) -> Result<bool> {
+    let to = last_step(walk)?;
+    let moved = if to.is_terminal() {
+        let ending = Ending {
+            state: to,
+            at: now,
+            failure: walk
+                .failure
+                .map(|failure| (failure.reason, failure.message.as_str())),
+        };
+        release_queue::finish_release(tx, walk.release, walk.from, walk.lease, &ending).await?
+    } else {
+        let lease = walk
+            .lease
+            .ok_or_else(|| Error::internal("only a worker moves a release that goes on"))?;
+        let deadline = now.after(time_allowed(to));
+        let step = (walk.from, to);
+        release_queue::advance_release(tx, walk.release, step, lease, deadline).await?
+    };
+    let Some(moved) = moved else {
+        return Ok(false);
+    };
+    if to == ReleaseState::Ready {
+        projects::set_current_release(tx, moved.project, walk.release).await?;
+    }
+    let step = |state: &ReleaseState| Happening {
+        action: "release",
+        status: state.to_string(),
+        release: Some((walk.release, tag(moved.number))),
+    };
+    let steps = walk.through.iter().map(step).collect();
+    record_events(tx, moved.project, steps, now).await?;
+    tx.changed(ChangeKind::Release, walk.release, now).await?;
+    Ok(true)
+}
+
+/// Where the way ends, if every step of it exists.
+fn last_step(walk: &Walk<'_>) -> Result<ReleaseState> {
+    walk.through
+        .iter()
+        .try_fold(walk.from, |from, &to| from.may_become(to).then_some(to))
+        .filter(|to| *to != walk.from)
+        .ok_or_else(|| {
+            Error::internal(format!(
+                "no way leads from {} through {:?}",
+                walk.from, walk.through
+            ))
+        })
+}

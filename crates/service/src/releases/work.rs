@@ -1,0 +1,131 @@
+//! What is done for a release in each of its states.
+//!
+//! A step may be repeated: by a worker that takes over after a crash, and it may be dropped at any
+//! await when the claim is lost. So every step must be safe to begin again.
+
+use super::claim::Claim;
+use super::transition::Failure;
+use crate::Error;
+use estrade_model::platform::Platform;
+use estrade_model::release::ReleaseState;
+
+/// Why a release does not go on.
+enum Halt {
+    /// It ends here.
+    Failed(Failure),
+    /// Somebody else ended it or took it over.
+    Lost,
+    /// We could not; the lease runs out and the release is taken up again.
+    Broken(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Brings a claimed release to a terminal state, from wherever it stands.
+pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
+    let mut journey = Journey::from(claim);
+    let halt = match run(&mut journey).await {
+        Err(Halt::Failed(failure)) => journey.fail(failure).await.err(),
+        other => other.err(),
+    };
+    match halt {
+        None => Ok(()),
+        Some(Halt::Lost) => {
+            tracing::debug!(release = %journey.claim.release(), "the release is not ours any more");
+            Ok(())
+        }
+        Some(Halt::Failed(failure)) => Err(Error::internal(failure.message)),
+        Some(Halt::Broken(error)) => Err(error),
+    }
+}
+
+async fn run(journey: &mut Journey) -> Result<(), Halt> {
+    journey.enter(ReleaseState::Building);
+    if journey.at() == ReleaseState::Building {
+        build(journey)?;
+        journey.enter(ReleaseState::Deploying);
+    }
+    deploy(journey)?;
+    journey.enter(ReleaseState::Ready);
+    journey.settle(None).await
+}
+
+/// BUILDING: makes what will be served. Files of a static site are served as they came.
+///
+/// Work that takes time belongs after a `journey.settle(None).await?`, which makes the state visible
+/// before the work begins.
+fn build(journey: &Journey) -> Result<(), Halt> {
+    let recipe = journey.claim.recipe();
+    if recipe.platform != Platform::Static {
+        return Err(Halt::Failed(Failure {
+            reason: "container_runtime_unavailable",
+            message: format!(
+                "a {} release runs in a container, and this server has no container runtime yet; deploy it as `type` static, or connect a runtime",
+                recipe.platform
+            ),
+        }));
+    }
+    if recipe.artifact.is_none() {
+        return Err(Halt::Failed(Failure {
+            reason: "source_gone",
+            message: "what this release was made of has been cleaned up; deploy the files again"
+                .into(),
+        }));
+    }
+    Ok(())
+}
+
+/// DEPLOYING: puts it where visitors find it. READY, which switches traffic, comes with the commit.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "publishing to the edge can fail, and stands here"
+)]
+fn deploy(_: &Journey) -> Result<(), Halt> {
+    Ok(())
+}
+
+/// A release on its way: states that were entered but have no work in them yet are written
+/// together, in one transaction.
+struct Journey {
+    claim: Claim,
+    ahead: Vec<ReleaseState>,
+}
+
+impl Journey {
+    fn from(claim: Claim) -> Self {
+        Self {
+            claim,
+            ahead: Vec::new(),
+        }
+    }
+
+    /// The state that the release is in, or will be at the next [`settle`](Self::settle).
+    fn at(&self) -> ReleaseState {
+        self.ahead.last().copied().unwrap_or(self.claim.state())
+    }
+
+    /// Goes on to `state`, unless an earlier worker came that far already.
+    fn enter(&mut self, state: ReleaseState) {
+        if self.at().may_become(state) {
+            self.ahead.push(state);
+        }
+    }
+
+    /// Writes down how far the release has come.
+    async fn settle(&mut self, failure: Option<Failure>) -> Result<(), Halt> {
+        let steps = std::mem::take(&mut self.ahead);
+        if steps.is_empty() || self.claim.advance(&steps, failure).await? {
+            return Ok(());
+        }
+        Err(Halt::Lost)
+    }
+
+    async fn fail(&mut self, failure: Failure) -> Result<(), Halt> {
+        self.enter(ReleaseState::Failed);
+        self.settle(Some(failure)).await
+    }
+}

@@ -1,0 +1,41 @@
+//! Waiting for something to change, for long polls and event streams.
+//!
+//! Start to watch before the first look at the database: then no change can fall in between. The
+//! change feed only makes waiting short; who waits looks again from time to time anyway.
+
+use crate::Core;
+use estrade_store::{Change, ChangeKind};
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+/// How long a watcher that hears nothing waits before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Hears of changes from the moment it is made.
+pub(crate) struct Watch(Receiver<Change>);
+
+impl Watch {
+    /// Starts to listen.
+    pub(crate) fn start(core: &Core) -> Self {
+        Self(core.db.changes().subscribe())
+    }
+
+    /// Returns when the thing of this id may have changed.
+    pub(crate) async fn changed(&mut self, id: &str) {
+        let concerns = |change: &Change| change.id == id || change.kind == ChangeKind::Everything;
+        let heard = async {
+            loop {
+                match self.0.recv().await {
+                    Ok(change) if concerns(&change) => return,
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => return,
+                    // The database is closing; the look after the timeout will tell.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        // Hearing nothing is as good a reason to look as hearing something.
+        drop(tokio::time::timeout(LOOK_AGAIN, heard).await);
+    }
+}

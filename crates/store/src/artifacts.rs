@@ -1,0 +1,40 @@
+//! Artifacts: what releases are made of.
+
+use crate::manifest::Manifest;
+use crate::{Db, StoreError, Tx};
+use estrade_model::ProjectId;
+use estrade_model::release::ArtifactId;
+
+/// Adds an artifact made of files.
+pub async fn insert_artifact(
+    tx: &mut Tx,
+    id: ArtifactId,
+    project: ProjectId,
+    manifest: &Manifest,
+) -> Result<(), StoreError> {
+    let number = |count: u64| i64::try_from(count).map_err(StoreError::bug);
+    tx.query(
+        "INSERT INTO artifacts (id, project_id, kind, files, bytes, manifest)
+         VALUES ($1, $2, 'files', $3, $4, $5)",
+    )
+    .bind(id)
+    .bind(project)
+    .bind(number(manifest.files().len() as u64)?)
+    .bind(number(manifest.bytes())?)
+    .bind(manifest.encode())
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// The files of an artifact; none when there is no such artifact.
+pub async fn read_manifest(db: &Db, id: ArtifactId) -> Result<Option<Manifest>, StoreError> {
+    let bytes: Option<Vec<u8>> = db
+        .read("SELECT manifest FROM artifacts WHERE id = $1 AND manifest IS NOT NULL")
+        .bind(id)
+        .fetch_optional()
+        .await?;
+    bytes
+        .map(|bytes| Manifest::decode(&bytes).map_err(StoreError::bug))
+        .transpose()
+}

@@ -1,0 +1,107 @@
+//! Which contents are stored, and where they lie: the index of [`crate::blobs`].
+
+use crate::blobs::{Digest, Place, StoredBlob};
+use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
+use std::collections::{HashMap, HashSet};
+
+/// How many digests one statement asks for. A shorter list is filled up, so that there is one
+/// statement to prepare and not one per length.
+const ASKED: usize = 64;
+
+macro_rules! select_blobs {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM blobs WHERE digest IN (
+             $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+             $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32,
+             $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48,
+             $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64)"
+        )
+    };
+}
+
+impl Record for StoredBlob {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let digest: [u8; 32] = row.take()?;
+        let size = row.take()?;
+        let (place, offset): (String, i64) = (row.take()?, row.take()?);
+        Ok(Self {
+            digest: digest.into(),
+            size,
+            place: Place::from_columns(&place, offset).map_err(StoreError::bug)?,
+        })
+    }
+}
+
+/// Notes where contents lie. A content that has a row keeps it: the copy that was written for
+/// nothing is an orphan.
+pub async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreError> {
+    let row = |blob: &StoredBlob| {
+        let (place, offset) = blob.place.to_columns();
+        Ok(vec![
+            Value::from(blob.digest.as_bytes()),
+            Value::from(i64::try_from(blob.size).map_err(StoreError::bug)?),
+            Value::from(place),
+            Value::from(offset),
+        ])
+    };
+    let rows: Result<Vec<_>, StoreError> = blobs.iter().map(row).collect();
+    tx.execute_many(
+        "INSERT INTO blobs (digest, size, place, place_offset) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (digest) DO NOTHING",
+        rows?,
+    )
+    .await
+}
+
+/// Which of these contents are stored.
+pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<HashSet<Digest>, StoreError> {
+    let mut known = HashSet::new();
+    for chunk in digests.chunks(ASKED) {
+        let found: Vec<[u8; 32]> = bind_all(db.read(select_blobs!("digest")), chunk)
+            .fetch_all()
+            .await?;
+        known.extend(found.into_iter().map(Digest::from));
+    }
+    Ok(known)
+}
+
+/// Whether all of these contents are stored, as the transaction sees it.
+pub async fn has_all_blobs(tx: &mut Tx, digests: &[Digest]) -> Result<bool, StoreError> {
+    for chunk in digests.chunks(ASKED) {
+        let found: Vec<[u8; 32]> = bind_all(tx.query(select_blobs!("digest")), chunk)
+            .fetch_all()
+            .await?;
+        let asked: HashSet<_> = chunk.iter().collect();
+        if found.len() < asked.len() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where these contents lie; those that are not stored are left out.
+pub async fn read_blobs(
+    db: &Db,
+    digests: &[Digest],
+) -> Result<HashMap<Digest, StoredBlob>, StoreError> {
+    let mut places = HashMap::with_capacity(digests.len());
+    for chunk in digests.chunks(ASKED) {
+        let query = db.read(select_blobs!("digest, size, place, place_offset"));
+        let found: Vec<StoredBlob> = bind_all(query, chunk).fetch_all().await?;
+        places.extend(found.into_iter().map(|blob| (blob.digest, blob)));
+    }
+    Ok(places)
+}
+
+fn bind_all<'e>(query: Query<'e>, digests: &[Digest]) -> Query<'e> {
+    // Asking twice for the last one changes nothing.
+    let filler = digests.last().into_iter().cycle();
+    digests
+        .iter()
+        .chain(filler)
+        .take(ASKED)
+        .fold(query, |query, digest| query.bind(digest.as_bytes()))
+}

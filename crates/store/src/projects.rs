@@ -1,0 +1,269 @@
+//! Projects.
+
+use crate::{Db, Query, Record, Row, StoreError, Tx, value};
+use estrade_model::event::EventId;
+use estrade_model::platform::Platform;
+use estrade_model::project::{NetworkId, NetworkRef, ProjectKey, ProjectStatus};
+use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
+
+/// A project as stored, with its network.
+#[derive(Debug, Clone)]
+pub struct ProjectRow {
+    /// Identifier.
+    pub id: ProjectId,
+    /// Name, unique across the installation.
+    pub name: String,
+    /// Its platform.
+    pub platform: Platform,
+    /// Its plan.
+    pub plan: String,
+    /// Its bundle plan.
+    pub bundle_plan: String,
+    /// How many instances run.
+    pub scale: u32,
+    /// How it is doing; `Deploying` is worked out from its releases and never stored.
+    pub status: ProjectStatus,
+    /// Whether instances see a read-only file system.
+    pub read_only_root: bool,
+    /// The release that serves.
+    pub current_release: Option<ReleaseId>,
+    /// How many releases it has had.
+    pub releases: u64,
+    /// How many of them became READY.
+    pub ready_releases: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Rises with every change.
+    pub version: i64,
+    /// Its private network.
+    pub network: Option<NetworkRef>,
+}
+
+/// The row as queries read it; `tail` picks which. Never more than one query, whatever the list.
+macro_rules! select_projects {
+    ($tail:literal) => {
+        concat!(
+            "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
+                    p.read_only_root, p.current_release, p.releases, p.ready_releases,
+                    p.created_at, p.version, n.id, n.name,
+                    EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
+             FROM projects p LEFT JOIN networks n ON n.id = p.network_id ",
+            $tail
+        )
+    };
+}
+
+impl Record for ProjectRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let mut project = Self {
+            id: row.take()?,
+            name: row.take()?,
+            platform: row.parse()?,
+            plan: row.take()?,
+            bundle_plan: row.take()?,
+            scale: row.take()?,
+            status: ProjectStatus::from_text(&row.take::<String>()?),
+            read_only_root: row.take()?,
+            current_release: row.take()?,
+            releases: row.take()?,
+            ready_releases: row.take()?,
+            created_at: row.take()?,
+            version: row.take()?,
+            network: None,
+        };
+        let network: (Option<NetworkId>, Option<String>) = (row.take()?, row.take()?);
+        if let (Some(id), Some(name)) = network {
+            project.network = Some(NetworkRef { id, name });
+        }
+        let deploying: bool = row.take()?;
+        if deploying && project.status == ProjectStatus::Active {
+            project.status = ProjectStatus::Deploying;
+        }
+        Ok(project)
+    }
+}
+
+/// A new project.
+#[derive(Debug, Clone)]
+pub struct NewProject {
+    /// Identifier.
+    pub id: ProjectId,
+    /// Who owns it.
+    pub owner: OwnerId,
+    /// Name.
+    pub name: String,
+    /// Platform.
+    pub platform: Platform,
+    /// Plan.
+    pub plan: String,
+    /// Bundle plan.
+    pub bundle_plan: String,
+    /// Private network.
+    pub network: NetworkId,
+    /// Whether instances see a read-only file system.
+    pub read_only_root: bool,
+    /// When it is made.
+    pub created_at: Timestamp,
+}
+
+/// Adds a project with one instance; [`StoreError::Duplicate`] when the name is taken.
+pub async fn insert_project(tx: &mut Tx, new: &NewProject) -> Result<(), StoreError> {
+    // Versions start at the present time, so that a name that is used again never repeats one:
+    // an entity tag of the old project must not fit the new one.
+    tx.query(
+        "INSERT INTO projects (id, owner_id, name, platform, plan, bundle_plan, network_id, scale,
+             status, read_only_root, releases, ready_releases, created_at, version)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 1, 'ACTIVE', $8, 0, 0, $9, $9)",
+    )
+    .bind(new.id)
+    .bind(new.owner)
+    .bind(&new.name)
+    .bind(new.platform.as_str())
+    .bind(&new.plan)
+    .bind(&new.bundle_plan)
+    .bind(new.network)
+    .bind(new.read_only_root)
+    .bind(new.created_at)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// A page of an owner's projects, newest first, strictly before `before`.
+pub async fn list_projects(
+    db: &Db,
+    owner: OwnerId,
+    before: Option<ProjectId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<ProjectRow>, StoreError> {
+    db.read(select_projects!(
+        "WHERE p.owner_id = $1 AND p.id < $2 ORDER BY p.id DESC LIMIT $3 OFFSET $4"
+    ))
+    .bind(owner)
+    .bind(value::before(before))
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// An owner's project.
+pub async fn read_project(
+    db: &Db,
+    owner: OwnerId,
+    key: &ProjectKey,
+) -> Result<Option<ProjectRow>, StoreError> {
+    by_key(|sql| db.read(sql), owner, key)
+        .fetch_optional()
+        .await
+}
+
+/// An owner's project, as the transaction sees it.
+pub async fn find_project(
+    tx: &mut Tx,
+    owner: OwnerId,
+    key: &ProjectKey,
+) -> Result<Option<ProjectRow>, StoreError> {
+    by_key(|sql| tx.query(sql), owner, key)
+        .fetch_optional()
+        .await
+}
+
+/// One statement per kind of key, so that each is one look into a unique index.
+fn by_key<'e>(
+    query: impl FnOnce(&'static str) -> Query<'e>,
+    owner: OwnerId,
+    key: &ProjectKey,
+) -> Query<'e> {
+    match key {
+        ProjectKey::Id(id) => query(select_projects!("WHERE p.id = $1 AND p.owner_id = $2"))
+            .bind(*id)
+            .bind(owner),
+        ProjectKey::Name(name) => query(select_projects!("WHERE p.name = $1 AND p.owner_id = $2"))
+            .bind(name.as_str())
+            .bind(owner),
+    }
+}
+
+/// Whether anybody has a project of that name.
+pub async fn is_name_taken(db: &Db, name: &str) -> Result<bool, StoreError> {
+    db.read("SELECT EXISTS (SELECT 1 FROM projects WHERE name = $1)")
+        .bind(name)
+        .fetch_one()
+        .await
+}
+
+/// Removes a project and everything that hangs on it.
+pub async fn delete_project(tx: &mut Tx, id: ProjectId) -> Result<(), StoreError> {
+    tx.query("DELETE FROM projects WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Sets how many instances run.
+pub async fn set_scale(tx: &mut Tx, id: ProjectId, scale: u32) -> Result<(), StoreError> {
+    tx.query("UPDATE projects SET scale = $2 WHERE id = $1")
+        .bind(id)
+        .bind(scale)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Sets the plan.
+pub async fn set_plan(tx: &mut Tx, id: ProjectId, plan: &str) -> Result<(), StoreError> {
+    tx.query("UPDATE projects SET plan = $2 WHERE id = $1")
+        .bind(id)
+        .bind(plan)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Makes a release the one that serves, and counts it as READY.
+pub async fn set_current_release(
+    tx: &mut Tx,
+    id: ProjectId,
+    release: ReleaseId,
+) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE projects SET current_release = $2, ready_releases = ready_releases + 1 WHERE id = $1",
+    )
+    .bind(id)
+    .bind(release)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// The number of the project's next release.
+pub async fn next_release_number(tx: &mut Tx, id: ProjectId) -> Result<u64, StoreError> {
+    tx.query("UPDATE projects SET releases = releases + 1 WHERE id = $1 RETURNING releases")
+        .bind(id)
+        .fetch_one()
+        .await
+}
+
+/// Raises a project's version and returns the last event noted for it.
+///
+/// It also locks the row until the transaction ends, so that what is noted next comes in the order
+/// of commits.
+pub async fn touch_project(tx: &mut Tx, id: ProjectId) -> Result<Option<EventId>, StoreError> {
+    tx.query("UPDATE projects SET version = version + 1 WHERE id = $1 RETURNING last_event")
+        .bind(id)
+        .fetch_one()
+        .await
+}
+
+/// Remembers the last event noted for a project.
+pub async fn set_last_event(tx: &mut Tx, id: ProjectId, event: EventId) -> Result<(), StoreError> {
+    tx.query("UPDATE projects SET last_event = $2 WHERE id = $1")
+        .bind(id)
+        .bind(event)
+        .execute()
+        .await
+        .map(drop)
+}

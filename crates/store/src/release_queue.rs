@@ -1,0 +1,226 @@
+//! The queue of unfinished releases: who works on which, until when, and how they move on.
+//!
+//! Every move is a compare-and-swap on the state, and on the lease where one is held.
+
+use crate::releases::Recipe;
+use crate::{Db, Record, Row, StoreError, Tx};
+use estrade_model::release::ReleaseState;
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+
+/// A release that was claimed, as its worker needs it.
+#[derive(Debug, Clone)]
+pub struct ClaimedRow {
+    /// Identifier.
+    pub id: ReleaseId,
+    /// Its project.
+    pub project: ProjectId,
+    /// Where it stands; not PENDING when an earlier worker did not finish.
+    pub state: ReleaseState,
+    /// What it runs.
+    pub recipe: Recipe,
+}
+
+impl Record for ClaimedRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            project: row.take()?,
+            state: row.parse()?,
+            recipe: Recipe::from_row(row)?,
+        })
+    }
+}
+
+/// A release that moved on.
+#[derive(Debug, Clone, Copy)]
+pub struct MovedRow {
+    /// Its project.
+    pub project: ProjectId,
+    /// Its number there.
+    pub number: u64,
+}
+
+impl Record for MovedRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            project: row.take()?,
+            number: row.take()?,
+        })
+    }
+}
+
+/// A release whose state has lasted too long.
+#[derive(Debug, Clone, Copy)]
+pub struct OverdueRow {
+    /// Identifier.
+    pub id: ReleaseId,
+    /// The state.
+    pub state: ReleaseState,
+}
+
+impl Record for OverdueRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            state: row.parse()?,
+        })
+    }
+}
+
+/// Releases that nobody works on and that are next in their project, oldest first.
+///
+/// Being next never ends, since what comes before can only finish; so a claim needs no second look.
+pub async fn claimable_releases(
+    db: &Db,
+    now: Timestamp,
+    most: u32,
+) -> Result<Vec<ReleaseId>, StoreError> {
+    db.read(
+        "SELECT r.id FROM releases r
+         WHERE r.finished_at IS NULL AND r.lease_until <= $1
+           AND NOT EXISTS (SELECT 1 FROM releases o WHERE o.project_id = r.project_id
+                           AND o.number < r.number AND o.finished_at IS NULL)
+         ORDER BY r.id LIMIT $2",
+    )
+    .bind(now)
+    .bind(most)
+    .fetch_all()
+    .await
+}
+
+/// Takes a release that nobody works on; none when somebody was faster.
+pub async fn claim_release(
+    tx: &mut Tx,
+    id: ReleaseId,
+    lease: &str,
+    until: Timestamp,
+    now: Timestamp,
+) -> Result<Option<ClaimedRow>, StoreError> {
+    tx.query(
+        "UPDATE releases SET lease_owner = $2, lease_until = $3
+         WHERE id = $1 AND finished_at IS NULL AND lease_until <= $4
+         RETURNING id, project_id, state, platform, port, settings, image, artifact_id",
+    )
+    .bind(id)
+    .bind(lease)
+    .bind(until)
+    .bind(now)
+    .fetch_optional()
+    .await
+}
+
+/// Extends a lease; false when it was lost.
+pub async fn renew_lease(
+    tx: &mut Tx,
+    id: ReleaseId,
+    lease: &str,
+    until: Timestamp,
+) -> Result<bool, StoreError> {
+    let renewed = tx
+        .query("UPDATE releases SET lease_until = $3 WHERE id = $1 AND lease_owner = $2")
+        .bind(id)
+        .bind(lease)
+        .bind(until)
+        .execute()
+        .await?;
+    Ok(renewed > 0)
+}
+
+/// Gives a lease back, so that another worker can go on at once.
+pub async fn drop_lease(tx: &mut Tx, id: ReleaseId, lease: &str) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE releases SET lease_owner = NULL, lease_until = 0
+         WHERE id = $1 AND lease_owner = $2",
+    )
+    .bind(id)
+    .bind(lease)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Ends every lease; for a server that knows that no other one exists.
+pub async fn drop_all_leases(tx: &mut Tx) -> Result<u64, StoreError> {
+    tx.query(
+        "UPDATE releases SET lease_owner = NULL, lease_until = 0
+         WHERE finished_at IS NULL AND lease_until > 0",
+    )
+    .execute()
+    .await
+}
+
+/// Unfinished releases whose deadline has passed.
+pub async fn overdue_releases(
+    db: &Db,
+    now: Timestamp,
+    most: u32,
+) -> Result<Vec<OverdueRow>, StoreError> {
+    db.read(
+        "SELECT id, state FROM releases
+         WHERE finished_at IS NULL AND deadline <= $1 ORDER BY id LIMIT $2",
+    )
+    .bind(now)
+    .bind(most)
+    .fetch_all()
+    .await
+}
+
+/// Moves a release to another unfinished state; none when it is not in `from` or the lease was lost.
+pub async fn advance_release(
+    tx: &mut Tx,
+    id: ReleaseId,
+    (from, to): (ReleaseState, ReleaseState),
+    lease: &str,
+    deadline: Timestamp,
+) -> Result<Option<MovedRow>, StoreError> {
+    tx.query(
+        "UPDATE releases SET state = $3, deadline = $5, version = version + 1
+         WHERE id = $1 AND state = $2 AND lease_owner = $4 RETURNING project_id, number",
+    )
+    .bind(id)
+    .bind(from.as_str())
+    .bind(to.as_str())
+    .bind(lease)
+    .bind(deadline)
+    .fetch_optional()
+    .await
+}
+
+/// How a release ended.
+#[derive(Debug)]
+pub struct Ending<'e> {
+    /// The terminal state.
+    pub state: ReleaseState,
+    /// When.
+    pub at: Timestamp,
+    /// A stable code and words for a person, when it ended badly.
+    pub failure: Option<(&'e str, &'e str)>,
+}
+
+/// Moves a release to a terminal state; none when it is not in `from`, or `lease` was lost.
+///
+/// Without a lease it is ended whoever works on it: they find out when they move it next.
+pub async fn finish_release(
+    tx: &mut Tx,
+    id: ReleaseId,
+    from: ReleaseState,
+    lease: Option<&str>,
+    ending: &Ending<'_>,
+) -> Result<Option<MovedRow>, StoreError> {
+    let (reason, message) = ending.failure.unzip();
+    tx.query(
+        "UPDATE releases SET state = $3, finished_at = $4, fail_reason = $5, fail_message = $6,
+             lease_owner = NULL, lease_until = 0, version = version + 1
+         WHERE id = $1 AND state = $2 AND (CAST($7 AS TEXT) IS NULL OR lease_owner = $7)
+         RETURNING project_id, number",
+    )
+    .bind(id)
+    .bind(from.as_str())
+    .bind(ending.state.as_str())
+    .bind(ending.at)
+    .bind(reason)
+    .bind(message)
+    .bind(lease)
+    .fetch_optional()
+    .await
+}

@@ -1,0 +1,226 @@
+//! Releases: what was deployed and how it went. Who works on them is in [`crate::release_queue`].
+
+use crate::{Db, Query, Record, Row, StoreError, Tx};
+use estrade_model::platform::Platform;
+use estrade_model::release::{ArtifactId, ReleaseState, ReleaseType};
+use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
+
+/// A release as stored, and how it stands beside the others of its project.
+#[derive(Debug, Clone)]
+pub struct ReleaseRow {
+    /// Identifier.
+    pub id: ReleaseId,
+    /// Its project.
+    pub project: ProjectId,
+    /// 1, 2, … per project.
+    pub number: u64,
+    /// Why it was made.
+    pub kind: ReleaseType,
+    /// Where it stands.
+    pub state: ReleaseState,
+    /// The platform it runs on.
+    pub platform: Platform,
+    /// The port it listens on.
+    pub port: u16,
+    /// What its maker said of it.
+    pub message: Option<String>,
+    /// The commit it was made from, as JSON.
+    pub git_info: Option<String>,
+    /// The client that made it.
+    pub client: Option<String>,
+    /// Why it ended badly.
+    pub fail_reason: Option<String>,
+    /// The same for a person.
+    pub fail_message: Option<String>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it reached a terminal state.
+    pub finished_at: Option<Timestamp>,
+    /// What it is made of; none for images and once its artifact was cleaned up.
+    pub artifact: Option<ArtifactId>,
+    /// The image it runs, when it was made from one.
+    pub image: Option<String>,
+    /// Rises with every change of the release or of its project.
+    pub version: i64,
+    /// Whether it is the one that serves.
+    pub current: bool,
+    /// How many releases come before it, while it waits.
+    pub queue: Option<u64>,
+}
+
+macro_rules! select_releases {
+    ($tail:literal) => {
+        concat!(
+            "SELECT r.id, r.project_id, r.number, r.kind, r.state, r.platform, r.port, r.message,
+                    r.git_info, r.client, r.fail_reason, r.fail_message, r.created_at,
+                    r.finished_at, r.artifact_id, r.image, r.version + p.version,
+                    COALESCE(p.current_release = r.id, FALSE),
+                    CASE WHEN r.state = 'PENDING' THEN
+                        (SELECT COUNT(*) FROM releases o WHERE o.project_id = r.project_id
+                         AND o.number < r.number AND o.finished_at IS NULL)
+                    END
+             FROM releases r JOIN projects p ON p.id = r.project_id ",
+            $tail
+        )
+    };
+}
+
+impl Record for ReleaseRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            project: row.take()?,
+            number: row.take()?,
+            kind: row.parse()?,
+            state: row.parse()?,
+            platform: row.parse()?,
+            port: row.take()?,
+            message: row.take()?,
+            git_info: row.take()?,
+            client: row.take()?,
+            fail_reason: row.take()?,
+            fail_message: row.take()?,
+            created_at: row.take()?,
+            finished_at: row.take()?,
+            artifact: row.take()?,
+            image: row.take()?,
+            version: row.take()?,
+            current: row.take()?,
+            queue: row.take()?,
+        })
+    }
+}
+
+/// What a release runs: enough to run the same again.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// The platform it runs on.
+    pub platform: Platform,
+    /// The port it listens on.
+    pub port: u16,
+    /// Settings for the runtime, sealed.
+    pub settings: Vec<u8>,
+    /// The image, when it was made from one.
+    pub image: Option<String>,
+    /// What it is made of.
+    pub artifact: Option<ArtifactId>,
+}
+
+impl Record for Recipe {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            platform: row.parse()?,
+            port: row.take()?,
+            settings: row.take()?,
+            image: row.take()?,
+            artifact: row.take()?,
+        })
+    }
+}
+
+/// A new release.
+#[derive(Debug, Clone)]
+pub struct ReleaseDraft {
+    /// Identifier.
+    pub id: ReleaseId,
+    /// Its project.
+    pub project: ProjectId,
+    /// Why it is made.
+    pub kind: ReleaseType,
+    /// What it runs.
+    pub recipe: Recipe,
+    /// What its maker says of it.
+    pub message: Option<String>,
+    /// The commit it is made from, as JSON.
+    pub git_info: Option<String>,
+    /// The client that makes it.
+    pub client: Option<String>,
+    /// When it is accepted.
+    pub created_at: Timestamp,
+    /// When it has waited too long.
+    pub deadline: Timestamp,
+}
+
+/// Adds a release that waits for its turn.
+pub async fn insert_release(
+    tx: &mut Tx,
+    draft: &ReleaseDraft,
+    number: u64,
+) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO releases (id, project_id, number, kind, state, platform, port, message,
+             git_info, client, settings, image, artifact_id, created_at, deadline, lease_until, version)
+         VALUES ($1, $2, $3, $4, 'PENDING', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, 1)",
+    )
+    .bind(draft.id)
+    .bind(draft.project)
+    .bind(i64::try_from(number).map_err(StoreError::bug)?)
+    .bind(draft.kind.as_str())
+    .bind(draft.recipe.platform.as_str())
+    .bind(draft.recipe.port)
+    .bind(draft.message.as_deref())
+    .bind(draft.git_info.as_deref())
+    .bind(draft.client.as_deref())
+    .bind(draft.recipe.settings.as_slice())
+    .bind(draft.recipe.image.as_deref())
+    .bind(draft.recipe.artifact)
+    .bind(draft.created_at)
+    .bind(draft.deadline)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// What a release runs.
+pub async fn find_recipe(tx: &mut Tx, id: ReleaseId) -> Result<Option<Recipe>, StoreError> {
+    tx.query("SELECT platform, port, settings, image, artifact_id FROM releases WHERE id = $1")
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
+/// A page of a project's releases, newest first, strictly before `before`.
+pub async fn list_releases(
+    db: &Db,
+    project: ProjectId,
+    before: Option<ReleaseId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<ReleaseRow>, StoreError> {
+    // By number, which is the order of commits; ids of several nodes may differ from it.
+    db.read(select_releases!(
+        "WHERE r.project_id = $1
+           AND r.number < COALESCE((SELECT number FROM releases WHERE id = $2), 9223372036854775807)
+         ORDER BY r.number DESC LIMIT $3 OFFSET $4"
+    ))
+    .bind(project)
+    .bind(before)
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// A release of one of the owner's projects.
+pub async fn read_release(
+    db: &Db,
+    owner: OwnerId,
+    id: ReleaseId,
+) -> Result<Option<ReleaseRow>, StoreError> {
+    one(db.read(ONE), owner, id).fetch_optional().await
+}
+
+/// A release of one of the owner's projects, as the transaction sees it.
+pub async fn find_release(
+    tx: &mut Tx,
+    owner: OwnerId,
+    id: ReleaseId,
+) -> Result<Option<ReleaseRow>, StoreError> {
+    one(tx.query(ONE), owner, id).fetch_optional().await
+}
+
+const ONE: &str = select_releases!("WHERE r.id = $1 AND p.owner_id = $2");
+
+fn one(query: Query<'_>, owner: OwnerId, id: ReleaseId) -> Query<'_> {
+    query.bind(id).bind(owner)
+}
