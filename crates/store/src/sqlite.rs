@@ -29,6 +29,7 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     pub(crate) fn open(file: &Path) -> Result<Self, StoreError> {
+        make_private(file).map_err(|error| StoreError::Unavailable(error.into()))?;
         let writer = connect(
             file,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -100,6 +101,13 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         lock(self.home).extend(self.connection.take());
     }
+}
+
+/// Makes the file readable for its owner only, before SQLite would make it with the usual rights.
+/// The files that SQLite puts beside it take over its rights.
+fn make_private(file: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600).open(file).map(drop)
 }
 
 fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
