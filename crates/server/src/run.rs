@@ -118,10 +118,20 @@ impl Server {
             ..BodyRules::default()
         };
         let (routes, openapi) = platform::routes();
-        let api = Api { name: "platform", routes, openapi, metrics: platform.metrics };
+        let api = Api {
+            name: "platform",
+            routes,
+            openapi,
+            metrics: platform.metrics,
+        };
         let platform_front = front::<PlatformError>(&app, api, rules, None)?;
         let (routes, openapi) = ai::routes();
-        let api = Api { name: "ai", routes, openapi, metrics: ai.metrics };
+        let api = Api {
+            name: "ai",
+            routes,
+            openapi,
+            metrics: ai.metrics,
+        };
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
         let ai_front = front::<KeysError>(&app, api, rules, Some(warm))?;
 
@@ -213,6 +223,10 @@ fn front<E: ErrorShape>(
         .layer(Extension(rules))
         .merge(docs::docs_router::<E, AppState>(&api.openapi)?)
         .with_state(Arc::clone(app));
-    let router = finish_router::<E, ()>(routes);
-    Ok(Front::with(router, app.metrics.listener(api.name), HANDLER_TIMEOUT, fast))
+    Ok(Front::with(
+        finish_router::<E, ()>(routes),
+        app.metrics.listener(api.name),
+        HANDLER_TIMEOUT,
+        fast,
+    ))
 }

@@ -4,6 +4,8 @@
 //! command line share, and one way back to text (`Display`), which is safe to print.
 
 pub use estrade_model::Invalid;
+use estrade_model::serde_rules::deserialize_text;
+use serde::Deserializer;
 
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
 //! The AI API: keys, workspaces, and the question whether a key is good.
 
 pub mod authorize;
-mod keys;
-mod workspaces;
+pub mod keys;
+pub mod workspaces;
 
 use crate::app::AppState;
 use crate::document;

@@ -1,12 +1,12 @@
 //! The platform API: projects, releases, networks, teams, accounts.
 
-mod account;
-mod events;
-mod networks;
-mod projects;
-mod release_body;
-mod releases;
-mod teams;
+pub mod account;
+pub mod events;
+pub mod networks;
+pub mod projects;
+pub mod release_body;
+pub mod releases;
+pub mod teams;
 
 use crate::app::AppState;
 use crate::document;

@@ -19,7 +19,7 @@ use estrade_model::project::{
 };
 use estrade_model::team::Role;
 use estrade_service::projects::Availability;
-use estrade_service::{Error, envs, projects};
+use estrade_service::{envs, projects};
 
 /// `GET /v1/projects`.
 #[derive(serde::Serialize, utoipa::ToSchema)]
@@ -152,7 +152,6 @@ pub async fn check_availability(
         match projects::check_availability(&app.core, &name).await? {
             Availability::Free => StatusCode::OK,
             Availability::Taken => StatusCode::CONFLICT,
-        Availability::Invalid(reason) => return Err(Error::from(reason).into()),
         },
     )
 }

@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
                 "port" => {
-                    parsed.new.port = map.next_value::<Option<NonZeroU16>>()?.map(NonZeroU16::get)
+                    parsed.new.port = map.next_value::<Option<NonZeroU16>>()?.map(NonZeroU16::get);
                 }
                 "type" => parsed.new.platform = map.next_value::<Option<Platform>>()?,
                 "message" => parsed.new.message = map.next_value()?,

@@ -65,20 +65,23 @@ pub async fn delete_team(
 
 /// List the members of a team
 ///
-/// In the order in which they joined; 100 at most without `page` and `count`.
+/// In the order in which they joined.
 #[utoipa::path(get, path = "/v2/teams/{id}/members", tag = "teams", params(("id" = TeamId, Path), Paged), responses((status = 200, body = MemberList)))]
 pub async fn list_members(
     State(app): State<AppState>,
     Auth(caller): Auth<PlatformError>,
     Params(team): Params<TeamId, PlatformError>,
     paging: Paging<PlatformError>,
-) -> Result<Json<MemberList>, PlatformError> {
-    let (count, skip) = match paging.window(100) {
-        Some(asked) => (u32::try_from(asked.limit).unwrap_or(100), asked.offset),
-        None => (u32::MAX, 0),
+) -> Result<Response, PlatformError> {
+    let fetch = move |window: Window<kind::Account>| {
+        let (app, caller) = (AppState::clone(&app), caller.clone());
+        async move {
+            let (last, count, skip) = (window.before, window.count, window.skip);
+            members::list_members(&app.core, &caller, team, last, count, skip).await
+        }
     };
-    let members = members::list_members(&app.core, &caller, team, count, skip).await?;
-    Ok(Json(MemberList { members }))
+    let frame = Frame::new(r#"{"members":["#, "]}");
+    Ok(listing::respond(frame, &paging, fetch, |member| member.id).await?)
 }
 
 /// Remove a member of a team
