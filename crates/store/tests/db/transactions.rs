@@ -13,6 +13,7 @@ on_both_engines! {
     a_panic_undoes_its_own_job_only
     many_at_once_are_all_kept
     increments_at_once_lose_nothing
+    increments_of_two_processes_lose_nothing
     parameters_go_by_their_number
     a_row_that_panics_costs_no_connection
     a_statement_outside_a_transaction_only_reads
@@ -128,9 +129,20 @@ async fn many_at_once_are_all_kept(place: &Place) {
 
 async fn increments_at_once_lose_nothing(place: &Place) {
     let db = place.open().await;
-    add_owner(&db, "a").await.unwrap();
+    increment_at_once(&[db]).await;
+}
+
+async fn increments_of_two_processes_lose_nothing(place: &Place) {
+    let (one, two) = (place.open().await, place.open().await);
+    increment_at_once(&[one, two]).await;
+}
+
+/// 16 workers, shared out to the handles, add 50 each.
+async fn increment_at_once(handles: &[Db]) {
+    let db = &handles[0];
+    add_owner(db, "a").await.unwrap();
     let mut workers = JoinSet::new();
-    for _ in 0..16 {
+    for db in handles.iter().cycle().take(16) {
         let db = db.clone();
         workers.spawn(async move {
             for _ in 0..50 {
