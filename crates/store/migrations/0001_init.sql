@@ -148,8 +148,9 @@ CREATE TABLE releases (
     version       BIGINT NOT NULL,
     UNIQUE (project_id, number)
 );
--- The worker asks for unfinished releases all the time; finished ones are not in this index.
+-- The worker asks for unfinished releases all the time; finished ones are not in these indexes.
 CREATE INDEX releases_unfinished ON releases (project_id, number) WHERE finished_at IS NULL;
+CREATE INDEX releases_queue ON releases (id) WHERE finished_at IS NULL;
 CREATE INDEX releases_by_artifact ON releases (artifact_id);
 
 CREATE TABLE events (
