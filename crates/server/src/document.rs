@@ -113,6 +113,14 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
         let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
         parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
     }
+    if operation.responses.responses.contains_key("304") {
+        let text = "An `ETag` that was read before; 304 when it still holds.";
+        parameters.push(parameter("If-None-Match", ParameterIn::Header, text));
+    }
+    if operation.responses.responses.contains_key("412") {
+        let text = "The `ETag` that the change is made to; 412 when it no longer holds.";
+        parameters.push(parameter("If-Match", ParameterIn::Header, text));
+    }
     operation
         .parameters
         .get_or_insert_default()
