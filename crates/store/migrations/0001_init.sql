@@ -88,7 +88,7 @@ CREATE TABLE projects (
     read_only_root   BOOLEAN NOT NULL,
     current_release  TEXT,
     releases         BIGINT NOT NULL,
-    ready_releases   BIGINT NOT NULL,
+    ready_releases   BIGINT NOT NULL DEFAULT 0,
     last_event       TEXT,
     created_at       BIGINT NOT NULL,
     version          BIGINT NOT NULL

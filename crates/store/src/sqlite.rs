@@ -8,6 +8,7 @@ mod writer;
 use crate::StoreError;
 use crate::value::{Record, Row, Value};
 use rusqlite::{Connection, OpenFlags, Statement};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;

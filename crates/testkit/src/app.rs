@@ -1,0 +1,316 @@
+//! The whole server in this process.
+
+use crate::answer::Answer;
+use crate::call::{Api, Line};
+use crate::disk::Disk;
+use crate::postgres::TestDatabase;
+use crate::secrets::{Secrets, contains};
+use crate::user::User;
+use crate::{log, wire};
+use estrade_model::account::NewAccount;
+use estrade_model::secret::Secret;
+use estrade_model::time::Lifetime;
+use estrade_server::app::MetricsAccess;
+use estrade_server::listener::ListenerOptions;
+use estrade_server::run::{Bind, ServeOptions, Server};
+use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
+use estrade_service::{Core, Settings, accounts, tokens};
+use estrade_store::Location;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Where the facts are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// A file in the data directory.
+    Sqlite,
+    /// A fresh database on the server of `ESTRADE_TEST_POSTGRES`.
+    Postgres,
+}
+
+/// How the app is set up; rate limits are off unless a test is about them.
+pub struct Setup {
+    /// What the services are told.
+    pub settings: Settings,
+    /// Requests per second and credential; 0 is without limit.
+    pub requests_per_second: u32,
+    /// How many of them may come at once.
+    pub burst: u32,
+    /// Most bytes of an ordinary body.
+    pub body_bytes: u64,
+    /// Who may read the metrics.
+    pub metrics: MetricsAccess,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            requests_per_second: 0,
+            burst: 1,
+            body_bytes: 1 << 20,
+            metrics: MetricsAccess::Public,
+        }
+    }
+}
+
+impl Setup {
+    /// The default but for what `change` does to it.
+    pub fn with(change: impl FnOnce(&mut Self)) -> Self {
+        let mut setup = Self::default();
+        change(&mut setup);
+        setup
+    }
+}
+
+/// A running server, its directory and its database.
+pub struct TestApp {
+    line: Arc<Line>,
+    core: Arc<Core>,
+    directory: TempDir,
+    database: Option<TestDatabase>,
+    shutdown: CancellationToken,
+    running: JoinSet<()>,
+}
+
+impl TestApp {
+    /// Starts a server with the usual settings.
+    pub async fn start(engine: Engine) -> Self {
+        Self::start_with(engine, Setup::default()).await
+    }
+
+    /// Starts a server.
+    pub async fn start_with(engine: Engine, setup: Setup) -> Self {
+        log::capture();
+        let directory = TempDir::new().expect("a temporary directory");
+        let mut places = Places::inside(directory.path());
+        let database = match engine {
+            Engine::Sqlite => None,
+            Engine::Postgres => Some(TestDatabase::create().await),
+        };
+        if let Some(database) = &database {
+            places.database = Location::Postgres(database.url());
+        }
+        let core = bootstrap::open(&places, setup.settings)
+            .await
+            .expect("a new installation");
+        let bind = || Bind {
+            address: ([127, 0, 0, 1], 0).into(),
+            options: ListenerOptions::default(),
+            metrics: setup.metrics,
+        };
+        let options = ServeOptions {
+            platform: bind(),
+            ai: bind(),
+            requests_per_second: setup.requests_per_second,
+            burst: setup.burst,
+            body_bytes: setup.body_bytes,
+            temporary: directory.path().join("tmp"),
+        };
+        let shutdown = CancellationToken::new();
+        let server = Server::start(Arc::clone(&core), options, shutdown.clone())
+            .await
+            .expect("a server");
+        let line = Arc::new(Line {
+            http: reqwest::Client::builder()
+                .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
+                .build()
+                .expect("an HTTP client"),
+            platform: server.platform_addr(),
+            ai: server.ai_addr(),
+            secrets: Secrets::default(),
+        });
+        let mut running = JoinSet::new();
+        running.spawn(server.run());
+        Self {
+            line,
+            core,
+            directory,
+            database,
+            shutdown,
+            running,
+        }
+    }
+
+    /// Stops the server, and checks that no token that was handed out is in its log or on disk.
+    pub async fn finish(mut self) {
+        self.check_secrets().await;
+        self.shutdown.cancel();
+        while let Some(ended) = self.running.join_next().await {
+            ended.expect("the server ended well");
+        }
+        let errors: Vec<_> = self
+            .log()
+            .lines()
+            .filter(|line| line.contains(r#""level":"ERROR""#))
+            .map(str::to_owned)
+            .collect();
+        assert!(errors.is_empty(), "errors in the log: {errors:#?}");
+        if let Some(database) = self.database {
+            database.remove().await;
+        }
+    }
+
+    /// Looks for every token that was handed out where none may be.
+    pub async fn check_secrets(&self) {
+        let (disk, log) = (self.disk(), self.log());
+        let dump = match &self.database {
+            Some(database) => database.dump().await,
+            None => String::new(),
+        };
+        for needle in self.line.secrets.needles() {
+            let shown = String::from_utf8_lossy(&needle).into_owned();
+            let files = disk.holding(&needle, ADMIN_TOKEN_FILE);
+            assert!(files.is_empty(), "{shown} is in {files:?}");
+            assert!(!contains(log.as_bytes(), &needle), "{shown} is in the log");
+            assert!(
+                !contains(dump.as_bytes(), &needle),
+                "{shown} is in the database"
+            );
+        }
+    }
+
+    /// Whether a text is anywhere on disk, in the database or in the log.
+    pub async fn holds(&self, text: &str) -> bool {
+        let mut needles = vec![text.as_bytes().to_vec()];
+        needles.push(hex::encode(text).into_bytes());
+        let mut hay = self.log();
+        if let Some(database) = &self.database {
+            hay.push_str(&database.dump().await);
+        }
+        let disk = self.disk();
+        needles
+            .iter()
+            .any(|needle| contains(hay.as_bytes(), needle) || !disk.holding(needle, "").is_empty())
+    }
+
+    /// What the servers of this process have logged.
+    pub fn log(&self) -> String {
+        log::read()
+    }
+
+    /// The files of the data directory.
+    pub fn disk(&self) -> Disk {
+        Disk::read(self.directory.path())
+    }
+
+    /// The directory of contents.
+    pub fn blobs(&self) -> Disk {
+        Disk::read(&self.directory.path().join("blobs"))
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The SQLite file, or none.
+    pub fn sqlite_file(&self) -> Option<PathBuf> {
+        self.core.db.file().map(Path::to_owned)
+    }
+
+    /// The database, when it is PostgreSQL.
+    pub fn database(&self) -> Option<&TestDatabase> {
+        self.database.as_ref()
+    }
+
+    /// What the services share: for what no request can do, such as moving the clock.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Nobody in particular.
+    pub fn stranger(&self) -> User {
+        User {
+            line: Arc::clone(&self.line),
+            api: Api::Platform,
+            team: None,
+            token: None,
+            account: String::new(),
+            email: String::new(),
+            fullname: String::new(),
+        }
+    }
+
+    /// The administrator that the first start made, with the token from the file.
+    pub async fn admin(&self) -> User {
+        let file = self.directory.path().join(ADMIN_TOKEN_FILE);
+        let token = std::fs::read_to_string(file).expect("the administrator's token");
+        let token = token.trim().to_owned();
+        self.line.secrets.remember(&token);
+        let email = ADMIN.parse().expect("an address");
+        let row = accounts::find_account(&self.core, &email)
+            .await
+            .expect("the administrator");
+        User {
+            token: Some(token),
+            account: row.id.to_string(),
+            email: row.email,
+            fullname: row.fullname,
+            ..self.stranger()
+        }
+    }
+
+    /// A new account without a password, `name@example.com`, and a token for it.
+    pub async fn new_account(&self, name: &str) -> User {
+        self.account(name, None).await
+    }
+
+    /// A new account that can log in; slow, because hashing a password is.
+    pub async fn new_account_with(&self, name: &str, password: &str) -> User {
+        self.account(name, Some(Secret(password.to_owned()))).await
+    }
+
+    async fn account(&self, name: &str, password: Option<Secret>) -> User {
+        let (email, fullname) = (format!("{name}@example.com"), format!("{name} of Example"));
+        let new = NewAccount {
+            email: email.parse().expect("an address"),
+            fullname: fullname.parse().expect("a name"),
+            password,
+            admin: false,
+        };
+        let account = accounts::create_account(&self.core, new)
+            .await
+            .expect("a new account");
+        let token = tokens::create_token(&self.core, account, "test", Lifetime(None))
+            .await
+            .expect("a token");
+        let token = token.api_token.expect("its text").expose().to_owned();
+        self.line.secrets.remember(&token);
+        User {
+            token: Some(token),
+            account: account.to_string(),
+            email,
+            fullname,
+            ..self.stranger()
+        }
+    }
+
+    /// A new team of `owner`; returns its id.
+    pub async fn new_team(&self, owner: &User, name: &str) -> String {
+        let new = json!({ "name": name });
+        let made = owner.platform().post("/v2/teams", &new).await.assert(200);
+        made.field("/_id")
+    }
+
+    /// Makes somebody a member of a team, by invitation.
+    pub async fn join(&self, team: &str, owner: &User, member: &User, role: &str) {
+        let invite = json!({ "email": member.email, "role": role });
+        let path = format!("/v2/teams/{team}/invitations");
+        let invited = owner.platform().post(&path, &invite).await.assert(200);
+        let link = invited.field("/link");
+        let (_, token) = link.split_once("token=").expect("a token in the link");
+        let path = format!("/v2/teams/invitations/join?token={token}");
+        member.platform().post_empty(&path).await.assert(200);
+    }
+
+    /// Sends bytes as they are.
+    pub async fn raw(&self, api: Api, request: impl AsRef<[u8]>) -> Answer {
+        wire::exchange(api, self.line.address(api), request.as_ref()).await
+    }
+}
