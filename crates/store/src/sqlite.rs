@@ -108,7 +108,13 @@ impl Drop for Reader<'_> {
 /// The files that SQLite puts beside it take over its rights.
 fn make_private(file: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o600).open(file).map(drop)
+    options
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(file)
+        .map(drop)
 }
 
 fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {

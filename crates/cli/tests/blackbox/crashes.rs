@@ -4,6 +4,8 @@ use crate::support::{Home, PATIENCE, Server, names_in, random, text};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -148,8 +150,26 @@ async fn check_releases(server: &Server, releases: &[(String, String)]) {
         let source = source.send().await.unwrap();
         assert_eq!(source.status().as_u16(), 200, "{id}");
         let archive = source.bytes().await.unwrap();
-        assert!(!archive.is_empty() && !content.is_empty());
+        assert_eq!(&unpack(&archive, "index.html"), content, "{id}");
     }
+}
+
+/// One file of a downloaded release.
+fn unpack(archive: &[u8], path: &str) -> String {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(archive).unwrap();
+    let tar = Command::new("tar")
+        .args(["-xzOf"])
+        .arg(file.path())
+        .arg(path)
+        .output();
+    let tar = tar.unwrap();
+    assert!(
+        tar.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tar.stderr)
+    );
+    String::from_utf8(tar.stdout).unwrap()
 }
 
 /// Also what was carried out although nobody heard of it.

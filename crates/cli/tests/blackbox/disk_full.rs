@@ -142,10 +142,7 @@ async fn a_full_disk_refuses_and_recovers() {
     server.create_project("other").await;
     let body = json!({"files": [{"path": "index.html", "data": "x"}]});
     let path = "/v2/projects/site/releases";
-    server
-        .platform(Method::POST, path, body)
-        .await
-        .assert(201);
+    server.platform(Method::POST, path, body).await.assert(201);
     let check: String = rusqlite::Connection::open(disk.join("estrade.db"))
         .unwrap()
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))

@@ -39,9 +39,16 @@ fn the_greeting_says_what_a_newcomer_needs_and_its_commands_work() {
         "./estrade-data",
         "admin.token",
     ] {
-        assert!(server.greeting.contains(part), "{part}: {}", server.greeting);
+        assert!(
+            server.greeting.contains(part),
+            "{part}: {}",
+            server.greeting
+        );
     }
-    assert!(!server.greeting.contains("eyJ"), "the token itself is no greeting");
+    assert!(
+        !server.greeting.contains("eyJ"),
+        "the token itself is no greeting"
+    );
     assert!(server.greeting.lines().count() < 15);
     assert_eq!(paste(&home, &server.greeting), [r#"{"projects":[]}"#, "[]"]);
     server.stop();
@@ -78,7 +85,11 @@ fn a_lost_token_is_replaced_as_the_greeting_says() {
     let hint = line.trim().trim_start_matches("Token").trim();
     let binary = env!("CARGO_BIN_EXE_estrade");
     let script = format!("estrade() {{ '{binary}' \"$@\"; }}\nTOKEN=$({hint})\n");
-    for curl in server.greeting.lines().filter(|line| line.contains("curl ")) {
+    for curl in server
+        .greeting
+        .lines()
+        .filter(|line| line.contains("curl "))
+    {
         let silent = curl.replacen("curl ", "curl -sS --fail ", 1);
         let output = home
             .prepare(Command::new("sh"), ["-c", &format!("{script}{silent}")])

@@ -149,6 +149,8 @@ fn two_nodes_that_start_at_once_on_a_new_database_agree() {
     for server in &servers {
         assert_eq!(runtime.block_on(server.me(&written[0].token)), 200);
     }
-    servers.map(Server::stop);
+    for server in servers {
+        server.stop();
+    }
     runtime.block_on(cluster.database.drop());
 }

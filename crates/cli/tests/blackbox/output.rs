@@ -1,9 +1,10 @@
 //! What commands print, for scripts that read it.
 
-use crate::support::{ADMIN, Home, Reaped, Server, serve_args};
+use crate::support::{ADMIN, Home, Reaped, Server, time_until};
 use reqwest::Method;
 use serde_json::Value;
 use std::io::Read;
+use std::net::TcpListener;
 use std::process::Stdio;
 
 #[test]
@@ -48,21 +49,22 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-#[test]
-fn a_server_goes_on_when_nobody_reads_its_output() {
+#[tokio::test]
+async fn a_server_goes_on_when_nobody_reads_its_output() {
     let home = Home::new();
-    let mut command = home.command(serve_args());
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let listen = ["--platform-listen", &address, "--ai-listen", "127.0.0.1:0"];
+    let mut command = home.command(["serve"].iter().chain(&listen));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Reaped(child.spawn().unwrap());
     drop((child.0.stdout.take(), child.0.stderr.take()));
-    let token = home.data().join("server.lock");
-    for _ in 0..200 {
-        if token.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let ask = async || match reqwest::get(format!("http://{address}/readyz")).await {
+        Ok(answer) => answer.status().as_u16(),
+        Err(_) => 0,
+    };
+    time_until(200, ask).await;
     assert!(child.0.try_wait().unwrap().is_none(), "it ended");
 }
 

@@ -121,15 +121,23 @@ async fn streams_and_long_polls_do_not_hold_up_the_end() {
         let url = format!("{}{path}", server.platform);
         server.client.get(url).bearer_auth(&server.token).send()
     };
-    let mut events = get("/v1/projects/stuck/events/stream".into()).await.unwrap();
+    let mut events = get("/v1/projects/stuck/events/stream".into())
+        .await
+        .unwrap();
     assert_eq!(events.status().as_u16(), 200);
     let first = events.chunk().await.unwrap().unwrap();
-    assert!(first.starts_with(b"id:") || first.starts_with(b"event:"), "{first:?}");
+    assert!(
+        first.starts_with(b"id:") || first.starts_with(b"event:"),
+        "{first:?}"
+    );
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(get(format!("/v1/releases/{id}?wait=READY&timeout=60")));
     let idle = connect(&server);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(tasks.try_join_next().is_none(), "the long poll is not waiting");
+    assert!(
+        tasks.try_join_next().is_none(),
+        "the long poll is not waiting"
+    );
 
     server.signal("TERM");
     let (code, took) = wait(&mut server.process);
@@ -163,12 +171,12 @@ async fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn ctrl_c_and_two_signals_at_rest_end_it_well() {
+fn ctrl_c_ends_it_well_and_leaves_one_whole_file() {
     let home = Home::new();
     let mut server = Server::start(&home);
     server.signal("INT");
     assert_eq!(wait(&mut server.process).0, Some(0));
-    // What is left is one whole file: a copy of it is a backup.
+    // A copy of that file is a backup.
     assert_eq!(
         std::fs::metadata(home.data().join("estrade.db-wal"))
             .map(|metadata| metadata.len())

@@ -313,13 +313,7 @@ impl Server {
 
     /// The status of `GET /v1/me` with this token.
     pub(crate) async fn me(&self, token: &str) -> u16 {
-        let answer = self.ask(
-            &self.platform,
-            token,
-            Method::GET,
-            "/v1/me",
-            Value::Null,
-        );
+        let answer = self.ask(&self.platform, token, Method::GET, "/v1/me", Value::Null);
         answer.await.unwrap().status.as_u16()
     }
 
