@@ -20,9 +20,9 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
-use estrade_service::housekeeping;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::Worker;
+use estrade_service::{housekeeping, leftovers};
 use estrade_store::changes;
 use std::io;
 use std::net::SocketAddr;
@@ -83,6 +83,7 @@ impl Server {
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
         let ServeOptions { platform, ai, .. } = options;
+        leftovers::sweep_temporary(&core, &options.temporary)?;
         let named = |name: &'static str, address: SocketAddr| {
             move |error: io::Error| {
                 io::Error::new(
@@ -186,6 +187,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(leftovers::run(Arc::clone(&app.core), stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(
         Arc::clone(&app.core),

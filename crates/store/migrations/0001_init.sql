@@ -111,6 +111,7 @@ CREATE TABLE blobs (
     place         TEXT NOT NULL,
     place_offset  BIGINT NOT NULL
 );
+CREATE INDEX blobs_by_place ON blobs (place);
 
 -- What a release is made of. Several releases may share one (roll back, new environment variables).
 CREATE TABLE artifacts (
