@@ -96,31 +96,7 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
         .iter()
         .any(|tag| about.personal.contains(&tag.as_str()));
 
-    let mut parameters = Vec::new();
-    if managed && !personal {
-        parameters.push(parameter(
-            "teamID",
-            ParameterIn::Query,
-            "The team whose things are meant.",
-        ));
-        parameters.push(parameter(
-            "x-teamid",
-            ParameterIn::Header,
-            "The same as `teamID`.",
-        ));
-    }
-    if managed && method == "post" {
-        let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
-        parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
-    }
-    if operation.responses.responses.contains_key("304") {
-        let text = "An `ETag` that was read before; 304 when it still holds.";
-        parameters.push(parameter("If-None-Match", ParameterIn::Header, text));
-    }
-    if operation.responses.responses.contains_key("412") {
-        let text = "The `ETag` that the change is made to; 412 when it no longer holds.";
-        parameters.push(parameter("If-Match", ParameterIn::Header, text));
-    }
+    let parameters = standard_parameters(operation, method, managed && !personal, managed);
     operation
         .parameters
         .get_or_insert_default()
@@ -191,6 +167,41 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
                 .insert(status.into(), error(&text, about));
         }
     }
+}
+
+/// The parameters that follow from a rule: which team, repeats, conditions.
+fn standard_parameters(
+    operation: &Operation,
+    method: &str,
+    owned: bool,
+    managed: bool,
+) -> Vec<Parameter> {
+    let mut parameters = Vec::new();
+    if owned {
+        parameters.push(parameter(
+            "teamID",
+            ParameterIn::Query,
+            "The team whose things are meant.",
+        ));
+        parameters.push(parameter(
+            "x-teamid",
+            ParameterIn::Header,
+            "The same as `teamID`.",
+        ));
+    }
+    if managed && method == "post" {
+        let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
+        parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
+    }
+    if operation.responses.responses.contains_key("304") {
+        let text = "An `ETag` that was read before; 304 when it still holds.";
+        parameters.push(parameter("If-None-Match", ParameterIn::Header, text));
+    }
+    if operation.responses.responses.contains_key("412") {
+        let text = "The `ETag` that the change is made to; 412 when it no longer holds.";
+        parameters.push(parameter("If-Match", ParameterIn::Header, text));
+    }
+    parameters
 }
 
 /// Whether the operation says that it needs no credential.

@@ -12,7 +12,7 @@ use crate::{Core, Error, Result};
 use estrade_model::id::kind;
 use estrade_model::{Timestamp, TokenId};
 use estrade_store::tokens::{self, TokenState};
-use estrade_store::{Change, ChangeKind, signing_keys};
+use estrade_store::{ChangeKind, signing_keys};
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -138,18 +138,9 @@ pub struct AccountTokens {
 impl AccountTokens {
     /// Builds the cache and hooks it to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
-        let states = Arc::new(StateCache::new(MOST_TOKENS));
-        let hooked: Arc<StateCache<TokenId, CachedToken>> = Arc::clone(&states);
-        core.db
-            .changes()
-            .on_change(move |Change { kind, id }| match (kind, id.parse()) {
-                (ChangeKind::Token, Ok(id)) => hooked.invalidate(&id),
-                // An account's tokens are not indexed here; accounts change rarely.
-                (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => {
-                    hooked.clear();
-                }
-                _ => {}
-            });
+        // An account's tokens are not indexed here; accounts change rarely.
+        let all = &[ChangeKind::Account];
+        let states = StateCache::hooked(core, MOST_TOKENS, ChangeKind::Token, all);
         let verifier = Verifier::new(Arc::clone(core), Audience::Account);
         Self {
             core: Arc::clone(core),

@@ -9,8 +9,8 @@ use crate::{Core, Result, Scope};
 use estrade_model::id::kind;
 use estrade_model::key::{Key, Verified, VerifyKey};
 use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
+use estrade_store::ChangeKind;
 use estrade_store::keys::{self, KeyState};
-use estrade_store::{Change, ChangeKind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -133,15 +133,7 @@ pub struct KeyCheck {
 impl KeyCheck {
     /// Builds the caches and hooks them to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
-        let states = Arc::new(StateCache::new(MOST_KEYS));
-        let hooked: Arc<StateCache<KeyId, CheckedKey>> = Arc::clone(&states);
-        core.db
-            .changes()
-            .on_change(move |Change { kind, id }| match (kind, id.parse()) {
-                (ChangeKind::Key, Ok(id)) => hooked.invalidate(&id),
-                (ChangeKind::Key | ChangeKind::Everything, _) => hooked.clear(),
-                _ => {}
-            });
+        let states = StateCache::hooked(core, MOST_KEYS, ChangeKind::Key, &[]);
         let verifier = Verifier::new(Arc::clone(core), Audience::Inference);
         Self {
             core: Arc::clone(core),

@@ -1,6 +1,8 @@
 //! A bounded cache of live state that never serves what a change has made stale.
 
-use crate::Result;
+use crate::{Core, Result};
+use estrade_model::Id;
+use estrade_store::{Change, ChangeKind};
 use quick_cache::sync::Cache;
 use std::future::Future;
 use std::hash::Hash;
@@ -14,14 +16,34 @@ pub(crate) struct StateCache<K, V> {
     epoch: AtomicU64,
 }
 
-impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
-    pub(crate) fn new(most: usize) -> Self {
-        Self {
+impl<T: 'static, V: Send + Sync + 'static> StateCache<Id<T>, V> {
+    /// A cache of at most `most` states. A change of kind `one` drops the state it names; a change
+    /// of a kind in `all`, and one that cannot be told, drops everything.
+    pub(crate) fn hooked(
+        core: &Core,
+        most: usize,
+        one: ChangeKind,
+        all: &'static [ChangeKind],
+    ) -> Arc<Self> {
+        let states = Arc::new(Self {
             cache: Cache::new(most),
             epoch: AtomicU64::new(0),
-        }
+        });
+        let hooked = Arc::clone(&states);
+        core.db.changes().on_change(move |Change { kind, id }| {
+            if *kind == one
+                && let Ok(id) = id.parse()
+            {
+                hooked.invalidate(&id);
+            } else if *kind == one || all.contains(kind) || *kind == ChangeKind::Everything {
+                hooked.clear();
+            }
+        });
+        states
     }
+}
 
+impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
     /// The cached state, or what `load` finds.
     pub(crate) async fn get_or_load<F>(
         &self,

@@ -8,6 +8,8 @@ mod writer;
 use crate::StoreError;
 use crate::value::{Record, Row, Value};
 use rusqlite::{Connection, OpenFlags, Statement};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -30,7 +32,7 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     pub(crate) fn open(file: &Path) -> Result<Self, StoreError> {
-        make_private(file).map_err(|error| StoreError::Unavailable(error.into()))?;
+        make_private(file)?;
         let writer = connect(
             file,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -104,17 +106,20 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// Makes the file readable for its owner only, before SQLite would make it with the usual rights.
-/// The files that SQLite puts beside it take over its rights.
-fn make_private(file: &Path) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .create(true)
-        .truncate(false)
+/// Makes the file, readable by its owner only. The log beside it gets the same mode from SQLite.
+fn make_private(file: &Path) -> Result<(), StoreError> {
+    let made = OpenOptions::new()
         .write(true)
+        .create_new(true)
         .mode(0o600)
-        .open(file)
-        .map(drop)
+        .open(file);
+    match made {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let reason = format!("cannot create {}: {error}", file.display());
+            Err(StoreError::Unusable(reason))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
