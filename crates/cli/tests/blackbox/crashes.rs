@@ -26,7 +26,7 @@ struct Acknowledged {
 async fn work(server: Arc<Client>, acknowledged: Arc<Acknowledged>, client: usize) {
     loop {
         let number = acknowledged.counter.fetch_add(1, Ordering::Relaxed);
-        if number % 3 != 0 {
+        if !number.is_multiple_of(3) {
             let body = json!({"name": format!("key-{number}"), "workspaces": ["main"]});
             let Some(made) = server.post(&server.ai, "/v1/keys", &body, 201).await else {
                 return;
@@ -36,7 +36,11 @@ async fn work(server: Arc<Client>, acknowledged: Arc<Acknowledged>, client: usiz
             continue;
         }
         // Every fourth is too large for memory and for a pack.
-        let size = if number % 4 == 0 { 1_200_000 } else { 300 };
+        let size = if number.is_multiple_of(4) {
+            1_200_000
+        } else {
+            300
+        };
         let content = format!("{number} {}", "x".repeat(size));
         let body = json!({"files": [
             {"path": "index.html", "data": content},

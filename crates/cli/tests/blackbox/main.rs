@@ -15,5 +15,6 @@ mod greeting;
 mod logs;
 mod nodes;
 mod output;
+mod readme;
 mod stopping;
 mod support;

@@ -75,11 +75,11 @@ async fn the_printed_documents_are_the_ones_that_are_served() {
     for (api, base) in [("platform", &server.platform), ("ai", &server.ai)] {
         let printed = home.run(["openapi", api]);
         let printed: Value = serde_json::from_str(&printed.assert(0).stdout).unwrap();
-        let served = server
+        let answer = server
             .ask(base, "", Method::GET, "/openapi.json", Value::Null)
             .await
             .unwrap();
-        assert_eq!(printed, served.assert(200).json(), "{api}");
+        assert_eq!(printed, answer.assert(200).json(), "{api}");
         assert!(printed["openapi"].as_str().unwrap().starts_with("3.1"));
     }
     server.stop();

@@ -177,10 +177,6 @@ fn ctrl_c_ends_it_well_and_leaves_one_whole_file() {
     server.signal("INT");
     assert_eq!(wait(&mut server.process).0, Some(0));
     // A copy of that file is a backup.
-    assert_eq!(
-        std::fs::metadata(home.data().join("estrade.db-wal"))
-            .map(|metadata| metadata.len())
-            .unwrap_or(0),
-        0
-    );
+    let log = std::fs::metadata(home.data().join("estrade.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0);
 }
