@@ -6,6 +6,7 @@ pub mod networks;
 pub mod projects;
 pub mod release_body;
 pub mod releases;
+mod small_value;
 pub mod teams;
 
 use crate::app::AppState;
