@@ -114,11 +114,12 @@ impl CheckedKey {
     }
 
     fn has_workspace(&self, name_or_id: &str) -> bool {
-        let id = name_or_id.parse::<WorkspaceId>().ok();
-        self.key()
-            .workspaces
-            .iter()
-            .any(|own| Some(own.id) == id || own.name == name_or_id)
+        let mut own = self.key().workspaces.iter();
+        // An id is never taken for a name: names are not unique across owners, ids are.
+        match name_or_id.parse::<WorkspaceId>() {
+            Ok(id) => own.any(|workspace| workspace.id == id),
+            Err(_) => own.any(|workspace| workspace.name == name_or_id),
+        }
     }
 }
 

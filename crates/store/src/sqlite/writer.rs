@@ -176,9 +176,12 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
             answer(result);
         })));
     }
-    // Refusals wait for the commit too: they may rest on what the batch wrote.
-    for answer in batch.refused {
-        answer();
+    // Refusals wait for the commit too: they may rest on what the batch wrote. When that is not
+    // there after all, they are dropped, and the callers hear that the database is not available.
+    if committed.is_ok() {
+        for answer in batch.refused {
+            answer();
+        }
     }
 }
 
