@@ -103,7 +103,12 @@ async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
         for number in 0..CLIENTS {
             clients.spawn(work(Arc::clone(&client), Arc::clone(&acknowledged), number));
         }
-        tokio::time::sleep(Duration::from_millis(50 + random() % 700)).await;
+        // Somewhere in the middle of the work, however slow the machine is.
+        while acknowledged.releases.lock().unwrap().len() == known {
+            assert!(clients.try_join_next().is_none(), "{}", server.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(random() % 700)).await;
         server.kill();
         clients.join_all().await;
 
@@ -121,7 +126,7 @@ async fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     let (keys, releases) = (&acknowledged.keys, &acknowledged.releases);
     let counts = (keys.lock().unwrap().len(), releases.lock().unwrap().len());
     eprintln!("{rounds} kills; keys and releases acknowledged and found: {counts:?}");
-    assert!(counts.0 > rounds && counts.1 > rounds, "{counts:?}");
+    assert!(counts.0 > 0 && counts.1 >= rounds, "{counts:?}");
     server.stop();
 }
 
