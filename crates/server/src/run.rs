@@ -18,6 +18,7 @@ use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
+use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
@@ -175,10 +176,7 @@ impl Server {
         self.stop_workers.cancel();
         while self.workers.join_next().await.is_some() {}
         if let Err(error) = self.app.core.db.close() {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the database did not close cleanly"
-            );
+            tracing::warn!(error = causes(&error), "the database did not close cleanly");
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum Refusal {
     Rotated,
     /// Its time is over.
     Expired,
-    /// Switched off.
+    /// Switched off, or its owner is locked out.
     Disabled,
     /// Not for this workspace.
     WrongWorkspace,
@@ -106,7 +106,7 @@ impl CheckedKey {
         if ended {
             return Some(Refusal::Expired);
         }
-        if !state.key.enabled {
+        if !state.key.enabled || state.owner_disabled {
             return Some(Refusal::Disabled);
         }
         let foreign = workspace.is_some_and(|name_or_id| !self.has_workspace(name_or_id));
@@ -134,7 +134,7 @@ pub struct KeyCheck {
 impl KeyCheck {
     /// Builds the caches and hooks them to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
-        let states = StateCache::hooked(core, MOST_KEYS, ChangeKind::Key, &[]);
+        let states = StateCache::hooked(core, MOST_KEYS, ChangeKind::Key, &[ChangeKind::Account]);
         let verifier = Verifier::new(Arc::clone(core), Audience::Inference);
         Self {
             core: Arc::clone(core),

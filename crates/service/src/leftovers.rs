@@ -3,6 +3,7 @@
 
 use crate::{Core, Result};
 use estrade_model::Timestamp;
+use estrade_model::error::causes;
 use estrade_store::blob_rows;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -63,7 +64,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         .is_some()
     {
         if let Err(error) = remove_orphans(&core, before).await {
-            let error = &error as &dyn std::error::Error;
+            let error = causes(&error);
             tracing::warn!(error, "cannot remove contents that no release has");
         }
         before = core.now();

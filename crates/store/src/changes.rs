@@ -9,6 +9,7 @@ use crate::housekeeping::prune;
 use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
+use estrade_model::error::causes;
 use std::collections::HashSet;
 use std::sync::RwLock;
 use std::time::Duration;
@@ -178,7 +179,7 @@ pub async fn follow(db: Db, stop: CancellationToken) {
         match &caught_up {
             // Once per outage, not twice a second.
             Err(error) if !failing => {
-                let error = error as &dyn std::error::Error;
+                let error = causes(error);
                 tracing::warn!(error, "cannot follow changes");
             }
             Ok(()) if failing => tracing::info!("following changes again"),

@@ -7,6 +7,7 @@ use crate::changes::Changes;
 use crate::db::{Job, Tx};
 use crate::value::{Record, Row, Value};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use estrade_model::error::causes;
 use estrade_model::secret::Secret;
 use futures_util::future::try_join_all;
 use rustls_platform_verifier::ConfigVerifierExt;
@@ -127,7 +128,7 @@ impl Postgres {
                 let heard = tokio::select! { heard = listen_once(&config, &tls, &wake) => heard, () = stop.cancelled() => return };
                 if let Err(error) = heard {
                     tracing::warn!(
-                        error = &error as &dyn std::error::Error,
+                        error = causes(&error),
                         "lost the connection that hears of changes"
                     );
                 }

@@ -8,6 +8,7 @@ use crate::StoreError;
 use crate::changes::Changes;
 use crate::db::{Job, Tx, TxInner};
 use crate::value::{Record, Value};
+use estrade_model::error::causes;
 use futures_util::FutureExt;
 use rusqlite::Connection;
 use std::panic::AssertUnwindSafe;
@@ -157,14 +158,14 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
         // After a full disk SQLite has undone everything, not only the last job. So do we: all
         // answers are dropped, and all callers hear that the database is not available.
         drop(control(tx, "ROLLBACK"));
-        let error = &error as &dyn std::error::Error;
+        let error = causes(&error);
         tracing::error!(error, "undid a batch of transactions");
         return;
     }
     let committed = control(tx, "COMMIT");
     if let Err(error) = &committed {
         drop(control(tx, "ROLLBACK"));
-        tracing::error!(error = error as &dyn std::error::Error, "cannot commit");
+        tracing::error!(error = causes(error), "cannot commit");
     }
     for answer in batch.kept {
         let result = match &committed {
