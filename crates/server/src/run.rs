@@ -25,6 +25,7 @@ use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::Worker;
 use estrade_service::{housekeeping, leftovers};
 use estrade_store::changes;
+use futures_util::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -78,7 +79,18 @@ pub struct Server {
 
 impl Server {
     /// Binds the listeners and starts to serve.
-    pub async fn start(
+    ///
+    /// Boxed, like [`Self::run`], so that the server is compiled here, once, and not again in every
+    /// program that starts one.
+    pub fn start(
+        core: Arc<Core>,
+        options: ServeOptions,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, io::Result<Self>> {
+        Box::pin(Self::bind_and_serve(core, options, shutdown))
+    }
+
+    async fn bind_and_serve(
         core: Arc<Core>,
         options: ServeOptions,
         shutdown: CancellationToken,
@@ -169,15 +181,17 @@ impl Server {
     }
 
     /// Serves until the shutdown token is cancelled and everything has ended.
-    pub async fn run(mut self) {
-        while self.listeners.join_next().await.is_some() {}
-        self.app.tasks.close();
-        self.app.tasks.wait().await;
-        self.stop_workers.cancel();
-        while self.workers.join_next().await.is_some() {}
-        if let Err(error) = self.app.core.db.close() {
-            tracing::warn!(error = causes(&error), "the database did not close cleanly");
-        }
+    pub fn run(mut self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            while self.listeners.join_next().await.is_some() {}
+            self.app.tasks.close();
+            self.app.tasks.wait().await;
+            self.stop_workers.cancel();
+            while self.workers.join_next().await.is_some() {}
+            if let Err(error) = self.app.core.db.close() {
+                tracing::warn!(error = causes(&error), "the database did not close cleanly");
+            }
+        })
     }
 }
 

@@ -16,10 +16,18 @@ use crate::{StoreError, migrate};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The future of a transaction's body.
 pub type Job<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
+
+/// A job without its types: it keeps its result to itself and only says whether what it did shall
+/// stay. So the engines are compiled once, and not once for every transaction of the product.
+pub(crate) type ErasedJob =
+    Box<dyn for<'t> Fn(&'t mut Tx) -> Boxed<'t, bool> + Send + Sync + 'static>;
+
+/// A future whose code is in the crate that made it, not in every crate that awaits it.
+pub(crate) type Boxed<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// Where the facts are.
 #[derive(Debug, Clone)]
@@ -120,10 +128,28 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
+        let slot = Arc::new(Mutex::new(None));
+        let kept = Arc::clone(&slot);
+        let erased: ErasedJob = Box::new(move |tx| {
+            let (work, slot) = (job(tx), Arc::clone(&kept));
+            Box::pin(async move {
+                let result = work.await;
+                let keep = result.is_ok();
+                *lock(&slot) = Some(result);
+                keep
+            })
+        });
+        self.run(erased).await?;
+        let result = lock(&slot).take();
+        result.unwrap_or_else(|| Err(StoreError::bug("a transaction left no result").into()))
+    }
+
+    /// Carries out a job; an error means that nothing of it stayed, whatever the job said.
+    fn run(&self, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
         let changes = Arc::clone(&self.0.changes);
         match self.engine() {
-            Engine::Sqlite(sqlite) => sqlite.writer().transact(job, changes).await,
-            Engine::Postgres(postgres) => postgres.transact(job, changes).await,
+            Engine::Sqlite(sqlite) => Box::pin(sqlite.writer().transact(job, changes)),
+            Engine::Postgres(postgres) => Box::pin(postgres.transact(job, changes)),
         }
     }
 
@@ -153,6 +179,11 @@ impl Db {
             Engine::Postgres(_) => None,
         }
     }
+}
+
+fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+    slot.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 struct Ping;
@@ -224,7 +255,7 @@ impl Tx {
     ) -> Result<Vec<T>, StoreError> {
         let result = match &mut self.inner {
             TxInner::Sqlite(tx) => tx.fetch(sql, values),
-            TxInner::Postgres(tx) => tx.fetch(sql, values).await,
+            TxInner::Postgres(tx) => tx.fetch(sql, values).await.and_then(|rows| read_all(&rows)),
         };
         self.watch(result)
     }
@@ -238,6 +269,12 @@ impl Tx {
     pub(crate) fn kept_after_failure() -> StoreError {
         StoreError::bug("a transaction went on after one of its statements had failed")
     }
+}
+
+fn read_all<T: Record>(rows: &[tokio_postgres::Row]) -> Result<Vec<T>, StoreError> {
+    rows.iter()
+        .map(|row| T::from_row(&mut crate::Row::postgres(row)))
+        .collect()
 }
 
 enum Target<'e> {
@@ -274,7 +311,9 @@ impl Query<'_> {
     pub async fn fetch_all<T: Record>(self) -> Result<Vec<T>, StoreError> {
         match self.target {
             Target::Pool(Engine::Sqlite(sqlite)) => sqlite.read(self.sql, &self.values).await,
-            Target::Pool(Engine::Postgres(postgres)) => postgres.read(self.sql, &self.values).await,
+            Target::Pool(Engine::Postgres(postgres)) => {
+                read_all(&postgres.read(self.sql, &self.values).await?)
+            }
             Target::Tx(tx) => tx.fetch(self.sql, &self.values).await,
         }
     }

@@ -4,8 +4,8 @@ mod transaction;
 
 use crate::StoreError;
 use crate::changes::Changes;
-use crate::db::{Job, Tx};
-use crate::value::{Record, Row, Value};
+use crate::db::{Boxed, ErasedJob};
+use crate::value::Value;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use estrade_model::error::causes;
 use estrade_model::secret::Secret;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Config};
+use tokio_postgres::{AsyncMessage, Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::sync::CancellationToken;
 pub(crate) use transaction::PostgresTx;
@@ -65,8 +65,11 @@ impl Postgres {
     }
 
     async fn check_version(&self) -> Result<(), StoreError> {
-        let version: Vec<String> = self.read("SHOW server_version_num", &[]).await?;
-        match version.first().and_then(|text| text.parse::<u32>().ok()) {
+        let rows = self.read("SHOW server_version_num", &[]).await?;
+        let version = rows
+            .first()
+            .and_then(|row| row.try_get::<_, String>(0).ok());
+        match version.and_then(|text| text.parse::<u32>().ok()) {
             Some(number) if number >= 150_000 => Ok(()),
             _ => Err(StoreError::Unusable(
                 "PostgreSQL 15 or newer is needed".into(),
@@ -78,35 +81,29 @@ impl Postgres {
         self.pool.close();
     }
 
-    pub(crate) async fn read<T: Record>(
-        &self,
-        sql: &str,
-        values: &[Value],
-    ) -> Result<Vec<T>, StoreError> {
+    pub(crate) async fn read(&self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
         let client = self.pool.get().await?;
         fetch(&client, sql, values).await
     }
 
-    pub(crate) async fn transact<T, E, F>(&self, job: F, feed: Arc<Changes>) -> Result<T, E>
-    where
-        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+    /// Runs a job; an error means that nothing of it stayed, whatever the job said.
+    pub(crate) async fn transact(
+        &self,
+        job: ErasedJob,
+        feed: Arc<Changes>,
+    ) -> Result<(), StoreError> {
         let (pool, clashing) = (self.pool.clone(), Arc::clone(&self.clashing));
         #[expect(
             clippy::disallowed_methods,
             reason = "awaited right here; a caller that hangs up must not leave a transaction half-way on a pooled connection"
         )]
         let task = tokio::spawn(async move {
-            let (value, changes) = transact_until_serial(&pool, &clashing, job).await?;
+            let changes = transact_until_serial(&pool, &clashing, job).await?;
             // Before the caller answers: whoever asks after the answer must see the change.
             feed.publish(&changes);
-            Ok(value)
+            Ok(())
         });
-        task.await
-            .map_err(|error| StoreError::bug(error).into())
-            .flatten()
+        task.await.map_err(StoreError::bug).flatten()
     }
 
     /// Takes the lock under which schemas change; held until [`MigrationLock::release`].
@@ -224,14 +221,14 @@ async fn execute_many(client: &Object, sql: &str, rows: &[Vec<Value>]) -> Result
     Ok(())
 }
 
-async fn fetch<T: Record>(
-    client: &Object,
-    sql: &str,
-    values: &[Value],
-) -> Result<Vec<T>, StoreError> {
-    let statement = client.prepare_cached(sql).await?;
-    let rows = client.query(&statement, &bind(values)).await?;
-    rows.iter()
-        .map(|row| T::from_row(&mut Row::postgres(row)))
-        .collect()
+/// Boxed, so that it is compiled here and not wherever something is read.
+fn fetch<'q>(
+    client: &'q Object,
+    sql: &'q str,
+    values: &'q [Value],
+) -> Boxed<'q, Result<Vec<Row>, StoreError>> {
+    Box::pin(async move {
+        let statement = client.prepare_cached(sql).await?;
+        Ok(client.query(&statement, &bind(values)).await?)
+    })
 }

@@ -3,10 +3,11 @@
 use super::{execute, execute_many, fetch};
 use crate::StoreError;
 use crate::changes::Change;
-use crate::db::{Job, Tx, TxInner};
-use crate::value::{Record, Value};
+use crate::db::{ErasedJob, Tx, TxInner};
+use crate::value::Value;
 use deadpool_postgres::{Object, Pool};
 use tokio::sync::Mutex;
+use tokio_postgres::Row;
 
 /// After this many clashes a transaction queues up with the other unlucky ones of this node.
 const CLASHES_BEFORE_QUEUE: u32 = 2;
@@ -14,73 +15,52 @@ const CLASHES_BEFORE_QUEUE: u32 = 2;
 const MOST_CLASHES: u32 = 100;
 const NOTIFY_AND_COMMIT: &str = "NOTIFY estrade_changes; COMMIT";
 
-/// Repeats a job until it has run as if alone.
-pub(super) async fn transact_until_serial<T, E, F>(
+/// Repeats a job until it has run as if alone; returns the changes to publish.
+pub(super) async fn transact_until_serial(
     pool: &Pool,
     clashing: &Mutex<()>,
-    job: F,
-) -> Result<(T, Vec<Change>), E>
-where
-    F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
-    E: From<StoreError>,
-{
+    job: ErasedJob,
+) -> Result<Vec<Change>, StoreError> {
     let mut queue = None;
     for clashes in 1..=MOST_CLASHES {
-        match attempt(pool, &job).await {
-            Attempt::Done(result) => return result,
-            Attempt::Clashed => tracing::debug!(clashes, "a transaction clashed; repeating it"),
+        if let Some(changes) = attempt(pool, &job).await? {
+            return Ok(changes);
         }
+        tracing::debug!(clashes, "a transaction clashed; repeating it");
         if clashes == CLASHES_BEFORE_QUEUE {
             queue = Some(clashing.lock().await);
         }
     }
     drop(queue);
-    Err(StoreError::Serialization("too many clashes".into()).into())
+    Err(StoreError::Serialization("too many clashes".into()))
 }
 
-enum Attempt<T> {
-    Done(T),
-    Clashed,
-}
-
-async fn attempt<T, E, F>(pool: &Pool, job: &F) -> Attempt<Result<(T, Vec<Change>), E>>
-where
-    F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E>,
-    E: From<StoreError>,
-{
-    let mut tx = match begin(pool).await {
-        Ok(tx) => tx,
-        Err(error) => return Attempt::Done(Err(error.into())),
-    };
-    let outcome = job(&mut tx).await;
+/// Runs the job once; none when it clashed with another transaction.
+async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, StoreError> {
+    let mut tx = begin(pool).await?;
+    let keep = job(&mut tx).await;
     let Tx {
         inner: TxInner::Postgres(inner),
         changes,
         failed,
     } = tx
     else {
-        return Attempt::Done(Err(
-            StoreError::bug("the transaction changed its engine").into()
-        ));
+        return Err(StoreError::bug("the transaction changed its engine"));
     };
+    if keep && !failed {
+        return match inner.commit(!changes.is_empty()).await {
+            Ok(()) => Ok(Some(changes)),
+            Err(StoreError::Serialization(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
     let clashed = inner.clashed;
-    let error = match outcome {
-        // The server would answer COMMIT with a roll-back that looks like a success.
-        Ok(_) if failed => Tx::kept_after_failure().into(),
-        Ok(value) => {
-            return match inner.commit(!changes.is_empty()).await {
-                Ok(()) => Attempt::Done(Ok((value, changes))),
-                Err(StoreError::Serialization(_)) => Attempt::Clashed,
-                Err(error) => Attempt::Done(Err(error.into())),
-            };
-        }
-        Err(error) => error,
-    };
     inner.rollback().await;
-    if clashed {
-        Attempt::Clashed
-    } else {
-        Attempt::Done(Err(error))
+    match (clashed, keep) {
+        (true, _) => Ok(None),
+        // The server would answer COMMIT with a roll-back that looks like a success.
+        (false, true) => Err(Tx::kept_after_failure()),
+        (false, false) => Ok(Some(Vec::new())),
     }
 }
 
@@ -129,11 +109,11 @@ impl PostgresTx {
         self.watch(result)
     }
 
-    pub(crate) async fn fetch<T: Record>(
+    pub(crate) async fn fetch(
         &mut self,
         sql: &str,
         values: &[Value],
-    ) -> Result<Vec<T>, StoreError> {
+    ) -> Result<Vec<Row>, StoreError> {
         let result = fetch(self.client()?, sql, values).await;
         self.watch(result)
     }

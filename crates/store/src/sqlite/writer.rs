@@ -5,8 +5,8 @@
 
 use super::{bind, fetch};
 use crate::StoreError;
-use crate::changes::Changes;
-use crate::db::{Job, Tx, TxInner};
+use crate::changes::{Change, Changes};
+use crate::db::{ErasedJob, Tx, TxInner};
 use crate::value::{Record, Value};
 use estrade_model::error::causes;
 use futures_util::FutureExt;
@@ -19,24 +19,25 @@ use tokio::sync::{mpsc, oneshot};
 const QUEUE: usize = 1024;
 /// Most jobs that share one commit: bounds how long the first one waits for the last.
 const BATCH: usize = 256;
+
 /// Hands transactions to the writer thread.
 pub(crate) struct Writer {
     jobs: mpsc::Sender<WriteJob>,
 }
 
-/// What a caller hands to the writer thread: runs in a savepoint, then hears how the commit went.
-type WriteJob = Box<dyn FnOnce(&mut Tx) -> Settle + Send>;
+/// What a caller hands to the writer thread.
+struct WriteJob {
+    job: ErasedJob,
+    feed: Arc<Changes>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
+}
 
-/// Tells a caller how the commit went.
-type AnswerCommit = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-/// Tells a caller why its job was undone.
-type AnswerRefusal = Box<dyn FnOnce() + Send>;
-
-enum Settle {
-    /// Keep what the job did; tell the caller once it is on disk.
-    Keep(AnswerCommit),
-    /// Undo what the job did; tell the caller.
-    Undo(AnswerRefusal),
+/// What became of a job inside its savepoint.
+enum Outcome {
+    /// It stays, once it is on disk; these are the changes to publish then.
+    Keep(Vec<Change>),
+    /// It was undone: because the job said so, or because of this.
+    Undo(Result<(), StoreError>),
 }
 
 impl Writer {
@@ -50,41 +51,15 @@ impl Writer {
         Ok(Self { jobs })
     }
 
-    pub(crate) async fn transact<T, E, F>(&self, job: F, feed: Arc<Changes>) -> Result<T, E>
-    where
-        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+    /// Runs a job; an error means that nothing of it stayed, whatever the job said.
+    pub(crate) async fn transact(
+        &self,
+        job: ErasedJob,
+        feed: Arc<Changes>,
+    ) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        let run: WriteJob = Box::new(move |tx| {
-            // On this engine nothing in a job ever waits, so one poll is all it takes.
-            let body = async { job(tx).await };
-            let outcome = AssertUnwindSafe(body).catch_unwind().now_or_never();
-            let changes = std::mem::take(&mut tx.changes);
-            let failed = std::mem::take(&mut tx.failed);
-            match outcome {
-                Some(Ok(Ok(_))) if failed => {
-                    let bug = Tx::kept_after_failure();
-                    Settle::Undo(Box::new(move || drop(reply.send(Err(bug.into())))))
-                }
-                Some(Ok(Ok(value))) => Settle::Keep(Box::new(move |committed| {
-                    // Here and not in the caller: it may have gone away. Before the answer:
-                    // whoever asks after the answer must see the change.
-                    if committed.is_ok() {
-                        feed.publish(&changes);
-                    }
-                    drop(reply.send(committed.map(|()| value).map_err(E::from)));
-                })),
-                Some(Ok(Err(error))) => {
-                    Settle::Undo(Box::new(move || drop(reply.send(Err(error)))))
-                }
-                Some(Err(_)) => undo_bug(reply, "a transaction panicked"),
-                None => undo_bug(reply, "a transaction awaited something else"),
-            }
-        });
         let unavailable = |why: &'static str| StoreError::Unavailable(why.into());
-        let sent = self.jobs.send(run).await;
+        let sent = self.jobs.send(WriteJob { job, feed, reply }).await;
         sent.map_err(|_| unavailable("the database writer has stopped"))?;
         // Nobody answers when the whole batch was undone; the log says why.
         answer
@@ -93,13 +68,37 @@ impl Writer {
     }
 }
 
-fn undo_bug<T: Send + 'static, E: From<StoreError> + Send + 'static>(
-    reply: oneshot::Sender<Result<T, E>>,
-    what: &'static str,
-) -> Settle {
-    Settle::Undo(Box::new(move || {
-        drop(reply.send(Err(StoreError::bug(what).into())));
-    }))
+impl WriteJob {
+    fn run(&self, tx: &mut Tx) -> Outcome {
+        // On this engine nothing in a job ever waits, so one poll is all it takes.
+        let body = async { (self.job)(tx).await };
+        let keep = AssertUnwindSafe(body).catch_unwind().now_or_never();
+        let changes = std::mem::take(&mut tx.changes);
+        let failed = std::mem::take(&mut tx.failed);
+        let bug = |what: &'static str| Outcome::Undo(Err(StoreError::bug(what)));
+        match keep {
+            Some(Ok(true)) if failed => Outcome::Undo(Err(Tx::kept_after_failure())),
+            Some(Ok(true)) => Outcome::Keep(changes),
+            Some(Ok(false)) => Outcome::Undo(Ok(())),
+            Some(Err(_)) => bug("a transaction panicked"),
+            None => bug("a transaction awaited something else"),
+        }
+    }
+
+    fn answer(self, outcome: Outcome) {
+        let result = match outcome {
+            // Here and not in the caller: it may have gone away. Before the answer: whoever asks
+            // after the answer must see the change. A hook that panics must not end the writer.
+            Outcome::Keep(changes) => {
+                let publish = AssertUnwindSafe(|| self.feed.publish(&changes));
+                drop(std::panic::catch_unwind(publish));
+                Ok(())
+            }
+            Outcome::Undo(result) => result,
+        };
+        // A caller that went away does not need the answer.
+        drop(self.reply.send(result));
+    }
 }
 
 /// The writer's side of a transaction: its own savepoint on the one writing connection.
@@ -145,62 +144,38 @@ fn write_loop(connection: Connection, mut queue: mpsc::Receiver<WriteJob>) {
     }
 }
 
-/// Who hears what when the batch is over.
-#[derive(Default)]
-struct Batch {
-    kept: Vec<AnswerCommit>,
-    refused: Vec<AnswerRefusal>,
-}
-
 fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
-    let mut batch = Batch::default();
-    if let Err(error) = run_batch(tx, jobs, &mut batch) {
-        // After a full disk SQLite has undone everything, not only the last job. So do we: all
-        // answers are dropped, and all callers hear that the database is not available.
-        drop(control(tx, "ROLLBACK"));
-        let error = causes(&error);
-        tracing::error!(error, "undid a batch of transactions");
-        return;
-    }
-    let committed = control(tx, "COMMIT");
-    if let Err(error) = &committed {
-        drop(control(tx, "ROLLBACK"));
-        tracing::error!(error = causes(error), "cannot commit");
-    }
-    for answer in batch.kept {
-        let result = match &committed {
-            Ok(()) => Ok(()),
-            Err(error) => Err(StoreError::Unavailable(error.to_string().into())),
-        };
-        // A hook on the change feed that panics must not take the writer with it.
-        drop(std::panic::catch_unwind(AssertUnwindSafe(|| {
-            answer(result);
-        })));
-    }
-    // Refusals wait for the commit too: they may rest on what the batch wrote. When that is not
-    // there after all, they are dropped, and the callers hear that the database is not available.
-    if committed.is_ok() {
-        for answer in batch.refused {
-            answer();
-        }
-    }
-}
-
-/// Runs each job in a savepoint of its own; fails when the transaction as a whole cannot go on.
-fn run_batch(tx: &mut Tx, jobs: Vec<WriteJob>, batch: &mut Batch) -> Result<(), StoreError> {
-    control(tx, "BEGIN IMMEDIATE")?;
-    for job in jobs {
-        control(tx, "SAVEPOINT job")?;
-        match job(tx) {
-            Settle::Keep(answer) => batch.kept.push(answer),
-            Settle::Undo(answer) => {
-                control(tx, "ROLLBACK TO job")?;
-                batch.refused.push(answer);
+    match run_batch(tx, &jobs) {
+        // Refusals wait for the commit too: they may rest on what the batch wrote.
+        Ok(outcomes) => {
+            for (job, outcome) in jobs.into_iter().zip(outcomes) {
+                job.answer(outcome);
             }
         }
-        control(tx, "RELEASE job")?;
+        // After a full disk SQLite has undone everything, not only the last job. So do we: all
+        // answers are dropped, and all callers hear that the database is not available.
+        Err(error) => {
+            drop(control(tx, "ROLLBACK"));
+            tracing::error!(error = causes(&error), "undid a batch of transactions");
+        }
     }
-    Ok(())
+}
+
+/// Runs each job in a savepoint of its own and commits; fails when nothing of it is there.
+fn run_batch(tx: &mut Tx, jobs: &[WriteJob]) -> Result<Vec<Outcome>, StoreError> {
+    control(tx, "BEGIN IMMEDIATE")?;
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        control(tx, "SAVEPOINT job")?;
+        let outcome = job.run(tx);
+        if matches!(outcome, Outcome::Undo(_)) {
+            control(tx, "ROLLBACK TO job")?;
+        }
+        control(tx, "RELEASE job")?;
+        outcomes.push(outcome);
+    }
+    control(tx, "COMMIT")?;
+    Ok(outcomes)
 }
 
 fn control(tx: &mut Tx, sql: &'static str) -> Result<(), StoreError> {
