@@ -168,7 +168,7 @@ Example:
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Lock an account: it cannot sign in, and its tokens stop working.
+    /// Lock an account: it cannot sign in, and its tokens and AI keys stop working.
     Disable {
         /// The account.
         #[arg(long)]

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod amount;
+pub mod error;
 pub mod event;
 pub mod id;
 pub mod invalid;

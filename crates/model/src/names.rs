@@ -86,13 +86,10 @@ impl ProjectName {
         if RESERVED.contains(&text) {
             return Err(format!("`{text}` is reserved; choose another name").into());
         }
-        if text.parse::<crate::ProjectId>().is_ok() {
-            return Err("must not look like an id (24 hexadecimal characters)".into());
-        }
         if text.starts_with("xn--") {
             return Err("must not start with `xn--`".into());
         }
-        Ok(())
+        check_no_id(text)
     }
 }
 
@@ -105,7 +102,8 @@ text_type!(WorkspaceName);
 
 impl WorkspaceName {
     fn check(text: &str) -> Result<(), Invalid> {
-        check_slug(text)
+        check_slug(text)?;
+        check_no_id(text)
     }
 }
 
@@ -124,7 +122,8 @@ text_type!(WorkspaceLabel);
 
 impl WorkspaceLabel {
     fn check(text: &str) -> Result<(), Invalid> {
-        check_printable(text, 50)
+        check_printable(text, 50)?;
+        check_no_id(text)
     }
 }
 
@@ -137,7 +136,8 @@ text_type!(NetworkName);
 
 impl NetworkName {
     fn check(text: &str) -> Result<(), Invalid> {
-        check_slug(text)
+        check_slug(text)?;
+        check_no_id(text)
     }
 }
 
@@ -238,6 +238,14 @@ fn check_slug(text: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Where a thing is asked for by name or id, one thing's name must not be another one's id.
+fn check_no_id(text: &str) -> Result<(), Invalid> {
+    match text.parse::<crate::Id<()>>() {
+        Ok(_) => Err("must not look like an id (24 hexadecimal characters)".into()),
+        Err(_) => Ok(()),
+    }
+}
+
 fn check_printable(text: &str, most: usize) -> Result<(), Invalid> {
     if text.trim().is_empty() || text.chars().count() > most {
         return Err(format!("must be 1 to {most} characters long").into());
@@ -306,6 +314,16 @@ mod tests {
         ] {
             assert!(bad.parse::<ProjectName>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_is_also_asked_for_by_id_is_not_named_like_one() {
+        let id = "0123456789abcdef01234567";
+        assert!(id.parse::<ProjectName>().is_err());
+        assert!(id.parse::<WorkspaceName>().is_err());
+        assert!(id.parse::<WorkspaceLabel>().is_err());
+        assert!(id.parse::<NetworkName>().is_err());
+        assert!(id[1..].parse::<WorkspaceLabel>().is_ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::error::ErrorBody;
 use axum::http::StatusCode;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     Components, Content, HeaderBuilder, InfoBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Required,
     Response, ResponseBuilder, Type,
@@ -18,6 +19,8 @@ pub struct Description {
     text: &'static str,
     /// Whether errors have a JSON body.
     errors_have_bodies: bool,
+    /// The sections, in the order in which a reader meets them.
+    sections: &'static [(&'static str, &'static str)],
     /// Tags of routes that are about the caller, not about the things of an owner.
     personal: &'static [&'static str],
 }
@@ -28,6 +31,15 @@ pub const PLATFORM: Description = Description {
     version: env!("CARGO_PKG_VERSION"),
     text: "Projects, their releases, environment variables, networks, teams and tokens.",
     errors_have_bodies: true,
+    sections: &[
+        ("projects", "What you run"),
+        ("releases", "Its versions: deploy, wait, roll back"),
+        ("events", "What happened to it"),
+        ("account", "Signing in, and tokens"),
+        ("teams", "Working together"),
+        ("networks", "Private networks"),
+        ("health", "For those who watch the server"),
+    ],
     personal: &["account", "teams", "health"],
 };
 
@@ -38,6 +50,11 @@ pub const AI: Description = Description {
     text: "Keys that authenticate AI inference requests, and the workspaces they are for. \
            Errors have empty bodies; `x-error-code` and `x-error-message` carry the reason.",
     errors_have_bodies: false,
+    sections: &[
+        ("keys", "Make, change and check keys"),
+        ("workspaces", "What keys are for"),
+        ("health", "For those who watch the server"),
+    ],
     personal: &["health"],
 };
 
@@ -53,6 +70,13 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
         .version(about.version)
         .description(Some(about.text))
         .build();
+    let tag = |(name, text): &(&str, &str)| {
+        TagBuilder::new()
+            .name(*name)
+            .description(Some(*text))
+            .build()
+    };
+    openapi.tags = Some(about.sections.iter().map(tag).collect());
     openapi.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
     let components = openapi.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new()
@@ -98,23 +122,7 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
         .iter()
         .any(|tag| about.personal.contains(&tag.as_str()));
 
-    let mut parameters = Vec::new();
-    if managed && !personal {
-        parameters.push(parameter(
-            "teamID",
-            ParameterIn::Query,
-            "The team whose things are meant.",
-        ));
-        parameters.push(parameter(
-            "x-teamid",
-            ParameterIn::Header,
-            "The same as `teamID`.",
-        ));
-    }
-    if managed && method == "post" {
-        let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
-        parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
-    }
+    let parameters = standard_parameters(operation, method, managed && !personal, managed);
     operation
         .parameters
         .get_or_insert_default()
@@ -197,6 +205,41 @@ fn describe_responses(operation: &mut Operation) {
             response.description = status.canonical_reason().unwrap_or("An answer").into();
         }
     }
+}
+
+/// The parameters that follow from a rule: which team, repeats, conditions.
+fn standard_parameters(
+    operation: &Operation,
+    method: &str,
+    owned: bool,
+    managed: bool,
+) -> Vec<Parameter> {
+    let mut parameters = Vec::new();
+    if owned {
+        parameters.push(parameter(
+            "teamID",
+            ParameterIn::Query,
+            "The team whose things are meant.",
+        ));
+        parameters.push(parameter(
+            "x-teamid",
+            ParameterIn::Header,
+            "The same as `teamID`.",
+        ));
+    }
+    if managed && method == "post" {
+        let text = "Makes it safe to repeat the request: the stored answer is sent again for 24 h.";
+        parameters.push(parameter("Idempotency-Key", ParameterIn::Header, text));
+    }
+    if operation.responses.responses.contains_key("304") {
+        let text = "An `ETag` that was read before; 304 when it still holds.";
+        parameters.push(parameter("If-None-Match", ParameterIn::Header, text));
+    }
+    if operation.responses.responses.contains_key("412") {
+        let text = "The `ETag` that the change is made to; 412 when it no longer holds.";
+        parameters.push(parameter("If-Match", ParameterIn::Header, text));
+    }
+    parameters
 }
 
 /// Whether the operation says that it needs no credential.

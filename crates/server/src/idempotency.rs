@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use estrade_model::error::causes;
 use estrade_service::idempotency::{
     self, Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket,
 };
@@ -180,7 +181,7 @@ async fn store(ticket: Ticket, response: Response) -> Response {
     };
     if let Err(error) = ticket.finish(answer).await {
         tracing::warn!(
-            error = &error as &dyn std::error::Error,
+            error = causes(&error),
             "an answer was not stored for repeats"
         );
     }

@@ -6,6 +6,7 @@
 use crate::rate::Standing;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use estrade_model::error::causes;
 use estrade_service::Error;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -125,7 +126,7 @@ impl Problem {
     pub fn log(&self) {
         if let Self::Service(Error::Internal(cause) | Error::Unavailable(cause)) = self {
             tracing::error!(
-                error = chain(cause.as_ref()),
+                error = causes(cause.as_ref()),
                 code = self.code(),
                 "request failed"
             );
@@ -149,14 +150,6 @@ fn whole_seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
 }
 
-/// An error and everything that led to it, in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +161,7 @@ mod tests {
         let Problem::Service(Error::Internal(cause)) = &problem else {
             panic!("not internal")
         };
-        assert!(chain(cause.as_ref()).contains("disk full"));
+        assert!(causes(cause.as_ref()).contains("disk full"));
         assert!(!problem.message().contains("disk"));
     }
 

@@ -18,17 +18,17 @@ use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
+use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
-use estrade_service::housekeeping;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::Worker;
+use estrade_service::{housekeeping, leftovers};
 use estrade_store::changes;
-use std::fs::DirBuilder;
+use futures_util::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::task::JoinSet;
@@ -79,13 +79,24 @@ pub struct Server {
 
 impl Server {
     /// Binds the listeners and starts to serve.
-    pub async fn start(
+    ///
+    /// Boxed, like [`Self::run`], so that the server is compiled here, once, and not again in every
+    /// program that starts one.
+    pub fn start(
+        core: Arc<Core>,
+        options: ServeOptions,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'static, io::Result<Self>> {
+        Box::pin(Self::bind_and_serve(core, options, shutdown))
+    }
+
+    async fn bind_and_serve(
         core: Arc<Core>,
         options: ServeOptions,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
         let ServeOptions { platform, ai, .. } = options;
-        make_private_directory(&options.temporary)?;
+        leftovers::sweep_temporary(&core, &options.temporary)?;
         let named = |name: &'static str, address: SocketAddr| {
             move |error: io::Error| {
                 io::Error::new(
@@ -170,34 +181,25 @@ impl Server {
     }
 
     /// Serves until the shutdown token is cancelled and everything has ended.
-    pub async fn run(mut self) {
-        while self.listeners.join_next().await.is_some() {}
-        self.app.tasks.close();
-        self.app.tasks.wait().await;
-        self.stop_workers.cancel();
-        while self.workers.join_next().await.is_some() {}
-        if let Err(error) = self.app.core.db.close() {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the database did not close cleanly"
-            );
-        }
+    pub fn run(mut self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            while self.listeners.join_next().await.is_some() {}
+            self.app.tasks.close();
+            self.app.tasks.wait().await;
+            self.stop_workers.cancel();
+            while self.workers.join_next().await.is_some() {}
+            if let Err(error) = self.app.core.db.close() {
+                tracing::warn!(error = causes(&error), "the database did not close cleanly");
+            }
+        })
     }
-}
-
-/// Bodies may hold secrets: nobody else may look at those that wait here.
-fn make_private_directory(path: &Path) -> io::Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| {
-        let message = format!("cannot create {}: {error}", path.display());
-        io::Error::new(error.kind(), message)
-    })
 }
 
 fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(leftovers::run(Arc::clone(&app.core), stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(
         Arc::clone(&app.core),

@@ -51,6 +51,15 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// The same scope as it is now, for what outlives its request: members come and go.
+    pub(crate) async fn renew(&self, core: &Core) -> Result<Self> {
+        let account = self.caller.account.cast();
+        let team = (self.owner != account).then(|| self.owner.cast());
+        scope_of(core, self.caller.clone(), team).await
+    }
+}
+
 /// The scope of a request: the team's when one is named, else the caller's own.
 ///
 /// An unknown team and a team of others answer alike.

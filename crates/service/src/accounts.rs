@@ -84,7 +84,7 @@ pub async fn set_password(core: &Core, email: &Email, password: Secret) -> Resul
         .await
 }
 
-/// Locks an account out at once, with all its tokens.
+/// Locks an account out at once, with all its tokens and AI keys.
 pub async fn disable_account(core: &Core, email: &Email) -> Result<()> {
     let (account, now) = (find_account(core, email).await?, core.now());
     core.db

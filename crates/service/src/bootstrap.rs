@@ -11,6 +11,7 @@ use estrade_store::accounts::AccountRow;
 use estrade_store::blobs::BlobStore;
 use estrade_store::tokens::NewToken;
 use estrade_store::{Db, Location, StoreError, signing_keys, tokens};
+use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -70,7 +71,13 @@ impl Places {
 }
 
 /// Opens an installation, and makes it first where there is none.
-pub async fn open(places: &Places, settings: Settings) -> Result<Arc<Core>, OpenError> {
+///
+/// Boxed, so that it is compiled here and not in every program that opens one.
+pub fn open(places: &Places, settings: Settings) -> BoxFuture<'_, Result<Arc<Core>, OpenError>> {
+    Box::pin(open_places(places, settings))
+}
+
+async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, OpenError> {
     make_directory(&places.data_dir)?;
     let clock = Clock::default();
     let now = clock.now();

@@ -12,7 +12,7 @@ use crate::{Core, Error, Result};
 use estrade_model::id::kind;
 use estrade_model::{Timestamp, TokenId};
 use estrade_store::tokens::{self, TokenState};
-use estrade_store::{Change, ChangeKind, signing_keys};
+use estrade_store::{ChangeKind, signing_keys};
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -138,18 +138,9 @@ pub struct AccountTokens {
 impl AccountTokens {
     /// Builds the cache and hooks it to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
-        let states = Arc::new(StateCache::new(MOST_TOKENS));
-        let hooked: Arc<StateCache<TokenId, CachedToken>> = Arc::clone(&states);
-        core.db
-            .changes()
-            .on_change(move |Change { kind, id }| match (kind, id.parse()) {
-                (ChangeKind::Token, Ok(id)) => hooked.invalidate(&id),
-                // An account's tokens are not indexed here; accounts change rarely.
-                (ChangeKind::Token | ChangeKind::Account | ChangeKind::Everything, _) => {
-                    hooked.clear();
-                }
-                _ => {}
-            });
+        // An account's tokens are not indexed here; accounts change rarely.
+        let all = &[ChangeKind::Account];
+        let states = StateCache::hooked(core, MOST_TOKENS, ChangeKind::Token, all);
         let verifier = Verifier::new(Arc::clone(core), Audience::Account);
         Self {
             core: Arc::clone(core),
@@ -166,22 +157,10 @@ impl AccountTokens {
             .verify(token)
             .await?
             .ok_or(Error::Unauthenticated)?;
-        let load = || async {
-            let state = tokens::token_state(&self.core.db, proof.id).await?;
-            Ok(state.map(|state| CachedToken {
-                touched: AtomicI64::new(state.last_used_at.map_or(0, Timestamp::millis)),
-                state,
-            }))
-        };
-        let cached = self
-            .states
-            .get_or_load(proof.id, load)
-            .await?
-            .ok_or(Error::Unauthenticated)?;
-        let (state, now) = (&cached.state, self.core.now());
-        let ended = state.expires_at.is_some_and(|at| at <= now)
-            || proof.exp.is_some_and(|exp| exp <= now.seconds());
-        if ended || state.disabled || state.secret_hash != proof.secret_hash {
+        let (cached, now) = (self.live_token(proof.id).await?, self.core.now());
+        let state = &cached.state;
+        let ended = proof.exp.is_some_and(|exp| exp <= now.seconds());
+        if ended || state.secret_hash != proof.secret_hash {
             return Err(Error::Unauthenticated);
         }
         self.touches.note(proof.id, &cached.touched, now);
@@ -192,6 +171,30 @@ impl AccountTokens {
             fullname: state.fullname.clone(),
             admin: state.admin,
         })
+    }
+
+    /// Refuses a caller whose token has ended since; for what outlives its request.
+    pub async fn check_again(&self, caller: &Caller) -> Result<()> {
+        self.live_token(caller.token).await.map(drop)
+    }
+
+    /// The state of a token that is neither revoked nor expired nor of a disabled account.
+    async fn live_token(&self, id: TokenId) -> Result<Arc<CachedToken>> {
+        let load = || async {
+            let state = tokens::token_state(&self.core.db, id).await?;
+            Ok(state.map(|state| CachedToken {
+                touched: AtomicI64::new(state.last_used_at.map_or(0, Timestamp::millis)),
+                state,
+            }))
+        };
+        let found = self.states.get_or_load(id, load).await?;
+        let now = self.core.now();
+        let is_live = |CachedToken { state, .. }: &CachedToken| {
+            !state.disabled && state.expires_at.is_none_or(|at| at > now)
+        };
+        found
+            .filter(|cached| is_live(cached))
+            .ok_or(Error::Unauthenticated)
     }
 
     /// Writes down which tokens were used; called every few seconds and at the end.

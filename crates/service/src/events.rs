@@ -123,11 +123,14 @@ pub struct EventFollower {
 }
 
 impl EventFollower {
-    /// Waits for the next events, oldest first, at least one; an error once the project is gone.
+    /// Waits for the next events, oldest first, at least one; an error once the project is gone or
+    /// the caller may not see it any more.
     ///
     /// A call that is dropped while it waits loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Event>> {
         loop {
+            // Who was put out of the team since the stream began hears nothing more of it.
+            self.scope = self.scope.renew(&self.core).await?;
             let (db, owner) = (&self.core.db, self.scope.owner);
             let found = events::events_after(db, owner, self.project, self.after, BATCH).await?;
             if let Some(last) = found.last() {

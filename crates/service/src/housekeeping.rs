@@ -5,6 +5,7 @@ use crate::credentials::AccountTokens;
 use crate::idempotency::RENEW_EVERY;
 use crate::key_check::KeyCheck;
 use crate::{Core, Result, idempotency, login};
+use estrade_model::error::causes;
 use estrade_store::{
     StoreError, changes, housekeeping as secrets, idempotency as answers, invitations,
     login_attempts, tokens,
@@ -92,7 +93,7 @@ async fn release_as_dropped(core: &Core, stop: &CancellationToken) {
 /// A chore that fails is done again next time; the log says so.
 fn report(what: &'static str, result: Result<()>) {
     if let Err(error) = result {
-        tracing::warn!(error = &error as &dyn std::error::Error, "cannot {what}");
+        tracing::warn!(error = causes(&error), "cannot {what}");
     }
 }
 
@@ -131,7 +132,7 @@ where
             Ok(gone) if gone < u64::from(BATCH) => return,
             Ok(_) => {}
             Err(error) => {
-                let error = &error as &dyn std::error::Error;
+                let error = causes(&error);
                 tracing::warn!(table, error, "cannot remove what has ended");
                 return;
             }

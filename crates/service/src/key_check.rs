@@ -9,8 +9,8 @@ use crate::{Core, Result, Scope};
 use estrade_model::id::kind;
 use estrade_model::key::{Key, Verified, VerifyKey};
 use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
+use estrade_store::ChangeKind;
 use estrade_store::keys::{self, KeyState};
-use estrade_store::{Change, ChangeKind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -26,7 +26,7 @@ pub enum Refusal {
     Rotated,
     /// Its time is over.
     Expired,
-    /// Switched off.
+    /// Switched off, or its owner is locked out.
     Disabled,
     /// Not for this workspace.
     WrongWorkspace,
@@ -106,7 +106,7 @@ impl CheckedKey {
         if ended {
             return Some(Refusal::Expired);
         }
-        if !state.key.enabled {
+        if !state.key.enabled || state.owner_disabled {
             return Some(Refusal::Disabled);
         }
         let foreign = workspace.is_some_and(|name_or_id| !self.has_workspace(name_or_id));
@@ -114,11 +114,12 @@ impl CheckedKey {
     }
 
     fn has_workspace(&self, name_or_id: &str) -> bool {
-        let id = name_or_id.parse::<WorkspaceId>().ok();
-        self.key()
-            .workspaces
-            .iter()
-            .any(|own| Some(own.id) == id || own.name == name_or_id)
+        let mut own = self.key().workspaces.iter();
+        // An id is never taken for a name: names are not unique across owners, ids are.
+        match name_or_id.parse::<WorkspaceId>() {
+            Ok(id) => own.any(|workspace| workspace.id == id),
+            Err(_) => own.any(|workspace| workspace.name == name_or_id),
+        }
     }
 }
 
@@ -133,15 +134,7 @@ pub struct KeyCheck {
 impl KeyCheck {
     /// Builds the caches and hooks them to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
-        let states = Arc::new(StateCache::new(MOST_KEYS));
-        let hooked: Arc<StateCache<KeyId, CheckedKey>> = Arc::clone(&states);
-        core.db
-            .changes()
-            .on_change(move |Change { kind, id }| match (kind, id.parse()) {
-                (ChangeKind::Key, Ok(id)) => hooked.invalidate(&id),
-                (ChangeKind::Key | ChangeKind::Everything, _) => hooked.clear(),
-                _ => {}
-            });
+        let states = StateCache::hooked(core, MOST_KEYS, ChangeKind::Key, &[ChangeKind::Account]);
         let verifier = Verifier::new(Arc::clone(core), Audience::Inference);
         Self {
             core: Arc::clone(core),

@@ -196,7 +196,9 @@ pub async fn delete_key(
         .await
 }
 
-/// Gives a key a new secret; the old one stays valid for `grace`.
+/// Gives a key a new secret; the old one stays valid for `grace`, and so do older ones at most.
+///
+/// So a rotation without grace ends every secret that was ever given out.
 pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> Result<RotatedKey> {
     scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);

@@ -17,6 +17,7 @@ pub mod invitations;
 mod jwt;
 pub mod key_check;
 pub mod keys;
+pub mod leftovers;
 pub mod login;
 pub mod members;
 pub mod networks;

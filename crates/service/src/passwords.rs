@@ -55,8 +55,13 @@ pub(crate) async fn verify(password: Secret, hash: Option<String>) -> Result<boo
 }
 
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let _turn = AT_ONCE.acquire().await.map_err(Error::internal)?;
-    tokio::task::spawn_blocking(work)
+    let turn = AT_ONCE.acquire().await.map_err(Error::internal)?;
+    // The turn ends with the work, not with the wait: who hangs up leaves the work running.
+    let in_turn = move || {
+        let _turn = turn;
+        work()
+    };
+    tokio::task::spawn_blocking(in_turn)
         .await
         .map_err(Error::internal)
 }

@@ -1,27 +1,50 @@
 //! A bounded cache of live state that never serves what a change has made stale.
 
-use crate::Result;
+use crate::{Core, Result};
+use estrade_model::Id;
+use estrade_store::{Change, ChangeKind};
 use quick_cache::sync::Cache;
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// State by key, loaded on first use, dropped when the change feed says so. Absence is not cached.
 pub(crate) struct StateCache<K, V> {
     cache: Cache<K, Arc<V>>,
-    /// Counts invalidations, so that a load that raced with one is not kept.
-    epoch: AtomicU64,
+    /// Counts invalidations, so that a load that raced with one is not kept. Locked while the cache
+    /// changes: otherwise a stale state could be seen between its insertion and its removal, by a
+    /// request that came after the change was answered.
+    epoch: Mutex<u64>,
+}
+
+impl<T: 'static, V: Send + Sync + 'static> StateCache<Id<T>, V> {
+    /// A cache of at most `most` states. A change of kind `one` drops the state it names; a change
+    /// of a kind in `all`, and one that cannot be told, drops everything.
+    pub(crate) fn hooked(
+        core: &Core,
+        most: usize,
+        one: ChangeKind,
+        all: &'static [ChangeKind],
+    ) -> Arc<Self> {
+        let states = Arc::new(Self {
+            cache: Cache::new(most),
+            epoch: Mutex::new(0),
+        });
+        let hooked = Arc::clone(&states);
+        core.db.changes().on_change(move |Change { kind, id }| {
+            if *kind == one
+                && let Ok(id) = id.parse()
+            {
+                hooked.invalidate(&id);
+            } else if *kind == one || all.contains(kind) || *kind == ChangeKind::Everything {
+                hooked.clear();
+            }
+        });
+        states
+    }
 }
 
 impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
-    pub(crate) fn new(most: usize) -> Self {
-        Self {
-            cache: Cache::new(most),
-            epoch: AtomicU64::new(0),
-        }
-    }
-
     /// The cached state, or what `load` finds.
     pub(crate) async fn get_or_load<F>(
         &self,
@@ -34,15 +57,16 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
         if let Some(state) = self.cache.get(&key) {
             return Ok(Some(state));
         }
-        let before = self.epoch.load(Ordering::SeqCst);
+        let before = *self.epoch();
         let Some(state) = load().await?.map(Arc::new) else {
             return Ok(None);
         };
-        self.cache.insert(key, Arc::clone(&state));
-        // A change that came while we read may have found nothing to remove: remove it ourselves.
-        if self.epoch.load(Ordering::SeqCst) != before {
-            self.cache.remove(&key);
+        let epoch = self.epoch();
+        // A change that came while we read found nothing to remove.
+        if *epoch == before {
+            self.cache.insert(key, Arc::clone(&state));
         }
+        drop(epoch);
         Ok(Some(state))
     }
 
@@ -53,13 +77,21 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
 
     /// Forgets the state of `key`.
     pub(crate) fn invalidate(&self, key: &K) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let mut epoch = self.epoch();
+        *epoch += 1;
         self.cache.remove(key);
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let mut epoch = self.epoch();
+        *epoch += 1;
         self.cache.clear();
+    }
+
+    fn epoch(&self) -> MutexGuard<'_, u64> {
+        self.epoch
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -13,10 +13,13 @@ use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Invite, Role, Team};
 use estrade_service::access::scope_of;
 use estrade_service::invitations::{create_invitation, join_team};
+use estrade_service::keys::{create_key, delete_key};
 use estrade_service::members::{delete_member, list_members, set_role};
+use estrade_service::projects::{create_project, delete_project};
 use estrade_service::teams::{count_teams, create_team, delete_team, list_teams};
 use estrade_service::{Caller, Error, Result};
-use estrade_store::{StoreError, networks};
+use estrade_store::networks;
+use serde_json::{from_value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Installation, on_both_engines};
@@ -225,53 +228,29 @@ async fn only_an_owner_deletes_a_team(at: &Installation) {
     assert!(networks.is_empty());
 }
 
-/// Runs one statement that binds a team and a moment, past the services.
-async fn put(at: &Installation, team: TeamId, sql: &'static str) {
-    let now = at.core.now();
-    at.core
-        .db
-        .transact(move |tx| {
-            Box::pin(async move {
-                tx.query(sql).bind(team).bind(now).execute().await?;
-                Ok::<_, StoreError>(())
-            })
-        })
+async fn a_team_that_owns_something_stays(at: &Installation) {
+    let (core, ada) = (&at.core, at.person("ada").await);
+    let team = new_team(at, &ada).await.id;
+    let scope = scope_of(core, ada.clone(), Some(team)).await.unwrap();
+
+    let new = json!({"name": "the-site", "platform": "static", "planID": "nano"});
+    create_project(core, &scope, from_value(new).unwrap())
         .await
         .unwrap();
-}
+    assert_eq!(code(delete_team(core, &ada, team).await), "team_not_empty");
+    delete_project(core, &scope, "the-site", None)
+        .await
+        .unwrap();
 
-async fn a_team_that_owns_something_stays(at: &Installation) {
-    let ada = at.person("ada").await;
-    let (first, second) = (new_team(at, &ada).await.id, new_team(at, &ada).await.id);
-    for team in [first, second] {
-        put(at, team, "INSERT INTO workspaces (id, owner_id, name, created_at, version) VALUES ($1, $1, 'main', $2, 1)").await;
-    }
-    put(at, first, "INSERT INTO projects (id, owner_id, name, platform, plan, bundle_plan, scale, status, read_only_root, releases, created_at, version) VALUES ($1, $1, 'site', 'static', 'p', 'b', 1, 'ACTIVE', FALSE, 0, $2, 1)").await;
-    assert_eq!(
-        code(delete_team(&at.core, &ada, first).await),
-        "team_not_empty"
-    );
-    put(at, second, "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, version) VALUES ($1, $1, 'key', TRUE, '', $1, $2, 1)").await;
-    assert_eq!(
-        code(delete_team(&at.core, &ada, second).await),
-        "team_not_empty"
-    );
+    let new = json!({"name": "ci-bot", "workspaces": ["main"]});
+    let key = create_key(core, &scope, from_value(new).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(code(delete_team(core, &ada, team).await), "team_not_empty");
+    delete_key(core, &scope, key.id, None).await.unwrap();
 
-    put(
-        at,
-        first,
-        "DELETE FROM projects WHERE owner_id = $1 AND created_at <= $2",
-    )
-    .await;
-    put(
-        at,
-        second,
-        "DELETE FROM keys WHERE owner_id = $1 AND created_at <= $2",
-    )
-    .await;
-    for team in [first, second] {
-        delete_team(&at.core, &ada, team).await.unwrap();
-    }
+    // Its workspace and network go with it.
+    delete_team(core, &ada, team).await.unwrap();
 }
 
 async fn who_may_remove_whom(at: &Installation) {

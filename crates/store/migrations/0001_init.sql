@@ -88,7 +88,7 @@ CREATE TABLE projects (
     read_only_root   BOOLEAN NOT NULL,
     current_release  TEXT,
     releases         BIGINT NOT NULL,
-    ready_releases   BIGINT NOT NULL,
+    ready_releases   BIGINT NOT NULL DEFAULT 0,
     last_event       TEXT,
     created_at       BIGINT NOT NULL,
     version          BIGINT NOT NULL
@@ -111,6 +111,7 @@ CREATE TABLE blobs (
     place         TEXT NOT NULL,
     place_offset  BIGINT NOT NULL
 );
+CREATE INDEX blobs_by_place ON blobs (place);
 
 -- What a release is made of. Several releases may share one (roll back, new environment variables).
 CREATE TABLE artifacts (
@@ -147,8 +148,9 @@ CREATE TABLE releases (
     version       BIGINT NOT NULL,
     UNIQUE (project_id, number)
 );
--- The worker asks for unfinished releases all the time; finished ones are not in this index.
+-- The worker asks for unfinished releases all the time; finished ones are not in these indexes.
 CREATE INDEX releases_unfinished ON releases (project_id, number) WHERE finished_at IS NULL;
+CREATE INDEX releases_queue ON releases (id) WHERE finished_at IS NULL;
 CREATE INDEX releases_by_artifact ON releases (artifact_id);
 
 CREATE TABLE events (

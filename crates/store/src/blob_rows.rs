@@ -1,6 +1,6 @@
 //! Which contents are stored, and where they lie: the index of [`crate::blobs`].
 
-use crate::blobs::{Digest, Place, StoredBlob};
+use crate::blobs::{Digest, Place, PlaceId, StoredBlob};
 use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -94,6 +94,16 @@ pub async fn read_blobs(
         places.extend(found.into_iter().map(|blob| (blob.digest, blob)));
     }
     Ok(places)
+}
+
+/// Whether any content lies in this pack or file.
+pub async fn is_known_place(db: &Db, place: PlaceId) -> Result<bool, StoreError> {
+    let found: Option<[u8; 32]> = db
+        .read("SELECT digest FROM blobs WHERE place = $1 LIMIT 1")
+        .bind(place.to_string())
+        .fetch_optional()
+        .await?;
+    Ok(found.is_some())
 }
 
 fn bind_all<'e>(query: Query<'e>, digests: &[Digest]) -> Query<'e> {

@@ -9,6 +9,8 @@ use crate::housekeeping::prune;
 use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
+use estrade_model::error::causes;
+use std::collections::HashSet;
 use std::sync::RwLock;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -141,18 +143,18 @@ impl Tx {
 }
 
 struct Noted {
-    position: i64,
+    seq: i64,
+    txid: i64,
     change: Change,
 }
 
 impl Record for Noted {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
-        let position = row.take()?;
-        let kind = ChangeKind::from_name(&row.take::<String>()?);
         Ok(Self {
-            position,
+            seq: row.take()?,
+            txid: row.take()?,
             change: Change {
-                kind,
+                kind: ChangeKind::from_name(&row.take::<String>()?),
                 id: row.take()?,
             },
         })
@@ -165,18 +167,25 @@ pub async fn follow(db: Db, stop: CancellationToken) {
         db: &db,
         position: None,
         version: None,
+        seen: HashSet::new(),
     };
     let mut notified = match db.engine() {
         Engine::Sqlite(_) => None,
         Engine::Postgres(postgres) => Some(postgres.listen(stop.clone())),
     };
+    let mut failing = false;
     while !stop.is_cancelled() {
-        if let Err(error) = follower.catch_up().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "cannot follow changes"
-            );
+        let caught_up = follower.catch_up().await;
+        match &caught_up {
+            // Once per outage, not twice a second.
+            Err(error) if !failing => {
+                let error = causes(error);
+                tracing::warn!(error, "cannot follow changes");
+            }
+            Ok(()) if failing => tracing::info!("following changes again"),
+            _ => {}
         }
+        failing = caught_up.is_err();
         match &mut notified {
             None => {
                 tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} }
@@ -195,18 +204,22 @@ struct Follower<'d> {
     /// SQLite: the last sequence number seen. PostgreSQL: the oldest transaction that was still
     /// running when we last looked; whatever it or a later one notes is read (again) next time.
     position: Option<i64>,
+    /// SQLite: its number of commits by others when we last looked.
     version: Option<i64>,
+    /// PostgreSQL: what was published already and will be read again.
+    seen: HashSet<i64>,
 }
 
 impl Follower<'_> {
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         match self.db.engine() {
             Engine::Sqlite(sqlite) => {
-                let version = sqlite.data_version()?;
-                if self.version.replace(version) == Some(version) {
-                    return Ok(());
+                let version = Some(sqlite.data_version()?);
+                if self.version != version {
+                    self.catch_up_sqlite().await?;
+                    self.version = version;
                 }
-                self.catch_up_sqlite().await
+                Ok(())
             }
             Engine::Postgres(_) => self.catch_up_postgres().await,
         }
@@ -215,57 +228,67 @@ impl Follower<'_> {
     async fn catch_up_sqlite(&mut self) -> Result<(), StoreError> {
         // Sequence numbers rise in commit order, because there is one writer.
         let Some(position) = self.position else {
-            self.position = Some(
-                self.db
-                    .read("SELECT COALESCE(MAX(seq), 0) FROM changes")
-                    .fetch_one()
-                    .await?,
-            );
+            let newest = "SELECT COALESCE(MAX(seq), 0) FROM changes";
+            self.position = Some(self.db.read(newest).fetch_one().await?);
+            self.publish_everything();
             return Ok(());
         };
         let noted: Vec<Noted> = self
             .db
-            .read("SELECT seq, kind, id FROM changes WHERE seq > $1 ORDER BY seq")
+            .read("SELECT seq, txid, kind, id FROM changes WHERE seq > $1 ORDER BY seq")
             .bind(position)
             .fetch_all()
             .await?;
         // Sequence numbers have no holes here: a gap means that rows were pruned before we saw them.
-        let missed = noted
-            .first()
-            .is_some_and(|first| first.position > position + 1);
-        self.publish(&noted, missed);
-        self.position = noted.last().map(|last| last.position).or(Some(position));
+        if noted.first().is_some_and(|first| first.seq > position + 1) {
+            self.publish_everything();
+        }
+        self.publish(&noted);
+        self.position = noted.last().map(|last| last.seq).or(Some(position));
         Ok(())
     }
 
     async fn catch_up_postgres(&mut self) -> Result<(), StoreError> {
         // Numbers are given out before commit, so a lower one may appear later. Reading from the
-        // oldest transaction that was running last time misses none; hearing twice does no harm.
+        // oldest transaction that was running last time misses none.
         let horizon: i64 = self
             .db
             .read("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
             .fetch_one()
             .await?;
-        if let Some(position) = self.position {
-            let noted: Vec<Noted> = self
-                .db
-                .read("SELECT txid, kind, id FROM changes WHERE txid >= $1 ORDER BY seq")
-                .bind(position)
-                .fetch_all()
-                .await?;
-            self.publish(&noted, false);
+        match self.position {
+            Some(position) if position <= horizon => {
+                let mut noted: Vec<Noted> = self
+                    .db
+                    .read("SELECT seq, txid, kind, id FROM changes WHERE txid >= $1 ORDER BY seq")
+                    .bind(position)
+                    .fetch_all()
+                    .await?;
+                let again = noted.iter().filter(|noted| noted.txid >= horizon);
+                let seen = again.map(|noted| noted.seq).collect();
+                noted.retain(|noted| !self.seen.contains(&noted.seq));
+                self.publish(&noted);
+                self.seen = seen;
+            }
+            // The first look, or a server that was put back to an earlier state.
+            _ => {
+                self.seen.clear();
+                self.publish_everything();
+            }
         }
         self.position = Some(horizon);
         Ok(())
     }
 
-    fn publish(&self, noted: &[Noted], missed: bool) {
-        if missed {
-            self.db.changes().publish(&[Change {
-                kind: ChangeKind::Everything,
-                id: String::new(),
-            }]);
-        }
+    /// Whatever was read before we began to follow may have changed since.
+    fn publish_everything(&self) {
+        self.db.changes().publish(&[Change {
+            kind: ChangeKind::Everything,
+            id: String::new(),
+        }]);
+    }
+
+    fn publish(&self, noted: &[Noted]) {
         let changes: Vec<_> = noted.iter().map(|noted| noted.change.clone()).collect();
         self.db.changes().publish(&changes);
     }

@@ -16,10 +16,18 @@ use crate::{StoreError, migrate};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The future of a transaction's body.
 pub type Job<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
+
+/// A job without its types: it keeps its result to itself and only says whether what it did shall
+/// stay. So the engines are compiled once, and not once for every transaction of the product.
+pub(crate) type ErasedJob =
+    Box<dyn for<'t> Fn(&'t mut Tx) -> Boxed<'t, bool> + Send + Sync + 'static>;
+
+/// A future whose code is in the crate that made it, not in every crate that awaits it.
+pub(crate) type Boxed<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// Where the facts are.
 #[derive(Debug, Clone)]
@@ -36,7 +44,7 @@ pub struct Db(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
-    changes: Changes,
+    changes: Arc<Changes>,
 }
 
 pub(crate) enum Engine {
@@ -81,7 +89,7 @@ impl Db {
     fn over(engine: Engine) -> Self {
         Self(Arc::new(Inner {
             engine,
-            changes: Changes::default(),
+            changes: Arc::default(),
         }))
     }
 
@@ -110,20 +118,39 @@ impl Db {
 
     /// Runs `job` in a write transaction: all of it or, when it returns an error, nothing.
     ///
-    /// The job may run more than once, and must await nothing but the transaction it is given.
+    /// The job may run more than once, and must await nothing but the transaction it is given. Once
+    /// a statement has failed it can only return an error: PostgreSQL undoes the rest anyway.
+    ///
+    /// The transaction is carried out even when the caller stops waiting for it.
     pub async fn transact<T, E, F>(&self, job: F) -> Result<T, E>
     where
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, E> + Send + Sync + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let (value, changes) = match self.engine() {
-            Engine::Sqlite(sqlite) => sqlite.transact(job).await?,
-            Engine::Postgres(postgres) => postgres.transact(job).await?,
-        };
-        // Before the caller answers: whoever asks after the answer must see the change.
-        self.0.changes.publish(&changes);
-        Ok(value)
+        let slot = Arc::new(Mutex::new(None));
+        let kept = Arc::clone(&slot);
+        let erased: ErasedJob = Box::new(move |tx| {
+            let (work, slot) = (job(tx), Arc::clone(&kept));
+            Box::pin(async move {
+                let result = work.await;
+                let keep = result.is_ok();
+                *lock(&slot) = Some(result);
+                keep
+            })
+        });
+        self.run(erased).await?;
+        let result = lock(&slot).take();
+        result.unwrap_or_else(|| Err(StoreError::bug("a transaction left no result").into()))
+    }
+
+    /// Carries out a job; an error means that nothing of it stayed, whatever the job said.
+    fn run(&self, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
+        let changes = Arc::clone(&self.0.changes);
+        match self.engine() {
+            Engine::Sqlite(sqlite) => Box::pin(sqlite.writer().transact(job, changes)),
+            Engine::Postgres(postgres) => Box::pin(postgres.transact(job, changes)),
+        }
     }
 
     /// Whether the database answers.
@@ -154,6 +181,11 @@ impl Db {
     }
 }
 
+fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+    slot.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 struct Ping;
 impl Record for Ping {
     fn from_row(_: &mut crate::Row<'_>) -> Result<Self, StoreError> {
@@ -164,7 +196,10 @@ impl Record for Ping {
 /// A write transaction.
 pub struct Tx {
     pub(crate) inner: TxInner,
+    /// What it changed, published after its commit.
     pub(crate) changes: Vec<Change>,
+    /// Whether a statement failed: then nothing of it may be committed.
+    pub(crate) failed: bool,
 }
 
 pub(crate) enum TxInner {
@@ -173,10 +208,18 @@ pub(crate) enum TxInner {
 }
 
 impl Tx {
+    pub(crate) fn new(inner: TxInner) -> Self {
+        Self {
+            inner,
+            changes: Vec::new(),
+            failed: false,
+        }
+    }
+
     /// Starts a statement inside the transaction.
     pub fn query(&mut self, sql: &'static str) -> Query<'_> {
         Query {
-            target: Target::Tx(&mut self.inner),
+            target: Target::Tx(self),
             sql,
             values: Vec::new(),
         }
@@ -188,18 +231,55 @@ impl Tx {
         sql: &'static str,
         rows: Vec<Vec<Value>>,
     ) -> Result<(), StoreError> {
-        match &mut self.inner {
+        let result = match &mut self.inner {
             TxInner::Sqlite(tx) => rows
                 .iter()
                 .try_for_each(|values| tx.execute(sql, values).map(drop)),
             TxInner::Postgres(tx) => tx.execute_many(sql, &rows).await,
-        }
+        };
+        self.watch(result)
     }
+
+    async fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
+        let result = match &mut self.inner {
+            TxInner::Sqlite(tx) => tx.execute(sql, values),
+            TxInner::Postgres(tx) => tx.execute(sql, values).await,
+        };
+        self.watch(result)
+    }
+
+    async fn fetch<T: Record>(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<T>, StoreError> {
+        let result = match &mut self.inner {
+            TxInner::Sqlite(tx) => tx.fetch(sql, values),
+            TxInner::Postgres(tx) => tx.fetch(sql, values).await.and_then(|rows| read_all(&rows)),
+        };
+        self.watch(result)
+    }
+
+    fn watch<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.failed |= result.is_err();
+        result
+    }
+
+    /// What a job is told that wanted to keep half a transaction.
+    pub(crate) fn kept_after_failure() -> StoreError {
+        StoreError::bug("a transaction went on after one of its statements had failed")
+    }
+}
+
+fn read_all<T: Record>(rows: &[tokio_postgres::Row]) -> Result<Vec<T>, StoreError> {
+    rows.iter()
+        .map(|row| T::from_row(&mut crate::Row::postgres(row)))
+        .collect()
 }
 
 enum Target<'e> {
     Pool(&'e Engine),
-    Tx(&'e mut TxInner),
+    Tx(&'e mut Tx),
 }
 
 /// A statement with its bound values.
@@ -223,8 +303,7 @@ impl Query<'_> {
             Target::Pool(_) => Err(StoreError::bug(
                 "a statement outside a transaction must only read",
             )),
-            Target::Tx(TxInner::Sqlite(tx)) => tx.execute(self.sql, &self.values),
-            Target::Tx(TxInner::Postgres(tx)) => tx.execute(self.sql, &self.values).await,
+            Target::Tx(tx) => tx.execute(self.sql, &self.values).await,
         }
     }
 
@@ -232,9 +311,10 @@ impl Query<'_> {
     pub async fn fetch_all<T: Record>(self) -> Result<Vec<T>, StoreError> {
         match self.target {
             Target::Pool(Engine::Sqlite(sqlite)) => sqlite.read(self.sql, &self.values).await,
-            Target::Pool(Engine::Postgres(postgres)) => postgres.read(self.sql, &self.values).await,
-            Target::Tx(TxInner::Sqlite(tx)) => tx.fetch(self.sql, &self.values),
-            Target::Tx(TxInner::Postgres(tx)) => tx.fetch(self.sql, &self.values).await,
+            Target::Pool(Engine::Postgres(postgres)) => {
+                read_all(&postgres.read(self.sql, &self.values).await?)
+            }
+            Target::Tx(tx) => tx.fetch(self.sql, &self.values).await,
         }
     }
 

@@ -295,7 +295,7 @@ pub async fn delete_key(tx: &mut Tx, owner: OwnerId, id: KeyId) -> Result<bool, 
     Ok(gone.bind(id).bind(owner).execute().await? > 0)
 }
 
-/// Replaces the secret of a key; the old one works until `old_until`.
+/// Replaces the secret of a key; the old one works until `old_until`, and older ones no longer.
 pub async fn rotate_key(
     tx: &mut Tx,
     id: KeyId,
@@ -303,6 +303,11 @@ pub async fn rotate_key(
     token_exp: Option<Timestamp>,
     old_until: Timestamp,
 ) -> Result<(), StoreError> {
+    tx.query("UPDATE key_old_secrets SET valid_until = $2 WHERE key_id = $1 AND valid_until > $2")
+        .bind(id)
+        .bind(old_until)
+        .execute()
+        .await?;
     tx.query(
         "INSERT INTO key_old_secrets (key_id, secret_hash, valid_until)
          SELECT id, secret_hash, CAST($2 AS BIGINT) FROM keys WHERE id = $1",
@@ -337,6 +342,8 @@ pub async fn touch_keys(tx: &mut Tx, used: &[(KeyId, Timestamp)]) -> Result<(), 
 pub struct KeyState {
     /// Whose key it is.
     pub owner: OwnerId,
+    /// Whether that is an account that is locked out.
+    pub owner_disabled: bool,
     /// Hash of the present JWT's `jti`.
     pub secret_hash: [u8; 32],
     /// Replaced secrets and until when they still work.
@@ -347,12 +354,14 @@ pub struct KeyState {
 
 struct Secrets {
     owner: OwnerId,
+    owner_disabled: bool,
     secret_hash: [u8; 32],
 }
 impl Record for Secrets {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             owner: row.take()?,
+            owner_disabled: row.take()?,
             secret_hash: row.take()?,
         })
     }
@@ -368,11 +377,19 @@ impl Record for OldSecret {
 /// The live state of a key, whoever owns it.
 pub async fn key_state(db: &Db, id: KeyId) -> Result<Option<KeyState>, StoreError> {
     let secrets: Option<Secrets> = db
-        .read("SELECT owner_id, secret_hash FROM keys WHERE id = $1")
+        .read(
+            "SELECT k.owner_id, COALESCE(o.disabled, FALSE), k.secret_hash
+             FROM keys k LEFT JOIN accounts o ON o.id = k.owner_id WHERE k.id = $1",
+        )
         .bind(id)
         .fetch_optional()
         .await?;
-    let Some(Secrets { owner, secret_hash }) = secrets else {
+    let Some(Secrets {
+        owner,
+        owner_disabled,
+        secret_hash,
+    }) = secrets
+    else {
         return Ok(None);
     };
     let Some(row) = read_key(db, owner, id).await? else {
@@ -389,6 +406,7 @@ pub async fn key_state(db: &Db, id: KeyId) -> Result<Option<KeyState>, StoreErro
         .collect();
     Ok(Some(KeyState {
         owner,
+        owner_disabled,
         secret_hash,
         old_secrets,
         key: row.key,

@@ -54,7 +54,7 @@ pub async fn run(
         }
         AccountCommand::Disable { email } => {
             accounts::disable_account(&core, &parse_email(email)?).await?;
-            printer.note("account disabled; its tokens no longer work");
+            printer.note("account disabled; its tokens and AI keys no longer work");
         }
         AccountCommand::List => {
             let row = |account: estrade_store::accounts::AccountRow| {

@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::printer::Printer;
 use crate::wiring;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use estrade_server::run::Server;
-use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE};
+use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, OpenError};
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,20 +14,36 @@ use tokio_util::sync::CancellationToken;
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight.
 pub async fn run(config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
     crate::logging::init(&config.log)?;
+    refuse_unfinished(config)?;
     let _lock = bootstrap::lock_server(&config.data_dir)?;
     let core = wiring::open(config).await?;
     let shutdown = CancellationToken::new();
     let server = Server::start(core, wiring::serve_options(config), shutdown.clone()).await?;
+    let impatient = stop_on_signal(shutdown)?;
     greet(config, &server, printer)?;
-    stop_on_signal(shutdown)?;
-    server.run().await;
-    Ok(ExitCode::SUCCESS)
+    tokio::select! {
+        () = server.run() => Ok(ExitCode::SUCCESS),
+        () = impatient.cancelled() => bail!("stopped at once by the second signal; requests in flight were cut off"),
+    }
 }
 
-/// Cancels the token at the first signal to stop; at the second the process ends by itself.
-fn stop_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
+/// Refuses settings whose part of Estrade does not exist yet, where ignoring them would put data in
+/// another place than the administrator thinks.
+fn refuse_unfinished(config: &Config) -> Result<(), OpenError> {
+    if config.blobs.url.is_some() {
+        return Err(OpenError::Refused(
+            "blobs.url is not supported yet: files are kept in the data directory; remove the setting".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Cancels the token at the first signal to stop, and the one it returns at the second.
+fn stop_on_signal(shutdown: CancellationToken) -> anyhow::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let impatient = CancellationToken::new();
+    let second = impatient.clone();
     #[expect(
         clippy::disallowed_methods,
         reason = "ends with the process, whose end it announces"
@@ -36,8 +52,10 @@ fn stop_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         tracing::info!("stopping: finishing what is in flight");
         shutdown.cancel();
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        second.cancel();
     });
-    Ok(())
+    Ok(impatient)
 }
 
 /// What a person needs to go on, in a few lines.
@@ -63,7 +81,7 @@ fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<
         )
     };
     let credential = if token_file.exists() {
-        format!("$(cat {})", token_file.display())
+        format!("$(cat {})", shell_word(&token_file))
     } else {
         "$TOKEN".to_owned()
     };
@@ -89,5 +107,15 @@ fn data_dir_flag(data_dir: &Path) -> String {
     if data_dir == Path::new("./estrade-data") {
         return String::new();
     }
-    format!(" --data-dir {}", data_dir.display())
+    format!(" --data-dir {}", shell_word(data_dir))
+}
+
+/// A path as one would type it in a shell.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,@:%=".contains(c);
+    if text.chars().all(plain) && !text.starts_with('-') {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -2,10 +2,11 @@
 
 use crate::app::AppState;
 use crate::auth::Auth;
-use crate::body::{Body, OptionalBody};
+use crate::body::{Body, BodyRules, OptionalBody};
 use crate::error::PlatformError;
 use crate::extract::{Params, Queries};
 use crate::idempotency::Redacted;
+use crate::intake::IntakeLimits;
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use crate::peer::PeerAddr;
@@ -25,6 +26,13 @@ use std::time::Duration;
 pub async fn read_me(State(app): State<AppState>, Auth(caller): Auth<PlatformError>) -> Json<Me> {
     Json(accounts::read_me(&app.core, &caller))
 }
+
+/// Who signs in is not known yet and may be anybody, any number of times: more than an address and a
+/// password is not kept in memory for them.
+pub(super) const LOGIN_BODY: BodyRules = BodyRules {
+    limits: IntakeLimits::at_most(8 * 1024),
+    any_type: false,
+};
 
 /// Sign in
 #[utoipa::path(post, path = "/v1/login", tag = "account", request_body = Login, security(()), responses(

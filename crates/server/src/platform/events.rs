@@ -13,12 +13,11 @@ use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use estrade_model::event::{EventId, EventList};
 use estrade_model::id::kind;
-use estrade_service::Error;
 use estrade_service::events::{self, EventFollower};
+use estrade_service::{Caller, Error};
 use futures_util::stream::{self, Stream};
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 /// List the events of a project
 ///
@@ -68,7 +67,7 @@ pub async fn stream_events(
     let follower = events::follow_events(&app.core, &scope, &project, after).await?;
     context.lift_deadline();
     let alive = KeepAlive::new().interval(Duration::from_secs(10));
-    Ok(Sse::new(event_stream(follower, app.shutdown.clone()))
+    Ok(Sse::new(event_stream(app, scope.caller, follower))
         .keep_alive(alive)
         .into_response())
 }
@@ -86,20 +85,28 @@ fn last_seen(headers: &HeaderMap) -> Result<Option<EventId>, Error> {
         .ok_or_else(|| Error::invalid("Last-Event-ID: is not the id of an event"))
 }
 
-/// Ends when the project is deleted or the server stops; the client then asks again.
+/// Ends when the project is deleted, the caller may not see it any more, or the server stops; the
+/// client then asks again.
 fn event_stream(
+    app: AppState,
+    caller: Caller,
     follower: EventFollower,
-    stop: CancellationToken,
 ) -> impl Stream<Item = Result<sse::Event, Infallible>> {
-    let batches = stream::unfold((follower, stop), |(mut follower, stop)| async move {
-        let batch = tokio::select! { batch = follower.next() => batch, () = stop.cancelled() => return None };
+    let start = (app, caller, follower);
+    let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
+        let batch = tokio::select! {
+            batch = follower.next() => batch,
+            () = app.shutdown.cancelled() => return None,
+        };
+        app.tokens.check_again(&caller).await.ok()?;
         let events = batch.ok()?.into_iter().filter_map(|event| {
             let frame = sse::Event::default()
                 .id(event.id.to_string())
                 .event(event.action.clone());
             frame.json_data(&event).ok().map(Ok)
         });
-        Some((stream::iter(events.collect::<Vec<_>>()), (follower, stop)))
+        let events = stream::iter(events.collect::<Vec<_>>());
+        Some((events, (app, caller, follower)))
     });
     futures_util::StreamExt::flatten(batches)
 }

@@ -6,13 +6,15 @@ pub mod networks;
 pub mod projects;
 pub mod release_body;
 pub mod releases;
+mod small_value;
 pub mod teams;
 
 use crate::app::AppState;
 use crate::document;
 use crate::health;
+use axum::Extension;
 use utoipa::openapi::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 /// Every route of the platform API, and the document that describes them.
@@ -38,7 +40,7 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
         .routes(routes!(releases::download_source))
         .routes(routes!(networks::list_networks, networks::create_network))
         .routes(routes!(account::read_me))
-        .routes(routes!(account::log_in))
+        .routes(routes!(account::log_in).layer(Extension(account::LOGIN_BODY)))
         .routes(routes!(account::check_if_exists))
         .routes(routes!(account::create_token))
         .routes(routes!(account::list_tokens))

@@ -3,6 +3,7 @@
 //! `files` may be 256 MiB. The body waits in a spool; this reader walks through it once and hands
 //! each file on as it comes.
 
+use super::small_value::SmallValue;
 use crate::problem::Problem;
 use crate::spool::Spool;
 use crate::strict_json;
@@ -11,14 +12,13 @@ use base64::engine::general_purpose::STANDARD;
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
-use estrade_service::releases::Upload;
+use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
 use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
-use serde_json::Value;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::num::NonZeroU16;
 
@@ -121,6 +121,7 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
         let mut parsed = Parsed::default();
+        let settings_left = Cell::new(MOST_SETTINGS);
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
                 "port" => {
@@ -128,7 +129,11 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
                 }
                 "type" => parsed.new.platform = map.next_value::<Option<Platform>>()?,
                 "message" => parsed.new.message = map.next_value()?,
-                "gitInfo" => parsed.new.git_info = map.next_value()?,
+                "gitInfo" => {
+                    let left = Cell::new(MOST_GIT_INFO);
+                    let value = map.next_value_seed(SmallValue(&left))?;
+                    parsed.new.git_info = Some(value).filter(|value| !value.is_null());
+                }
                 "image" => parsed.image = map.next_value()?,
                 "sourceID" => parsed.source_id = map.next_value()?,
                 "files" => {
@@ -138,7 +143,7 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
                     })?;
                 }
                 "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
-                    let value = map.next_value::<Value>()?;
+                    let value = map.next_value_seed(SmallValue(&settings_left))?;
                     parsed.new.settings.insert(key.into_owned(), value);
                 }
                 _ => {

@@ -21,8 +21,10 @@ const LONGEST_MESSAGE: usize = 4096;
 const LONGEST_IMAGE: usize = 512;
 /// Longest name of a client that is kept, in characters.
 const LONGEST_CLIENT: usize = 200;
-/// Most bytes of `gitInfo`, and of the settings for the runtime, as JSON.
-const MOST_JSON: usize = 256 * 1024;
+/// Most bytes of `gitInfo` as JSON: a list shows it for hundreds of releases at once.
+pub const MOST_GIT_INFO: usize = 16 * 1024;
+/// Most bytes of the settings for the runtime as JSON.
+pub const MOST_SETTINGS: usize = 256 * 1024;
 
 /// What a release is made from.
 pub enum Source {
@@ -162,11 +164,12 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
     }
     let git_info = new.git_info.map(|info| info.to_string());
     let settings = serde_json::to_vec(&new.settings).map_err(Error::internal)?;
-    if settings.len().max(git_info.as_ref().map_or(0, String::len)) > MOST_JSON {
-        return Err(Error::TooLarge(format!(
-            "gitInfo and the settings of a release are at most {MOST_JSON} bytes each"
-        )));
-    }
+    require_small(
+        "gitInfo",
+        git_info.as_ref().map_or(0, String::len),
+        MOST_GIT_INFO,
+    )?;
+    require_small("settings", settings.len(), MOST_SETTINGS)?;
     let now = core.now();
     Ok(ReleaseDraft {
         id: core.new_id()?,
@@ -189,6 +192,15 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
         created_at: now,
         deadline: now.after(time_allowed(ReleaseState::Pending)),
     })
+}
+
+fn require_small(what: &str, bytes: usize, most: usize) -> Result<()> {
+    if bytes > most {
+        return Err(Error::TooLarge(format!(
+            "{what}: must be at most {most} bytes long"
+        )));
+    }
+    Ok(())
 }
 
 /// Sealed per project and not per release, so that a release that runs the same can copy them.

@@ -16,7 +16,7 @@ mod work;
 pub mod worker;
 
 pub use claim::Claim;
-pub use create::{Source, create_release};
+pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceStream, download_source};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
 pub use transition::Failure;

@@ -8,6 +8,7 @@ use super::transition::{Failure, Walk, time_allowed, walk};
 use super::work::carry_out;
 use crate::{Core, Error, Result};
 use estrade_model::ReleaseId;
+use estrade_model::error::causes;
 use estrade_model::release::ReleaseState;
 use estrade_store::release_queue::{self, OverdueRow};
 use estrade_store::{Change, ChangeKind};
@@ -156,7 +157,7 @@ async fn work_on(claim: Claim, lost: CancellationToken) {
     if let Err(error) = done {
         tracing::warn!(
             %release,
-            error = &error as &dyn std::error::Error,
+            error = causes(&error),
             "could not work on a release; it is taken up again"
         );
     }
@@ -242,7 +243,7 @@ fn report(step: &str, result: Result<()>) {
     if let Err(error) = result {
         tracing::warn!(
             step,
-            error = &error as &dyn std::error::Error,
+            error = causes(&error),
             "the release worker will try again"
         );
     }

@@ -1,0 +1,16 @@
+//! Projects and their releases: the rules, the isolation between owners, the state machine.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod acting;
+mod downloads;
+mod envs;
+mod events;
+mod isolation;
+mod projects;
+mod releases;
+mod rules_of_states;
+#[path = "../accounts_support/mod.rs"]
+mod support;
+mod uploads;
+mod workers;

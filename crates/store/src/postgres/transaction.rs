@@ -1,0 +1,152 @@
+//! Transactions on PostgreSQL: serialisable, repeated when they clash.
+
+use super::{execute, execute_many, fetch};
+use crate::StoreError;
+use crate::changes::Change;
+use crate::db::{ErasedJob, Tx, TxInner};
+use crate::value::Value;
+use deadpool_postgres::{Object, Pool};
+use tokio::sync::Mutex;
+use tokio_postgres::Row;
+
+/// After this many clashes a transaction queues up with the other unlucky ones of this node.
+const CLASHES_BEFORE_QUEUE: u32 = 2;
+/// After this many it gives up; on one node the queue makes that impossible in practice.
+const MOST_CLASHES: u32 = 100;
+const NOTIFY_AND_COMMIT: &str = "NOTIFY estrade_changes; COMMIT";
+
+/// Repeats a job until it has run as if alone; returns the changes to publish.
+pub(super) async fn transact_until_serial(
+    pool: &Pool,
+    clashing: &Mutex<()>,
+    job: ErasedJob,
+) -> Result<Vec<Change>, StoreError> {
+    let mut queue = None;
+    for clashes in 1..=MOST_CLASHES {
+        if let Some(changes) = attempt(pool, &job).await? {
+            return Ok(changes);
+        }
+        tracing::debug!(clashes, "a transaction clashed; repeating it");
+        if clashes == CLASHES_BEFORE_QUEUE {
+            queue = Some(clashing.lock().await);
+        }
+    }
+    drop(queue);
+    Err(StoreError::Serialization("too many clashes".into()))
+}
+
+/// Runs the job once; none when it clashed with another transaction.
+async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, StoreError> {
+    let mut tx = begin(pool).await?;
+    let keep = job(&mut tx).await;
+    let Tx {
+        inner: TxInner::Postgres(inner),
+        changes,
+        failed,
+    } = tx
+    else {
+        return Err(StoreError::bug("the transaction changed its engine"));
+    };
+    if keep && !failed {
+        return match inner.commit(!changes.is_empty()).await {
+            Ok(()) => Ok(Some(changes)),
+            Err(StoreError::Serialization(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    let clashed = inner.clashed;
+    inner.rollback().await;
+    match (clashed, keep) {
+        (true, _) => Ok(None),
+        // The server would answer COMMIT with a roll-back that looks like a success.
+        (false, true) => Err(Tx::kept_after_failure()),
+        (false, false) => Ok(Some(Vec::new())),
+    }
+}
+
+async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
+    let client = pool.get().await?;
+    client
+        .batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        .await?;
+    Ok(Tx::new(TxInner::Postgres(PostgresTx {
+        client: Some(client),
+        clashed: false,
+    })))
+}
+
+/// A transaction on one connection. Dropped half-way (a panic), it takes the connection with it.
+pub(crate) struct PostgresTx {
+    client: Option<Object>,
+    /// Whether a statement failed because of another transaction: then the job is repeated,
+    /// whatever error it made of that.
+    clashed: bool,
+}
+
+impl PostgresTx {
+    fn client(&self) -> Result<&Object, StoreError> {
+        self.client
+            .as_ref()
+            .ok_or_else(|| StoreError::bug("the transaction is over"))
+    }
+
+    fn watch<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.clashed |= matches!(result, Err(StoreError::Serialization(_)));
+        result
+    }
+
+    pub(crate) async fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
+        let result = execute(self.client()?, sql, values).await;
+        self.watch(result)
+    }
+
+    pub(crate) async fn execute_many(
+        &mut self,
+        sql: &str,
+        rows: &[Vec<Value>],
+    ) -> Result<(), StoreError> {
+        let result = execute_many(self.client()?, sql, rows).await;
+        self.watch(result)
+    }
+
+    pub(crate) async fn fetch(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<Row>, StoreError> {
+        let result = fetch(self.client()?, sql, values).await;
+        self.watch(result)
+    }
+
+    /// Runs several statements at once; for migrations only.
+    pub(crate) async fn execute_script(&mut self, sql: &str) -> Result<(), StoreError> {
+        Ok(self.client()?.batch_execute(sql).await?)
+    }
+
+    async fn commit(mut self, notify: bool) -> Result<(), StoreError> {
+        let sql = if notify { NOTIFY_AND_COMMIT } else { "COMMIT" };
+        let committed = self.client()?.batch_execute(sql).await;
+        if let Err(error) = committed {
+            // The connection is as good as before: clashes are common, and a new one is dear.
+            self.rollback().await;
+            return Err(error.into());
+        }
+        drop(self.client.take());
+        Ok(())
+    }
+
+    async fn rollback(mut self) {
+        let Ok(client) = self.client() else { return };
+        if client.batch_execute("ROLLBACK").await.is_ok() {
+            drop(self.client.take());
+        }
+    }
+}
+
+impl Drop for PostgresTx {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            drop(Object::take(client));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The one writer of a SQLite database.
+//!
+//! SQLite allows one writer at a time. All transactions go to one thread, which takes what waits,
+//! runs each in a savepoint of its own, and commits them together: one fsync for many answers.
+
+use super::{bind, fetch};
+use crate::StoreError;
+use crate::changes::{Change, Changes};
+use crate::db::{ErasedJob, Tx, TxInner};
+use crate::value::{Record, Value};
+use estrade_model::error::causes;
+use futures_util::FutureExt;
+use rusqlite::Connection;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Jobs that may wait for the writer before callers have to wait to hand theirs over.
+const QUEUE: usize = 1024;
+/// Most jobs that share one commit: bounds how long the first one waits for the last.
+const BATCH: usize = 256;
+
+/// Hands transactions to the writer thread.
+pub(crate) struct Writer {
+    jobs: mpsc::Sender<WriteJob>,
+}
+
+/// What a caller hands to the writer thread.
+struct WriteJob {
+    job: ErasedJob,
+    feed: Arc<Changes>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// What became of a job inside its savepoint.
+enum Outcome {
+    /// It stays, once it is on disk; these are the changes to publish then.
+    Keep(Vec<Change>),
+    /// It was undone: because the job said so, or because of this.
+    Undo(Result<(), StoreError>),
+}
+
+impl Writer {
+    /// Starts the thread; it ends with the last handle.
+    pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        std::thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || write_loop(connection, queue))
+            .map_err(|error| StoreError::Unavailable(error.into()))?;
+        Ok(Self { jobs })
+    }
+
+    /// Runs a job; an error means that nothing of it stayed, whatever the job said.
+    pub(crate) async fn transact(
+        &self,
+        job: ErasedJob,
+        feed: Arc<Changes>,
+    ) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let unavailable = |why: &'static str| StoreError::Unavailable(why.into());
+        let sent = self.jobs.send(WriteJob { job, feed, reply }).await;
+        sent.map_err(|_| unavailable("the database writer has stopped"))?;
+        // Nobody answers when the whole batch was undone; the log says why.
+        answer
+            .await
+            .map_err(|_| unavailable("the transaction was undone"))?
+    }
+}
+
+impl WriteJob {
+    fn run(&self, tx: &mut Tx) -> Outcome {
+        // On this engine nothing in a job ever waits, so one poll is all it takes.
+        let body = async { (self.job)(tx).await };
+        let keep = AssertUnwindSafe(body).catch_unwind().now_or_never();
+        let changes = std::mem::take(&mut tx.changes);
+        let failed = std::mem::take(&mut tx.failed);
+        let bug = |what: &'static str| Outcome::Undo(Err(StoreError::bug(what)));
+        match keep {
+            Some(Ok(true)) if failed => Outcome::Undo(Err(Tx::kept_after_failure())),
+            Some(Ok(true)) => Outcome::Keep(changes),
+            Some(Ok(false)) => Outcome::Undo(Ok(())),
+            Some(Err(_)) => bug("a transaction panicked"),
+            None => bug("a transaction awaited something else"),
+        }
+    }
+
+    fn answer(self, outcome: Outcome) {
+        let result = match outcome {
+            // Here and not in the caller: it may have gone away. Before the answer: whoever asks
+            // after the answer must see the change. A hook that panics must not end the writer.
+            Outcome::Keep(changes) => {
+                let publish = AssertUnwindSafe(|| self.feed.publish(&changes));
+                drop(std::panic::catch_unwind(publish));
+                Ok(())
+            }
+            Outcome::Undo(result) => result,
+        };
+        // A caller that went away does not need the answer.
+        drop(self.reply.send(result));
+    }
+}
+
+/// The writer's side of a transaction: its own savepoint on the one writing connection.
+pub(crate) struct SqliteTx {
+    connection: Connection,
+}
+
+impl SqliteTx {
+    pub(crate) fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        bind(&mut statement, values)?;
+        Ok(statement.raw_execute()? as u64)
+    }
+
+    pub(crate) fn fetch<T: Record>(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Vec<T>, StoreError> {
+        fetch(&self.connection, sql, values)
+    }
+
+    /// Runs several statements at once; for migrations only.
+    pub(crate) fn execute_script(&mut self, sql: &str) -> Result<(), StoreError> {
+        Ok(self.connection.execute_batch(sql)?)
+    }
+
+    fn control(&mut self, sql: &'static str) -> Result<(), StoreError> {
+        self.execute(sql, &[]).map(drop)
+    }
+}
+
+/// Takes what waits, runs it, commits it together, answers, until every sender is gone.
+fn write_loop(connection: Connection, mut queue: mpsc::Receiver<WriteJob>) {
+    let mut tx = Tx::new(TxInner::Sqlite(SqliteTx { connection }));
+    while let Some(first) = queue.blocking_recv() {
+        let mut waiting = vec![first];
+        while waiting.len() < BATCH {
+            let Ok(job) = queue.try_recv() else { break };
+            waiting.push(job);
+        }
+        commit_together(&mut tx, waiting);
+    }
+}
+
+fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
+    match run_batch(tx, &jobs) {
+        // Refusals wait for the commit too: they may rest on what the batch wrote.
+        Ok(outcomes) => {
+            for (job, outcome) in jobs.into_iter().zip(outcomes) {
+                job.answer(outcome);
+            }
+        }
+        // After a full disk SQLite has undone everything, not only the last job. So do we: all
+        // answers are dropped, and all callers hear that the database is not available.
+        Err(error) => {
+            drop(control(tx, "ROLLBACK"));
+            tracing::error!(error = causes(&error), "undid a batch of transactions");
+        }
+    }
+}
+
+/// Runs each job in a savepoint of its own and commits; fails when nothing of it is there.
+fn run_batch(tx: &mut Tx, jobs: &[WriteJob]) -> Result<Vec<Outcome>, StoreError> {
+    control(tx, "BEGIN IMMEDIATE")?;
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        control(tx, "SAVEPOINT job")?;
+        let outcome = job.run(tx);
+        if matches!(outcome, Outcome::Undo(_)) {
+            control(tx, "ROLLBACK TO job")?;
+        }
+        control(tx, "RELEASE job")?;
+        outcomes.push(outcome);
+    }
+    control(tx, "COMMIT")?;
+    Ok(outcomes)
+}
+
+fn control(tx: &mut Tx, sql: &'static str) -> Result<(), StoreError> {
+    match &mut tx.inner {
+        TxInner::Sqlite(inner) => inner.control(sql),
+        TxInner::Postgres(_) => Err(StoreError::bug(
+            "the SQLite writer holds another engine's transaction",
+        )),
+    }
+}

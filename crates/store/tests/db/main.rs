@@ -1,0 +1,34 @@
+//! The database handle: one suite, two engines, so that they cannot drift apart.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+mod feed;
+mod opening;
+#[path = "../support/place.rs"]
+mod place;
+#[path = "../support/postgres.rs"]
+mod postgres;
+mod transactions;
+
+use estrade_store::{Db, StoreError, Tx};
+
+/// Adds an owner with that id.
+async fn add(tx: &mut Tx, id: &str) -> Result<(), StoreError> {
+    tx.query("INSERT INTO owners (id) VALUES ($1)")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// The ids of all owners, in order.
+async fn owners(db: &Db) -> Vec<String> {
+    db.read("SELECT id FROM owners ORDER BY id")
+        .fetch_all()
+        .await
+        .unwrap()
+}

@@ -1,0 +1,81 @@
+//! Opening a database: its schema is made once, and one from the future is left alone.
+
+use crate::owners;
+use crate::place::{Place, on_both_engines};
+use crate::transactions::add_owner;
+use estrade_store::{Db, StoreError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+on_both_engines! {
+    migrations_run_once_under_parallel_opens
+    what_is_made_first_is_made_under_the_lock
+    a_failed_opening_lets_the_next_one_in
+    a_newer_schema_is_refused
+    what_was_written_is_there_after_closing
+}
+
+async fn versions(db: &Db) -> u64 {
+    let sql = "SELECT COUNT(*) FROM schema_versions";
+    db.read(sql).fetch_one().await.unwrap()
+}
+
+async fn migrations_run_once_under_parallel_opens(place: &Place) {
+    let (one, two, three) = tokio::join!(place.open(), place.open(), place.open());
+    for db in [one, two, three] {
+        assert_eq!(versions(&db).await, 1);
+    }
+}
+
+async fn what_is_made_first_is_made_under_the_lock(place: &Place) {
+    let inside = Arc::new(AtomicU32::new(0));
+    let open = async || {
+        Db::open(&place.location, async |db: Db| {
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+            if owners(&db).await.is_empty() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                add_owner(&db, "first").await?;
+            }
+            inside.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, StoreError>(())
+        })
+        .await
+        .unwrap()
+    };
+    let (one, _, _) = tokio::join!(open(), open(), open());
+    assert_eq!(owners(&one).await, ["first"]);
+}
+
+async fn a_failed_opening_lets_the_next_one_in(place: &Place) {
+    let failed = Db::open(&place.location, async |_| {
+        Err(StoreError::Unusable("no".into()))
+    })
+    .await;
+    assert!(matches!(failed.err(), Some(StoreError::Unusable(_))));
+    let patience = Duration::from_secs(5);
+    tokio::time::timeout(patience, place.open()).await.unwrap();
+}
+
+async fn a_newer_schema_is_refused(place: &Place) {
+    let db = place.open().await;
+    db.transact(|tx| {
+        let sql = "INSERT INTO schema_versions (version) VALUES (999)";
+        Box::pin(tx.query(sql).execute())
+    })
+    .await
+    .map_err(|error: StoreError| error)
+    .unwrap();
+    match place.try_open().await.err() {
+        Some(StoreError::Unusable(reason)) => assert!(reason.contains("newer version"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn what_was_written_is_there_after_closing(place: &Place) {
+    let db = place.open().await;
+    add_owner(&db, "a").await.unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(owners(&place.open().await).await, ["a"]);
+}
