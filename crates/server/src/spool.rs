@@ -117,7 +117,13 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome.map_err(Error::internal),
+        Ok(outcome) => outcome.map_err(|error| match error.kind() {
+            // Not a bug: there may be room again in a moment.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::Unavailable(error.into())
+            }
+            _ => Error::internal(error),
+        }),
         Err(broken) => Err(Error::internal(broken)),
     }
 }

@@ -170,7 +170,7 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
     for answer in batch.kept {
         let result = match &committed {
             Ok(()) => Ok(()),
-            Err(error) => Err(StoreError::Unavailable(error.to_string().into())),
+            Err(error) => Err(StoreError::Unavailable(causes(error).into())),
         };
         // A hook on the change feed that panics must not take the writer with it.
         drop(std::panic::catch_unwind(AssertUnwindSafe(|| {
