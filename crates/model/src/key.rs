@@ -165,8 +165,8 @@ impl TryFrom<Vec<String>> for ModelSet {
 /// would lose the name of a bad field on the way to the error message.
 macro_rules! with_limits {
     ($(#[$meta:meta])* pub struct $name:ident { $($fields:tt)* }) => {
-        $(#[$meta])*
         #[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
+        $(#[$meta])*
         #[serde(rename_all = "camelCase")]
         pub struct $name {
             $($fields)*
@@ -209,6 +209,7 @@ macro_rules! with_limits {
 
 with_limits! {
     /// `POST /v1/keys`.
+    #[schema(example = json!({"name": "ci-bot", "workspaces": ["main"]}))]
     pub struct CreateKey {
         /// Name, unique per owner.
         pub name: KeyName,
@@ -219,6 +220,7 @@ with_limits! {
 
 with_limits! {
     /// `PUT /v1/keys/{keyID}`: what is absent stays as it is.
+    #[schema(example = json!({"enabled": false}))]
     pub struct UpdateKey {
         /// A new name.
         #[serde(default, deserialize_with = "present")]

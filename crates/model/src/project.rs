@@ -137,6 +137,7 @@ pub struct ProjectCreated {
 
 /// `POST /v1/projects`.
 #[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
+#[schema(example = json!({"name": "hello", "platform": "static", "planID": "nano"}))]
 pub struct CreateProject {
     /// Name, unique across the installation.
     pub name: ProjectName,

@@ -4,6 +4,7 @@
 use crate::error::ErrorBody;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     Components, Content, HeaderBuilder, InfoBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Required,
     Response, ResponseBuilder, Type,
@@ -17,6 +18,8 @@ pub struct Description {
     text: &'static str,
     /// Whether errors have a JSON body.
     errors_have_bodies: bool,
+    /// The sections, in the order in which a reader meets them.
+    sections: &'static [(&'static str, &'static str)],
     /// Tags of routes that are about the caller, not about the things of an owner.
     personal: &'static [&'static str],
 }
@@ -27,6 +30,15 @@ pub const PLATFORM: Description = Description {
     version: env!("CARGO_PKG_VERSION"),
     text: "Projects, their releases, environment variables, networks, teams and tokens.",
     errors_have_bodies: true,
+    sections: &[
+        ("projects", "What you run"),
+        ("releases", "Its versions: deploy, wait, roll back"),
+        ("events", "What happened to it"),
+        ("account", "Signing in, and tokens"),
+        ("teams", "Working together"),
+        ("networks", "Private networks"),
+        ("health", "For those who watch the server"),
+    ],
     personal: &["account", "teams", "health"],
 };
 
@@ -37,6 +49,11 @@ pub const AI: Description = Description {
     text: "Keys that authenticate AI inference requests, and the workspaces they are for. \
            Errors have empty bodies; `x-error-code` and `x-error-message` carry the reason.",
     errors_have_bodies: false,
+    sections: &[
+        ("keys", "Make, change and check keys"),
+        ("workspaces", "What keys are for"),
+        ("health", "For those who watch the server"),
+    ],
     personal: &["health"],
 };
 
@@ -52,6 +69,13 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
         .version(about.version)
         .description(Some(about.text))
         .build();
+    let tag = |(name, text): &(&str, &str)| {
+        TagBuilder::new()
+            .name(*name)
+            .description(Some(*text))
+            .build()
+    };
+    openapi.tags = Some(about.sections.iter().map(tag).collect());
     openapi.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
     let components = openapi.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new()

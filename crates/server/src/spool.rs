@@ -118,7 +118,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome.map_err(|error| match error.kind() {
-            // Not a bug: there may be room again in a moment.
+            // Somebody can make room; nothing is broken.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Error::Unavailable(error.into())
             }

@@ -70,6 +70,7 @@ async fn list(
 
 /// What a create-release request may say; the document's view of `release_body`.
 #[derive(utoipa::ToSchema)]
+#[schema(example = json!({"files": [{"path": "index.html", "data": "<h1>Hello</h1>"}]}))]
 #[expect(
     dead_code,
     reason = "only its description is used; release_body reads the request"

@@ -1,0 +1,20 @@
+//! Black-box tests: the built binary as a process of its own, over real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::print_stderr,
+    reason = "measured times and reasons for skipping"
+)]
+
+mod administration;
+mod crashes;
+mod disk_full;
+mod first_start;
+mod greeting;
+mod logs;
+mod nodes;
+mod output;
+mod readme;
+mod stopping;
+mod support;

@@ -1,0 +1,270 @@
+//! `/v1/me`, `/v1/login`, `/v1/api-token`, `/v1/tokens`
+
+use crate::support::{assert_id, assert_time, column, fields};
+use estrade_model::names::Email;
+use estrade_service::accounts;
+use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+on_both_engines! {
+    who_am_i;
+    a_login_gives_a_token_for_both_apis;
+    a_wrong_password_and_an_unknown_account_look_alike;
+    nobody_learns_who_has_an_account;
+    guessing_is_limited_per_account with few_guesses;
+    guessing_is_limited_per_address with few_guesses_per_address;
+    tokens_are_made_listed_and_revoked;
+    tokens_end;
+    a_disabled_account_is_locked_out_at_once;
+}
+
+async fn who_am_i(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let me = ada.get("/v1/me").await.assert(200).json();
+    assert_eq!(fields(&me), ["plans", "user"]);
+    assert_eq!(fields(&me["user"]), ["_id", "avatar", "email", "fullname"]);
+    assert_eq!(me["user"]["_id"], ada.account.as_str());
+    assert_eq!(me["user"]["email"], "ada@example.com");
+    assert_eq!(me["user"]["fullname"], "ada of Example");
+    assert_eq!(fields(&me["plans"]), ["projectBundlePlans", "projects"]);
+    let admin = app.admin().await.get("/v1/me").await.assert(200);
+    assert_eq!(admin.field("/user/email"), "admin@localhost");
+}
+
+async fn a_login_gives_a_token_for_both_apis(app: &TestApp) {
+    let ada = app.new_account_with("ada", "correct horse").await;
+    let login = json!({"email": "Ada@Example.com", "password": "correct horse"});
+    let stranger = app.stranger();
+    // A login is never replayed: it hands out a secret.
+    let call = || {
+        stranger
+            .post("/v1/login", &login)
+            .header("idempotency-key", "k")
+    };
+    let answer = call().await.assert(200);
+    assert_eq!(
+        fields(&answer.json()),
+        ["api_token", "avatar", "email", "fullname"]
+    );
+    assert_eq!(answer.field("/email"), "ada@example.com");
+    assert_eq!(answer.field("/fullname"), "ada of Example");
+    let again = call().await.assert(200);
+    assert!(!again.has_header("idempotency-replayed"));
+    assert_ne!(again.field("/api_token"), answer.field("/api_token"));
+    let user = stranger.with_token(&answer.field("/api_token"));
+    assert_eq!(user.get("/v1/me").await.field("/user/_id"), ada.account);
+    user.ai().get("/v1/keys").await.assert(200);
+}
+
+async fn a_wrong_password_and_an_unknown_account_look_alike(app: &TestApp) {
+    app.new_account_with("ada", "correct horse").await;
+    app.new_account("bob").await;
+    let stranger = app.stranger();
+    let mut answers = Vec::new();
+    for (email, password) in [
+        ("ada@example.com", "wrong"),
+        ("ada@example.com", ""),
+        ("nobody@example.com", "correct horse"),
+        ("bob@example.com", ""),
+        ("not an address", "x"),
+    ] {
+        let login = json!({"email": email, "password": password});
+        let answer = stranger.post("/v1/login", &login).await;
+        let answer = answer.refused(401, "wrong_credentials");
+        assert_eq!(answer.header("www-authenticate"), "Bearer");
+        answers.push(answer.text());
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    for bad in [
+        json!({}),
+        json!({"email": "a@b"}),
+        json!({"email": 1, "password": "x"}),
+    ] {
+        stranger
+            .post("/v1/login", &bad)
+            .await
+            .refused(400, "invalid");
+    }
+}
+
+async fn nobody_learns_who_has_an_account(app: &TestApp) {
+    app.new_account("ada").await;
+    let expected = json!({"status": "success", "exists": true, "socialCompleted": true});
+    let path = "/v1/login/check-if-exists";
+    for body in [
+        json!({"email": "ada@example.com"}),
+        json!({"email": "x@y"}),
+        json!({}),
+        json!([]),
+    ] {
+        let answer = app.stranger().post(path, &body).await.assert(200);
+        assert_eq!(answer.json(), expected);
+    }
+    assert_eq!(
+        app.stranger().post_empty(path).await.assert(200).json(),
+        expected
+    );
+}
+
+fn few_guesses() -> Setup {
+    Setup::with(|setup| setup.settings.login_failures_per_account = 2)
+}
+
+async fn guessing_is_limited_per_account(app: &TestApp) {
+    app.new_account_with("ada", "correct horse").await;
+    let stranger = app.stranger();
+    let login = |email: &str, password: &str| {
+        stranger.post("/v1/login", &json!({"email": email, "password": password}))
+    };
+    for _ in 0..2 {
+        login("ada@example.com", "wrong")
+            .await
+            .refused(401, "wrong_credentials");
+    }
+    for password in ["wrong", "correct horse"] {
+        let answer = login("ADA@example.com", password)
+            .await
+            .refused(429, "rate_limited");
+        let wait: u64 = answer.header("retry-after").parse().unwrap();
+        assert!((1..=900).contains(&wait), "{wait}");
+    }
+    // Others are not concerned, and an unknown account is limited in the same way.
+    for _ in 0..2 {
+        login("eve@example.com", "x")
+            .await
+            .refused(401, "wrong_credentials");
+    }
+    login("eve@example.com", "x")
+        .await
+        .refused(429, "rate_limited");
+    app.core().clock.advance(Duration::from_mins(15));
+    login("ada@example.com", "correct horse").await.assert(200);
+}
+
+fn few_guesses_per_address() -> Setup {
+    Setup::with(|setup| setup.settings.login_failures_per_address = 2)
+}
+
+async fn guessing_is_limited_per_address(app: &TestApp) {
+    let stranger = app.stranger();
+    for name in ["a@example.com", "b@example.com"] {
+        let login = json!({"email": name, "password": "x"});
+        // Nobody believes a forwarded address from a stranger.
+        let call = stranger
+            .post("/v1/login", &login)
+            .header("x-forwarded-for", name);
+        call.await.refused(401, "wrong_credentials");
+    }
+    let login = json!({"email": "c@example.com", "password": "x"});
+    let call = stranger
+        .post("/v1/login", &login)
+        .header("x-forwarded-for", "192.0.2.1");
+    call.await.refused(429, "rate_limited");
+}
+
+async fn tokens_are_made_listed_and_revoked(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let made = ada
+        .post("/v1/api-token", &json!({"name": "laptop"}))
+        .await
+        .assert(201);
+    assert_eq!(fields(&made.json()), ["_id", "api_token"]);
+    assert_id(&made.json()["_id"]);
+    let (id, token) = (made.field("/_id"), made.field("/api_token"));
+    let user = app.stranger().with_token(&token);
+    user.get("/v1/me").await.assert(200);
+    user.ai().get("/v1/keys").await.assert(200);
+    let list = ada.get("/v1/tokens").await.assert(200).json();
+    assert_eq!(column(&list["tokens"], "name"), ["laptop", "test"]);
+    let listed = &list["tokens"][0];
+    assert_eq!(
+        fields(listed),
+        ["_id", "createdAt", "expiresAt", "lastUsedAt", "name"]
+    );
+    assert_eq!(listed["_id"], id.as_str());
+    assert_time(&listed["createdAt"]);
+    assert_time(&listed["expiresAt"]);
+    let page = ada.get("/v1/tokens?page=2&count=1").await.json();
+    assert_eq!(column(&page["tokens"], "name"), ["test"]);
+
+    let path = format!("/v1/tokens/{id}");
+    bob.delete(&path).await.refused(404, "not_found");
+    user.get("/v1/me").await.assert(200);
+    ada.delete(&path).await.assert_empty(204);
+    for api in [Api::Platform, Api::Ai] {
+        let path = if api == Api::Ai { "/v1/keys" } else { "/v1/me" };
+        user.on(api).get(path).await.refused(401, "unauthenticated");
+    }
+    ada.delete(&path).await.refused(404, "not_found");
+    ada.post("/v1/api-token", &json!({"name": ""}))
+        .await
+        .refused(400, "invalid")
+        .naming("name");
+}
+
+async fn tokens_end(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let day = 24 * 3600;
+    for (text, seconds) in [
+        ("1h", 3600),
+        ("1d", day),
+        ("7d", 7 * day),
+        ("30d", 30 * day),
+        ("180d", 180 * day),
+        ("1y", 365 * day),
+    ] {
+        let path = format!("/v1/api-token?expiresIn={text}");
+        let made = ada.post_empty(&path).await.assert(201);
+        let (id, token) = (made.field("/_id"), made.field("/api_token"));
+        assert_eq!(
+            claims(&token)["exp"].as_i64().unwrap() - claims(&token)["iat"].as_i64().unwrap(),
+            seconds
+        );
+        let list = ada.get("/v1/tokens?count=1").await.json();
+        assert_eq!(list["tokens"][0]["_id"], id.as_str());
+    }
+    let default = ada
+        .post_empty("/v1/api-token")
+        .await
+        .assert(201)
+        .field("/api_token");
+    let claims = claims(&default);
+    assert_eq!(
+        claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(),
+        30 * day
+    );
+    for bad in ["2h", "", "30", "30D", "1000y"] {
+        let answer = ada
+            .post_empty(&format!("/v1/api-token?expiresIn={bad}"))
+            .await;
+        answer.refused(400, "invalid").naming("expiresIn");
+    }
+    let user = app.stranger().with_token(&default);
+    user.get("/v1/me").await.assert(200);
+    app.core().clock.advance(Duration::from_hours(30 * 24));
+    user.get("/v1/me").await.refused(401, "unauthenticated");
+    ada.get("/v1/me").await.assert(200);
+}
+
+fn claims(token: &str) -> Value {
+    use base64::Engine;
+    let part = token.split('.').nth(1).unwrap();
+    let json = base64::engine::general_purpose::URL_SAFE_NO_PAD
+        .decode(part)
+        .unwrap();
+    serde_json::from_slice(&json).unwrap()
+}
+
+async fn a_disabled_account_is_locked_out_at_once(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    ada.get("/v1/me").await.assert(200);
+    let email: Email = ada.email.parse().unwrap();
+    accounts::disable_account(app.core(), &email).await.unwrap();
+    ada.get("/v1/me").await.refused(401, "unauthenticated");
+    ada.ai()
+        .get("/v1/keys")
+        .await
+        .refused(401, "unauthenticated");
+}

@@ -1,0 +1,11 @@
+//! The platform API, by URL.
+
+mod account;
+mod envs;
+mod events;
+mod networks;
+mod projects;
+mod releases;
+mod roles;
+mod sources;
+mod teams;

@@ -1,0 +1,69 @@
+//! `/v1/networks`
+
+use crate::support::{assert_id, assert_time, column, fields};
+use estrade_testkit::{TestApp, on_both_engines};
+use serde_json::json;
+
+on_both_engines! {
+    every_owner_has_a_default_network;
+    a_project_joins_a_network_by_name_or_id;
+}
+
+async fn every_owner_has_a_default_network(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let team = app.new_team(&ada, "Shop").await;
+    for owner in [app.admin().await, ada.clone(), ada.in_team(&team)] {
+        let list = owner.get("/v1/networks").await.assert(200).json();
+        assert_eq!(column(&list["networks"], "name"), ["default"]);
+        assert_eq!(fields(&list["networks"][0]), ["_id", "createdAt", "name"]);
+        assert_id(&list["networks"][0]["_id"]);
+        assert_time(&list["networks"][0]["createdAt"]);
+    }
+    let answer = ada.post("/v1/networks", &json!({"name": "default"})).await;
+    answer.assert(409);
+}
+
+async fn a_project_joins_a_network_by_name_or_id(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let made = ada
+        .post("/v1/networks", &json!({"name": "backend"}))
+        .await
+        .assert(200);
+    let id = made.field("/network/_id");
+    ada.post("/v1/networks", &json!({"networkName": "front"}))
+        .await
+        .assert(200);
+    ada.post("/v1/networks", &json!({"name": "backend"}))
+        .await
+        .assert(409);
+    let list = ada.get("/v1/networks").await.json();
+    assert_eq!(
+        column(&list["networks"], "name"),
+        ["front", "backend", "default"]
+    );
+    for (name, network) in [("one", "backend"), ("two", id.as_str())] {
+        let new = json!({"name": name, "platform": "static", "planID": "nano", "network": network});
+        let made = ada.post("/v1/projects", &new).await.assert(200).json();
+        assert_eq!(
+            made["project"]["network"],
+            json!({"_id": id, "name": "backend"})
+        );
+    }
+    for network in ["backend", id.as_str()] {
+        let new =
+            json!({"name": "six", "platform": "static", "planID": "nano", "network": network});
+        let answer = bob.post("/v1/projects", &new).await;
+        answer.refused(400, "invalid").naming("network");
+    }
+    for bad in [
+        json!({}),
+        json!({"name": "ab"}),
+        json!({"name": "A B"}),
+        json!({"name": 1}),
+    ] {
+        ada.post("/v1/networks", &bad)
+            .await
+            .refused(400, "invalid")
+            .naming("name");
+    }
+}

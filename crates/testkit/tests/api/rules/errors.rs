@@ -1,0 +1,158 @@
+//! Errors that no handler makes, and what every error looks like.
+
+use crate::support::new_project;
+use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use http::Method;
+use serde_json::json;
+
+on_both_engines! {
+    an_unknown_path_is_404;
+    a_wrong_method_is_405_with_allow;
+    a_large_body_is_413 with small_bodies;
+    another_content_type_is_415;
+    missing_or_wrong_authentication_is_401_on_both;
+}
+
+async fn an_unknown_path_is_404(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    for path in [
+        "/",
+        "/v1",
+        "/v3/projects",
+        "/v1/Projects",
+        "/v1/keys/a/b/c",
+        "/v1//keys",
+        "/%00",
+        "/%ff",
+        "/.env",
+    ] {
+        for api in [Api::Platform, Api::Ai] {
+            for user in [&ada, &app.stranger()] {
+                user.on(api).get(path).await.refused(404, "not_found");
+                user.on(api)
+                    .post(path, &json!({}))
+                    .await
+                    .refused(404, "not_found");
+            }
+        }
+    }
+}
+
+async fn a_wrong_method_is_405_with_allow(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    for (api, method, path, allow) in [
+        (Api::Platform, "PUT", "/v1/projects", "GET,HEAD,POST"),
+        (
+            Api::Platform,
+            "PATCH",
+            "/v1/projects/shop",
+            "DELETE,GET,HEAD",
+        ),
+        (Api::Platform, "GET", "/v1/projects/shop/resize", "POST"),
+        (
+            Api::Platform,
+            "POST",
+            "/v1/releases/0123456789abcdef01234567",
+            "GET,HEAD",
+        ),
+        (Api::Platform, "DELETE", "/healthz", "GET,HEAD"),
+        (Api::Platform, "POST", "/openapi.json", "GET,HEAD"),
+        (Api::Ai, "DELETE", "/v1/keys", "GET,HEAD,POST"),
+        (
+            Api::Ai,
+            "POST",
+            "/v1/keys/0123456789abcdef01234567",
+            "DELETE,GET,HEAD,PUT",
+        ),
+        (
+            Api::Ai,
+            "GET",
+            "/v1/keys/0123456789abcdef01234567/rotate",
+            "POST",
+        ),
+        (Api::Ai, "PUT", "/v1/workspaces", "GET,HEAD,POST"),
+    ] {
+        let method: Method = method.parse().unwrap();
+        let answer = ada.on(api).call(method, path).await;
+        let answer = answer.refused(405, "method_not_allowed");
+        let mut allowed: Vec<_> = answer.header("allow").split(',').map(str::trim).collect();
+        allowed.sort_unstable();
+        assert_eq!(allowed.join(","), allow, "{path}");
+    }
+}
+
+fn small_bodies() -> Setup {
+    Setup::with(|setup| setup.body_bytes = 1000)
+}
+
+async fn a_large_body_is_413(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let large = json!({"name": "shop", "padding": "x".repeat(1000)});
+    for (api, path) in [
+        (Api::Platform, "/v1/projects"),
+        (Api::Ai, "/v1/keys"),
+        (Api::Ai, "/v1/workspaces"),
+    ] {
+        ada.on(api)
+            .post(path, &large)
+            .await
+            .refused(413, "too_large");
+        let call = ada
+            .on(api)
+            .post(path, &large)
+            .header("idempotency-key", "k");
+        call.await.refused(413, "too_large");
+        // Not announced, but noticed.
+        let text = large.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+             transfer-encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\n\r\n",
+            ada.token(),
+            text.len(),
+        );
+        app.raw(api, request).await.refused(413, "too_large");
+    }
+    new_project(&ada, "shop").await;
+}
+
+async fn another_content_type_is_415(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let project = json!({"name": "shop", "platform": "static", "planID": "nano"});
+    let key = json!({"name": "ci-bot", "workspaces": ["main"]});
+    for (api, path, body) in [
+        (Api::Platform, "/v1/projects", project),
+        (Api::Ai, "/v1/keys", key),
+    ] {
+        for bad in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "",
+            "json",
+        ] {
+            let call = ada.on(api).post(path, &body).header("content-type", bad);
+            call.await.refused(415, "unsupported_media_type");
+        }
+        // Without a type it is read as JSON.
+        let call = ada.on(api).call(Method::POST, path).bytes(body.to_string());
+        assert!(call.await.status() < 300);
+    }
+    let call = ada.post("/v1/networks", &json!({"name": "net"}));
+    call.header("content-type", "application/json; charset=utf-8")
+        .await
+        .assert(200);
+}
+
+async fn missing_or_wrong_authentication_is_401_on_both(app: &TestApp) {
+    let stranger = app.stranger();
+    for (api, path) in [(Api::Platform, "/v1/projects"), (Api::Ai, "/v1/keys")] {
+        for authorization in [None, Some("Bearer x"), Some("Basic eDp5"), Some("Bearer")] {
+            let mut call = stranger.on(api).get(path);
+            if let Some(value) = authorization {
+                call = call.header("authorization", value);
+            }
+            let answer = call.await.refused(401, "unauthenticated");
+            assert_eq!(answer.header("www-authenticate"), "Bearer");
+        }
+    }
+}

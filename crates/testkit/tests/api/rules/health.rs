@@ -1,0 +1,91 @@
+//! `/healthz`, `/readyz`, `/metrics`
+
+use crate::support::{authorize, new_key, new_project};
+use estrade_server::app::MetricsAccess;
+use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use serde_json::json;
+
+on_both_engines! {
+    health_and_readiness_are_public;
+    metrics_count_routes_and_not_names;
+    metrics_for_administrators_only with metrics_for_admins;
+    metrics_switched_off with no_metrics;
+}
+
+async fn health_and_readiness_are_public(app: &TestApp) {
+    for api in [Api::Platform, Api::Ai] {
+        let stranger = app.stranger().on(api);
+        let health = stranger.get("/healthz").await.assert(200);
+        assert_eq!(health.json(), json!({"status": "ok"}));
+        let ready = stranger.get("/readyz").await.assert(200);
+        assert_eq!(ready.json(), json!({"status": "ok", "database": "up"}));
+    }
+}
+
+async fn metrics_count_routes_and_not_names(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "find-me-not").await;
+    let (id, key) = new_key(&ada, "ci-bot").await;
+    authorize(&ada, &key).await.assert(200);
+    ada.get("/v1/projects/find-me-not").await.assert(200);
+    ada.ai().get(&format!("/v1/keys/{id}")).await.assert(200);
+    ada.get("/no/such/find-me-not").await.assert(404);
+    for api in [Api::Platform, Api::Ai] {
+        let answer = app.stranger().on(api).get("/metrics").await.assert(200);
+        let text = answer.text();
+        for line in text.lines() {
+            assert!(
+                line.starts_with('#') || line.rsplit_once(' ').is_some(),
+                "{line}"
+            );
+        }
+        for route in [
+            "/v1/projects/{project_id}",
+            "/v1/keys/{keyID}",
+            "/v1/keys/authorize",
+        ] {
+            assert!(
+                text.contains(&format!("route=\"{route}\"")),
+                "{route}: {text}"
+            );
+        }
+        for secret in ["find-me-not", id.as_str(), ada.account.as_str()] {
+            assert!(!text.contains(secret), "{secret}");
+        }
+    }
+}
+
+fn metrics_for_admins() -> Setup {
+    Setup::with(|setup| setup.metrics = MetricsAccess::Admin)
+}
+
+async fn metrics_for_administrators_only(app: &TestApp) {
+    let (admin, ada) = (app.admin().await, app.new_account("ada").await);
+    for api in [Api::Platform, Api::Ai] {
+        app.stranger()
+            .on(api)
+            .get("/metrics")
+            .await
+            .refused(401, "unauthenticated");
+        ada.on(api)
+            .get("/metrics")
+            .await
+            .refused(403, "no_permission");
+        admin.on(api).get("/metrics").await.assert(200);
+    }
+}
+
+fn no_metrics() -> Setup {
+    Setup::with(|setup| setup.metrics = MetricsAccess::Off)
+}
+
+async fn metrics_switched_off(app: &TestApp) {
+    for api in [Api::Platform, Api::Ai] {
+        app.admin()
+            .await
+            .on(api)
+            .get("/metrics")
+            .await
+            .refused(404, "not_found");
+    }
+}

@@ -1,0 +1,176 @@
+//! Tenants cannot read, change, delete or detect each other's things: every operation of both
+//! documents, so that a new one cannot be forgotten. `cases` says how each is tried.
+
+mod cases;
+
+use crate::rules::routes::{Operation, operations};
+use cases::{Case, Try, World, case};
+use estrade_testkit::{Answer, Api, Call, TestApp, User, on_both_engines};
+use http::HeaderMap;
+use serde_json::Value;
+
+on_both_engines! {
+    things_of_an_account_are_invisible_to_others;
+    things_of_a_team_are_invisible_to_others;
+    without_a_credential_every_operation_is_401;
+    a_key_opens_no_management_operation;
+}
+
+async fn things_of_an_account_are_invisible_to_others(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let world = World::new(app, &ada, &ada).await;
+    intrude(app, &world).await;
+}
+
+async fn things_of_a_team_are_invisible_to_others(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let team = app.new_team(&ada, "Owner").await;
+    let world = World::new(app, &ada, &ada.in_team(&team)).await;
+    intrude(app, &world).await;
+}
+
+/// Tries every operation as somebody else: alone, in a team of their own, and naming the owner's team.
+async fn intrude(app: &TestApp, world: &World) {
+    let eve = app.new_account("eve").await;
+    let own_team = app.new_team(&eve, "Intruders").await;
+    let intruders = [
+        eve.clone(),
+        eve.in_team(&own_team),
+        eve.in_team(&world.team),
+    ];
+    let before = world.snapshot().await;
+    for operation in operations() {
+        let name = operation.name();
+        for (number, eve) in intruders.iter().enumerate() {
+            match case(world, &operation, number) {
+                Case::Public | Case::ForKeys => {}
+                Case::Own(path, body) => {
+                    let answer = send(eve, &operation, &path, body.as_ref()).await;
+                    // Naming a team of others is refused where a team can be named.
+                    let fine = answer.status() < 300 || (number == 2 && answer.status() == 403);
+                    assert!(fine, "{}", answer.describe());
+                    world.assert_hidden(&answer);
+                }
+                Case::Theirs(tries) => {
+                    for Try { theirs, nobodys } in tries {
+                        let seen = send(eve, &operation, &theirs.0, theirs.1.as_ref()).await;
+                        let unseen = send(eve, &operation, &nobodys.0, nobodys.1.as_ref()).await;
+                        assert_alike(&name, &seen, &unseen);
+                        world.assert_hidden(&seen);
+                    }
+                }
+            }
+        }
+        assert_eq!(world.snapshot().await, before, "{name} changed something");
+    }
+}
+
+async fn send(user: &User, operation: &Operation, path: &str, body: Option<&Value>) -> Answer {
+    request(user, operation, path, body).await
+}
+
+fn request(user: &User, operation: &Operation, path: &str, body: Option<&Value>) -> Call {
+    let call = user.on(operation.api).call(operation.method.clone(), path);
+    match body {
+        Some(body) => call.json(body),
+        None => call,
+    }
+}
+
+/// Demands that nothing but the request id tells two answers apart.
+fn assert_alike(name: &str, seen: &Answer, unseen: &Answer) {
+    let told = |answer: &Answer| {
+        let mut headers: HeaderMap = answer.headers().clone();
+        headers.remove("x-request-id");
+        headers.remove("date");
+        (answer.status(), headers, answer.text())
+    };
+    assert_eq!(told(seen), told(unseen), "{name}");
+    // An error, or the one answer that says nothing: a key that is not known.
+    let silent = seen.status() >= 400 || seen.text() == r#"{"valid":false,"code":"unknown"}"#;
+    assert!(silent, "{name}: {}", seen.describe());
+}
+
+async fn without_a_credential_every_operation_is_401(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let world = World::new(app, &ada, &ada).await;
+    let stranger = app.stranger();
+    let mut public = Vec::new();
+    for operation in operations() {
+        if operation.is_public() {
+            public.push(operation.name());
+            continue;
+        }
+        let path = world.fill(&operation.path);
+        let call = || {
+            stranger
+                .on(operation.api)
+                .call(operation.method.clone(), &path)
+        };
+        for call in [
+            call(),
+            call().json(&serde_json::json!({})),
+            call().bytes("{ not json"),
+            call().header("content-type", "text/plain").bytes("x"),
+            call().header("x-teamid", "nonsense"),
+            call().header("idempotency-key", "k"),
+            call().header("idempotency-key", "a b").bytes("x"),
+            call().header("authorization", "Bearer x.y.z"),
+            call().header("if-match", "x"),
+        ] {
+            let answer = call.await;
+            assert_eq!(answer.status(), 401, "{}", answer.describe());
+            assert_eq!(answer.header("www-authenticate"), "Bearer");
+            if operation.api == Api::Platform {
+                answer.refused(401, "unauthenticated");
+            } else {
+                answer.assert_empty(401);
+            }
+        }
+    }
+    public.sort();
+    assert_eq!(
+        public,
+        [
+            "GET /.well-known/jwks.json",
+            "GET /healthz",
+            "GET /healthz",
+            "GET /readyz",
+            "GET /readyz",
+            "POST /v1/login",
+            "POST /v1/login/check-if-exists",
+        ],
+        "a public route is a decision: is this one in the contract?"
+    );
+}
+
+async fn a_key_opens_no_management_operation(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let world = World::new(app, &ada, &ada).await;
+    let holder = app.stranger().with_token(&world.key_token);
+    let before = world.snapshot().await;
+    for operation in operations() {
+        let path = world.fill(&operation.path);
+        let answer = match case(&world, &operation, 0) {
+            Case::Public => continue,
+            // And the other way round: an account token is no key.
+            Case::ForKeys => {
+                holder
+                    .on(operation.api)
+                    .call(operation.method.clone(), &path)
+                    .await
+                    .assert(200);
+                ada.on(operation.api)
+                    .call(operation.method.clone(), &path)
+                    .await
+            }
+            Case::Own(_, body) => request(&holder, &operation, &path, body.as_ref()).await,
+            Case::Theirs(tries) => {
+                let (path, body) = &tries[0].theirs;
+                request(&holder, &operation, path, body.as_ref()).await
+            }
+        };
+        assert_eq!(answer.status(), 401, "{}", answer.describe());
+    }
+    assert_eq!(world.snapshot().await, before);
+}

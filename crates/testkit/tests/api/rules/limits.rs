@@ -1,0 +1,111 @@
+//! Rate limits and quotas
+
+use crate::support::{authorize, new_key, new_project};
+use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use serde_json::json;
+
+on_both_engines! {
+    a_credential_that_asks_too_fast_is_429 with slow;
+    quotas_per_owner_are_403 with small_quotas;
+}
+
+fn slow() -> Setup {
+    Setup::with(|setup| (setup.requests_per_second, setup.burst) = (1, 4))
+}
+
+async fn a_credential_that_asks_too_fast_is_429(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let (_, key) = new_key(&ada, "ci-bot").await;
+    let mut refused = Vec::new();
+    for _ in 0..3 {
+        for (api, path) in [(Api::Platform, "/v1/projects"), (Api::Ai, "/v1/keys")] {
+            let answer = ada.on(api).get(path).await;
+            if answer.status() != 200 {
+                refused.push(answer.refused(429, "rate_limited"));
+            }
+        }
+    }
+    assert!(refused.len() >= 2, "3 of 6 requests were left");
+    for answer in refused {
+        assert_eq!(answer.header("retry-after"), "1");
+        assert_eq!(answer.header("ratelimit-limit"), "4");
+        assert_eq!(answer.header("ratelimit-remaining"), "0");
+        let reset: u64 = answer.header("ratelimit-reset").parse().unwrap();
+        assert!((1..=4).contains(&reset), "{reset}");
+    }
+    // Others are not concerned, and what is open to all neither.
+    bob.get("/v1/projects").await.assert(200);
+    for _ in 0..20 {
+        app.stranger().get("/healthz").await.assert(200);
+        authorize(&ada, &key).await.assert(200);
+        app.stranger()
+            .get("/v1/projects")
+            .await
+            .refused(401, "unauthenticated");
+    }
+}
+
+fn small_quotas() -> Setup {
+    Setup::with(|setup| {
+        setup.settings.quotas.projects = 2;
+        setup.settings.quotas.keys = 2;
+        setup.settings.quotas.workspaces = 3;
+    })
+}
+
+async fn quotas_per_owner_are_403(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let team = app.new_team(&ada, "Shop").await;
+    for (owner, mark) in [(ada.clone(), "a"), (bob, "b"), (ada.in_team(&team), "t")] {
+        for name in ["one", "two"] {
+            new_project(&owner, &format!("{name}-{mark}")).await;
+            new_key(&owner, name).await;
+        }
+        let third =
+            json!({"name": format!("three-{mark}"), "platform": "static", "planID": "nano"});
+        owner
+            .post("/v1/projects", &third)
+            .await
+            .refused(403, "quota")
+            .naming("2 projects");
+        let key = json!({"name": "three", "workspaces": ["main"]});
+        owner
+            .ai()
+            .post("/v1/keys", &key)
+            .await
+            .refused(403, "quota")
+            .naming("2 keys");
+        // What is deleted makes room.
+        owner
+            .delete(&format!("/v1/projects/one-{mark}"))
+            .await
+            .assert(200);
+        owner.post("/v1/projects", &third).await.assert(200);
+        let keys = owner.ai().get("/v1/keys").await.json();
+        let path = format!("/v1/keys/{}", keys[0]["_id"].as_str().unwrap());
+        owner.ai().delete(&path).await.assert(204);
+        // Four workspaces are one too many, and the key is not made either.
+        let greedy = json!({"name": "greedy", "workspaces": ["w1", "w2", "w3"]});
+        owner
+            .ai()
+            .post("/v1/keys", &greedy)
+            .await
+            .refused(403, "quota")
+            .naming("3 workspaces");
+        let spaces = owner.ai().get("/v1/workspaces").await.json();
+        assert_eq!(spaces["workspaces"].as_array().unwrap().len(), 1);
+        owner.ai().post("/v1/keys", &key).await.assert(201);
+        for name in ["second", "third"] {
+            owner
+                .ai()
+                .post("/v1/workspaces", &json!({"name": name}))
+                .await
+                .assert(200);
+        }
+        let answer = owner
+            .ai()
+            .post("/v1/workspaces", &json!({"name": "fourth"}))
+            .await;
+        answer.refused(403, "quota").naming("3 workspaces");
+    }
+}

@@ -1,0 +1,230 @@
+//! `page` and `count`, and lists of any length
+
+use estrade_store::Value as Cell;
+use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use serde_json::Value;
+
+on_both_engines! {
+    long_lists_come_whole_and_in_order;
+}
+
+/// More than two chunks of what the server reads at once.
+const ROWS: usize = 1234;
+
+/// A list: where it is, where its rows are inside the answer, and how its rows come to be.
+struct List {
+    api: Api,
+    path: String,
+    rows: &'static str,
+    id: &'static str,
+    /// Whether the ids fall; members are listed in the order of joining.
+    falling: bool,
+    /// How many rows there were before.
+    extra: usize,
+}
+
+fn id(kind: usize, at: usize) -> String {
+    format!("7fff{kind:04x}{at:016x}")
+}
+
+async fn fill(app: &TestApp, sql: &'static str, row: impl Fn(usize) -> Vec<Cell>) {
+    let rows: Vec<_> = (0..ROWS).map(row).collect();
+    let filled = app.core().db.transact(move |tx| {
+        let rows = rows.clone();
+        Box::pin(async move { tx.execute_many(sql, rows).await })
+    });
+    filled.await.unwrap();
+}
+
+async fn long_lists_come_whole_and_in_order(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let owner = ada.account.clone();
+    let team = app.new_team(&ada, "Shop").await;
+    let project = crate::support::new_project(&ada, "shop").await;
+    let name = |at: usize| Cell::from(format!("name-{at:05}"));
+    let owned = |kind: usize, at: usize| {
+        vec![
+            Cell::from(id(kind, at)),
+            Cell::from(owner.clone()),
+            name(at),
+        ]
+    };
+    fill(
+        app,
+        "INSERT INTO workspaces VALUES ($1, $2, $3, 1, 1)",
+        |at| owned(1, at),
+    )
+    .await;
+    fill(app, "INSERT INTO networks VALUES ($1, $2, $3, 1)", |at| {
+        owned(2, at)
+    })
+    .await;
+    fill(
+        app,
+        "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, version)
+         VALUES ($1, $2, $3, $4, $5, $2, 1, 1)",
+        |at| [owned(3, at), vec![Cell::from(true), Cell::from(vec![0_u8; 32])]].concat(),
+    )
+    .await;
+    fill(
+        app,
+        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, 1)",
+        |at| [owned(4, at), vec![Cell::from(vec![0_u8; 32])]].concat(),
+    )
+    .await;
+    fill(
+        app,
+        "INSERT INTO projects (id, owner_id, name, platform, plan, bundle_plan, scale, status,
+         read_only_root, releases, ready_releases, created_at, version)
+         VALUES ($1, $2, $3, 'static', 'nano', 'free', 1, 'ACTIVE', $4, 0, 0, 1, 1)",
+        |at| [owned(5, at), vec![Cell::from(false)]].concat(),
+    )
+    .await;
+    fill(
+        app,
+        "INSERT INTO events (id, project_id, action, status, at) VALUES ($1, $2, $3, 'X', 1)",
+        |at| vec![Cell::from(id(6, at)), Cell::from(project.clone()), name(at)],
+    )
+    .await;
+    fill(
+        app,
+        "INSERT INTO releases (id, project_id, number, kind, state, platform, port, settings,
+         created_at, finished_at, deadline, lease_until, version)
+         VALUES ($1, $2, $3, 'DEPLOY', 'FAILED', 'static', 80, $4, 1, 1, 1, 0, 1)",
+        |at| {
+            let number = i64::try_from(at + 1).unwrap();
+            vec![
+                Cell::from(id(7, at)),
+                Cell::from(project.clone()),
+                Cell::from(number),
+                Cell::from(vec![0_u8; 32]),
+            ]
+        },
+    )
+    .await;
+    fill(app, "INSERT INTO owners (id) VALUES ($1)", |at| {
+        vec![Cell::from(id(8, at))]
+    })
+    .await;
+    fill(app, "INSERT INTO teams VALUES ($1, $2, 1)", |at| {
+        vec![Cell::from(id(8, at)), name(at)]
+    })
+    .await;
+    fill(
+        app,
+        "INSERT INTO team_members VALUES ($1, $2, 'owner', 1)",
+        |at| vec![Cell::from(id(8, at)), Cell::from(owner.clone())],
+    )
+    .await;
+    fill(app, "INSERT INTO owners (id) VALUES ($1)", |at| {
+        vec![Cell::from(id(9, at))]
+    })
+    .await;
+    fill(
+        app,
+        "INSERT INTO accounts (id, email, fullname, admin, disabled, created_at) VALUES ($1, $2, $2, $3, $3, 1)",
+        |at| vec![Cell::from(id(9, at)), name(at), Cell::from(false)],
+    )
+    .await;
+    let one_team = team.clone();
+    fill(
+        app,
+        "INSERT INTO team_members VALUES ($1, $2, 'viewer', 99999999999999)",
+        move |at| vec![Cell::from(one_team.clone()), Cell::from(id(9, at))],
+    )
+    .await;
+
+    let list = |api, path: &str, rows, extra| List {
+        api,
+        path: path.to_owned(),
+        rows,
+        id: "_id",
+        falling: true,
+        extra,
+    };
+    let members = format!("/v2/teams/{team}/members");
+    for list in [
+        list(Api::Ai, "/v1/workspaces", "/workspaces", 0),
+        list(Api::Ai, "/v1/keys", "", 0),
+        list(Api::Platform, "/v1/networks", "/networks", 1),
+        list(Api::Platform, "/v1/tokens", "/tokens", 1),
+        list(Api::Platform, "/v1/projects", "/projects", 1),
+        list(Api::Platform, "/v1/projects/shop/releases", "/releases", 0),
+        list(Api::Platform, "/v2/projects/shop/releases", "/releases", 0),
+        list(Api::Platform, "/v2/teams", "/teams", 1),
+        List {
+            id: "id",
+            ..list(Api::Platform, "/v1/projects/shop/events", "/data", 0)
+        },
+        List {
+            falling: false,
+            ..list(Api::Platform, &members, "/members", 1)
+        },
+    ] {
+        check(&ada, &list).await;
+    }
+}
+
+async fn ids(user: &User, list: &List, query: &str) -> Vec<String> {
+    let answer = user
+        .on(list.api)
+        .get(&format!("{}{query}", list.path))
+        .await
+        .assert(200);
+    let json = answer.json();
+    let rows = json
+        .pointer(list.rows)
+        .and_then(Value::as_array)
+        .expect("an array")
+        .clone();
+    rows.iter()
+        .map(|row| row[list.id].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn check(user: &User, list: &List) {
+    let whole = ids(user, list, "").await;
+    assert_eq!(whole.len(), ROWS + list.extra, "{}", list.path);
+    let mut sorted = whole.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len(), whole.len(), "{}: each row once", list.path);
+    if list.falling {
+        sorted.reverse();
+        assert_eq!(sorted, whole, "{}: newest first", list.path);
+    }
+    assert_eq!(ids(user, list, "?page=1&count=10").await, whole[..10]);
+    assert_eq!(ids(user, list, "?page=3&count=7").await, whole[14..21]);
+    assert_eq!(
+        ids(user, list, "?page=2").await,
+        whole[100..200],
+        "100 to a page"
+    );
+    assert_eq!(ids(user, list, "?count=5").await, whole[..5]);
+    let last = whole.len() / 100;
+    assert_eq!(
+        ids(user, list, &format!("?page={}&count=100", last + 1)).await,
+        whole[last * 100..]
+    );
+    assert_eq!(
+        ids(user, list, "?page=14&count=100").await,
+        Vec::<String>::new()
+    );
+    // Out of range is moved into it, never refused.
+    assert_eq!(ids(user, list, "?count=1000000").await, whole[..100]);
+    assert_eq!(
+        ids(user, list, "?count=99999999999999999999999").await,
+        whole[..100]
+    );
+    assert_eq!(ids(user, list, "?count=0&page=0").await, whole[..1]);
+    assert_eq!(ids(user, list, "?count=-5&page=-5").await, whole[..1]);
+    assert_eq!(
+        ids(user, list, "?page=99999999999999999999999").await,
+        Vec::<String>::new()
+    );
+    assert_eq!(ids(user, list, "?page=&count=").await, whole);
+    for bad in ["?page=x", "?count=1.5", "?count=%00", "?page=1&page=2"] {
+        let answer = user.on(list.api).get(&format!("{}{bad}", list.path)).await;
+        answer.refused(400, "invalid");
+    }
+}

@@ -1,0 +1,15 @@
+//! What holds for every endpoint.
+
+mod bodies;
+mod conditional;
+mod documents;
+mod errors;
+mod health;
+mod idempotency;
+mod isolation;
+mod limits;
+mod lists;
+mod requests;
+mod routes;
+
+pub(crate) use routes::{Operation, operations};

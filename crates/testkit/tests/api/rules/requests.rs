@@ -1,0 +1,128 @@
+//! Request ids, trailing slashes, and the forms that a request may have.
+
+use crate::rules::routes::operations;
+use crate::support::new_project;
+use estrade_testkit::{Api, TestApp, on_both_engines};
+use http::Method;
+
+on_both_engines! {
+    every_answer_has_a_request_id;
+    a_trailing_slash_is_accepted_on_every_route;
+    head_answers_like_get_without_a_body;
+    odd_requests_get_an_answer;
+}
+
+async fn every_answer_has_a_request_id(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    for (api, path) in [
+        (Api::Platform, "/v1/projects"),
+        (Api::Platform, "/v1/projects/unknown"),
+        (Api::Platform, "/nowhere"),
+        (Api::Platform, "/healthz"),
+        (Api::Platform, "/docs"),
+        (Api::Ai, "/v1/keys"),
+        (Api::Ai, "/v1/keys/x"),
+        (Api::Ai, "/v1/keys/authorize"),
+        (Api::Ai, "/nowhere"),
+    ] {
+        let user = ada.on(api);
+        let given = user.get(path).header("x-request-id", "build-7:a.b_c").await;
+        assert_eq!(given.header("x-request-id"), "build-7:a.b_c");
+        let (one, two) = (user.get(path).await, user.get(path).await);
+        assert_ne!(one.header("x-request-id"), two.header("x-request-id"));
+        for bad in ["", "a b", "a\"b", "é", &"x".repeat(129)] {
+            let answer = user.get(path).header("x-request-id", bad).await;
+            let id = answer.header("x-request-id");
+            assert!(
+                id.len() == 24 && id.bytes().all(|b| b.is_ascii_hexdigit()),
+                "{id}"
+            );
+        }
+    }
+    let call = ada
+        .get("/v1/projects")
+        .header("x-request-id", "find-me-in-the-log-1");
+    call.await.assert(200);
+    assert!(app.log().contains("find-me-in-the-log-1"));
+}
+
+async fn a_trailing_slash_is_accepted_on_every_route(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    for operation in operations() {
+        let path = operation
+            .path
+            .replace("{project_id}", "unknown")
+            .replace("{keyID}", "0123456789abcdef01234567")
+            .replace("{releaseID}", "0123456789abcdef01234567")
+            .replace("{memberID}", "0123456789abcdef01234567")
+            .replace("{id}", "0123456789abcdef01234567");
+        let call = |path: &str| ada.on(operation.api).call(operation.method.clone(), path);
+        if path == "/v1/api-token" {
+            continue;
+        }
+        let (plain, slash) = (call(&path).await, call(&format!("{path}/?a=b")).await);
+        assert_eq!(plain.status(), slash.status(), "{}", operation.name());
+        assert_ne!(slash.header("x-error-code"), "method_not_allowed");
+        if !slash.text().contains("uptime") {
+            assert_eq!(plain.text(), slash.text(), "{}", operation.name());
+        }
+    }
+    ada.get("/v1/projects//").await.refused(404, "not_found");
+}
+
+async fn head_answers_like_get_without_a_body(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    for (api, path) in [
+        (Api::Platform, "/v1/projects"),
+        (Api::Platform, "/v1/projects/shop"),
+        (Api::Platform, "/v1/projects/other"),
+        (Api::Ai, "/v1/keys"),
+        (Api::Ai, "/v1/keys/0123456789abcdef01234567"),
+    ] {
+        let head = ada.on(api).call(Method::HEAD, path).await;
+        let get = ada.on(api).get(path).await;
+        assert_eq!(head.status(), get.status());
+        assert_eq!(head.header("content-length"), get.header("content-length"));
+        assert_eq!(head.body(), b"");
+    }
+}
+
+async fn odd_requests_get_an_answer(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let token = ada.token();
+    let with = |head: &str| {
+        format!("{head}\r\nhost: x\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n")
+    };
+    // Two credentials are none.
+    let twice = format!(
+        "GET /v1/projects HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\nAuthorization: Bearer x\r\n\r\n"
+    );
+    app.raw(Api::Platform, twice)
+        .await
+        .refused(401, "unauthenticated");
+    // The absolute form, as proxies send it.
+    app.raw(Api::Platform, with("GET http://x/v1/projects HTTP/1.1"))
+        .await
+        .assert(200);
+    app.raw(Api::Platform, with("GET /v1/projects HTTP/1.0"))
+        .await
+        .assert(200);
+    app.raw(Api::Platform, with("BREW /v1/projects HTTP/1.1"))
+        .await
+        .refused(405, "method_not_allowed");
+    app.raw(
+        Api::Platform,
+        with("GET /v1/projects/..%2f..%2fetc HTTP/1.1"),
+    )
+    .await
+    .refused(404, "not_found");
+    app.raw(Api::Ai, with("OPTIONS /v1/keys HTTP/1.1"))
+        .await
+        .refused(405, "method_not_allowed");
+    // A body where none belongs is left alone.
+    let body = "GET /v1/projects HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n";
+    let request = format!("{body}authorization: Bearer {token}\r\n\r\nabc");
+    app.raw(Api::Platform, request).await.assert(200);
+}
