@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, header};
 use estrade_model::TeamId;
 use estrade_service::access::{self, Caller, Scope};
 use estrade_service::{Error, Result};
+use std::borrow::Cow;
 
 /// The header that selects a team; the query parameter is `teamID`.
 const TEAM_HEADER: &str = "x-teamid";
@@ -70,25 +71,20 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// The team that a request names; empty is none.
 fn selected_team(parts: &Parts) -> Result<Option<TeamId>> {
-    let header = parts
-        .headers
-        .get(TEAM_HEADER)
-        .map(|value| value.to_str().unwrap_or("?").trim());
-    let header = header.filter(|text| !text.is_empty());
-    let query = parts
-        .uri
-        .query()
-        .and_then(|query| query_value(query, "teamID"));
-    let query = query.filter(|text| !text.is_empty());
-    let text = match (header, query.as_deref()) {
-        (Some(one), Some(other)) if one != other => {
-            return Err(Error::invalid(
-                "teamID and x-teamid name different teams; send one of them",
-            ));
-        }
-        (Some(text), _) | (None, Some(text)) => text,
-        (None, None) => return Ok(None),
+    let headers = parts.headers.get_all(TEAM_HEADER).iter();
+    let headers = headers.map(|value| Cow::from(value.to_str().unwrap_or("?").trim()));
+    let query = parts.uri.query().unwrap_or_default();
+    let queries = query_values(query, "teamID").map(Cow::from);
+    let mut named = headers.chain(queries).filter(|text| !text.is_empty());
+    let Some(text) = named.next() else {
+        return Ok(None);
     };
+    // Also two headers: whoever reads the first and whoever reads the last must mean the same.
+    if named.any(|other| other != text) {
+        return Err(Error::invalid(
+            "teamID and x-teamid name different teams; send one of them",
+        ));
+    }
     // What cannot be an id answers like a team that does not exist.
     let team = text
         .parse()
@@ -96,12 +92,12 @@ fn selected_team(parts: &Parts) -> Result<Option<TeamId>> {
     Ok(Some(team))
 }
 
-/// The decoded value of a query parameter.
-pub fn query_value(query: &str, name: &str) -> Option<String> {
+/// The decoded values of a query parameter.
+fn query_values(query: &str, name: &str) -> impl Iterator<Item = String> {
     serde_urlencoded::from_str::<Vec<(String, String)>>(query)
-        .ok()?
+        .unwrap_or_default()
         .into_iter()
-        .find(|(key, _)| key == name)
+        .filter(move |(key, _)| key == name)
         .map(|(_, value)| value)
 }
 
@@ -149,6 +145,10 @@ mod tests {
         assert!(team(&format!("/?teamID={id}"), Some(id)).unwrap().is_some());
         assert!(matches!(
             team(&format!("/?teamID={id}"), Some(other)),
+            Err(Error::Invalid { .. })
+        ));
+        assert!(matches!(
+            team(&format!("/?teamID={id}&teamID={other}"), None),
             Err(Error::Invalid { .. })
         ));
         assert!(matches!(

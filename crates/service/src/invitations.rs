@@ -37,6 +37,7 @@ pub async fn create_invitation(
         role: invite.role,
         secret_hash: hash(&token),
         expires_at: core.now().after(LIFETIME),
+        invited_by: caller.account,
     };
     core.db
         .transact(move |tx| {

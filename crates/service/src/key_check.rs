@@ -44,6 +44,17 @@ impl Refusal {
         }
     }
 
+    /// The same for a person.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Unknown => "this is not a key of this installation, or it was deleted",
+            Self::Rotated => "this key was rotated; use its new secret",
+            Self::Expired => "this key has expired; rotate it",
+            Self::Disabled => "this key is switched off",
+            Self::WrongWorkspace => "this key is not for this workspace",
+        }
+    }
+
     /// Whether the key itself is good, but not for this (403 rather than 401).
     pub fn is_forbidden(self) -> bool {
         matches!(self, Self::Disabled | Self::WrongWorkspace)

@@ -47,7 +47,7 @@ pub async fn delete_member(
                     keep_an_owner(tx, team).await?;
                 }
                 members::delete_member(tx, team, member).await?;
-                // Or a link that they kept would let them in again.
+                // Or a link that they kept, or gave out, would let somebody in again.
                 Ok(invitations::delete_invitations_of(tx, team, member).await?)
             })
         })
@@ -74,6 +74,9 @@ pub async fn set_role(
                 }
                 if before == Role::Owner && role != Role::Owner {
                     keep_an_owner(tx, team).await?;
+                }
+                if role < before {
+                    invitations::delete_invitations_of(tx, team, member).await?;
                 }
                 Ok(members::set_role(tx, team, member, role).await?)
             })

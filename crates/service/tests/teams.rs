@@ -42,6 +42,7 @@ on_both_engines! {
     an_invitation_is_for_one_address_one_use_and_one_week
     a_newer_invitation_replaces_the_older
     who_was_removed_cannot_come_back_with_an_old_link
+    the_invitations_of_a_former_admin_are_void
     a_link_used_many_times_at_once_works_once
 }
 
@@ -422,6 +423,27 @@ async fn who_was_removed_cannot_come_back_with_an_old_link(at: &Installation) {
         .await
         .unwrap();
     assert_eq!(code(join_team(&at.core, &bob, &kept).await), "not_found");
+}
+
+async fn the_invitations_of_a_former_admin_are_void(at: &Installation) {
+    let owner = at.person("owner").await;
+    let team = new_team(at, &owner).await.id;
+    for (name, removed) in [("ada", true), ("bob", false)] {
+        let admin = at.person(name).await;
+        add(at, &owner, team, &admin, Role::Admin).await;
+        let friend = at.person(&format!("friend-of-{name}")).await;
+        let link = invite(at, &admin, team, &friend, Role::Admin).await;
+        if removed {
+            delete_member(&at.core, &owner, team, admin.account)
+                .await
+                .unwrap();
+        } else {
+            set_role(&at.core, &owner, team, admin.account, Role::Viewer)
+                .await
+                .unwrap();
+        }
+        assert_eq!(code(join_team(&at.core, &friend, &link).await), "not_found");
+    }
 }
 
 async fn a_link_used_many_times_at_once_works_once(at: &Installation) {

@@ -61,6 +61,7 @@ CREATE TABLE invitations (
     team_id      TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
     email        TEXT NOT NULL,
     role         TEXT NOT NULL,
+    invited_by   TEXT NOT NULL,
     secret_hash  {BYTES} NOT NULL UNIQUE,
     expires_at   BIGINT NOT NULL,
     UNIQUE (team_id, email)

@@ -21,6 +21,8 @@ pub struct InvitationRow {
     pub secret_hash: [u8; 32],
     /// When it ends.
     pub expires_at: Timestamp,
+    /// Who invites: the invitation ends with their right to make it.
+    pub invited_by: AccountId,
 }
 
 /// What an invitation grants.
@@ -44,10 +46,11 @@ impl Record for Grant {
 /// Adds an invitation; it takes the place of an earlier one of the same address into the same team.
 pub async fn insert_invitation(tx: &mut Tx, invitation: &InvitationRow) -> Result<(), StoreError> {
     tx.query(
-        "INSERT INTO invitations (id, team_id, email, role, secret_hash, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6)
+        "INSERT INTO invitations (id, team_id, email, role, secret_hash, expires_at, invited_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)
          ON CONFLICT (team_id, email) DO UPDATE SET id = excluded.id, role = excluded.role,
-             secret_hash = excluded.secret_hash, expires_at = excluded.expires_at",
+             secret_hash = excluded.secret_hash, expires_at = excluded.expires_at,
+             invited_by = excluded.invited_by",
     )
     .bind(invitation.id)
     .bind(invitation.team)
@@ -55,6 +58,7 @@ pub async fn insert_invitation(tx: &mut Tx, invitation: &InvitationRow) -> Resul
     .bind(invitation.role.as_str())
     .bind(invitation.secret_hash)
     .bind(invitation.expires_at)
+    .bind(invitation.invited_by)
     .execute()
     .await
     .map(drop)
@@ -78,7 +82,7 @@ pub async fn take_invitation(
     .await
 }
 
-/// Removes what would let an account into a team (again).
+/// Removes what would let an account into a team (again), and what it gave out itself.
 pub async fn delete_invitations_of(
     tx: &mut Tx,
     team: TeamId,
@@ -86,7 +90,8 @@ pub async fn delete_invitations_of(
 ) -> Result<(), StoreError> {
     tx.query(
         "DELETE FROM invitations
-         WHERE team_id = $1 AND email = (SELECT email FROM accounts WHERE id = $2)",
+         WHERE team_id = $1
+           AND (invited_by = $2 OR email = (SELECT email FROM accounts WHERE id = $2))",
     )
     .bind(team)
     .bind(account)

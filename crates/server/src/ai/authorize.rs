@@ -20,6 +20,7 @@ pub const PATH: &str = "/v1/keys/authorize";
 const KEY_ID: HeaderName = HeaderName::from_static("x-key-id");
 const WORKSPACES: HeaderName = HeaderName::from_static("x-workspaces");
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
+const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-error-message");
 
 /// Check an API key for a proxy
 ///
@@ -99,8 +100,8 @@ fn refuse(refusal: Refusal) -> Response {
         let headers = response.headers_mut();
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    response
-        .headers_mut()
-        .insert(ERROR_CODE, HeaderValue::from_static(refusal.code()));
+    let headers = response.headers_mut();
+    headers.insert(ERROR_CODE, HeaderValue::from_static(refusal.code()));
+    headers.insert(ERROR_MESSAGE, HeaderValue::from_static(refusal.message()));
     response
 }

@@ -39,9 +39,6 @@ pub struct ReleaseBody {
     pub source: Source,
 }
 
-/// Longest `message`, in characters.
-const LONGEST_MESSAGE: usize = 1000;
-
 /// Reads the body; blocks, because the spool may be on disk and files are written as they come.
 pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> {
     // serde's errors are text; the upload's own error is kept beside it.
@@ -69,15 +66,6 @@ struct Parsed {
 impl Parsed {
     fn check(self) -> Result<ReleaseBody, Error> {
         let new = self.new;
-        if new
-            .message
-            .as_ref()
-            .is_some_and(|text| text.chars().count() > LONGEST_MESSAGE)
-        {
-            return Err(Error::invalid(format!(
-                "message: at most {LONGEST_MESSAGE} characters"
-            )));
-        }
         let source = match (self.files, self.image, self.source_id) {
             (Some(0), None, None) => return Err(Error::invalid("files: send at least one file")),
             (Some(_), None, None) => Source::Files,

@@ -24,9 +24,14 @@ use estrade_model::id::kind;
 use estrade_model::release::{ReleaseBody, ReleaseCreated, ReleaseList, ReleaseState};
 use estrade_service::{Error, Scope, releases};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Longest that `?timeout=` makes a request wait, in seconds.
 const LONGEST_WAIT: u64 = 300;
+
+/// Large bodies that are read at once. One file is in memory whole, in up to three copies (as it
+/// stands in the JSON, as a text, decoded), and may be as large as the body.
+static READ_AT_ONCE: Semaphore = Semaphore::const_new(2);
 
 /// List releases
 ///
@@ -185,7 +190,16 @@ async fn carry_out(
     spool: Spool,
     mut upload: releases::Upload,
 ) -> Result<ReleaseId, Problem> {
-    let read = move || release_body::read(&spool, &mut upload).map(|body| (body, upload));
+    let turn = if spool.is_on_disk() {
+        Some(READ_AT_ONCE.acquire().await.map_err(Error::internal)?)
+    } else {
+        None
+    };
+    let read = move || {
+        // Ends with the reading, which goes on when the client hangs up.
+        let _turn = turn;
+        release_body::read(&spool, &mut upload).map(|body| (body, upload))
+    };
     let (body, upload) = tokio::task::spawn_blocking(read)
         .await
         .map_err(Error::internal)??;

@@ -1,5 +1,6 @@
 //! The HTTP foundation over real sockets: connections, bodies, and what every request gets.
 #![expect(
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     reason = "a test that cannot go on should stop where it is"
 )]

@@ -15,8 +15,8 @@ use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Longest message, in bytes.
-const LONGEST_MESSAGE: usize = 4096;
+/// Longest message, in characters.
+const LONGEST_MESSAGE: usize = 1000;
 /// Longest name of an image, in bytes.
 const LONGEST_IMAGE: usize = 512;
 /// Longest name of a client that is kept, in characters.
@@ -156,10 +156,10 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
         return Err(Error::invalid("port: must be 1 to 65535"));
     }
     if let Some(message) = &new.message
-        && (message.len() > LONGEST_MESSAGE || message.contains('\0'))
+        && (message.chars().count() > LONGEST_MESSAGE || message.contains('\0'))
     {
         return Err(Error::invalid(format!(
-            "message: must be at most {LONGEST_MESSAGE} bytes long, without NUL"
+            "message: must be at most {LONGEST_MESSAGE} characters long, without NUL"
         )));
     }
     let git_info = new.git_info.map(|info| info.to_string());

@@ -1,0 +1,207 @@
+//! An installation under measurement: a data directory and the server on it.
+
+use super::Bench;
+use crate::child::{self, Child};
+use crate::load::{Sample, Traffic};
+use crate::{http, load};
+use anyhow::{Context, ensure};
+use rusqlite::Connection;
+use serde_json::json;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Measured limits would be the configured ones.
+const CONFIG: &str = "[limits]\nrequests_per_second = 0\nkeys = 0\n";
+
+/// A data directory.
+pub(super) struct Site {
+    pub(super) directory: PathBuf,
+}
+
+impl Site {
+    /// A new one, without data.
+    pub(super) fn new(bench: &Bench<'_>, name: &str) -> anyhow::Result<Self> {
+        let directory = bench.options.work.join(name);
+        fs::create_dir_all(&directory)?;
+        fs::write(directory.join("estrade.toml"), CONFIG)?;
+        Ok(Self { directory })
+    }
+
+    /// The database file.
+    pub(super) fn database(&self) -> PathBuf {
+        self.directory.join("data/estrade.db")
+    }
+
+    /// Opens the database file.
+    pub(super) fn open(&self) -> anyhow::Result<Connection> {
+        Ok(Connection::open(self.database())?)
+    }
+
+    /// The id of the account that the first start made.
+    pub(super) fn account(&self) -> anyhow::Result<String> {
+        let sql = "SELECT id FROM accounts WHERE email = 'admin@localhost'";
+        Ok(self.open()?.query_row(sql, [], |row| row.get(0))?)
+    }
+
+    /// Starts a server on the server's cores and waits until it is ready.
+    pub(super) fn serve(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
+        bench.cores.as_server(|| self.serve_everywhere(bench))
+    }
+
+    /// The same on all cores.
+    pub(super) fn serve_everywhere(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
+        let (platform, ai, edge) = (
+            child::free_address()?,
+            child::free_address()?,
+            child::free_address()?,
+        );
+        let log = fs::File::create(self.directory.join("server.log"))?;
+        let mut command = Command::new(&bench.options.server);
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(self.directory.join("estrade.toml"))
+            .arg("--data-dir")
+            .arg(self.directory.join("data"))
+            .args(["--platform-listen", &platform.to_string()])
+            .args(["--ai-listen", &ai.to_string()])
+            .args(["--edge-listen", &edge.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let began = Instant::now();
+        let mut child = Child::start("estrade", &mut command)?;
+        let ready = child.wait_until_ready(platform, "/readyz");
+        let ready = ready.with_context(|| said(&self.directory.join("server.log")))?;
+        let token = fs::read_to_string(self.directory.join("data/admin.token"))?;
+        Ok(Running {
+            child,
+            platform,
+            ai,
+            edge,
+            token: token.trim().to_owned(),
+            took: ready.duration_since(began),
+        })
+    }
+}
+
+/// The end of a log, for a person who has to find out.
+fn said(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+/// A running server.
+pub(super) struct Running {
+    pub(super) child: Child,
+    pub(super) platform: SocketAddr,
+    pub(super) ai: SocketAddr,
+    pub(super) edge: SocketAddr,
+    pub(super) token: String,
+    /// From its start until it was ready.
+    pub(super) took: Duration,
+}
+
+impl Running {
+    /// Measures one window on one of its listeners.
+    pub(super) fn measure(
+        &self,
+        bench: &Bench<'_>,
+        address: SocketAddr,
+        span: Duration,
+        traffic: &mut dyn Traffic,
+    ) -> anyhow::Result<Sample> {
+        load::measure(&bench.cores, address, span, traffic, &|| self.child.cpu())
+    }
+
+    /// Makes AI keys with the names `k0000000`, `k0000001`, … over HTTP, and returns their tokens.
+    pub(super) fn create_keys(&self, count: usize) -> anyhow::Result<Vec<String>> {
+        let mut keys = NewKeys::new(&self.token, "k", count);
+        load::send_all(self.ai, &mut keys)?;
+        ensure!(keys.tokens.len() == count, "not every key was made");
+        Ok(keys.tokens)
+    }
+
+    /// Makes one project.
+    pub(super) fn create_project(&self, name: &str) -> anyhow::Result<()> {
+        let body = json!({"name": name, "platform": "static", "planID": "nano"});
+        let answer = http::post(self.platform, "/v1/projects", &self.token, &body)?;
+        let text = String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status == 200, "status {}: {text}", answer.status);
+        Ok(())
+    }
+}
+
+/// Keys to be made, each with a name of its own.
+pub(super) struct NewKeys {
+    head: String,
+    prefix: &'static str,
+    asked: usize,
+    left: usize,
+    /// How many were made.
+    pub(super) made: u64,
+    keep: bool,
+    tokens: Vec<String>,
+}
+
+impl NewKeys {
+    fn new(token: &str, prefix: &'static str, count: usize) -> Self {
+        Self {
+            head: format!(
+                "POST /v1/keys HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
+                 content-type: application/json\r\ncontent-length: "
+            ),
+            prefix,
+            asked: 0,
+            left: count,
+            made: 0,
+            keep: true,
+            tokens: Vec::new(),
+        }
+    }
+
+    /// Keys without end, whose tokens nobody needs.
+    pub(super) fn endless(token: &str, prefix: &'static str) -> Self {
+        Self {
+            keep: false,
+            ..Self::new(token, prefix, usize::MAX)
+        }
+    }
+}
+
+impl Traffic for NewKeys {
+    fn request(&mut self, out: &mut Vec<u8>) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let body = format!(
+            r#"{{"name":"{}{:07}","workspaces":["main"]}}"#,
+            self.prefix, self.asked
+        );
+        self.asked += 1;
+        out.extend_from_slice(self.head.as_bytes());
+        out.extend_from_slice(format!("{}\r\n\r\n{body}", body.len()).as_bytes());
+        true
+    }
+
+    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+        #[derive(serde::Deserialize)]
+        struct Created {
+            key: String,
+        }
+        ensure!(status == 201, "status {status} instead of 201");
+        self.made += 1;
+        if self.keep {
+            self.tokens
+                .push(serde_json::from_slice::<Created>(body)?.key);
+        } else {
+            ensure!(body.starts_with(b"{"), "a created key is an object");
+        }
+        Ok(())
+    }
+}

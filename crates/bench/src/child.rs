@@ -1,0 +1,118 @@
+//! Servers as child processes: started, measured through /proc, and stopped by their own id.
+
+use crate::http;
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{ChildStdout, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server; killed when dropped.
+pub(crate) struct Child {
+    process: std::process::Child,
+    name: String,
+}
+
+impl Child {
+    /// Starts a command.
+    pub(crate) fn start(name: &str, command: &mut Command) -> anyhow::Result<Self> {
+        let process = command
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self {
+            process,
+            name: name.to_owned(),
+        })
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What the process prints, if that was asked for at its start.
+    pub(crate) fn output(&mut self) -> Option<ChildStdout> {
+        self.process.stdout.take()
+    }
+
+    /// Waits until `GET path` answers 200; returns when that was.
+    pub(crate) fn wait_until_ready(
+        &mut self,
+        address: SocketAddr,
+        path: &str,
+    ) -> anyhow::Result<Instant> {
+        let began = Instant::now();
+        loop {
+            if http::get(address, path, None).is_ok_and(|answer| answer.status == 200) {
+                return Ok(Instant::now());
+            }
+            if let Some(status) = self.process.try_wait()? {
+                bail!("{} ended while it started: {status}", self.name);
+            }
+            ensure!(began.elapsed() < PATIENCE, "{} does not start", self.name);
+            sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// CPU time that the process has used, in user and system mode.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        // The second field is the name in parentheses, which may hold anything.
+        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat is odd")?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let ticks = |index: usize| -> anyhow::Result<u64> {
+            Ok(fields
+                .get(index)
+                .context("/proc/PID/stat is short")?
+                .parse()?)
+        };
+        let millis = (ticks(11)? + ticks(12)?) * 1000 / rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_millis(millis))
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn memory(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kib
+            .context("/proc/PID/status has no VmRSS")?
+            .parse::<u64>()?
+            * 1024)
+    }
+
+    /// Asks the process to end and waits for it.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("no process id")?, Signal::TERM)?;
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Some(status) = self.process.try_wait()? {
+                ensure!(status.success(), "{} ended with {status}", self.name);
+                return Ok(());
+            }
+            sleep(Duration::from_millis(5));
+        }
+        bail!("{} does not stop", self.name)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            // Nothing more can be done about a process that cannot even be killed.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// An address on loopback that nobody listens on at the moment.
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}

@@ -1,0 +1,60 @@
+//! Who runs on which core.
+//!
+//! Load and server on the same core would measure the scheduler. The load has the last core, the
+//! server all others; what a server costs is then visible in both its rate and its CPU time.
+
+use anyhow::Context;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The cores of this process, divided.
+#[derive(Clone, Copy)]
+pub(crate) struct Cores {
+    all: CpuSet,
+    server: CpuSet,
+    load: CpuSet,
+}
+
+impl Cores {
+    /// Divides what this process may use; with one core, or when told so, nothing is divided.
+    pub(crate) fn divide(shared: bool) -> anyhow::Result<Self> {
+        let all = sched_getaffinity(None).context("cannot read which cores are ours")?;
+        let last = (0..CpuSet::MAX_CPU).rev().find(|core| all.is_set(*core));
+        let (mut server, mut load) = (all, CpuSet::new());
+        if let (Some(last), false) = (last, shared || all.count() < 2) {
+            server.unset(last);
+            load.set(last);
+        } else {
+            load = all;
+        }
+        Ok(Self { all, server, load })
+    }
+
+    /// Runs `start` so that the process it starts has the server's cores.
+    pub(crate) fn as_server<T>(
+        &self,
+        start: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.within(&self.server, start)
+    }
+
+    /// Runs the load on its own core.
+    pub(crate) fn as_load<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        self.within(&self.load, work)
+    }
+
+    /// Cores of the server and of the load.
+    pub(crate) fn count(&self) -> (u32, u32) {
+        (self.server.count(), self.load.count())
+    }
+
+    fn within<T>(
+        &self,
+        cores: &CpuSet,
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        sched_setaffinity(None, cores).context("cannot choose cores")?;
+        let outcome = work();
+        sched_setaffinity(None, &self.all).context("cannot choose cores")?;
+        outcome
+    }
+}

@@ -1,0 +1,142 @@
+//! One request at a time, for setting up and for checking answers.
+
+use anyhow::{Context, ensure};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.head.iter().filter(|(own, _)| own == name);
+        found.next().map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> anyhow::Result<serde_json::Value> {
+        serde_json::from_slice(&self.body).context("the answer is not JSON")
+    }
+}
+
+/// The text of a request, ready to be sent.
+pub(crate) fn request(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> String {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+    if let Some(token) = token {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "authorization: Bearer {token}\r\n");
+    }
+    if let Some(body) = body {
+        let length = body.len();
+        let _ = write!(
+            text,
+            "content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+    } else {
+        text.push_str("\r\n");
+    }
+    text
+}
+
+/// `GET path`.
+pub(crate) fn get(address: SocketAddr, path: &str, token: Option<&str>) -> anyhow::Result<Answer> {
+    send(address, &request("GET", path, token, None))
+}
+
+/// `POST path` with JSON.
+pub(crate) fn post(
+    address: SocketAddr,
+    path: &str,
+    token: &str,
+    body: &serde_json::Value,
+) -> anyhow::Result<Answer> {
+    send(
+        address,
+        &request("POST", path, Some(token), Some(&body.to_string())),
+    )
+}
+
+fn send(address: SocketAddr, request: &str) -> anyhow::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_nodelay(true)?;
+    stream.write_all(request.as_bytes())?;
+    let mut received = Vec::new();
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        if let Some(found) = parse(&received)? {
+            let body = received.split_off(found.head);
+            ensure!(body.len() == found.body, "more bytes than announced");
+            return Ok(Answer {
+                status: found.status,
+                head: headers(&received)?,
+                body,
+            });
+        }
+        let read = stream.read(&mut chunk)?;
+        ensure!(read > 0, "the connection ended within an answer");
+        received.extend_from_slice(&chunk[..read]);
+    }
+}
+
+/// A whole answer within some bytes: its status, and how long its head and body are.
+pub(crate) struct Found {
+    pub(crate) status: u16,
+    pub(crate) head: usize,
+    pub(crate) body: usize,
+}
+
+/// The answer at the start of `bytes`, once it is whole.
+pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Option<Found>> {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut answer = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(head) = answer.parse(bytes)? else {
+        return Ok(None);
+    };
+    let length = answer
+        .headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("content-length"))
+        .context("the answer has no content-length")?;
+    let body = std::str::from_utf8(length.value)?.parse()?;
+    let status = answer.code.context("the answer has no status")?;
+    let whole = bytes.len() >= head + body;
+    Ok(whole.then_some(Found { status, head, body }))
+}
+
+fn headers(bytes: &[u8]) -> anyhow::Result<Vec<(String, String)>> {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut answer = httparse::Response::new(&mut headers);
+    answer.parse(bytes)?;
+    let pair = |header: &httparse::Header<'_>| {
+        let value = String::from_utf8_lossy(header.value).into_owned();
+        (header.name.to_ascii_lowercase(), value)
+    };
+    Ok(answer.headers.iter().map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_when_all_of_it_is_there() {
+        let text = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
+        let found = parse(text).unwrap().unwrap();
+        assert_eq!((found.status, found.body), (201, 2));
+        assert_eq!(&text[found.head..], b"{}");
+        for end in 0..text.len() {
+            assert!(parse(&text[..end]).unwrap().is_none(), "{end}");
+        }
+        assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+    }
+}

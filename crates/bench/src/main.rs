@@ -1,0 +1,80 @@
+//! The tool behind `./bench`: one sub-command per suite, and the reference servers they compare with.
+//!
+//! A suite starts the real `estrade` binary on loopback, puts load on it and on a reference in the
+//! same run, and judges ratios: absolute numbers differ from machine to machine.
+
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "counts and nanoseconds of a short run fit into 52 bits"
+)]
+
+mod api;
+mod child;
+mod cores;
+mod http;
+mod load;
+mod random;
+mod reference;
+mod report;
+mod stats;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+// The product's allocator, so that the reference servers have no other.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+#[command(name = "estrade-bench")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The two APIs: durable writes, reads, key checks, memory, start.
+    Api(Options),
+    /// A bare hyper server that answers an empty 200.
+    #[command(hide = true)]
+    ServeEmpty,
+    /// A minimal hyper server that lists the projects of one owner.
+    #[command(hide = true)]
+    ServeProjects(reference::ProjectsOf),
+}
+
+/// What every suite takes.
+#[derive(clap::Args)]
+struct Options {
+    /// The estrade binary to measure.
+    #[arg(long, value_name = "FILE")]
+    server: PathBuf,
+    /// A directory for data, emptied first and removed at the end; its disk is the one measured.
+    #[arg(long, value_name = "DIR")]
+    work: PathBuf,
+    /// Where the results go, as JSON.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Rounds of each measurement; the median counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only the parts whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Keys in the large database.
+    #[arg(long, default_value_t = 1_000_000, hide = true)]
+    keys: u64,
+    /// Let server and load share all cores.
+    #[arg(long, hide = true)]
+    unpinned: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Api(options) => api::run(&options),
+        Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),
+        Command::ServeProjects(of) => reference::serve_projects(&of).map(|()| ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,39 @@
+//! Medians and percentiles.
+
+/// The middle value; 0 when there is none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => values[len / 2],
+        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
+    }
+}
+
+/// The value that `percent` of the sorted values do not exceed; 0 when there is none.
+pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert!((median([3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median([4.0, 1.0]) - 2.5).abs() < 1e-9);
+        assert!(median([]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_seen() {
+        let values: Vec<u64> = (1..=200).collect();
+        assert_eq!(percentile(&values, 50), 100);
+        assert_eq!(percentile(&values, 99), 198);
+        assert_eq!(percentile(&[7], 99), 7);
+        assert_eq!(percentile(&[], 99), 0);
+    }
+}
