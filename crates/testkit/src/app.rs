@@ -10,7 +10,7 @@ use crate::{log, wire};
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
-use estrade_server::app::MetricsAccess;
+use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::listener::ListenerOptions;
 use estrade_server::run::{Bind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
@@ -71,6 +71,7 @@ impl Setup {
 /// A running server, its directory and its database.
 pub struct TestApp {
     line: Arc<Line>,
+    state: AppState,
     core: Arc<Core>,
     directory: TempDir,
     database: Option<TestDatabase>,
@@ -126,10 +127,12 @@ impl TestApp {
             ai: server.ai_addr(),
             secrets: Secrets::default(),
         });
+        let state = Arc::clone(server.app());
         let mut running = JoinSet::new();
         running.spawn(server.run());
         Self {
             line,
+            state,
             core,
             directory,
             database,
@@ -248,6 +251,14 @@ impl TestApp {
     /// What the services share: for what no request can do, such as moving the clock.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// Writes down now which tokens and keys were used; a server does it every few seconds.
+    pub async fn note_uses(&self) {
+        let tokens = self.state.tokens.flush_touches().await;
+        tokens.expect("uses of tokens");
+        let keys = self.state.keys.flush_touches().await;
+        keys.expect("uses of keys");
     }
 
     /// Nobody in particular.

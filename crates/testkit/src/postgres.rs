@@ -3,7 +3,7 @@
 use estrade_model::secret::Secret;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::task::JoinSet;
-use tokio_postgres::{NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// A database of one test.
 pub struct TestDatabase {
@@ -21,9 +21,11 @@ impl TestDatabase {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("estrade_api_{}_{count}", std::process::id());
         let database = Self { server, name };
-        database.drop_leftover().await;
-        let create = format!("CREATE DATABASE {}", database.name);
-        query(&database.server, &create).await;
+        let mut session = Session::open(&database.server).await;
+        session.query(&database.drop_statement()).await;
+        session
+            .query(&format!("CREATE DATABASE {}", database.name))
+            .await;
         database
     }
 
@@ -33,49 +35,55 @@ impl TestDatabase {
         Secret(format!("{server}/{}", self.name))
     }
 
-    /// Runs a statement past the server; each row as texts, bytes in hexadecimal.
-    pub async fn query(&self, sql: &str) -> Vec<Vec<String>> {
-        query(self.url().expose(), sql).await
-    }
-
-    /// Everything that is stored, one line per row.
+    /// Everything that is stored, one line per row, bytes in hexadecimal.
     pub async fn dump(&self) -> String {
+        let mut session = Session::open(self.url().expose()).await;
         let tables = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'";
-        let mut dump = String::new();
-        for table in self.query(tables).await {
-            let table = table[0].as_str();
-            for row in self.query(&format!("SELECT t::text FROM {table} t")).await {
-                dump.extend([table, ": ", &row[0], "\n"]);
-            }
-        }
+        let select = |table: String| format!("SELECT '{table}: ' || t::text FROM {table} t");
+        let tables = session.query(tables).await.into_iter().map(select);
+        let tables: Vec<_> = tables.collect();
+        let rows = session.query(&tables.join(" UNION ALL ")).await;
+        let dump = rows.join("\n");
         assert!(dump.contains("accounts: "), "the dump has seen no table");
         dump
     }
 
     /// Removes it, whoever is still connected.
     pub async fn remove(self) {
-        self.drop_leftover().await;
+        let mut session = Session::open(&self.server).await;
+        session.query(&self.drop_statement()).await;
     }
 
-    async fn drop_leftover(&self) {
-        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        query(&self.server, &sql).await;
+    fn drop_statement(&self) -> String {
+        format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)
     }
 }
 
-async fn query(url: &str, sql: &str) -> Vec<Vec<String>> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls)
-        .await
-        .expect("PostgreSQL answers");
-    let mut tasks = JoinSet::new();
-    tasks.spawn(connection);
-    let messages = client.simple_query(sql).await.expect(sql);
-    let texts = |message| match message {
-        SimpleQueryMessage::Row(row) => {
-            let cell = |at| row.get(at).unwrap_or_default().to_owned();
-            Some((0..row.len()).map(cell).collect())
+/// A connection past the server.
+struct Session {
+    client: Client,
+    _tasks: JoinSet<Result<(), tokio_postgres::Error>>,
+}
+
+impl Session {
+    async fn open(url: &str) -> Self {
+        let connected = tokio_postgres::connect(url, NoTls).await;
+        let (client, connection) = connected.expect("PostgreSQL answers");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(connection);
+        Self {
+            client,
+            _tasks: tasks,
         }
-        _ => None,
-    };
-    messages.into_iter().filter_map(texts).collect()
+    }
+
+    /// Runs a statement; the first column of each row as text.
+    async fn query(&mut self, sql: &str) -> Vec<String> {
+        let messages = self.client.simple_query(sql).await.expect(sql);
+        let text = |message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+            _ => None,
+        };
+        messages.into_iter().filter_map(text).collect()
+    }
 }

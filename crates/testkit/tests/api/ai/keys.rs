@@ -1,6 +1,6 @@
 //! `GET /v1/keys`, `GET` and `DELETE /v1/keys/{keyID}`
 
-use crate::support::{authorize, column, fields, new_key};
+use crate::support::{assert_time, authorize, column, fields, new_key};
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::{Value, json};
 
@@ -118,18 +118,9 @@ async fn the_last_use_is_noted(app: &TestApp) {
     let before = ada.ai().get(&path).await;
     assert_eq!(before.json()["lastUsedAt"], Value::Null);
     authorize(&ada, &key).await.assert(200);
-    let used = async {
-        loop {
-            let read = ada.ai().get(&path).await.assert(200);
-            if read.json()["lastUsedAt"] != Value::Null {
-                break read;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
-    let used = tokio::time::timeout(std::time::Duration::from_secs(20), used);
-    let used = used.await.expect("uses are written down every few seconds");
-    crate::support::assert_time(&used.json()["lastUsedAt"]);
+    app.note_uses().await;
+    let used = ada.ai().get(&path).await.assert(200);
+    assert_time(&used.json()["lastUsedAt"]);
     assert_eq!(
         used.header("etag"),
         before.header("etag"),

@@ -186,6 +186,9 @@ async fn tokens_are_made_listed_and_revoked(app: &TestApp) {
     assert_eq!(listed["_id"], id.as_str());
     assert_time(&listed["createdAt"]);
     assert_time(&listed["expiresAt"]);
+    app.note_uses().await;
+    let list = ada.get("/v1/tokens").await.json();
+    assert_time(&list["tokens"][0]["lastUsedAt"]);
     let page = ada.get("/v1/tokens?page=2&count=1").await.json();
     assert_eq!(column(&page["tokens"], "name"), ["test"]);
 

@@ -16,17 +16,17 @@ fn slow() -> Setup {
 async fn a_credential_that_asks_too_fast_is_429(app: &TestApp) {
     let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
     let (_, key) = new_key(&ada, "ci-bot").await;
-    let mut refused = Vec::new();
-    for _ in 0..3 {
-        for (api, path) in [(Api::Platform, "/v1/projects"), (Api::Ai, "/v1/keys")] {
-            let answer = ada.on(api).get(path).await;
+    for (api, path) in [(Api::Platform, "/v1/projects"), (Api::Ai, "/v1/keys")] {
+        let user = ada.on(api);
+        // One request more is allowed each second, so a slow machine needs some more.
+        let mut answer = user.get(path).await;
+        for _ in 0..100 {
             if answer.status() != 200 {
-                refused.push(answer.refused(429, "rate_limited"));
+                break;
             }
+            answer = user.get(path).await;
         }
-    }
-    assert!(refused.len() >= 2, "3 of 6 requests were left");
-    for answer in refused {
+        let answer = answer.refused(429, "rate_limited");
         assert_eq!(answer.header("retry-after"), "1");
         assert_eq!(answer.header("ratelimit-limit"), "4");
         assert_eq!(answer.header("ratelimit-remaining"), "0");
