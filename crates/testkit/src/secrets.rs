@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Method;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 /// What every AI key begins with: the start of its header in base64.
@@ -83,18 +84,22 @@ fn traces(token: &str) -> Vec<Vec<u8>> {
     traces
 }
 
-/// Texts to look for, all in one pass: files are searched for dozens of them in a debug build.
+/// Texts to look for, all in one pass: files are searched for hundreds of them in a debug build.
 pub(crate) struct Needles {
-    texts: Vec<Vec<u8>>,
-    /// Which two bytes one of them begins with.
+    /// By their first two bytes.
+    texts: HashMap<usize, Vec<Vec<u8>>>,
+    /// Which two bytes one of them begins with; far quicker to ask than the map.
     starts: Vec<bool>,
 }
 
 impl Needles {
-    pub(crate) fn new(texts: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn new(all: Vec<Vec<u8>>) -> Self {
+        let mut texts: HashMap<usize, Vec<Vec<u8>>> = HashMap::new();
         let mut starts = vec![false; 1 << 16];
-        for text in &texts {
-            starts[start(text[0], text[1])] = true;
+        for text in all {
+            let start = start(text[0], text[1]);
+            starts[start] = true;
+            texts.entry(start).or_default().push(text);
         }
         Self { texts, starts }
     }
@@ -105,9 +110,10 @@ impl Needles {
         let mut at = 1;
         while at < hay.len() {
             let next = hay[at];
-            if self.starts[start(last, next)] {
+            let pair = start(last, next);
+            if self.starts[pair] {
                 let rest = &hay[at - 1..];
-                if let Some(text) = self.texts.iter().find(|text| rest.starts_with(text)) {
+                if let Some(text) = self.texts[&pair].iter().find(|text| rest.starts_with(text)) {
                     return Some(String::from_utf8_lossy(text).into_owned());
                 }
             }
@@ -120,4 +126,56 @@ impl Needles {
 
 fn start(first: u8, second: u8) -> usize {
     usize::from(first) << 8 | usize::from(second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{"typ":"estrade-key+jwt"}`, `{"jti":"AAECAwQFBgcICQoLDA0ODw"}` and a signature of 0x5a bytes.
+    fn token() -> String {
+        let part = |text: &[u8]| URL_SAFE_NO_PAD.encode(text);
+        let claims = br#"{"jti":"AAECAwQFBgcICQoLDA0ODw"}"#;
+        let header = br#"{"typ":"estrade-key+jwt"}"#;
+        format!("{}.{}.{}", part(header), part(claims), part(&[0x5a; 64]))
+    }
+
+    #[test]
+    fn a_token_is_found_in_whatever_form_it_was_written_down() {
+        let secrets = Secrets::default();
+        secrets.remember(&token());
+        let needles = secrets.needles();
+        let jti: Vec<u8> = (0..16).collect();
+        for leak in [
+            token().into_bytes(),
+            b"AAECAwQFBgcICQoLDA0ODw".to_vec(),
+            jti.clone(),
+            hex::encode(jti).into_bytes(),
+            vec![0x5a; 64],
+            hex::encode([0x5a; 64]).into_bytes(),
+        ] {
+            for around in ["", "x", "\u{0}eyJ0"] {
+                let hay = [around.as_bytes(), leak.as_slice(), around.as_bytes()].concat();
+                assert!(needles.found_in(&hay).is_some(), "{leak:?}");
+            }
+            assert_eq!(needles.found_in(&leak[..leak.len() - 1]), None);
+        }
+        assert_eq!(needles.found_in(b""), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "shows a token again")]
+    fn a_token_that_comes_back_is_noticed() {
+        let secrets = Secrets::default();
+        let body = format!(r#"{{"key":"{}"}}"#, token());
+        secrets.inspect(&Method::POST, "/v1/keys", body.as_bytes());
+        secrets.inspect(&Method::GET, "/v1/keys/1", body.as_bytes());
+    }
+
+    #[test]
+    #[should_panic(expected = "shows a key")]
+    fn a_key_in_another_answer_is_noticed() {
+        let body = format!(r#"{{"token":"{}"}}"#, token());
+        Secrets::default().inspect(&Method::GET, "/v1/projects", body.as_bytes());
+    }
 }
