@@ -3,6 +3,7 @@
 
 use crate::error::ErrorBody;
 use axum::http::StatusCode;
+use std::collections::HashSet;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
@@ -92,6 +93,7 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
         ErrorBody::schemas(&mut schemas);
         components.schemas.extend(schemas);
     }
+    let mut names = HashSet::new();
     for item in openapi.paths.paths.values_mut() {
         let operations = [
             ("get", &mut item.get),
@@ -103,6 +105,7 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
             if let Some(operation) = operation {
                 complete_operation(operation, method, about);
                 describe_responses(operation);
+                make_unique(operation, method, &mut names);
             }
         }
     }
@@ -192,6 +195,15 @@ fn complete_operation(operation: &mut Operation, method: &str, about: &Descripti
                 .responses
                 .insert(status.into(), error(&text, about));
         }
+    }
+}
+
+/// OpenAPI demands that no two operations have one id; a handler of two methods has both.
+fn make_unique(operation: &mut Operation, method: &str, names: &mut HashSet<String>) {
+    if let Some(name) = &mut operation.operation_id
+        && !names.insert(name.clone())
+    {
+        *name = format!("{name}_{method}");
     }
 }
 

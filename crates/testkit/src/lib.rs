@@ -19,7 +19,6 @@
 //! disk, and every answer is checked for what must hold for all of them ([`Answer`]).
 
 #![expect(
-    clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     reason = "a failed step is a failed test"
@@ -27,6 +26,10 @@
 #![expect(
     clippy::missing_panics_doc,
     reason = "every function here panics when something is not as it should be"
+)]
+#![expect(
+    clippy::return_self_not_must_use,
+    reason = "what is demanded of an answer is often the last thing said about it"
 )]
 
 mod answer;

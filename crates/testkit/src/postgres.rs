@@ -43,9 +43,9 @@ impl TestDatabase {
         let tables = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'";
         let mut dump = String::new();
         for table in self.query(tables).await {
-            let table = &table[0];
+            let table = table[0].as_str();
             for row in self.query(&format!("SELECT t::text FROM {table} t")).await {
-                dump.push_str(&format!("{table}: {}\n", row[0]));
+                dump.extend([table, ": ", &row[0], "\n"]);
             }
         }
         assert!(dump.contains("accounts: "), "the dump has seen no table");

@@ -49,7 +49,7 @@ async fn attempts(
         ),
         (
             "delete matching",
-            code(projects::delete_project(core, scope, project, Some(1)).await),
+            code(projects::delete_project(core, scope, project, Some(vec![1])).await),
         ),
         (
             "envs",

@@ -214,10 +214,10 @@ async fn a_stale_version_deletes_nothing(at: &Installation) {
     create(&at.core, &ada, "shop").await;
     let (_, version) = read_project(&at.core, &ada, "shop").await.unwrap();
     scale_project(&at.core, &ada, "shop", 2).await.unwrap();
-    let stale = delete_project(&at.core, &ada, "shop", Some(version)).await;
+    let stale = delete_project(&at.core, &ada, "shop", Some(vec![version])).await;
     assert_eq!(code(stale), "precondition_failed");
     let (_, version) = read_project(&at.core, &ada, "shop").await.unwrap();
-    delete_project(&at.core, &ada, "shop", Some(version))
+    delete_project(&at.core, &ada, "shop", Some(vec![version]))
         .await
         .unwrap();
 }

@@ -52,7 +52,7 @@ async fn of_200_keys_of_one_name_one_is_made(app: &TestApp) {
 async fn of_200_projects_of_one_name_one_is_made(app: &TestApp) {
     let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
     let call = |i: usize| {
-        let user = if i % 2 == 0 { &ada } else { &bob };
+        let user = if i.is_multiple_of(2) { &ada } else { &bob };
         let new = json!({"name": "shop", "platform": "static", "planID": "nano"});
         (user.clone(), "/v1/projects", new)
     };

@@ -76,11 +76,11 @@ async fn no_valid_authentication_is_401(app: &TestApp) {
     let (_, key) = new_key(&ada, "ci-bot").await;
     let new = json!({"name": "other", "workspaces": ["main"]});
     let token = ada.token().to_owned();
-    let altered = format!(
-        "{}A{}",
-        &token[..token.len() - 2],
-        &token[token.len() - 1..]
-    );
+    let altered = {
+        let (head, signature) = token.rsplit_once('.').unwrap();
+        let flipped = if signature.starts_with('A') { 'B' } else { 'A' };
+        format!("{head}.{flipped}{}", &signature[1..])
+    };
     let unsigned = format!("{}.", token.rsplit_once('.').unwrap().0);
     for header in [
         None,

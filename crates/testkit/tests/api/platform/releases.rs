@@ -373,7 +373,7 @@ async fn waiting_ends_with_the_state_or_with_time(app: &TestApp) {
     let path = format!("/v1/releases/{waiting}?wait=READY&timeout=60");
     let cancel = format!("/v2/releases/{building}/cancel");
     let started = Instant::now();
-    let (answer, _) = tokio::join!(ada.get(&path), async {
+    let (answer, ()) = tokio::join!(ada.get(&path), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         ada.post_empty(&cancel).await.assert(200);
     });

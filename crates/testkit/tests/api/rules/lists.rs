@@ -38,102 +38,17 @@ async fn fill(app: &TestApp, sql: &'static str, row: impl Fn(usize) -> Vec<Cell>
 
 async fn long_lists_come_whole_and_in_order(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let owner = ada.account.clone();
     let team = app.new_team(&ada, "Shop").await;
     let project = crate::support::new_project(&ada, "shop").await;
-    let name = |at: usize| Cell::from(format!("name-{at:05}"));
-    let owned = |kind: usize, at: usize| {
-        vec![
-            Cell::from(id(kind, at)),
-            Cell::from(owner.clone()),
-            name(at),
-        ]
-    };
-    fill(
-        app,
-        "INSERT INTO workspaces VALUES ($1, $2, $3, 1, 1)",
-        |at| owned(1, at),
-    )
-    .await;
-    fill(app, "INSERT INTO networks VALUES ($1, $2, $3, 1)", |at| {
-        owned(2, at)
-    })
-    .await;
-    fill(
-        app,
-        "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, version)
-         VALUES ($1, $2, $3, $4, $5, $2, 1, 1)",
-        |at| [owned(3, at), vec![Cell::from(true), Cell::from(vec![0_u8; 32])]].concat(),
-    )
-    .await;
-    fill(
-        app,
-        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, 1)",
-        |at| [owned(4, at), vec![Cell::from(vec![0_u8; 32])]].concat(),
-    )
-    .await;
-    fill(
-        app,
-        "INSERT INTO projects (id, owner_id, name, platform, plan, bundle_plan, scale, status,
-         read_only_root, releases, ready_releases, created_at, version)
-         VALUES ($1, $2, $3, 'static', 'nano', 'free', 1, 'ACTIVE', $4, 0, 0, 1, 1)",
-        |at| [owned(5, at), vec![Cell::from(false)]].concat(),
-    )
-    .await;
-    fill(
-        app,
-        "INSERT INTO events (id, project_id, action, status, at) VALUES ($1, $2, $3, 'X', 1)",
-        |at| vec![Cell::from(id(6, at)), Cell::from(project.clone()), name(at)],
-    )
-    .await;
-    fill(
-        app,
-        "INSERT INTO releases (id, project_id, number, kind, state, platform, port, settings,
-         created_at, finished_at, deadline, lease_until, version)
-         VALUES ($1, $2, $3, 'DEPLOY', 'FAILED', 'static', 80, $4, 1, 1, 1, 0, 1)",
-        |at| {
-            let number = i64::try_from(at + 1).unwrap();
-            vec![
-                Cell::from(id(7, at)),
-                Cell::from(project.clone()),
-                Cell::from(number),
-                Cell::from(vec![0_u8; 32]),
-            ]
-        },
-    )
-    .await;
-    fill(app, "INSERT INTO owners (id) VALUES ($1)", |at| {
-        vec![Cell::from(id(8, at))]
-    })
-    .await;
-    fill(app, "INSERT INTO teams VALUES ($1, $2, 1)", |at| {
-        vec![Cell::from(id(8, at)), name(at)]
-    })
-    .await;
-    fill(
-        app,
-        "INSERT INTO team_members VALUES ($1, $2, 'owner', 1)",
-        |at| vec![Cell::from(id(8, at)), Cell::from(owner.clone())],
-    )
-    .await;
-    fill(app, "INSERT INTO owners (id) VALUES ($1)", |at| {
-        vec![Cell::from(id(9, at))]
-    })
-    .await;
-    fill(
-        app,
-        "INSERT INTO accounts (id, email, fullname, admin, disabled, created_at) VALUES ($1, $2, $2, $3, $3, 1)",
-        |at| vec![Cell::from(id(9, at)), name(at), Cell::from(false)],
-    )
-    .await;
-    let one_team = team.clone();
-    fill(
-        app,
-        "INSERT INTO team_members VALUES ($1, $2, 'viewer', 99999999999999)",
-        move |at| vec![Cell::from(one_team.clone()), Cell::from(id(9, at))],
-    )
-    .await;
+    fill_owner(app, &ada.account).await;
+    fill_project(app, &project).await;
+    fill_teams(app, &ada.account, &team).await;
+    for list in lists(&team) {
+        check(&ada, &list).await;
+    }
+}
 
+fn lists(team: &str) -> [List; 10] {
     let list = |api, path: &str, rows, extra| List {
         api,
         path: path.to_owned(),
@@ -143,7 +58,7 @@ async fn long_lists_come_whole_and_in_order(app: &TestApp) {
         extra,
     };
     let members = format!("/v2/teams/{team}/members");
-    for list in [
+    [
         list(Api::Ai, "/v1/workspaces", "/workspaces", 0),
         list(Api::Ai, "/v1/keys", "", 0),
         list(Api::Platform, "/v1/networks", "/networks", 1),
@@ -160,9 +75,77 @@ async fn long_lists_come_whole_and_in_order(app: &TestApp) {
             falling: false,
             ..list(Api::Platform, &members, "/members", 1)
         },
-    ] {
-        check(&ada, &list).await;
+    ]
+}
+
+fn name(at: usize) -> Cell {
+    Cell::from(format!("name-{at:05}"))
+}
+
+/// An id, whose it is, and a name.
+fn row(kind: usize, at: usize, of: &str) -> Vec<Cell> {
+    vec![
+        Cell::from(id(kind, at)),
+        Cell::from(of.to_owned()),
+        name(at),
+    ]
+}
+
+async fn fill_owner(app: &TestApp, owner: &str) {
+    let hash = || Cell::from(vec![0_u8; 32]);
+    let insert = "INSERT INTO workspaces VALUES ($1, $2, $3, 1, 1)";
+    fill(app, insert, |at| row(1, at, owner)).await;
+    let insert = "INSERT INTO networks VALUES ($1, $2, $3, 1)";
+    fill(app, insert, |at| row(2, at, owner)).await;
+    let insert = "INSERT INTO keys
+        (id, owner_id, name, enabled, secret_hash, created_by, created_at, version)
+        VALUES ($1, $2, $3, $4, $5, $2, 1, 1)";
+    let key = |at| [row(3, at, owner), vec![Cell::from(true), hash()]].concat();
+    fill(app, insert, key).await;
+    let insert = "INSERT INTO tokens (id, account_id, name, secret_hash, created_at)
+        VALUES ($1, $2, $3, $4, 1)";
+    fill(app, insert, |at| [row(4, at, owner), vec![hash()]].concat()).await;
+    let insert = "INSERT INTO projects (id, owner_id, name, platform, plan, bundle_plan, scale,
+        status, read_only_root, releases, ready_releases, created_at, version)
+        VALUES ($1, $2, $3, 'static', 'nano', 'free', 1, 'ACTIVE', $4, 0, 0, 1, 1)";
+    let project = |at| [row(5, at, owner), vec![Cell::from(false)]].concat();
+    fill(app, insert, project).await;
+}
+
+async fn fill_project(app: &TestApp, project: &str) {
+    let insert = "INSERT INTO events (id, project_id, action, status, at)
+        VALUES ($1, $2, $3, 'X', 1)";
+    fill(app, insert, |at| row(6, at, project)).await;
+    let insert = "INSERT INTO releases (id, project_id, number, kind, state, platform, port,
+        settings, created_at, finished_at, deadline, lease_until, version)
+        VALUES ($1, $2, $3, 'DEPLOY', 'FAILED', 'static', 80, $4, 1, 1, 1, 0, 1)";
+    let release = |at| {
+        let number = i64::try_from(at + 1).unwrap();
+        let (number, settings) = (Cell::from(number), Cell::from(vec![0_u8; 32]));
+        let project = Cell::from(project.to_owned());
+        vec![Cell::from(id(7, at)), project, number, settings]
+    };
+    fill(app, insert, release).await;
+}
+
+/// Teams of one account, and members of one team.
+async fn fill_teams(app: &TestApp, account: &str, team: &str) {
+    for kind in [8, 9] {
+        let insert = "INSERT INTO owners (id) VALUES ($1)";
+        fill(app, insert, |at| vec![Cell::from(id(kind, at))]).await;
     }
+    let insert = "INSERT INTO teams VALUES ($1, $2, 1)";
+    fill(app, insert, |at| vec![Cell::from(id(8, at)), name(at)]).await;
+    let insert = "INSERT INTO team_members VALUES ($1, $2, 'owner', 1)";
+    let membership = |at| vec![Cell::from(id(8, at)), Cell::from(account.to_owned())];
+    fill(app, insert, membership).await;
+    let insert = "INSERT INTO accounts (id, email, fullname, admin, disabled, created_at)
+        VALUES ($1, $2, $2, $3, $3, 1)";
+    let member = |at| vec![Cell::from(id(9, at)), name(at), Cell::from(false)];
+    fill(app, insert, member).await;
+    let insert = "INSERT INTO team_members VALUES ($1, $2, 'viewer', 99999999999999)";
+    let membership = |at| vec![Cell::from(team.to_owned()), Cell::from(id(9, at))];
+    fill(app, insert, membership).await;
 }
 
 async fn ids(user: &User, list: &List, query: &str) -> Vec<String> {
@@ -201,11 +184,7 @@ async fn check(user: &User, list: &List) {
         "100 to a page"
     );
     assert_eq!(ids(user, list, "?count=5").await, whole[..5]);
-    let last = whole.len() / 100;
-    assert_eq!(
-        ids(user, list, &format!("?page={}&count=100", last + 1)).await,
-        whole[last * 100..]
-    );
+    assert_eq!(ids(user, list, "?page=13&count=100").await, whole[1200..]);
     assert_eq!(
         ids(user, list, "?page=14&count=100").await,
         Vec::<String>::new()

@@ -289,6 +289,18 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             nobodys: (format!("{path}?token=nothing"), None),
         }]),
 
+        (api, name) => match body_about(api, name) {
+            Some(body) => named(Some(body).filter(|body| !body.is_null())),
+            None => {
+                panic!("add an isolation case for {name} ({api:?}) to rules/isolation/cases.rs")
+            }
+        },
+    }
+}
+
+/// The body of an operation whose path names a thing; null where it takes none.
+fn body_about(api: Api, name: &str) -> Option<Value> {
+    let body = match (api, name) {
         (
             Api::Platform,
             "GET /v1/projects/{project_id}"
@@ -312,28 +324,20 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             | "DELETE /v1/keys/{keyID}"
             | "GET /v1/workspaces/{id}"
             | "DELETE /v1/workspaces/{id}",
-        ) => named(None),
-        (Api::Platform, "POST /v1/projects/{project_id}/actions/scale") => {
-            named(Some(json!({"scale": 0})))
-        }
-        (Api::Platform, "POST /v1/projects/{project_id}/resize") => {
-            named(Some(json!({"planID": "micro"})))
-        }
+        ) => Value::Null,
+        (Api::Platform, "POST /v1/projects/{project_id}/actions/scale") => json!({"scale": 0}),
+        (Api::Platform, "POST /v1/projects/{project_id}/resize") => json!({"planID": "micro"}),
         (
             Api::Platform,
             "POST /v2/projects/{project_id}/releases" | "GET /v2/projects/{project_id}/releases",
-        ) => named(Some(site())),
-        (Api::Platform, "POST /v2/teams/{id}/members/{memberID}/role") => {
-            named(Some(json!({"role": "viewer"})))
-        }
+        ) => site(),
+        (Api::Platform, "POST /v2/teams/{id}/members/{memberID}/role") => json!({"role": "viewer"}),
         (Api::Platform, "POST /v2/teams/{id}/invitations") => {
-            named(Some(json!({"email": "eve@example.com", "role": "owner"})))
+            json!({"email": "eve@example.com", "role": "owner"})
         }
-        (Api::Ai, "PUT /v1/keys/{keyID}") => named(Some(json!({"enabled": false}))),
-        (Api::Ai, "POST /v1/keys/{keyID}/rotate") => named(Some(json!({"grace": 0}))),
-
-        (api, name) => {
-            panic!("add an isolation case for {name} ({api:?}) to rules/isolation/cases.rs")
-        }
-    }
+        (Api::Ai, "PUT /v1/keys/{keyID}") => json!({"enabled": false}),
+        (Api::Ai, "POST /v1/keys/{keyID}/rotate") => json!({"grace": 0}),
+        _ => return None,
+    };
+    Some(body)
 }
