@@ -17,6 +17,7 @@ use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -137,13 +138,32 @@ impl TestApp {
         }
     }
 
-    /// Stops the server, and checks that no token that was handed out is in its log or on disk.
-    pub async fn finish(mut self) {
-        self.check_secrets().await;
+    /// Takes the database away for good, as a failure would; PostgreSQL only. End with
+    /// [`TestApp::abandon`].
+    pub async fn lose_database(&mut self) {
+        let database = self.database.take().expect("PostgreSQL");
+        database.remove().await;
+    }
+
+    /// Stops the server without looking at what it left: for tests that broke something.
+    pub async fn abandon(mut self) {
+        self.stop().await;
+        if let Some(database) = self.database {
+            database.remove().await;
+        }
+    }
+
+    async fn stop(&mut self) {
         self.shutdown.cancel();
         while let Some(ended) = self.running.join_next().await {
             ended.expect("the server ended well");
         }
+    }
+
+    /// Stops the server, and checks that no token that was handed out is in its log or on disk.
+    pub async fn finish(mut self) {
+        self.check_secrets().await;
+        self.stop().await;
         // Once more: what was in memory is on disk now.
         self.check_disk(&self.line.secrets.needles());
         self.check_log();
@@ -313,6 +333,11 @@ impl TestApp {
         let (_, token) = link.split_once("token=").expect("a token in the link");
         let path = format!("/v2/teams/invitations/join?token={token}");
         member.platform().post_empty(&path).await.assert(200);
+    }
+
+    /// Where an API listens.
+    pub fn address(&self, api: Api) -> SocketAddr {
+        self.line.address(api)
     }
 
     /// Sends bytes as they are.

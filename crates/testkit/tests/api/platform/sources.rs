@@ -2,7 +2,8 @@
 
 use crate::support::{deploy, deploy_site, ended, new_project, site};
 use estrade_model::plan::Plan;
-use estrade_testkit::{Setup, TestApp, on_both_engines};
+use estrade_store::{Record, Row, StoreError};
+use estrade_testkit::{Disk, Setup, TestApp, User, on_both_engines};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -168,17 +169,24 @@ async fn paths_that_lead_astray_are_refused(app: &TestApp) {
 }
 
 /// What there is before and after a refusal.
-async fn traces(
-    app: &TestApp,
-    user: &estrade_testkit::User,
-) -> (Value, Value, estrade_testkit::Disk) {
+async fn traces(app: &TestApp, user: &User) -> (Value, Value, i64, Disk) {
     let list = user.get("/v1/projects/shop/releases").await.json();
     let events = user
         .get("/v1/projects/shop/events")
         .await
         .assert(200)
         .json();
-    (list, events, app.blobs())
+    let sql = "SELECT (SELECT count(*) FROM blobs) + (SELECT count(*) FROM artifacts)";
+    let Rows(rows) = app.core().db.read(sql).fetch_one().await.unwrap();
+    (list, events, rows, app.blobs())
+}
+
+struct Rows(i64);
+
+impl Record for Rows {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        row.take().map(Self)
+    }
 }
 
 async fn a_refused_release_leaves_nothing_behind(app: &TestApp) {

@@ -85,8 +85,7 @@ async fn what_is_wrong_with_a_body_is_named(app: &TestApp) {
 async fn a_body_that_stops_halfway_is_no_request(app: &TestApp) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let ada = app.new_account("ada").await;
-    let probe = ada.ai().get("/healthz").stream().await;
-    let address = probe.remote_addr().unwrap();
+    let address = app.address(Api::Ai);
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let body = r#"{"name":"ci-bot","workspaces":["main"]}"#;
     let request = format!(

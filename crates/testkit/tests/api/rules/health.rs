@@ -2,7 +2,7 @@
 
 use crate::support::{authorize, new_key, new_project};
 use estrade_server::app::MetricsAccess;
-use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use estrade_testkit::{Api, Engine, Setup, TestApp, on_both_engines};
 use serde_json::json;
 
 on_both_engines! {
@@ -88,4 +88,29 @@ async fn metrics_switched_off(app: &TestApp) {
             .await
             .refused(404, "not_found");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_database_the_platform_is_not_ready_but_keys_in_use_stay_good() {
+    let mut app = TestApp::start(Engine::Postgres).await;
+    let ada = app.new_account("ada").await;
+    let (_, warm) = new_key(&ada, "warm").await;
+    let (_, cold) = new_key(&ada, "cold").await;
+    authorize(&ada, &warm).await.assert_empty(200);
+    app.lose_database().await;
+    let platform = app.stranger().get("/readyz").await.assert(503);
+    assert_eq!(
+        platform.json(),
+        json!({"status": "unavailable", "database": "down"})
+    );
+    let ai = app.stranger().ai().get("/readyz").await.assert(200);
+    assert_eq!(ai.json(), json!({"status": "ok", "database": "down"}));
+    app.stranger().get("/healthz").await.assert(200);
+    authorize(&ada, &warm).await.assert_empty(200);
+    let unseen = authorize(&ada, &cold).await.assert_empty(503);
+    assert_ne!(unseen.header("retry-after"), "");
+    let refused = ada.get("/v1/projects").await.refused(503, "unavailable");
+    assert_ne!(refused.header("retry-after"), "");
+    ada.ai().get("/v1/keys").await.refused(503, "unavailable");
+    app.abandon().await;
 }

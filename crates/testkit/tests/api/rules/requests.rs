@@ -1,15 +1,18 @@
 //! Request ids, trailing slashes, and the forms that a request may have.
 
 use crate::rules::routes::operations;
-use crate::support::new_project;
+use crate::support::{assert_id, new_project, site};
 use estrade_testkit::{Api, TestApp, on_both_engines};
 use http::Method;
+use serde_json::Value;
 
 on_both_engines! {
     every_answer_has_a_request_id;
     a_trailing_slash_is_accepted_on_every_route;
     head_answers_like_get_without_a_body;
     odd_requests_get_an_answer;
+    a_long_answer_is_compressed_for_those_who_can_read_it;
+    http_2_works_also_for_get_with_a_body;
 }
 
 async fn every_answer_has_a_request_id(app: &TestApp) {
@@ -125,4 +128,55 @@ async fn odd_requests_get_an_answer(app: &TestApp) {
     let body = "GET /v1/projects HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n";
     let request = format!("{body}authorization: Bearer {token}\r\n\r\nabc");
     app.raw(Api::Platform, request).await.assert(200);
+}
+
+async fn a_long_answer_is_compressed_for_those_who_can_read_it(app: &TestApp) {
+    use std::io::Read;
+    let ada = app.new_account("ada").await;
+    for i in 0..30 {
+        new_project(&ada, &format!("project-{i}")).await;
+    }
+    let plain = ada.get("/v1/projects").await.assert(200);
+    assert!(!plain.has_header("content-encoding"));
+    let call = ada.get("/v1/projects").header("accept-encoding", "gzip");
+    let packed = call.await.assert(200);
+    assert_eq!(packed.header("content-encoding"), "gzip");
+    assert!(packed.body().len() < plain.body().len() / 2);
+    let mut text = String::new();
+    let mut reader = flate2::read::GzDecoder::new(packed.body());
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, plain.text());
+    // What is short stays as it is, and so does what is empty.
+    let call = ada.get("/v1/networks").header("accept-encoding", "gzip");
+    call.await.assert(200);
+    let call = ada
+        .ai()
+        .get("/v1/keys/x")
+        .header("accept-encoding", "gzip, zstd");
+    call.await.assert_empty(400);
+}
+
+async fn http_2_works_also_for_get_with_a_body(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let client = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .no_proxy()
+        .build()
+        .unwrap();
+    let url = format!(
+        "http://{}/v2/projects/shop/releases",
+        app.address(Api::Platform)
+    );
+    let get = || client.get(&url).bearer_auth(ada.token());
+    let made = get().body(site().to_string()).send().await.unwrap();
+    assert_eq!(
+        (made.status().as_u16(), made.version()),
+        (200, http::Version::HTTP_2)
+    );
+    let made: Value = serde_json::from_slice(&made.bytes().await.unwrap()).unwrap();
+    assert_id(&made["releaseID"]);
+    let list = get().send().await.unwrap();
+    let list: Value = serde_json::from_slice(&list.bytes().await.unwrap()).unwrap();
+    assert_eq!(list["releases"][0]["_id"], made["releaseID"]);
 }
