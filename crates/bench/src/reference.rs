@@ -12,11 +12,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
@@ -97,10 +98,7 @@ fn list(of: &ProjectsOf, sql: &str) -> anyhow::Result<Bytes> {
     DATABASE.with_borrow_mut(|database| {
         let database = match database {
             Some(database) => database,
-            None => database.insert(Connection::open_with_flags(
-                &of.database,
-                OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-            )?),
+            None => database.insert(open(&of.database)?),
         };
         let mut statement = database.prepare_cached(sql)?;
         let mut rows = statement.query((&of.owner, "g", 500, 0))?;
@@ -110,6 +108,14 @@ fn list(of: &ProjectsOf, sql: &str) -> anyhow::Result<Bytes> {
         }
         Ok(serde_json::to_vec(&Body { projects })?.into())
     })
+}
+
+fn open(file: &Path) -> anyhow::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let database = Connection::open_with_flags(file, flags)?;
+    // As the product does: a prepared statement stays prepared whatever is bound to it.
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(database)
 }
 
 fn project(row: &rusqlite::Row<'_>, edge: &str) -> anyhow::Result<Project> {

@@ -16,6 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    decline_huge_pages();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version come this way too, with exit code 0.
@@ -48,6 +49,13 @@ fn main() -> ExitCode {
             _ => ExitCode::FAILURE,
         }
     })
+}
+
+/// Memory in pages of 4 KiB: in huge ones an idle server takes three times of what it uses.
+fn decline_huge_pages() {
+    // Where this is refused the process is larger, and no worse.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {

@@ -64,7 +64,9 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (value, None) = (values.next()?, values.next()) else {
         return None;
     };
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    // Not `to_str`, which looks at each byte alone; what is not ASCII is no token anyway.
+    let text = std::str::from_utf8(value.as_bytes()).ok()?;
+    let (scheme, token) = text.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }

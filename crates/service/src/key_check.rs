@@ -6,6 +6,7 @@ use crate::credentials::{Touches, Verifier};
 use crate::jwt::{Audience, Proof};
 use crate::state_cache::StateCache;
 use crate::{Core, Result, Scope};
+use bytes::Bytes;
 use estrade_model::id::kind;
 use estrade_model::key::{Key, Verified, VerifyKey};
 use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
@@ -69,9 +70,9 @@ pub struct CheckedKey {
     state: KeyState,
     touched: AtomicI64,
     /// The ids of its workspaces, joined by commas, ready to be sent as a header.
-    pub workspace_ids: String,
+    pub workspace_ids: Bytes,
     /// Its id as text, ready to be sent as a header.
-    pub id_text: String,
+    pub id_text: Bytes,
 }
 
 impl CheckedKey {
@@ -84,8 +85,8 @@ impl CheckedKey {
             .collect();
         Self {
             touched: AtomicI64::new(state.key.last_used_at.map_or(0, Timestamp::millis)),
-            workspace_ids: ids.join(","),
-            id_text: state.key.id.to_string(),
+            workspace_ids: ids.join(",").into(),
+            id_text: state.key.id.to_string().into(),
             state,
         }
     }

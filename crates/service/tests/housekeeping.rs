@@ -37,8 +37,8 @@ const TABLES: [(&str, &str); 6] = [
     ),
     (
         "SELECT COUNT(*) FROM invitations",
-        "INSERT INTO invitations (id, team_id, email, role, secret_hash, expires_at)
-         VALUES ($3, 'team', $3, 'viewer', $2, $1)",
+        "INSERT INTO invitations (id, team_id, email, role, invited_by, secret_hash, expires_at)
+         VALUES ($3, 'team', $3, 'viewer', 'owner', $2, $1)",
     ),
     (
         "SELECT COUNT(*) FROM key_old_secrets",

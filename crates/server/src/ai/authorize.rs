@@ -84,7 +84,7 @@ fn answer(verdict: Verdict) -> Response {
     };
     let mut response = Response::new(Body::empty());
     for (name, text) in [(KEY_ID, &key.id_text), (WORKSPACES, &key.workspace_ids)] {
-        if let Ok(value) = HeaderValue::from_str(text) {
+        if let Ok(value) = HeaderValue::from_maybe_shared(text.clone()) {
             response.headers_mut().insert(name, value);
         }
     }

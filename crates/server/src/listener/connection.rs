@@ -24,8 +24,6 @@ use tokio_util::task::TaskTracker;
 
 /// Request heads larger than this are refused; also the read buffer's limit.
 const MAX_HEAD: usize = 64 * 1024;
-/// Headers in one request.
-const MAX_HEADERS: usize = 100;
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 200;
 /// A silent HTTP/2 connection is asked after this long whether it still lives…
@@ -73,7 +71,8 @@ impl Connections {
             .timer(TokioTimer::new())
             // hyper counts the wait for the next request as part of reading its head.
             .header_read_timeout(options.idle_timeout)
-            .max_headers(MAX_HEADERS)
+            // 100 headers are hyper's limit. To say so ourselves would make it clear a buffer for
+            // them with each request.
             .max_buf_size(MAX_HEAD);
         http.http2()
             .timer(TokioTimer::new())
