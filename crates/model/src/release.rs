@@ -14,7 +14,7 @@ pub type ArtifactId = Id<kind::Artifact>;
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum $name { $($(#[$vmeta])* #[serde(rename = $text)] $variant),* }
 
         impl $name {
@@ -24,6 +24,20 @@ macro_rules! named_enum {
             /// The name on the wire and in the database.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
+            }
+        }
+        // By hand: the derive does not see names that come out of a macro.
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::Type::String)
+                    .enum_values(Some([$($text),*]))
+                    .into()
+            }
+        }
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
             }
         }
         impl FromStr for $name {
@@ -203,6 +217,17 @@ pub struct NewRelease {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_names_states_as_the_wire_does() {
+        let schema =
+            serde_json::to_value(<ReleaseState as utoipa::PartialSchema>::schema()).unwrap();
+        let wire: Vec<_> = ReleaseState::ALL
+            .iter()
+            .map(|state| serde_json::to_value(state).unwrap())
+            .collect();
+        assert_eq!(schema["enum"], serde_json::Value::Array(wire));
+    }
 
     #[test]
     fn only_the_transitions_of_the_contract_exist() {

@@ -141,7 +141,7 @@ pub async fn resize_project(
 /// Is a project name free?
 #[utoipa::path(get, path = "/v1/projects/{project_id}/check-availability", tag = "projects", params(("project_id" = String, Path)), responses(
     (status = 200, description = "The name is free"),
-    (status = 409, description = "The name is taken", body = ()),
+    (status = 409, description = "The name is taken"),
 ))]
 pub async fn check_availability(
     State(app): State<AppState>,
