@@ -29,6 +29,16 @@ impl Cores {
         Ok(Self { all, server, load })
     }
 
+    /// The same cores for both.
+    pub(crate) fn shared(&self) -> Self {
+        let all = self.all;
+        Self {
+            all,
+            server: all,
+            load: all,
+        }
+    }
+
     /// Runs `start` so that the process it starts has the server's cores.
     pub(crate) fn as_server<T>(
         &self,
@@ -40,6 +50,11 @@ impl Cores {
     /// Runs the load on its own core.
     pub(crate) fn as_load<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         self.within(&self.load, work)
+    }
+
+    /// Whether the load has a core to itself.
+    pub(crate) fn are_divided(&self) -> bool {
+        self.load != self.all
     }
 
     /// Cores of the server and of the load.

@@ -37,10 +37,10 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for _ in 0..bench.options.rounds {
         rounds.push(Round {
             bare: load::measure(&bench.cores, bare_address, SPAN, &mut few, &|| bare.cpu())?,
-            few: small.measure(bench, small.ai, SPAN, &mut few)?,
-            many: large.measure(bench, large.ai, SPAN, &mut many)?,
-            few_turns: small.measure(bench, small.ai, SPAN, &mut few_turns)?,
-            many_turns: large.measure(bench, large.ai, SPAN, &mut many_turns)?,
+            few: small.measure(small.ai, SPAN, &mut few)?,
+            many: large.measure(large.ai, SPAN, &mut many)?,
+            few_turns: small.measure(small.ai, SPAN, &mut few_turns)?,
+            many_turns: large.measure(large.ai, SPAN, &mut many_turns)?,
         });
     }
     small.child.stop()?;

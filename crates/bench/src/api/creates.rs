@@ -24,7 +24,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for _ in 0..bench.options.rounds {
         commits.push(disk::commits_per_second(&site.directory, DISK_SPAN)?);
         fsyncs.push(disk::fsync_millis(&site.directory, 100)?);
-        samples.push(server.measure(bench, server.ai, SPAN, &mut keys)?);
+        samples.push(server.measure(server.ai, SPAN, &mut keys)?);
     }
     server.child.stop()?;
     let stored: i64 = site

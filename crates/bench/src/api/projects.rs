@@ -46,7 +46,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let theirs = load::measure(&bench.cores, minimal_address, SPAN, &mut traffic, &|| {
             minimal.cpu()
         })?;
-        let ours = server.measure(bench, server.platform, SPAN, &mut traffic)?;
+        let ours = server.measure(server.platform, SPAN, &mut traffic)?;
         pairs.push((ours, theirs));
     }
     server.child.stop()?;

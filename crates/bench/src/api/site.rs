@@ -2,6 +2,7 @@
 
 use super::Bench;
 use crate::child::{self, Child};
+use crate::cores::Cores;
 use crate::load::{Sample, Traffic};
 use crate::{http, load};
 use anyhow::{Context, ensure};
@@ -48,11 +49,15 @@ impl Site {
 
     /// Starts a server on the server's cores and waits until it is ready.
     pub(super) fn serve(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
-        bench.cores.as_server(|| self.serve_everywhere(bench))
+        self.serve_on(bench, &bench.cores)
     }
 
     /// The same on all cores.
     pub(super) fn serve_everywhere(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
+        self.serve_on(bench, &bench.cores.shared())
+    }
+
+    fn serve_on(&self, bench: &Bench<'_>, cores: &Cores) -> anyhow::Result<Running> {
         let (platform, ai, edge) = (
             child::free_address()?,
             child::free_address()?,
@@ -73,7 +78,7 @@ impl Site {
             .stdout(Stdio::null())
             .stderr(log);
         let began = Instant::now();
-        let mut child = Child::start("estrade", &mut command)?;
+        let mut child = cores.as_server(|| Child::start("estrade", &mut command))?;
         let ready = child.wait_until_ready(platform, "/readyz");
         let ready = ready.with_context(|| said(&self.directory.join("server.log")))?;
         let token = fs::read_to_string(self.directory.join("data/admin.token"))?;
@@ -84,6 +89,7 @@ impl Site {
             edge,
             token: token.trim().to_owned(),
             took: ready.duration_since(began),
+            cores: *cores,
         })
     }
 }
@@ -104,18 +110,18 @@ pub(super) struct Running {
     pub(super) token: String,
     /// From its start until it was ready.
     pub(super) took: Duration,
+    cores: Cores,
 }
 
 impl Running {
     /// Measures one window on one of its listeners.
     pub(super) fn measure(
         &self,
-        bench: &Bench<'_>,
         address: SocketAddr,
         span: Duration,
         traffic: &mut dyn Traffic,
     ) -> anyhow::Result<Sample> {
-        load::measure(&bench.cores, address, span, traffic, &|| self.child.cpu())
+        load::measure(&self.cores, address, span, traffic, &|| self.child.cpu())
     }
 
     /// Makes AI keys with the names `k0000000`, `k0000001`, … over HTTP, and returns their tokens.
