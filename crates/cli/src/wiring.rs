@@ -1,10 +1,10 @@
 //! From the configuration to what the services and the server take.
 
 use crate::config::{Config, DatabaseUrl, Tls, UnknownWorkspace};
+use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
 use estrade_server::app::MetricsAccess;
-use estrade_server::listener::{ListenerOptions, TlsFiles};
 use estrade_server::run::{Bind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
 use estrade_service::{Core, Quotas, Settings};

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod amount;
+pub mod coding;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -19,6 +20,7 @@ pub mod project;
 pub mod release;
 pub mod secret;
 pub mod serde_rules;
+pub mod site;
 pub mod team;
 pub mod time;
 pub mod workspace;

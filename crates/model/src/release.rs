@@ -10,6 +10,9 @@ use std::str::FromStr;
 /// Identifies what a release is made of.
 pub type ArtifactId = Id<kind::Artifact>;
 
+/// Identifies an archive that was uploaded.
+pub type SourceId = Id<kind::Source>;
+
 /// Gives an enum its wire names, once.
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),* $(,)? }) => {

@@ -95,7 +95,7 @@ impl<E: ErrorShape> Front<E> {
         }
     }
 
-    /// What [`crate::listener::Listener::serve`] takes.
+    /// What [`estrade_listener::Listener::serve`] takes.
     pub fn into_service(
         self,
     ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>

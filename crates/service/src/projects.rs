@@ -138,9 +138,9 @@ async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()>
             limit: quota,
         });
     }
-    Ok(tx
-        .changed(ChangeKind::Project, new.id, new.created_at)
-        .await?)
+    let now = new.created_at;
+    tx.changed(ChangeKind::Route, new.id, now).await?;
+    Ok(tx.changed(ChangeKind::Project, new.id, now).await?)
 }
 
 /// Deletes a project with everything of it; its name is free again.
@@ -165,6 +165,7 @@ pub async fn delete_project(
                 }
                 projects::delete_project(tx, row.id).await?;
                 quotas::count_down(tx, owner, Counted::Projects).await?;
+                tx.changed(ChangeKind::Route, row.id, now).await?;
                 Ok(tx.changed(ChangeKind::Project, row.id, now).await?)
             })
         })
@@ -215,6 +216,7 @@ async fn change_project(
                 let happening = match alteration {
                     Alteration::Scale(scale) => {
                         projects::set_scale(tx, id, scale).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
                         Happening::to_project("scale", scale.to_string())
                     }
                     Alteration::Plan(plan) => {

@@ -6,18 +6,26 @@ use std::collections::{HashMap, HashSet};
 
 /// How many digests one statement asks for. A shorter list is filled up, so that there is one
 /// statement to prepare and not one per length.
-const ASKED: usize = 64;
+pub(crate) const ASKED: usize = 64;
+
+/// The list that [`bind_all`] fills.
+macro_rules! digest_list {
+    () => {
+        "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+          $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32,
+          $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48,
+          $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64)"
+    };
+}
+pub(crate) use digest_list;
 
 macro_rules! select_blobs {
     ($columns:literal) => {
         concat!(
             "SELECT ",
             $columns,
-            " FROM blobs WHERE digest IN (
-             $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-             $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32,
-             $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48,
-             $49, $50, $51, $52, $53, $54, $55, $56, $57, $58, $59, $60, $61, $62, $63, $64)"
+            " FROM blobs WHERE digest IN ",
+            digest_list!()
         )
     };
 }
@@ -106,7 +114,8 @@ pub async fn is_known_place(db: &Db, place: PlaceId) -> Result<bool, StoreError>
     Ok(found.is_some())
 }
 
-fn bind_all<'e>(query: Query<'e>, digests: &[Digest]) -> Query<'e> {
+/// Fills a [`digest_list`] with up to [`ASKED`] digests.
+pub(crate) fn bind_all<'e>(query: Query<'e>, digests: &[Digest]) -> Query<'e> {
     // Asking twice for the last one changes nothing.
     let filler = digests.last().into_iter().cycle();
     digests

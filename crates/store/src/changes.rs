@@ -32,6 +32,9 @@ pub enum ChangeKind {
     Key,
     /// A project was changed or deleted.
     Project,
+    /// What visitors of a project get changed: another release serves, or it is switched off, new or
+    /// gone, or has other host names. The id is the project's.
+    Route,
     /// A release changed its state.
     Release,
     /// Signing keys were added.
@@ -41,11 +44,12 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    const NAMES: [(Self, &'static str); 6] = [
+    const NAMES: [(Self, &'static str); 7] = [
         (Self::Token, "token"),
         (Self::Account, "account"),
         (Self::Key, "key"),
         (Self::Project, "project"),
+        (Self::Route, "route"),
         (Self::Release, "release"),
         (Self::SigningKeys, "signing_keys"),
     ];

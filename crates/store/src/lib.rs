@@ -26,11 +26,13 @@ pub mod projects;
 pub mod quotas;
 pub mod release_queue;
 pub mod releases;
+pub mod routes;
 pub mod signing_keys;
 mod sqlite;
 pub mod teams;
 pub mod tokens;
 pub mod value;
+pub mod variants;
 pub mod workspaces;
 
 pub use changes::{Change, ChangeKind};

@@ -5,7 +5,10 @@ use crate::db::{Db, Tx, TxInner};
 use std::path::Path;
 
 /// Every schema change, oldest first. A file that has been released is never edited.
-const MIGRATIONS: &[(i64, &str)] = &[(1, include_str!("../migrations/0001_init.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, include_str!("../migrations/0001_init.sql")),
+    (2, include_str!("../migrations/0002_edge.sql")),
+];
 
 /// Held while the schema of a SQLite file is brought up to date.
 pub(crate) async fn lock_file(database: &Path) -> Result<std::fs::File, StoreError> {

@@ -223,12 +223,21 @@ pub async fn set_plan(tx: &mut Tx, id: ProjectId, plan: &str) -> Result<(), Stor
         .map(drop)
 }
 
-/// Makes a release the one that serves, and counts it as READY.
+/// Makes a release the one that serves, and counts it as READY. The one before served until `now`.
 pub async fn set_current_release(
     tx: &mut Tx,
     id: ProjectId,
     release: ReleaseId,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE releases SET live_until = $2
+         WHERE id = (SELECT current_release FROM projects WHERE id = $1)",
+    )
+    .bind(id)
+    .bind(now)
+    .execute()
+    .await?;
     tx.query(
         "UPDATE projects SET current_release = $2, ready_releases = ready_releases + 1 WHERE id = $1",
     )

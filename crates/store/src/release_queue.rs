@@ -99,7 +99,8 @@ pub async fn claim_release(
     tx.query(
         "UPDATE releases SET lease_owner = $2, lease_until = $3
          WHERE id = $1 AND finished_at IS NULL AND lease_until <= $4
-         RETURNING id, project_id, state, platform, port, settings, image, artifact_id",
+         RETURNING id, project_id, state, platform, port, settings, image, artifact_id,
+                   source_id, site",
     )
     .bind(id)
     .bind(lease)

@@ -2,7 +2,7 @@
 
 use crate::{Db, Query, Record, Row, StoreError, Tx};
 use estrade_model::platform::Platform;
-use estrade_model::release::{ArtifactId, ReleaseState, ReleaseType};
+use estrade_model::release::{ArtifactId, ReleaseState, ReleaseType, SourceId};
 use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 
 /// A release as stored, and how it stands beside the others of its project.
@@ -104,6 +104,10 @@ pub struct Recipe {
     pub image: Option<String>,
     /// What it is made of.
     pub artifact: Option<ArtifactId>,
+    /// The archive that it is made from, when it is.
+    pub source: Option<SourceId>,
+    /// How its files are served, as JSON of a [`SiteConfig`](estrade_model::site::SiteConfig).
+    pub site: Option<String>,
 }
 
 impl Record for Recipe {
@@ -114,6 +118,8 @@ impl Record for Recipe {
             settings: row.take()?,
             image: row.take()?,
             artifact: row.take()?,
+            source: row.take()?,
+            site: row.take()?,
         })
     }
 }
@@ -149,8 +155,10 @@ pub async fn insert_release(
 ) -> Result<(), StoreError> {
     tx.query(
         "INSERT INTO releases (id, project_id, number, kind, state, platform, port, message,
-             git_info, client, settings, image, artifact_id, created_at, deadline, lease_until, version)
-         VALUES ($1, $2, $3, $4, 'PENDING', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, 1)",
+             git_info, client, settings, image, artifact_id, source_id, site, created_at, deadline,
+             lease_until, version)
+         VALUES ($1, $2, $3, $4, 'PENDING', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+             0, 1)",
     )
     .bind(draft.id)
     .bind(draft.project)
@@ -164,6 +172,8 @@ pub async fn insert_release(
     .bind(draft.recipe.settings.as_slice())
     .bind(draft.recipe.image.as_deref())
     .bind(draft.recipe.artifact)
+    .bind(draft.recipe.source)
+    .bind(draft.recipe.site.as_deref())
     .bind(draft.created_at)
     .bind(draft.deadline)
     .execute()
@@ -173,10 +183,13 @@ pub async fn insert_release(
 
 /// What a release runs.
 pub async fn find_recipe(tx: &mut Tx, id: ReleaseId) -> Result<Option<Recipe>, StoreError> {
-    tx.query("SELECT platform, port, settings, image, artifact_id FROM releases WHERE id = $1")
-        .bind(id)
-        .fetch_optional()
-        .await
+    tx.query(
+        "SELECT platform, port, settings, image, artifact_id, source_id, site
+         FROM releases WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional()
+    .await
 }
 
 /// A page of a project's releases, newest first, strictly before `before`.

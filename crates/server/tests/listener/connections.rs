@@ -1,7 +1,7 @@
 //! Accepting, waiting, refusing, draining.
 
 use crate::support::{Server, get_request};
-use estrade_server::listener::ListenerOptions;
+use estrade_listener::ListenerOptions;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::{Duration, Instant};

@@ -3,13 +3,13 @@
 use axum::extract::{Extension, Request, State};
 use axum::routing::{get, post};
 use axum::{Router, body::Body as RawBody};
+use estrade_listener::peer::PeerAddr;
+use estrade_listener::{Listener, ListenerOptions};
 use estrade_server::body::{Body, BodyRules};
 use estrade_server::error::PlatformError;
 use estrade_server::front::{Front, finish_router};
 use estrade_server::intake::IntakeLimits;
-use estrade_server::listener::{Listener, ListenerOptions};
 use estrade_server::metrics::Metrics;
-use estrade_server::peer::PeerAddr;
 use estrade_server::spool::SpoolRoom;
 use serde::Deserialize;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! TLS: a self-signed certificate, both versions of HTTP.
 
 use crate::support::Server;
-use estrade_server::listener::{Listener, ListenerOptions, TlsFiles};
+use estrade_listener::{Listener, ListenerOptions, TlsFiles};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;

@@ -182,6 +182,8 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
             settings: core.master.seal(&settings_purpose(project.id), &settings)?,
             image: None,
             artifact: None,
+            source: None,
+            site: None,
         },
         message: new.message,
         git_info,

@@ -64,7 +64,8 @@ pub(super) async fn walk(tx: &mut Tx, walk: &Walk<'_>, now: Timestamp) -> Result
         return Ok(false);
     };
     if to == ReleaseState::Ready {
-        projects::set_current_release(tx, moved.project, walk.release).await?;
+        projects::set_current_release(tx, moved.project, walk.release, now).await?;
+        tx.changed(ChangeKind::Route, moved.project, now).await?;
     }
     let step = |state: &ReleaseState| Happening {
         action: "release",

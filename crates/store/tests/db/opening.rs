@@ -16,6 +16,9 @@ on_both_engines! {
     what_was_written_is_there_after_closing
 }
 
+/// How many schema changes there are.
+const MIGRATIONS: u64 = 2;
+
 async fn versions(db: &Db) -> u64 {
     let sql = "SELECT COUNT(*) FROM schema_versions";
     db.read(sql).fetch_one().await.unwrap()
@@ -24,7 +27,7 @@ async fn versions(db: &Db) -> u64 {
 async fn migrations_run_once_under_parallel_opens(place: &Place) {
     let (one, two, three) = tokio::join!(place.open(), place.open(), place.open());
     for db in [one, two, three] {
-        assert_eq!(versions(&db).await, 1);
+        assert_eq!(versions(&db).await, MIGRATIONS);
     }
 }
 

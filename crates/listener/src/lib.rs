@@ -4,18 +4,22 @@
 //! own, over hyper-util's connection builder. Each of the process's listeners is one [`Listener`].
 
 mod connection;
+mod linger;
+pub mod peer;
 mod tls;
 
+pub use connection::Connections;
+pub use linger::Lingering;
 pub use tls::TlsFiles;
 
-use crate::peer::TrustedProxies;
-use axum::body::Body;
-use axum::http::{Request, Response};
-use connection::Connections;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
 use hyper::service::Service;
+use peer::TrustedProxies;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,6 +67,26 @@ impl Default for ListenerOptions {
     }
 }
 
+/// What answers requests.
+pub trait HttpService<B>:
+    Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static
+{
+}
+impl<S, B> HttpService<B> for S where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// The body of an answer.
+pub trait HttpBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {}
+impl<B> HttpBody for B where B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {}
+
+/// Any error.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
 /// A bound socket, ready to serve.
 pub struct Listener {
     socket: TcpListener,
@@ -105,14 +129,11 @@ impl Listener {
     ///
     /// After the cancellation nothing is accepted, idle connections close at once, and requests in
     /// flight have `drain_timeout` to end; what is left then is cut off.
-    pub async fn serve<S>(self, service: S, shutdown: CancellationToken)
+    pub async fn serve<S, B>(self, service: S, shutdown: CancellationToken)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
+        S: HttpService<B> + Clone,
         S::Future: Send + 'static,
+        B: HttpBody,
     {
         let Self {
             socket,

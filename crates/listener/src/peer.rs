@@ -3,8 +3,8 @@
 //! Forwarded headers are believed only when the socket belongs to a trusted proxy, and only as far
 //! back as the chain of trusted proxies reaches: anything further left is the client's own claim.
 
-use axum::http::HeaderMap;
 use estrade_model::ip_range::IpRange;
+use http::HeaderMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 

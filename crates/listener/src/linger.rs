@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A TCP stream whose shutdown waits for the client to finish.
-pub(crate) struct Lingering {
+pub struct Lingering {
     stream: TcpStream,
     shutdown: CancellationToken,
     state: State,
@@ -33,7 +33,7 @@ enum State {
 
 impl Lingering {
     /// Wraps a stream; once `shutdown` is cancelled it closes without waiting.
-    pub(crate) fn new(stream: TcpStream, shutdown: CancellationToken) -> Self {
+    pub fn new(stream: TcpStream, shutdown: CancellationToken) -> Self {
         Self {
             stream,
             shutdown,

@@ -1,14 +1,13 @@
 //! One connection at a time: handshake, requests, end.
 
-use super::ListenerOptions;
 use crate::linger::Lingering;
-use axum::body::Body;
-use axum::http::{Request, Response};
+use crate::peer::TrustedProxies;
+use crate::{BoxError, HttpBody, HttpService, ListenerOptions};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,8 +32,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// What handlers get to notice that their connection was cut off.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// All connections of a listener.
-pub(super) struct Connections {
+/// All connections of a listener. Clones share them.
+#[derive(Clone)]
+pub struct Connections {
     shared: Arc<Shared>,
     tracker: TaskTracker,
 }
@@ -60,7 +60,8 @@ where
 }
 
 impl Connections {
-    pub(super) fn new(
+    /// No connections yet.
+    pub fn new(
         options: ListenerOptions,
         tls: Option<TlsAcceptor>,
         shutdown: CancellationToken,
@@ -90,28 +91,42 @@ impl Connections {
     }
 
     /// Serves a connection in its own task; the slot is free again when it ends.
-    pub(super) fn open<S>(
+    pub fn open<S, B>(
         &self,
         stream: TcpStream,
         peer: SocketAddr,
         slot: OwnedSemaphorePermit,
         service: S,
     ) where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
-            + Send
-            + Sync
-            + 'static,
+        S: HttpService<B>,
         S::Future: Send + 'static,
+        B: HttpBody,
     {
         let shared = Arc::clone(&self.shared);
-        self.tracker.spawn(async move {
+        self.track(async move {
             shared.serve(stream, peer.ip(), service).await;
             drop(slot);
         });
     }
 
+    /// Runs something that [`drain`](Self::drain) waits for.
+    pub fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(task);
+    }
+
+    /// Serves what is left of a connection, on which some requests may have been answered already.
+    pub async fn serve_http<I, S, B>(&self, io: I, peer: IpAddr, service: S)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: HttpService<B>,
+        S::Future: Send + 'static,
+        B: HttpBody,
+    {
+        self.shared.serve_http(io, peer, service).await;
+    }
+
     /// Waits until every connection has ended; each bounds its own end.
-    pub(super) async fn drain(self) {
+    pub async fn drain(self) {
         self.tracker.close();
         let longest = self.shared.options.drain_timeout + LAST_WORDS;
         if timeout(longest, self.tracker.wait()).await.is_err() {
@@ -121,13 +136,11 @@ impl Connections {
 }
 
 impl Shared {
-    async fn serve<S>(&self, stream: TcpStream, peer: IpAddr, service: S)
+    async fn serve<S, B>(&self, stream: TcpStream, peer: IpAddr, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
-            + Send
-            + Sync
-            + 'static,
+        S: HttpService<B>,
         S::Future: Send + 'static,
+        B: HttpBody,
     {
         let stream = Lingering::new(stream, self.shutdown.clone());
         let Some(tls) = &self.tls else {
@@ -145,14 +158,12 @@ impl Shared {
         }
     }
 
-    async fn serve_http<I, S>(&self, io: I, peer: IpAddr, service: S)
+    async fn serve_http<I, S, B>(&self, io: I, peer: IpAddr, service: S)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
-            + Send
-            + Sync
-            + 'static,
+        S: HttpService<B>,
         S::Future: Send + 'static,
+        B: HttpBody,
     {
         let started = Arc::new(AtomicBool::new(false));
         let service = Introduced {
@@ -195,7 +206,7 @@ impl Shared {
 }
 
 /// Clients hang up and send nonsense all the time: worth a line only when one looks for it.
-fn ended(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+fn ended(outcome: Result<(), BoxError>) {
     if let Err(error) = outcome {
         tracing::debug!(error, "connection ended");
     }
@@ -205,7 +216,7 @@ fn ended(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
 struct Introduced<S> {
     service: S,
     peer: IpAddr,
-    trusted: crate::peer::TrustedProxies,
+    trusted: TrustedProxies,
     started: Arc<AtomicBool>,
 }
 

@@ -1,0 +1,128 @@
+//! What the edge serves: projects by name, the release that is live, and those that were lately.
+
+use crate::{Db, Record, Row, StoreError};
+use estrade_model::platform::Platform;
+use estrade_model::release::ArtifactId;
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+
+/// A project and its name, which is a host name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedProject {
+    /// Identifier.
+    pub id: ProjectId,
+    /// Its name.
+    pub name: String,
+}
+
+impl Record for NamedProject {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+        })
+    }
+}
+
+/// How visitors of a project are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteRow {
+    /// The project's name.
+    pub name: String,
+    /// How many instances run; with 0 it is switched off.
+    pub scale: u32,
+    /// The release that serves.
+    pub live: Option<LiveRow>,
+}
+
+/// A release that serves, or lately did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveRow {
+    /// Identifier.
+    pub release: ReleaseId,
+    /// The platform it runs on.
+    pub platform: Platform,
+    /// What it is made of.
+    pub artifact: Option<ArtifactId>,
+    /// How its files are served, as JSON.
+    pub site: Option<String>,
+    /// When it went live.
+    pub since: Timestamp,
+    /// Until when it was live.
+    pub until: Option<Timestamp>,
+}
+
+impl Record for RouteRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            name: row.take()?,
+            scale: row.take()?,
+            live: None,
+        })
+    }
+}
+
+impl Record for LiveRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            release: row.take()?,
+            platform: row.parse()?,
+            artifact: row.take()?,
+            site: row.take()?,
+            since: row.take()?,
+            until: row.take()?,
+        })
+    }
+}
+
+/// A page of all projects, by id, after `after`.
+pub async fn list_named_projects(
+    db: &Db,
+    after: Option<ProjectId>,
+    count: u32,
+) -> Result<Vec<NamedProject>, StoreError> {
+    db.read("SELECT id, name FROM projects WHERE id > COALESCE($1, '') ORDER BY id LIMIT $2")
+        .bind(after)
+        .bind(count)
+        .fetch_all()
+        .await
+}
+
+/// How visitors of a project are served; none when it is gone.
+pub async fn read_route(db: &Db, project: ProjectId) -> Result<Option<RouteRow>, StoreError> {
+    // Two reads: a release that goes live between them is announced by the change feed.
+    let route: Option<RouteRow> = db
+        .read("SELECT name, scale FROM projects WHERE id = $1")
+        .bind(project)
+        .fetch_optional()
+        .await?;
+    let Some(mut route) = route else {
+        return Ok(None);
+    };
+    route.live = db
+        .read(
+            "SELECT r.id, r.platform, r.artifact_id, r.site, r.finished_at, r.live_until
+             FROM projects p JOIN releases r ON r.id = p.current_release WHERE p.id = $1",
+        )
+        .bind(project)
+        .fetch_optional()
+        .await?;
+    Ok(Some(route))
+}
+
+/// Releases of a project that were live after `since` and are not any more, the last one first.
+pub async fn list_lately_live(
+    db: &Db,
+    project: ProjectId,
+    since: Timestamp,
+    most: u32,
+) -> Result<Vec<LiveRow>, StoreError> {
+    db.read(
+        "SELECT id, platform, artifact_id, site, finished_at, live_until FROM releases
+         WHERE project_id = $1 AND live_until > $2 ORDER BY live_until DESC, number DESC LIMIT $3",
+    )
+    .bind(project)
+    .bind(since)
+    .bind(most)
+    .fetch_all()
+    .await
+}
