@@ -117,7 +117,11 @@ fn edge_bind(config: &Config) -> EdgeBind {
         address: edge.listen,
         options: listener_options(config, edge.tls.as_ref()),
         edge: EdgeOptions {
-            domains: edge.domains.iter().map(|it| it.as_str().to_owned()).collect(),
+            domains: edge
+                .domains
+                .iter()
+                .map(|it| it.as_str().to_owned())
+                .collect(),
             skew: Duration::from_secs(edge.skew_seconds),
             ..EdgeOptions::default()
         },

@@ -12,8 +12,8 @@ use estrade_model::error::causes;
 use estrade_service::{Core, Result};
 use estrade_store::blobs::BlobError;
 use http::StatusCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -57,14 +57,16 @@ pub struct Edge {
 
 impl Edge {
     /// Reads what there is to serve.
-    pub async fn open(core: Arc<Core>, options: EdgeOptions, log: Arc<AccessLog>) -> Result<Arc<Self>> {
+    pub async fn open(
+        core: Arc<Core>,
+        options: EdgeOptions,
+        log: Arc<AccessLog>,
+    ) -> Result<Arc<Self>> {
         let sites = Sites::new(Arc::clone(&core), Handle::current(), options.site_bytes);
-        let routes = Routes::open(
-            Arc::clone(&core),
-            Arc::new(sites),
-            options.domains,
-            options.skew,
-        );
+        let sites = Arc::new(sites);
+        let publisher: Weak<Sites> = Arc::downgrade(&sites);
+        core.set_publisher(publisher);
+        let routes = Routes::open(Arc::clone(&core), sites, options.domains, options.skew);
         Ok(Arc::new(Self {
             routes: routes.await?,
             contents: Contents::new(core.blobs.clone(), options.room),

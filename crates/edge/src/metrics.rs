@@ -65,7 +65,7 @@ impl Collector for EdgeMetrics {
             let bounds = BUCKETS
                 .iter()
                 .map(|bound| bound.as_secs_f64())
-                .chain([f64::MAX]);
+                .chain([f64::INFINITY]);
             let buckets: Vec<_> = bounds.zip(numbers.buckets).collect();
             let labels = [("project", &**project)];
             let mut metric = times.encode_family(&labels)?;

@@ -7,11 +7,12 @@ use estrade_model::ReleaseId;
 use estrade_model::error::causes;
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
-use estrade_service::{Core, Error, Result};
+use estrade_service::{Core, Error, Publisher, Result};
 use estrade_store::blobs::{Digest, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::routes::LiveRow;
 use estrade_store::{artifacts, blob_rows, variants};
+use futures_util::future::BoxFuture;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
@@ -70,6 +71,12 @@ impl Sites {
     /// Forgets a site, because its files may lie elsewhere now, or have more variants.
     pub fn forget(&self, release: ReleaseId) {
         self.cache.remove(&release);
+    }
+}
+
+impl Publisher for Sites {
+    fn prepare<'p>(&'p self, release: &'p LiveRow) -> BoxFuture<'p, Result<()>> {
+        Box::pin(async move { self.get(release).await.map(drop) })
     }
 }
 

@@ -81,6 +81,22 @@ struct Found<'f> {
 impl Visit<'_> {
     /// Answers a request.
     pub(crate) async fn answer(&self, ask: &Ask<'_>) -> Result<Answer, Trouble> {
+        let mut answer = self.without_rules(ask).await?;
+        let is_redirect =
+            answer.status.is_redirection() && answer.status != StatusCode::NOT_MODIFIED;
+        if !self.site.headers.is_empty()
+            && !is_redirect
+            && let Ok(path) = RequestPath::parse(ask.path)
+        {
+            let mut headers = answer.header_map();
+            self.site.headers.apply(path.as_str(), &mut headers);
+            answer.set_headers(&headers);
+        }
+        Ok(answer)
+    }
+
+    /// The answer before the site's own headers are added.
+    async fn without_rules(&self, ask: &Ask<'_>) -> Result<Answer, Trouble> {
         if ask.method == Method::Other {
             return Ok(Page::MethodNotAllowed.answer());
         }
@@ -101,7 +117,7 @@ impl Visit<'_> {
             return self.follow_rule(ask, &path, action).await;
         }
         match target {
-            Target::File(file, entry) => self.send_live(ask, &path, &file, entry).await,
+            Target::File(file, entry) => self.send_live(ask, &file, entry).await,
             Target::Moved(to) => Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, ask.query)),
             Target::Nothing => self.without_file(ask, &path).await,
         }
@@ -162,9 +178,7 @@ impl Visit<'_> {
                     _ => None,
                 };
                 match found {
-                    Some((file, entry)) if status == 200 => {
-                        self.send_live(ask, path, &file, entry).await
-                    }
+                    Some((file, entry)) if status == 200 => self.send_live(ask, &file, entry).await,
                     Some((file, entry)) => {
                         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
                         self.send_error_page(ask, status, &file, entry).await
@@ -193,7 +207,7 @@ impl Visit<'_> {
             && is_page(path, ask)
             && let Some(entry) = self.site.find("index.html")
         {
-            return self.send_live(ask, path, "index.html", entry).await;
+            return self.send_live(ask, "index.html", entry).await;
         }
         self.not_found(ask, path).await
     }
@@ -218,7 +232,7 @@ impl Visit<'_> {
                     entry,
                     modified: (self.live.modified, &self.live.last_modified),
                 };
-                return self.send(ask, path, &found).await.map(Some);
+                return self.send_file(ask, &found).await.map(Some);
             }
         }
         Ok(None)
@@ -262,34 +276,13 @@ impl Visit<'_> {
         Ok(answer)
     }
 
-    async fn send_live(
-        &self,
-        ask: &Ask<'_>,
-        path: &RequestPath<'_>,
-        file: &str,
-        entry: Entry,
-    ) -> Result<Answer, Trouble> {
+    async fn send_live(&self, ask: &Ask<'_>, file: &str, entry: Entry) -> Result<Answer, Trouble> {
         let found = Found {
             path: file,
             entry,
             modified: (self.live.modified, &self.live.last_modified),
         };
-        self.send(ask, path, &found).await
-    }
-
-    async fn send(
-        &self,
-        ask: &Ask<'_>,
-        path: &RequestPath<'_>,
-        found: &Found<'_>,
-    ) -> Result<Answer, Trouble> {
-        let mut answer = self.send_file(ask, found).await?;
-        if !self.site.headers.is_empty() {
-            let mut headers = answer.header_map();
-            self.site.headers.apply(path.as_str(), &mut headers);
-            answer.set_headers(&headers);
-        }
-        Ok(answer)
+        self.send_file(ask, &found).await
     }
 
     async fn send_file(&self, ask: &Ask<'_>, found: &Found<'_>) -> Result<Answer, Trouble> {

@@ -36,11 +36,6 @@ impl<V> Table<V> {
         self.shard(name).load().get(name).cloned()
     }
 
-    /// Sets what a name leads to.
-    pub(crate) fn insert(&self, name: &str, value: Arc<V>) {
-        self.change(name, |names| drop(names.insert(name.into(), value)));
-    }
-
     /// Removes a name, if it still leads to `value`.
     pub(crate) fn remove(&self, name: &str, value: &Arc<V>) {
         self.change(name, |names| {
@@ -93,10 +88,10 @@ mod tests {
         let table = Table::default();
         let (one, two) = (Arc::new(1), Arc::new(2));
         table.extend((0..1000).map(|n| (format!("n{n}").into(), Arc::new(n))));
-        table.insert("a", Arc::clone(&one));
+        table.extend([("a".into(), Arc::clone(&one))]);
         assert_eq!(table.get("a").as_deref(), Some(&1));
         assert_eq!(table.get("n999").as_deref(), Some(&999));
-        table.insert("a", Arc::clone(&two));
+        table.extend([("a".into(), Arc::clone(&two))]);
         table.remove("a", &one);
         assert_eq!(table.get("a").as_deref(), Some(&2));
         table.remove("a", &two);

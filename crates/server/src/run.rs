@@ -133,8 +133,8 @@ impl Server {
             .map_err(named("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
         let lanes = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let port = Port::bind(edge.address, edge.options, lanes)
-            .map_err(named("edge", edge.address))?;
+        let port =
+            Port::bind(edge.address, edge.options, lanes).map_err(named("edge", edge.address))?;
         let edge_addr = port.local_addr();
         let access_log = Arc::new(AccessLog::new(edge.access_log, lanes));
         let edge = Edge::open(Arc::clone(&core), edge.edge, Arc::clone(&access_log))
