@@ -1,5 +1,6 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
+use super::compress::Made;
 use super::transition::{Failure, Walk, walk};
 use crate::{Core, Error, Result};
 use estrade_model::release::ReleaseState;
@@ -76,6 +77,16 @@ impl Claim {
         &self.row.recipe
     }
 
+    /// Whether the quick variants of its artifact were made when it was claimed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.row.compressed
+    }
+
+    /// What the services share.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// What names the lease, for who renews it.
     pub(super) fn lease(&self) -> &str {
         &self.lease
@@ -87,13 +98,25 @@ impl Claim {
         through: &[ReleaseState],
         failure: Option<Failure>,
     ) -> Result<bool> {
+        self.advance_with(through, failure, None).await
+    }
+
+    /// The same, together with what was made on the way.
+    pub(super) async fn advance_with(
+        &mut self,
+        through: &[ReleaseState],
+        failure: Option<Failure>,
+        made: Option<Made>,
+    ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
+        let rows = made.as_ref().map(|made| Arc::clone(&made.rows));
         let moved = self
             .core
             .db
             .transact(move |tx| {
                 let (lease, steps, failure) = (lease.clone(), steps.clone(), failure.clone());
+                let rows = rows.clone();
                 Box::pin(async move {
                     let way = Walk {
                         release,
@@ -102,10 +125,20 @@ impl Claim {
                         lease: Some(&lease),
                         failure: failure.as_ref(),
                     };
-                    walk(tx, &way, now).await
+                    if !walk(tx, &way, now).await? {
+                        return Ok(false);
+                    }
+                    if let Some(rows) = rows {
+                        rows.insert(tx).await?;
+                    }
+                    Ok(true)
                 })
             })
-            .await?;
+            .await;
+        if let Some(made) = made {
+            made.settle(&moved);
+        }
+        let moved = moved?;
         if let (true, Some(state)) = (moved, through.last()) {
             self.row.state = *state;
         }

@@ -141,12 +141,12 @@ async fn commit(
 
 async fn insert_contents(tx: &mut Tx, contents: &Contents) -> Result<()> {
     // A clean-up may have removed them since we asked.
-    if !blob_rows::has_all_blobs(tx, &contents.known).await? {
+    if !blob_rows::keep_blobs(tx, &contents.new, &contents.known).await? {
         return Err(Error::Unavailable(
             "contents were cleaned up while the release was received".into(),
         ));
     }
-    Ok(blob_rows::insert_blobs(tx, &contents.new).await?)
+    Ok(())
 }
 
 fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<ReleaseDraft> {

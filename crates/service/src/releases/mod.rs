@@ -7,6 +7,7 @@
 //! ```
 
 mod claim;
+mod compress;
 mod create;
 mod download;
 mod read;
@@ -16,6 +17,7 @@ mod work;
 pub mod worker;
 
 pub use claim::Claim;
+pub use compress::run_slow as run_brotli;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceStream, download_source};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};

@@ -4,10 +4,15 @@
 //! await when the claim is lost. So every step must be safe to begin again.
 
 use super::claim::Claim;
+use super::compress::{Made, Work};
 use super::transition::Failure;
 use crate::Error;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
+use std::sync::Arc;
+
+/// Compressing this many bytes takes longer than writing down that it has begun.
+const WORTH_SHOWING: u64 = 1 << 20;
 
 /// Why a release does not go on.
 enum Halt {
@@ -47,6 +52,7 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.enter(ReleaseState::Building);
     if journey.at() == ReleaseState::Building {
         build(journey)?;
+        compress(journey).await?;
         journey.enter(ReleaseState::Deploying);
     }
     deploy(journey)?;
@@ -79,6 +85,29 @@ fn build(journey: &Journey) -> Result<(), Halt> {
     Ok(())
 }
 
+/// BUILDING, at its end: makes the compressed variants, unless an earlier release of the same did.
+async fn compress(journey: &mut Journey) -> Result<(), Halt> {
+    let (Some(artifact), false) = (
+        journey.claim.recipe().artifact,
+        journey.claim.is_compressed(),
+    ) else {
+        return Ok(());
+    };
+    let core = Arc::clone(journey.claim.core());
+    let work = Work::find(&core, artifact).await?;
+    let made = if work.bytes() < WORTH_SHOWING {
+        work.carry_out(&core).await?
+    } else {
+        let (made, ()) = tokio::try_join!(
+            async { work.carry_out(&core).await.map_err(Halt::Broken) },
+            journey.settle(None),
+        )?;
+        made
+    };
+    journey.made = Some(made);
+    Ok(())
+}
+
 /// DEPLOYING: puts it where visitors find it. READY, which switches traffic, comes with the commit.
 #[expect(
     clippy::unnecessary_wraps,
@@ -93,6 +122,8 @@ fn deploy(_: &Journey) -> Result<(), Halt> {
 struct Journey {
     claim: Claim,
     ahead: Vec<ReleaseState>,
+    /// What was made and is written down with the next step.
+    made: Option<Made>,
 }
 
 impl Journey {
@@ -100,6 +131,7 @@ impl Journey {
         Self {
             claim,
             ahead: Vec::new(),
+            made: None,
         }
     }
 
@@ -118,7 +150,11 @@ impl Journey {
     /// Writes down how far the release has come.
     async fn settle(&mut self, failure: Option<Failure>) -> Result<(), Halt> {
         let steps = std::mem::take(&mut self.ahead);
-        if steps.is_empty() || self.claim.advance(&steps, failure).await? {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let made = self.made.take();
+        if self.claim.advance_with(&steps, failure, made).await? {
             return Ok(());
         }
         Err(Halt::Lost)

@@ -13,4 +13,5 @@ mod rules_of_states;
 #[path = "../accounts_support/mod.rs"]
 mod support;
 mod uploads;
+mod variants;
 mod workers;
