@@ -113,6 +113,10 @@ pub struct Settings {
     pub login_failures_per_account: u32,
     /// Failed logins per address in 15 minutes; 0 is without limit.
     pub login_failures_per_address: u32,
+    /// How many releases of a project keep what they were made of.
+    pub release_history: u32,
+    /// How long after it stopped being live the assets of a release stay reachable.
+    pub skew: Duration,
     /// Where the platform API is reached, for links.
     pub public_url: String,
     /// What stands before a project's name in its URL, such as `http://`.
@@ -136,6 +140,8 @@ impl Default for Settings {
             unknown_workspace: UnknownWorkspace::Create,
             login_failures_per_account: 10,
             login_failures_per_address: 50,
+            release_history: 20,
+            skew: Duration::from_hours(1),
             public_url: "http://127.0.0.1:3000".into(),
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),
