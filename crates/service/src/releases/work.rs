@@ -9,6 +9,7 @@ use super::transition::Failure;
 use crate::Error;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
+use estrade_store::routes::LiveRow;
 use std::sync::Arc;
 
 /// Compressing this many bytes takes longer than writing down that it has begun.
@@ -55,7 +56,7 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
         compress(journey).await?;
         journey.enter(ReleaseState::Deploying);
     }
-    deploy(journey)?;
+    deploy(journey).await?;
     journey.enter(ReleaseState::Ready);
     journey.settle(None).await
 }
@@ -108,12 +109,24 @@ async fn compress(journey: &mut Journey) -> Result<(), Halt> {
     Ok(())
 }
 
-/// DEPLOYING: puts it where visitors find it. READY, which switches traffic, comes with the commit.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "publishing to the edge can fail, and stands here"
-)]
-fn deploy(_: &Journey) -> Result<(), Halt> {
+/// DEPLOYING: gets this node ready to serve it; other nodes do so when they hear of the switch.
+/// READY, which switches traffic, comes with the commit.
+async fn deploy(journey: &Journey) -> Result<(), Halt> {
+    let claim = &journey.claim;
+    if let Some(publisher) = claim.core().publisher() {
+        let release = LiveRow {
+            release: claim.release(),
+            platform: claim.recipe().platform,
+            artifact: claim.recipe().artifact,
+            site: claim.recipe().site.clone(),
+            since: claim.core().now(),
+            until: None,
+        };
+        let fresh = journey.made.as_ref().map(Made::variants);
+        publisher
+            .prepare(&release, fresh.unwrap_or_default())
+            .await?;
+    }
     Ok(())
 }
 

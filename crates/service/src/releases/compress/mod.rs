@@ -15,12 +15,12 @@ use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
 use estrade_store::blobs::{Digest, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
-use estrade_store::variants::NewVariant;
+use estrade_store::variants::{NewVariant, VariantRow};
 use estrade_store::{Tx, artifacts, blob_rows, variants};
 use kinds::{Hope, SHORTEST, hope};
 use spread::{Job, Packed, Workshop, all_cores};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,19 @@ impl Made {
             rows: Arc::new(rows),
             published: packed.published,
         }
+    }
+
+    /// Those that are new, and where they lie.
+    pub(super) fn variants(&self) -> Vec<VariantRow> {
+        let places: HashMap<_, _> = self.rows.new.iter().map(|it| (it.digest, *it)).collect();
+        let row = |new: &NewVariant| {
+            Some(VariantRow {
+                of: new.of,
+                coding: new.coding,
+                blob: *places.get(&new.variant?)?,
+            })
+        };
+        self.rows.variants.iter().filter_map(row).collect()
     }
 
     /// Tells whether the rows were committed; an error means that nobody knows.
