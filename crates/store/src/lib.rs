@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod artifacts;
 pub mod blob_rows;
+pub mod blob_uploads;
 pub mod blobs;
 pub mod changes;
 pub mod db;

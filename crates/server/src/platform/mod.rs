@@ -1,6 +1,7 @@
 //! The platform API: projects, releases, networks, teams, accounts.
 
 pub mod account;
+pub mod blobs;
 pub mod events;
 pub mod networks;
 pub mod projects;
@@ -34,6 +35,7 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
             releases::create_release,
             releases::create_release_by_get
         ))
+        .routes(routes!(blobs::put_blob))
         .routes(routes!(releases::read_release))
         .routes(routes!(releases::rollback_release))
         .routes(routes!(releases::cancel_release))

@@ -106,10 +106,16 @@ pub struct ReleaseFile {
     path: String,
     /// The content, as text or in base64.
     #[schema(example = "<h1>Hello</h1>")]
-    data: String,
+    data: Option<String>,
     /// `base64` for binary content.
     #[schema(example = "base64")]
     encoding: Option<String>,
+    /// Instead of `data`: the BLAKE3 hash of a content that an earlier release of the project has, or
+    /// that was sent ahead. What is not there is answered as 409 `missing_files`.
+    #[schema(min_length = 64, max_length = 64)]
+    digest: Option<String>,
+    /// How long the content is, in bytes; needed with `digest`.
+    size: Option<u64>,
 }
 
 /// Create a release

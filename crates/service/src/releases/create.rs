@@ -1,5 +1,6 @@
 //! Making a release.
 
+use super::incoming::{cleaned_up, settle};
 use super::transition::time_allowed;
 use super::{Upload, queue_release};
 use crate::{Core, Error, Result, Scope, projects};
@@ -58,6 +59,7 @@ pub async fn create_release(
             if upload.project() != row.id {
                 return Err(Error::NotFound("the project"));
             }
+            upload.require_named(core).await?;
             draft.recipe.artifact = Some(core.new_id()?);
             store_files(core, scope, draft, *upload).await?;
         }
@@ -76,13 +78,7 @@ async fn store_files(
         .map_err(Error::internal)??;
     let contents = Contents::new(manifest, &published);
     let stored = commit(core, scope, draft, Some(contents)).await;
-    match &stored {
-        // A refusal of ours was certainly rolled back; after a failure nobody knows.
-        Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {
-            published.discard();
-        }
-        _ => published.keep(),
-    }
+    settle(published, &stored);
     stored
 }
 
@@ -141,12 +137,10 @@ async fn commit(
 
 async fn insert_contents(tx: &mut Tx, contents: &Contents) -> Result<()> {
     // A clean-up may have removed them since we asked.
-    if !blob_rows::has_all_blobs(tx, &contents.known).await? {
-        return Err(Error::Unavailable(
-            "contents were cleaned up while the release was received".into(),
-        ));
+    if !blob_rows::keep_blobs(tx, &contents.new, &contents.known).await? {
+        return Err(cleaned_up());
     }
-    Ok(blob_rows::insert_blobs(tx, &contents.new).await?)
+    Ok(())
 }
 
 fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<ReleaseDraft> {

@@ -6,9 +6,12 @@
 //! transition::walk                                        the one place where a state changes
 //! ```
 
+mod caps;
 mod claim;
 mod create;
 mod download;
+mod incoming;
+mod known;
 mod read;
 mod transition;
 mod upload;
@@ -18,6 +21,7 @@ pub mod worker;
 pub use claim::Claim;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceStream, download_source};
+pub use incoming::{Incoming, Received, begin_content, keep_upload};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
 pub use transition::Failure;
 pub use upload::{Upload, begin_upload};

@@ -1,6 +1,7 @@
 //! The platform API, by URL.
 
 mod account;
+mod digests;
 mod envs;
 mod events;
 mod networks;
