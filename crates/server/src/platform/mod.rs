@@ -8,6 +8,7 @@ pub mod projects;
 pub mod release_body;
 pub mod releases;
 mod small_value;
+pub mod sources;
 pub mod teams;
 
 use crate::app::AppState;
@@ -36,10 +37,12 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
             releases::create_release_by_get
         ))
         .routes(routes!(blobs::put_blob))
+        .routes(routes!(sources::create_source))
         .routes(routes!(releases::read_release))
         .routes(routes!(releases::rollback_release))
         .routes(routes!(releases::cancel_release))
         .routes(routes!(releases::download_source))
+        .routes(routes!(releases::read_build_logs))
         .routes(routes!(networks::list_networks, networks::create_network))
         .routes(routes!(account::read_me))
         .routes(routes!(account::log_in).layer(Extension(account::LOGIN_BODY)))

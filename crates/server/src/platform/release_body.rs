@@ -28,6 +28,8 @@ use std::num::NonZeroU16;
 pub enum Source {
     /// Files, which the upload has taken.
     Files,
+    /// An archive that was uploaded, by its id.
+    Archive(String),
     /// An image of a registry.
     Image(String),
 }
@@ -71,13 +73,7 @@ impl Parsed {
             (Some(0), None, None) => return Err(Error::invalid("files: send at least one file")),
             (Some(_), None, None) => Source::Files,
             (None, Some(image), None) => Source::Image(image),
-            (None, None, Some(_)) => {
-                let message = "sourceID: uploading sources is not available yet; send `files`";
-                return Err(Error::Invalid {
-                    code: "source_unknown",
-                    message: message.into(),
-                });
-            }
+            (None, None, Some(source)) => Source::Archive(source),
             _ => {
                 return Err(Error::invalid(
                     "send exactly one of `files`, `sourceID` and `image`",

@@ -31,6 +31,17 @@ impl Caps {
         }
     }
 
+    /// Limits of no project in particular.
+    #[cfg(test)]
+    pub(super) fn new(files: usize, bytes: u64) -> Self {
+        Self {
+            files,
+            request: bytes,
+            disk: u64::MAX,
+            plan: "test".into(),
+        }
+    }
+
     /// Most bytes, whatever the reason.
     pub(super) fn bytes(&self) -> u64 {
         self.request.min(self.disk)

@@ -13,6 +13,8 @@ use std::io::Write;
 
 /// How much waits in memory for one write to disk.
 const PIECE: usize = 256 * 1024;
+/// How many of the first bytes are kept, to tell what kind of content it is.
+const HEAD: usize = 4;
 
 /// A content that is being received for a project. Dropping it leaves nothing behind.
 pub struct Incoming {
@@ -20,6 +22,7 @@ pub struct Incoming {
     caps: Caps,
     content: Content,
     waiting: Vec<u8>,
+    head: Vec<u8>,
     size: u64,
 }
 
@@ -32,6 +35,7 @@ pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<
         caps: Caps::of(core, &row.plan),
         content: core.blobs.receive(),
         waiting: Vec::new(),
+        head: Vec::new(),
         size: 0,
     })
 }
@@ -46,6 +50,8 @@ impl Incoming {
     pub async fn write(mut self, piece: &[u8]) -> Result<Self> {
         self.size += piece.len() as u64;
         self.caps.check(self.size, || "the content is".into())?;
+        let head = HEAD.saturating_sub(self.head.len()).min(piece.len());
+        self.head.extend_from_slice(&piece[..head]);
         if self.waiting.len() + piece.len() > PIECE {
             let waiting = std::mem::take(&mut self.waiting);
             self.content = blocking(self.content, move |content| {
@@ -67,6 +73,7 @@ impl Incoming {
             project: self.project,
             caps: self.caps,
             digest: content.digest(),
+            head: self.head,
             content,
         })
     }
@@ -89,6 +96,7 @@ pub struct Received {
     caps: Caps,
     content: Content,
     digest: Digest,
+    pub(super) head: Vec<u8>,
 }
 
 impl Received {

@@ -1,13 +1,19 @@
 //! The files of a new release on their way in.
 
 use super::caps::{Caps, storing};
+use super::incoming::cleaned_up;
 use super::known;
+use super::layout::{inside, is_project_file};
 use crate::{Core, Error, Result, Scope, projects};
-use estrade_model::ProjectId;
 use estrade_model::paths::{FilePath, FileTree};
+use estrade_model::platform::Platform;
+use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
 use estrade_model::team::Role;
+use estrade_model::{Invalid, ProjectId};
+use estrade_store::blob_rows;
 use estrade_store::blobs::{Digest, Published, Staging};
 use estrade_store::manifest::{Manifest, ManifestFile};
+use std::collections::BTreeMap;
 
 /// How much of a bad path an error message shows.
 const SHOWN: usize = 100;
@@ -24,6 +30,8 @@ pub struct Upload {
     sent: Vec<ManifestFile>,
     /// Files whose contents were only named, by their digests.
     named: Vec<ManifestFile>,
+    /// Project files that came along.
+    project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
     caps: Caps,
 }
@@ -39,6 +47,7 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
         tree: FileTree::default(),
         sent: Vec::new(),
         named: Vec::new(),
+        project_files: BTreeMap::new(),
         bytes: 0,
         caps,
     })
@@ -50,6 +59,11 @@ impl Upload {
         let size = content.len() as u64;
         let path = self.add_path(path, size)?;
         let digest = self.staging.add(content).map_err(storing)?;
+        if is_project_file(path.as_str()) {
+            let most = content.len().min(LARGEST_PROJECT_FILE + 1);
+            let kept = content[..most].to_vec();
+            self.project_files.insert(path.to_string(), kept);
+        }
         self.sent.push(ManifestFile { path, digest, size });
         Ok(digest)
     }
@@ -103,12 +117,70 @@ impl Upload {
         known::require_known(core, self.project, &self.named, sent)
     }
 
+    /// What the project files say; those of a static site are not served.
+    pub(super) async fn read_project_files(
+        &mut self,
+        core: &Core,
+        platform: Platform,
+    ) -> Result<SiteSettings> {
+        let is_project = |file: &mut ManifestFile| is_project_file(file.path.as_str());
+        self.sent.retain_mut(|file| !is_project(file));
+        let named: Vec<_> = self.named.extract_if(.., is_project).collect();
+        let mut files = std::mem::take(&mut self.project_files);
+        for file in named {
+            files.insert(file.path.to_string(), read_small(core, &file).await?);
+        }
+        let mut settings = SiteSettings::default();
+        for name in PROJECT_FILES {
+            let Some(bytes) = files.get(name) else {
+                continue;
+            };
+            let read = if bytes.len() > LARGEST_PROJECT_FILE {
+                Err(format!("is larger than {LARGEST_PROJECT_FILE} bytes").into())
+            } else {
+                SiteSettings::from_project_file(bytes, platform)
+            };
+            let said = read
+                .map_err(|Invalid(reason)| Error::invalid(format!("files: `{name}`: {reason}")))?;
+            settings = settings.or(said);
+        }
+        Ok(settings)
+    }
+
+    /// Keeps only what is inside the root that the settings name.
+    pub(super) fn choose_root(&mut self, settings: &SiteSettings) -> Result<()> {
+        let Some(root) = settings.root() else {
+            return self.require_files();
+        };
+        self.sent = inside(std::mem::take(&mut self.sent), root.as_str());
+        self.named = inside(std::mem::take(&mut self.named), root.as_str());
+        if self.sent.is_empty() && self.named.is_empty() {
+            return Err(Error::invalid(format!(
+                "files: none is in the folder `{root}`, which is set as the root"
+            )));
+        }
+        Ok(())
+    }
+
     /// Makes the contents durable; blocks.
     pub(super) fn publish(mut self) -> Result<(Manifest, Published)> {
         let published = self.staging.publish().map_err(storing)?;
         self.sent.append(&mut self.named);
         Ok((Manifest::new(self.sent), published))
     }
+}
+
+/// Reads a content that was only named, unless it is larger than a project file may be.
+async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
+    if file.size > LARGEST_PROJECT_FILE as u64 {
+        return Ok(vec![0; LARGEST_PROJECT_FILE + 1]);
+    }
+    let places = blob_rows::read_blobs(&core.db, &[file.digest]).await?;
+    let blob = *places.get(&file.digest).ok_or_else(cleaned_up)?;
+    let blobs = core.blobs.clone();
+    let read = tokio::task::spawn_blocking(move || blobs.read(&blob));
+    let bytes = read.await.map_err(Error::internal)?;
+    Ok(bytes.map_err(Error::internal)?.to_vec())
 }
 
 fn parse_path(path: String) -> Result<FilePath> {

@@ -3,14 +3,16 @@
 //! A step may be repeated: by a worker that takes over after a crash, and it may be dropped at any
 //! await when the claim is lost. So every step must be safe to begin again.
 
+use super::build_log::BuildLog;
 use super::claim::Claim;
 use super::transition::Failure;
+use super::unpack::unpack_source;
 use crate::Error;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
 
 /// Why a release does not go on.
-enum Halt {
+pub(super) enum Halt {
     /// It ends here.
     Failed(Failure),
     /// Somebody else ended it or took it over.
@@ -46,7 +48,7 @@ pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
 async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.enter(ReleaseState::Building);
     if journey.at() == ReleaseState::Building {
-        build(journey)?;
+        build(journey).await?;
         journey.enter(ReleaseState::Deploying);
     }
     deploy(journey)?;
@@ -54,11 +56,12 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.settle(None).await
 }
 
-/// BUILDING: makes what will be served. Files of a static site are served as they came.
+/// BUILDING: makes what will be served. Files of a static site are served as they came, those of an
+/// archive are unpacked, unless an earlier worker came that far.
 ///
 /// Work that takes time belongs after a `journey.settle(None).await?`, which makes the state visible
 /// before the work begins.
-fn build(journey: &Journey) -> Result<(), Halt> {
+async fn build(journey: &mut Journey) -> Result<(), Halt> {
     let recipe = journey.claim.recipe();
     if recipe.platform != Platform::Static {
         return Err(Halt::Failed(Failure {
@@ -69,14 +72,21 @@ fn build(journey: &Journey) -> Result<(), Halt> {
             ),
         }));
     }
-    if recipe.artifact.is_none() {
-        return Err(Halt::Failed(Failure {
-            reason: "source_gone",
-            message: "what this release was made of has been cleaned up; deploy the files again"
-                .into(),
-        }));
+    match (recipe.artifact, recipe.source) {
+        (Some(_), _) => Ok(()),
+        (None, Some(source)) => {
+            journey.settle(None).await?;
+            unpack_source(&mut journey.claim, source).await
+        }
+        (None, None) => Err(Halt::Failed(source_gone())),
     }
-    Ok(())
+}
+
+pub(super) fn source_gone() -> Failure {
+    Failure {
+        reason: "source_gone",
+        message: "what this release was made of has been cleaned up; deploy the files again".into(),
+    }
 }
 
 /// DEPLOYING: puts it where visitors find it. READY, which switches traffic, comes with the commit.
@@ -93,6 +103,8 @@ fn deploy(_: &Journey) -> Result<(), Halt> {
 struct Journey {
     claim: Claim,
     ahead: Vec<ReleaseState>,
+    /// Lines for the build log, written with the next step.
+    said: BuildLog,
 }
 
 impl Journey {
@@ -100,6 +112,7 @@ impl Journey {
         Self {
             claim,
             ahead: Vec::new(),
+            said: BuildLog::default(),
         }
     }
 
@@ -118,13 +131,18 @@ impl Journey {
     /// Writes down how far the release has come.
     async fn settle(&mut self, failure: Option<Failure>) -> Result<(), Halt> {
         let steps = std::mem::take(&mut self.ahead);
-        if steps.is_empty() || self.claim.advance(&steps, failure).await? {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let said = std::mem::take(&mut self.said);
+        if self.claim.advance_saying(&steps, failure, said).await? {
             return Ok(());
         }
         Err(Halt::Lost)
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<(), Halt> {
+        self.said.say(format!("Failed: {}", failure.message));
         self.enter(ReleaseState::Failed);
         self.settle(Some(failure)).await
     }

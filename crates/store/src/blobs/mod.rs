@@ -40,6 +40,7 @@ pub use error::{BlobError, LookupError};
 pub use inventory::{PlaceEntry, RemovedOrphans};
 pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
 pub use published::Published;
+pub use read::{Part, RandomReader};
 pub use staging::Staging;
 pub use writer::{Content, ContentWriter};
 
