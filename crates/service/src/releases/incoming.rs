@@ -65,10 +65,17 @@ impl Incoming {
     }
 
     /// The last piece has come.
-    pub async fn end(self) -> Result<Received> {
+    pub async fn end(mut self) -> Result<Received> {
         let waiting = self.waiting;
-        let write_last = move |content: &mut Content| Ok(content.write_all(&waiting)?);
-        let content = blocking(self.content, write_last).await?;
+        let content = if self.content.size() == 0 {
+            // Small, so that it stays in memory: no thread is needed for it.
+            let written = self.content.write_all(&waiting);
+            written.map_err(BlobError::from).map_err(storing)?;
+            self.content
+        } else {
+            let write_last = move |content: &mut Content| Ok(content.write_all(&waiting)?);
+            blocking(self.content, write_last).await?
+        };
         Ok(Received {
             project: self.project,
             caps: self.caps,

@@ -1,6 +1,8 @@
 //! The platform API, by URL.
 
 mod account;
+mod archives;
+mod build_logs;
 mod digests;
 mod envs;
 mod events;

@@ -321,6 +321,7 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "POST /v1/releases/{releaseID}/rollback"
             | "POST /v2/releases/{releaseID}/cancel"
             | "GET /v2/releases/{releaseID}/source"
+            | "GET /v2/releases/{releaseID}/build-logs"
             | "DELETE /v1/tokens/{id}"
             | "DELETE /v2/teams/{id}"
             | "GET /v2/teams/{id}/members"
@@ -339,7 +340,11 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             Api::Platform,
             "POST /v2/projects/{project_id}/releases" | "GET /v2/projects/{project_id}/releases",
         ) => site(),
-        (Api::Platform, "PUT /v2/projects/{project_id}/blobs/{digest}") => json!({}),
+        (
+            Api::Platform,
+            "PUT /v2/projects/{project_id}/blobs/{digest}"
+            | "POST /v2/projects/{project_id}/sources",
+        ) => json!({}),
         (Api::Platform, "POST /v2/teams/{id}/members/{memberID}/role") => json!({"role": "viewer"}),
         (Api::Platform, "POST /v2/teams/{id}/invitations") => {
             json!({"email": "eve@example.com", "role": "owner"})
