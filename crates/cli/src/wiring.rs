@@ -1,16 +1,18 @@
 //! From the configuration to what the services and the server take.
 
 use crate::config::{Config, DatabaseUrl, Tls, UnknownWorkspace};
+use estrade_edge::EdgeOptions;
 use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
 use estrade_server::app::MetricsAccess;
-use estrade_server::run::{Bind, ServeOptions};
+use estrade_server::run::{Bind, EdgeBind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
 use estrade_service::{Core, Quotas, Settings};
 use estrade_store::Location;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the installation keeps its things.
 pub fn places(config: &Config) -> Places {
@@ -86,15 +88,7 @@ pub fn serve_options(config: &Config) -> ServeOptions {
         .map_or(0, std::num::NonZeroU32::get);
     let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
         address,
-        options: ListenerOptions {
-            tls: tls.map(|tls| TlsFiles {
-                cert: tls.cert.clone(),
-                key: tls.key.clone(),
-            }),
-            trusted_proxies: config.trusted_proxies.iter().copied().collect(),
-            max_connections: config.limits.connections.get() as usize,
-            ..ListenerOptions::default()
-        },
+        options: listener_options(config, tls),
         metrics: match metrics {
             crate::config::Metrics::Public => MetricsAccess::Public,
             crate::config::Metrics::Admin => MetricsAccess::Admin,
@@ -108,10 +102,44 @@ pub fn serve_options(config: &Config) -> ServeOptions {
             config.platform.metrics,
         ),
         ai: bind(config.ai.listen, config.ai.tls.as_ref(), config.ai.metrics),
+        edge: edge_bind(config),
         requests_per_second: cap,
         burst: config.limits.burst.get(),
         body_bytes: config.limits.body_bytes.get(),
         temporary: config.data_dir.join("tmp"),
+    }
+}
+
+/// How the edge shall listen and serve.
+fn edge_bind(config: &Config) -> EdgeBind {
+    let edge = &config.edge;
+    EdgeBind {
+        address: edge.listen,
+        options: listener_options(config, edge.tls.as_ref()),
+        edge: EdgeOptions {
+            domains: edge
+                .domains
+                .iter()
+                .map(|it| it.as_str().to_owned())
+                .collect(),
+            skew: Duration::from_secs(edge.skew_seconds),
+            ..EdgeOptions::default()
+        },
+        access_log: edge
+            .access_log
+            .then(|| config.data_dir.join("logs/access.log")),
+    }
+}
+
+fn listener_options(config: &Config, tls: Option<&Tls>) -> ListenerOptions {
+    ListenerOptions {
+        tls: tls.map(|tls| TlsFiles {
+            cert: tls.cert.clone(),
+            key: tls.key.clone(),
+        }),
+        trusted_proxies: config.trusted_proxies.iter().copied().collect(),
+        max_connections: config.limits.connections.get() as usize,
+        ..ListenerOptions::default()
     }
 }
 

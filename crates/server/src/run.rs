@@ -1,4 +1,4 @@
-//! The whole server: both listeners, and the tasks that work behind them.
+//! The whole server: its listeners, and the tasks that work behind them.
 
 use crate::ai::{self, authorize::WarmAuthorize};
 use crate::app::{App, AppState, MetricsAccess};
@@ -17,6 +17,8 @@ use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
+use estrade_edge::metrics::EdgeMetrics;
+use estrade_edge::{AccessLog, Edge, EdgeOptions, Port};
 use estrade_listener::{Listener, ListenerOptions};
 use estrade_model::error::causes;
 use estrade_service::Core;
@@ -28,6 +30,7 @@ use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,12 +52,26 @@ pub struct Bind {
     pub metrics: MetricsAccess,
 }
 
+/// The edge's listener.
+pub struct EdgeBind {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How it treats its connections.
+    pub options: ListenerOptions,
+    /// How it serves.
+    pub edge: EdgeOptions,
+    /// The file for who asked for what; none: nothing is noted.
+    pub access_log: Option<PathBuf>,
+}
+
 /// How the server shall serve.
 pub struct ServeOptions {
     /// The platform API.
     pub platform: Bind,
     /// The AI API.
     pub ai: Bind,
+    /// What was deployed.
+    pub edge: EdgeBind,
     /// Requests per second and credential; 0 is without limit.
     pub requests_per_second: u32,
     /// How many of them may come at once.
@@ -70,6 +87,7 @@ pub struct Server {
     app: AppState,
     platform: SocketAddr,
     ai: SocketAddr,
+    edge: SocketAddr,
     /// Ends when the shutdown token is cancelled and what is in flight is done.
     listeners: JoinSet<()>,
     /// Ends after the listeners, so that what they still do is carried out.
@@ -95,7 +113,9 @@ impl Server {
         options: ServeOptions,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
-        let ServeOptions { platform, ai, .. } = options;
+        let ServeOptions {
+            platform, ai, edge, ..
+        } = options;
         leftovers::sweep_temporary(&core, &options.temporary)?;
         let named = |name: &'static str, address: SocketAddr| {
             move |error: io::Error| {
@@ -112,6 +132,14 @@ impl Server {
             .await
             .map_err(named("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
+        let lanes = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let port =
+            Port::bind(edge.address, edge.options, lanes).map_err(named("edge", edge.address))?;
+        let edge_addr = port.local_addr();
+        let access_log = Arc::new(AccessLog::new(edge.access_log, lanes));
+        let edge = Edge::open(Arc::clone(&core), edge.edge, Arc::clone(&access_log))
+            .await
+            .map_err(|error| io::Error::other(causes(&error)))?;
 
         let app = Arc::new(App {
             tokens: Arc::new(AccountTokens::new(&core)),
@@ -151,14 +179,23 @@ impl Server {
 
         let mut listeners = JoinSet::new();
         listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
-        listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown));
+        listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown.clone()));
+        listeners.spawn(port.serve(Arc::clone(&edge), shutdown));
         let stop_workers = CancellationToken::new();
-        let workers = start_workers(&app, &stop_workers);
+        let mut workers = start_workers(&app, &stop_workers);
+        let routes = edge.routes();
+        workers.spawn(Arc::clone(routes).follow(stop_workers.clone()));
+        workers.spawn(access_log.run(stop_workers.clone()));
+        let numbers = Box::new(EdgeMetrics(Arc::clone(routes)));
+        app.metrics
+            .register(|registry| registry.register_collector(numbers));
         app.set_ready();
+        edge.set_ready();
         Ok(Self {
             app,
             platform: platform_addr,
             ai: ai_addr,
+            edge: edge_addr,
             listeners,
             workers,
             stop_workers,
@@ -173,6 +210,11 @@ impl Server {
     /// Where the AI API listens.
     pub fn ai_addr(&self) -> SocketAddr {
         self.ai
+    }
+
+    /// Where the edge listens.
+    pub fn edge_addr(&self) -> SocketAddr {
+        self.edge
     }
 
     /// The state of both APIs.

@@ -7,12 +7,13 @@ use crate::postgres::TestDatabase;
 use crate::secrets::{Needles, Secrets};
 use crate::user::User;
 use crate::{log, wire};
+use estrade_edge::EdgeOptions;
 use estrade_listener::ListenerOptions;
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
 use estrade_server::app::{AppState, MetricsAccess};
-use estrade_server::run::{Bind, ServeOptions, Server};
+use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
@@ -45,6 +46,8 @@ pub struct Setup {
     pub body_bytes: u64,
     /// Who may read the metrics.
     pub metrics: MetricsAccess,
+    /// How deployed projects are served.
+    pub edge: EdgeOptions,
 }
 
 impl Default for Setup {
@@ -55,6 +58,7 @@ impl Default for Setup {
             burst: 1,
             body_bytes: 1 << 20,
             metrics: MetricsAccess::Public,
+            edge: EdgeOptions::default(),
         }
     }
 }
@@ -72,6 +76,7 @@ impl Setup {
 pub struct TestApp {
     line: Arc<Line>,
     state: AppState,
+    edge: SocketAddr,
     core: Arc<Core>,
     directory: TempDir,
     database: Option<TestDatabase>,
@@ -108,6 +113,12 @@ impl TestApp {
         let options = ServeOptions {
             platform: bind(),
             ai: bind(),
+            edge: EdgeBind {
+                address: ([127, 0, 0, 1], 0).into(),
+                options: ListenerOptions::default(),
+                edge: setup.edge,
+                access_log: Some(directory.path().join("logs/access.log")),
+            },
             requests_per_second: setup.requests_per_second,
             burst: setup.burst,
             body_bytes: setup.body_bytes,
@@ -127,18 +138,24 @@ impl TestApp {
             ai: server.ai_addr(),
             secrets: Secrets::default(),
         });
-        let state = Arc::clone(server.app());
+        let (state, edge) = (Arc::clone(server.app()), server.edge_addr());
         let mut running = JoinSet::new();
         running.spawn(server.run());
         Self {
             line,
             state,
+            edge,
             core,
             directory,
             database,
             shutdown,
             running,
         }
+    }
+
+    /// Where the edge listens.
+    pub fn edge(&self) -> SocketAddr {
+        self.edge
     }
 
     /// Takes the database away for good, as a failure would; PostgreSQL only. End with

@@ -46,6 +46,8 @@ pub struct Edge {
     pub skew_seconds: u64,
     /// Whether a custom domain must prove by DNS that it belongs to its owner.
     pub verify_domains: bool,
+    /// Whether every request is noted in `logs/access.log` of the data directory.
+    pub access_log: bool,
     /// Absent: plain HTTP.
     pub tls: Option<Tls>,
 }
@@ -57,6 +59,7 @@ impl Default for Edge {
             domains: "localhost".parse().into_iter().collect(),
             skew_seconds: 3600,
             verify_domains: true,
+            access_log: true,
             tls: None,
         }
     }

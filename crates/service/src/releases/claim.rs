@@ -62,6 +62,11 @@ impl Claim {
         Ok(rows.into_iter().map(claim).collect())
     }
 
+    /// What the services share.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// The release.
     pub fn release(&self) -> ReleaseId {
         self.row.id
@@ -80,11 +85,6 @@ impl Claim {
     /// What it runs.
     pub(super) fn recipe(&self) -> &Recipe {
         &self.row.recipe
-    }
-
-    /// What all services share.
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 
     /// What names the lease, for who renews it.
