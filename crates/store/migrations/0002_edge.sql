@@ -13,6 +13,9 @@ CREATE INDEX releases_by_live ON releases (project_id, live_until) WHERE live_un
 ALTER TABLE artifacts ADD COLUMN compressed BOOLEAN NOT NULL DEFAULT FALSE;
 ALTER TABLE artifacts ADD COLUMN brotli BOOLEAN NOT NULL DEFAULT FALSE;
 CREATE INDEX artifacts_without_brotli ON artifacts (id) WHERE compressed AND NOT brotli;
+-- A release that names contents by digest is compared with the newest artifacts of its project.
+DROP INDEX artifacts_by_project;
+CREATE INDEX artifacts_by_project ON artifacts (project_id, id);
 
 -- Set while a clean-up thinks that nothing needs this content; a release that does clears it.
 ALTER TABLE blobs ADD COLUMN condemned_at BIGINT;

@@ -1,7 +1,8 @@
 //! Artifacts: what releases are made of.
 
-use crate::manifest::Manifest;
-use crate::{Db, Record, Row, StoreError, Tx};
+use crate::blobs::Digest;
+use crate::manifest::{self, Manifest};
+use crate::{Db, Record, Row, StoreError, Tx, value};
 use estrade_model::ProjectId;
 use estrade_model::release::ArtifactId;
 
@@ -37,6 +38,42 @@ pub async fn read_manifest(db: &Db, id: ArtifactId) -> Result<Option<Manifest>, 
     bytes
         .map(|bytes| Manifest::decode(&bytes).map_err(StoreError::bug))
         .transpose()
+}
+
+/// The contents of one artifact.
+#[derive(Debug)]
+pub struct ArtifactContents {
+    /// Identifier.
+    pub id: ArtifactId,
+    /// Digests and sizes.
+    pub contents: Vec<(Digest, u64)>,
+}
+
+impl Record for ArtifactContents {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let id = row.take()?;
+        let bytes: Vec<u8> = row.take()?;
+        Ok(Self {
+            id,
+            contents: manifest::contents(&bytes).map_err(StoreError::bug)?,
+        })
+    }
+}
+
+/// The contents of a project's newest artifact that is older than `before`.
+pub async fn read_newest_contents(
+    db: &Db,
+    project: ProjectId,
+    before: Option<ArtifactId>,
+) -> Result<Option<ArtifactContents>, StoreError> {
+    db.read(
+        "SELECT id, manifest FROM artifacts
+         WHERE project_id = $1 AND id < $2 AND manifest IS NOT NULL ORDER BY id DESC LIMIT 1",
+    )
+    .bind(project)
+    .bind(value::before(before))
+    .fetch_optional()
+    .await
 }
 
 /// Notes that the quick variants of all contents of an artifact were made.

@@ -14,10 +14,10 @@
 //! would not see it: there `keep_blobs` locks the rows, and so either the condemnation waits for its
 //! commit, or it is repeated with a newer snapshot.
 
+use crate::artifacts::ArtifactContents;
 use crate::blob_rows::{ASKED, bind_all, digest_list};
 use crate::blobs::{Digest, PlaceId, StoredBlob};
 use crate::db::Engine;
-use crate::manifest;
 use crate::postgres::CleanupLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::Timestamp;
@@ -51,28 +51,11 @@ impl CleanupGuard {
     }
 }
 
-/// The contents of one artifact.
-pub struct NeededByArtifact {
-    /// The artifact.
-    pub id: ArtifactId,
-    /// Its contents.
-    pub contents: Vec<(Digest, u64)>,
-}
-
-impl Record for NeededByArtifact {
-    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
-        let id = row.take()?;
-        let bytes: Vec<u8> = row.take()?;
-        let contents = manifest::contents(&bytes).map_err(StoreError::bug)?;
-        Ok(Self { id, contents })
-    }
-}
-
 /// What the next few artifacts need, by id.
 pub async fn needed_by_artifacts(
     db: &Db,
     after: Option<ArtifactId>,
-) -> Result<Vec<NeededByArtifact>, StoreError> {
+) -> Result<Vec<ArtifactContents>, StoreError> {
     db.read(
         "SELECT id, manifest FROM artifacts
          WHERE id > COALESCE($1, '') AND manifest IS NOT NULL ORDER BY id LIMIT $2",

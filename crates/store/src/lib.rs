@@ -6,7 +6,9 @@
 pub mod accounts;
 pub mod artifacts;
 pub mod blob_rows;
+pub mod blob_uploads;
 pub mod blobs;
+pub mod build_logs;
 pub mod changes;
 pub mod cleanup;
 pub mod db;
@@ -30,6 +32,7 @@ pub mod releases;
 pub mod retention;
 pub mod routes;
 pub mod signing_keys;
+pub mod sources;
 mod sqlite;
 pub mod teams;
 pub mod tokens;

@@ -125,8 +125,6 @@ fn only_in<T: Eq + Hash>(
 mod tests {
     use super::*;
 
-    const SINCE: Timestamp = Timestamp::from_millis(1000);
-
     fn id<T>(number: usize) -> estrade_model::Id<T> {
         format!("{number:024x}").parse().unwrap()
     }
@@ -142,7 +140,7 @@ mod tests {
     }
 
     fn gone(rows: &[MadeRow], history: usize) -> Vec<usize> {
-        let beyond = beyond(rows, history, SINCE);
+        let beyond = beyond(rows, history, Timestamp::from_millis(1000));
         let mut gone: Vec<usize> = (0..100)
             .filter(|number| beyond.artifacts.contains(&id(*number)))
             .collect();

@@ -1,12 +1,18 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
+use super::build_log::BuildLog;
 use super::compress::Made;
+use super::create::known_contents;
+use super::incoming::cleaned_up;
 use super::transition::{Failure, Walk, walk};
 use crate::{Core, Error, Result};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
+use estrade_store::blobs::StoredBlob;
+use estrade_store::manifest::Manifest;
 use estrade_store::release_queue::{self, ClaimedRow};
 use estrade_store::releases::Recipe;
+use estrade_store::{artifacts, blob_rows};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,25 +104,27 @@ impl Claim {
         through: &[ReleaseState],
         failure: Option<Failure>,
     ) -> Result<bool> {
-        self.advance_with(through, failure, None).await
+        self.advance_with(through, failure, Luggage::default())
+            .await
     }
 
-    /// The same, together with what was made on the way.
+    /// The same, together with what came together on the way.
     pub(super) async fn advance_with(
         &mut self,
         through: &[ReleaseState],
         failure: Option<Failure>,
-        made: Option<Made>,
+        Luggage { said, made }: Luggage,
     ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
+        let said = Arc::new(said);
         let rows = made.as_ref().map(|made| Arc::clone(&made.rows));
         let moved = self
             .core
             .db
             .transact(move |tx| {
                 let (lease, steps, failure) = (lease.clone(), steps.clone(), failure.clone());
-                let rows = rows.clone();
+                let (said, rows) = (Arc::clone(&said), rows.clone());
                 Box::pin(async move {
                     let way = Walk {
                         release,
@@ -128,6 +136,7 @@ impl Claim {
                     if !walk(tx, &way, now).await? {
                         return Ok(false);
                     }
+                    said.write(tx, release, now).await?;
                     if let Some(rows) = rows {
                         rows.insert(tx).await?;
                     }
@@ -143,6 +152,62 @@ impl Claim {
             self.row.state = *state;
         }
         Ok(moved)
+    }
+}
+
+/// What came together on the way to a state and is committed with it.
+#[derive(Default)]
+pub(super) struct Luggage {
+    /// Lines for the build log.
+    pub(super) said: BuildLog,
+    /// Compressed variants.
+    pub(super) made: Option<Made>,
+}
+
+/// What a source was built to.
+pub(super) struct Built {
+    pub(super) manifest: Manifest,
+    /// Contents that are new.
+    pub(super) new: Vec<StoredBlob>,
+    /// How it is served, as JSON; none as usual.
+    pub(super) site: Option<String>,
+    /// What the build said.
+    pub(super) said: BuildLog,
+}
+
+impl Claim {
+    /// Makes what was built the artifact of the release; false when the claim was lost.
+    pub(super) async fn keep_build(&mut self, built: Built) -> Result<bool> {
+        let artifact = self.core.new_id()?;
+        let site = built.site.clone();
+        let known = known_contents(&built.manifest, &built.new);
+        let (release, project, lease) = (self.row.id, self.row.project, self.lease.clone());
+        let (now, built) = (self.core.now(), Arc::new((built, known)));
+        let kept = self
+            .core
+            .db
+            .transact(move |tx| {
+                let (built, lease) = (Arc::clone(&built), lease.clone());
+                Box::pin(async move {
+                    let (built, known) = built.as_ref();
+                    if !release_queue::holds_build(tx, release, &lease).await? {
+                        return Ok(false);
+                    }
+                    if !blob_rows::keep_blobs(tx, &built.new, known).await? {
+                        return Err(cleaned_up());
+                    }
+                    artifacts::insert_artifact(tx, artifact, project, &built.manifest).await?;
+                    release_queue::set_build(tx, release, artifact, built.site.as_deref()).await?;
+                    built.said.write(tx, release, now).await?;
+                    Ok(true)
+                })
+            })
+            .await?;
+        if kept {
+            self.row.recipe.artifact = Some(artifact);
+            self.row.recipe.site = site;
+        }
+        Ok(kept)
     }
 }
 
