@@ -69,7 +69,6 @@ impl Contents {
             .max(16);
         Self {
             store,
-            /// By all of where it lies: an empty content begins where the next one does.
     small: Cache::with_weighter(entries, room.bytes, ByLength),
             files: Cache::new(room.files.max(16)),
         }
