@@ -69,7 +69,7 @@ impl Contents {
             .max(16);
         Self {
             store,
-    small: Cache::with_weighter(entries, room.bytes, ByLength),
+            small: Cache::with_weighter(entries, room.bytes, ByLength),
             files: Cache::new(room.files.max(16)),
         }
     }

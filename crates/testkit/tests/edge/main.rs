@@ -9,6 +9,7 @@
 
 mod conditions;
 mod connections;
+mod nginx;
 mod routing;
 mod rules;
 mod serving;
