@@ -321,8 +321,8 @@ async fn many_contents_come_at_once(app: &TestApp) {
     let begin = std::time::Instant::now();
     let mut sending = tokio::task::JoinSet::new();
     // Each of them twice, so that pairs meet.
-    for content in contents.iter().chain(&contents).cloned() {
-        let ada = ada.clone();
+    for content in contents.iter().chain(&contents) {
+        let (ada, content) = (ada.clone(), content.clone());
         sending.spawn(async move { put_content(&ada, "shop", &content).await.status() });
     }
     let answers = sending.join_all().await;
