@@ -47,7 +47,7 @@ impl Record for StoredBlob {
 /// ones are wanted. False when one of the known ones is not stored (any more).
 ///
 /// The one place where a content becomes needed: a clean-up that has condemned it hears of it here,
-/// in the transaction that needs it.
+/// in the transaction that needs it. See [`crate::cleanup`] for why that is safe.
 pub async fn keep_blobs(
     tx: &mut Tx,
     new: &[StoredBlob],
@@ -55,9 +55,14 @@ pub async fn keep_blobs(
 ) -> Result<bool, StoreError> {
     let mut condemned = Vec::new();
     for chunk in known.chunks(ASKED) {
-        let found: Vec<KnownRow> = bind_all(tx.query(select_blobs!("digest, condemned_at")), chunk)
-            .fetch_all()
-            .await?;
+        // Where several write at once, a mark may be on its way that our snapshot does not show. With
+        // the rows locked it comes after our commit, or it came before and we are repeated.
+        let sql = if tx.has_many_writers() {
+            concat!(select_blobs!("digest, condemned_at"), " FOR SHARE")
+        } else {
+            select_blobs!("digest, condemned_at")
+        };
+        let found: Vec<KnownRow> = bind_all(tx.query(sql), chunk).fetch_all().await?;
         let asked: HashSet<_> = chunk.iter().collect();
         if found.len() < asked.len() {
             return Ok(false);

@@ -16,6 +16,8 @@ pub struct ClaimedRow {
     pub project: ProjectId,
     /// Where it stands; not PENDING when an earlier worker did not finish.
     pub state: ReleaseState,
+    /// Whether the quick variants of its artifact were made.
+    pub compressed: bool,
     /// What it runs.
     pub recipe: Recipe,
 }
@@ -26,6 +28,7 @@ impl Record for ClaimedRow {
             id: row.take()?,
             project: row.take()?,
             state: row.parse()?,
+            compressed: row.take()?,
             recipe: Recipe::from_row(row)?,
         })
     }
@@ -99,8 +102,10 @@ pub async fn claim_release(
     tx.query(
         "UPDATE releases SET lease_owner = $2, lease_until = $3
          WHERE id = $1 AND finished_at IS NULL AND lease_until <= $4
-         RETURNING id, project_id, state, platform, port, settings, image, artifact_id,
-                   source_id, site",
+         RETURNING id, project_id, state,
+                   EXISTS (SELECT 1 FROM artifacts a
+                           WHERE a.id = releases.artifact_id AND a.compressed),
+                   platform, port, settings, image, artifact_id, source_id, site",
     )
     .bind(id)
     .bind(lease)

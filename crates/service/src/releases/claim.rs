@@ -1,6 +1,7 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
 use super::build_log::BuildLog;
+use super::compress::Made;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
 use super::transition::{Failure, Walk, walk};
@@ -62,11 +63,6 @@ impl Claim {
         Ok(rows.into_iter().map(claim).collect())
     }
 
-    /// What the services share.
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// The release.
     pub fn release(&self) -> ReleaseId {
         self.row.id
@@ -87,6 +83,16 @@ impl Claim {
         &self.row.recipe
     }
 
+    /// Whether the quick variants of its artifact were made when it was claimed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.row.compressed
+    }
+
+    /// What the services share.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// What names the lease, for who renews it.
     pub(super) fn lease(&self) -> &str {
         &self.lease
@@ -98,26 +104,27 @@ impl Claim {
         through: &[ReleaseState],
         failure: Option<Failure>,
     ) -> Result<bool> {
-        self.advance_saying(through, failure, BuildLog::default())
+        self.advance_with(through, failure, Luggage::default())
             .await
     }
 
-    /// The same, with lines for the build log in the same transaction.
-    pub(super) async fn advance_saying(
+    /// The same, together with what came together on the way.
+    pub(super) async fn advance_with(
         &mut self,
         through: &[ReleaseState],
         failure: Option<Failure>,
-        said: BuildLog,
+        Luggage { said, made }: Luggage,
     ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
         let said = Arc::new(said);
+        let rows = made.as_ref().map(|made| Arc::clone(&made.rows));
         let moved = self
             .core
             .db
             .transact(move |tx| {
                 let (lease, steps, failure) = (lease.clone(), steps.clone(), failure.clone());
-                let said = Arc::clone(&said);
+                let (said, rows) = (Arc::clone(&said), rows.clone());
                 Box::pin(async move {
                     let way = Walk {
                         release,
@@ -126,19 +133,35 @@ impl Claim {
                         lease: Some(&lease),
                         failure: failure.as_ref(),
                     };
-                    let moved = walk(tx, &way, now).await?;
-                    if moved {
-                        said.write(tx, release, now).await?;
+                    if !walk(tx, &way, now).await? {
+                        return Ok(false);
                     }
-                    Ok::<_, Error>(moved)
+                    said.write(tx, release, now).await?;
+                    if let Some(rows) = rows {
+                        rows.insert(tx).await?;
+                    }
+                    Ok(true)
                 })
             })
-            .await?;
+            .await;
+        if let Some(made) = made {
+            made.settle(&moved);
+        }
+        let moved = moved?;
         if let (true, Some(state)) = (moved, through.last()) {
             self.row.state = *state;
         }
         Ok(moved)
     }
+}
+
+/// What came together on the way to a state and is committed with it.
+#[derive(Default)]
+pub(super) struct Luggage {
+    /// Lines for the build log.
+    pub(super) said: BuildLog,
+    /// Compressed variants.
+    pub(super) made: Option<Made>,
 }
 
 /// What a source was built to.

@@ -9,6 +9,7 @@
 mod build_log;
 mod caps;
 mod claim;
+mod compress;
 mod create;
 mod download;
 mod incoming;
@@ -24,6 +25,7 @@ pub mod worker;
 
 pub use build_log::read_build_logs;
 pub use claim::Claim;
+pub use compress::run_slow as run_brotli;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceDownload, SourceStream, download_source};
 pub use incoming::{Incoming, Received, begin_content, keep_upload};

@@ -3,14 +3,18 @@
 //! A step may be repeated: by a worker that takes over after a crash, and it may be dropped at any
 //! await when the claim is lost. So every step must be safe to begin again.
 
-use super::build_log::BuildLog;
-use super::claim::Claim;
+use super::claim::{Claim, Luggage};
+use super::compress::{Made, Work};
 use super::transition::Failure;
 use super::unpack::unpack_source;
 use crate::Error;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
 use estrade_store::routes::LiveRow;
+use std::sync::Arc;
+
+/// Compressing this many bytes takes longer than writing down that it has begun.
+const WORTH_SHOWING: u64 = 1 << 20;
 
 /// Why a release does not go on.
 pub(super) enum Halt {
@@ -50,6 +54,7 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.enter(ReleaseState::Building);
     if journey.at() == ReleaseState::Building {
         build(journey).await?;
+        compress(journey).await?;
         journey.enter(ReleaseState::Deploying);
     }
     deploy(journey).await?;
@@ -90,6 +95,29 @@ pub(super) fn source_gone() -> Failure {
     }
 }
 
+/// BUILDING, at its end: makes the compressed variants, unless an earlier release of the same did.
+async fn compress(journey: &mut Journey) -> Result<(), Halt> {
+    let (Some(artifact), false) = (
+        journey.claim.recipe().artifact,
+        journey.claim.is_compressed(),
+    ) else {
+        return Ok(());
+    };
+    let core = Arc::clone(journey.claim.core());
+    let work = Work::find(&core, artifact).await?;
+    let made = if work.bytes() < WORTH_SHOWING {
+        work.carry_out(&core).await?
+    } else {
+        let (made, ()) = tokio::try_join!(
+            async { work.carry_out(&core).await.map_err(Halt::Broken) },
+            journey.settle(None),
+        )?;
+        made
+    };
+    journey.luggage.made = Some(made);
+    Ok(())
+}
+
 /// DEPLOYING: gets this node ready to serve it; other nodes do so when they hear of the switch.
 /// READY, which switches traffic, comes with the commit.
 async fn deploy(journey: &Journey) -> Result<(), Halt> {
@@ -103,7 +131,10 @@ async fn deploy(journey: &Journey) -> Result<(), Halt> {
             since: claim.core().now(),
             until: None,
         };
-        publisher.prepare(&release).await?;
+        let fresh = journey.luggage.made.as_ref().map(Made::variants);
+        publisher
+            .prepare(&release, fresh.unwrap_or_default())
+            .await?;
     }
     Ok(())
 }
@@ -113,8 +144,8 @@ async fn deploy(journey: &Journey) -> Result<(), Halt> {
 struct Journey {
     claim: Claim,
     ahead: Vec<ReleaseState>,
-    /// Lines for the build log, written with the next step.
-    said: BuildLog,
+    /// What is written down with the next step.
+    luggage: Luggage,
 }
 
 impl Journey {
@@ -122,7 +153,7 @@ impl Journey {
         Self {
             claim,
             ahead: Vec::new(),
-            said: BuildLog::default(),
+            luggage: Luggage::default(),
         }
     }
 
@@ -144,15 +175,17 @@ impl Journey {
         if steps.is_empty() {
             return Ok(());
         }
-        let said = std::mem::take(&mut self.said);
-        if self.claim.advance_saying(&steps, failure, said).await? {
+        let luggage = std::mem::take(&mut self.luggage);
+        if self.claim.advance_with(&steps, failure, luggage).await? {
             return Ok(());
         }
         Err(Halt::Lost)
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<(), Halt> {
-        self.said.say(format!("Failed: {}", failure.message));
+        self.luggage
+            .said
+            .say(format!("Failed: {}", failure.message));
         self.enter(ReleaseState::Failed);
         self.settle(Some(failure)).await
     }
