@@ -24,11 +24,17 @@ const LONGEST_VALUE: usize = 4096;
 /// Settings of a site; what is none was not said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SiteSettings {
-    /// The folder that is served; `Some(None)` is all of it.
-    root: Option<Option<FilePath>>,
+    root: Option<Root>,
     spa: Option<bool>,
     clean_urls: Option<bool>,
     headers: Option<Vec<PathHeaders>>,
+}
+
+/// What is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Root {
+    Everything,
+    Folder(FilePath),
 }
 
 impl SiteSettings {
@@ -82,7 +88,10 @@ impl SiteSettings {
 
     /// The folder that is served, unless it is all of it.
     pub fn root(&self) -> Option<&FilePath> {
-        self.root.as_ref()?.as_ref()
+        match self.root.as_ref()? {
+            Root::Everything => None,
+            Root::Folder(path) => Some(path),
+        }
     }
 
     /// How the files are served.
@@ -96,7 +105,7 @@ impl SiteSettings {
     }
 }
 
-fn read_root(fields: &Map<String, Value>) -> Result<Option<Option<FilePath>>, Invalid> {
+fn read_root(fields: &Map<String, Value>) -> Result<Option<Root>, Invalid> {
     for name in ROOT {
         let text = match fields.get(name) {
             None | Some(Value::Null) => continue,
@@ -110,11 +119,11 @@ fn read_root(fields: &Map<String, Value>) -> Result<Option<Option<FilePath>>, In
         }
         let inner = inner.trim_end_matches('/');
         if inner.is_empty() || inner == "." {
-            return Ok(Some(None));
+            return Ok(Some(Root::Everything));
         }
         let path = FilePath::try_from(inner.to_owned());
         return path
-            .map(|path| Some(Some(path)))
+            .map(|path| Some(Root::Folder(path)))
             .map_err(|Invalid(reason)| format!("{name}: {reason}").into());
     }
     Ok(None)
@@ -208,27 +217,28 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn settings(value: Value) -> SiteSettings {
-        SiteSettings::from_json(&value).unwrap()
+    fn settings(value: &Value) -> SiteSettings {
+        SiteSettings::from_json(value).unwrap()
     }
 
     #[test]
     fn fields_of_others_are_ignored_and_ours_are_read() {
-        let read = settings(json!({"root": "./dist/", "spa": true, "gzip": 1, "cache": {"a": []}}));
+        let read =
+            settings(&json!({"root": "./dist/", "spa": true, "gzip": 1, "cache": {"a": []}}));
         assert_eq!(read.root().unwrap().as_str(), "dist");
         assert_eq!(
-            settings(json!({"outputPath": "a/b"}))
+            settings(&json!({"outputPath": "a/b"}))
                 .root()
                 .unwrap()
                 .as_str(),
             "a/b"
         );
-        assert_eq!(settings(json!({"root": "/", "publish": "x"})).root(), None);
+        assert_eq!(settings(&json!({"root": "/", "publish": "x"})).root(), None);
         let config = read.into_config();
         assert!(config.spa && config.clean_urls);
-        let config = settings(json!({"cleanUrls": false})).into_config();
+        let config = settings(&json!({"cleanUrls": false})).into_config();
         assert!(!config.spa && !config.clean_urls);
-        assert_eq!(settings(Value::Null), SiteSettings::default());
+        assert_eq!(settings(&Value::Null), SiteSettings::default());
     }
 
     #[test]
@@ -243,7 +253,7 @@ mod tests {
             json!({"/a/*": {"x-a": 1}}),
         ] {
             assert_eq!(
-                settings(json!({"headers": shape})).into_config().headers,
+                settings(&json!({"headers": shape})).into_config().headers,
                 expected
             );
         }

@@ -18,7 +18,8 @@ const BUFFER: usize = 256 * 1024;
 /// Dropped, it leaves nothing behind.
 pub struct Content {
     disk: Arc<Disk>,
-    hasher: blake3::Hasher,
+    /// Boxed: it is 2 KiB, and contents are handed around between awaits.
+    hasher: Box<blake3::Hasher>,
     size: u64,
     body: Body,
 }
@@ -32,7 +33,7 @@ impl Content {
     pub(super) fn new(disk: Arc<Disk>) -> Self {
         Self {
             disk,
-            hasher: blake3::Hasher::new(),
+            hasher: Box::default(),
             size: 0,
             body: Body::Small(Vec::new()),
         }

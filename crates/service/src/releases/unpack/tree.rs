@@ -51,7 +51,7 @@ pub(super) struct Tree {
     staging: Staging<'static>,
     caps: Caps,
     canceled: Canceled,
-    tree: FileTree,
+    paths: FileTree,
     files: Vec<ManifestFile>,
     links: Vec<Link>,
     bytes: u64,
@@ -73,7 +73,7 @@ impl Tree {
             staging,
             caps,
             canceled,
-            tree: FileTree::default(),
+            paths: FileTree::default(),
             files: Vec::new(),
             links: Vec::new(),
             bytes: 0,
@@ -109,7 +109,7 @@ impl Tree {
                 format!("the archive has more than {files} files"),
             );
         }
-        if let Err(invalid) = self.tree.insert(&path) {
+        if let Err(invalid) = self.paths.insert(&path) {
             return refuse(
                 "archive_invalid",
                 format!("the archive is damaged: {invalid}"),

@@ -122,10 +122,10 @@ fn unpacked(bench: &Bench, archive: &[u8]) -> Unpacked {
     bench.try_unpack(archive, Canceled::default()).unwrap()
 }
 
-fn site(archive: &[u8], sent: serde_json::Value) -> Result<(Vec<String>, SiteSettings), Stop> {
+fn site(archive: &[u8], sent: &serde_json::Value) -> Result<(Vec<String>, SiteSettings), Stop> {
     let unpacked = unpacked(&Bench::usual(), archive);
     unpacked.published.keep();
-    let sent = SiteSettings::from_json(&sent).unwrap();
+    let sent = SiteSettings::from_json(sent).unwrap();
     let files = (unpacked.files, unpacked.project_files);
     let (manifest, settings) = choose_files(files.0, &files.1, sent, Platform::Static)?;
     let paths = manifest.files().iter().map(|file| file.path.to_string());
@@ -138,7 +138,7 @@ fn the_root_of_a_site_is_found() {
     use tar_files::tar_gz;
     let none = json!({});
     let paths = |entries: &[(&str, &str)], sent: &serde_json::Value| {
-        site(&tar_gz(entries), sent.clone()).unwrap().0
+        site(&tar_gz(entries), sent).unwrap().0
     };
     let folder = [("shop/index.html", "1"), ("shop/css/a.css", "2")];
     assert_eq!(paths(&folder, &none), ["css/a.css", "index.html"]);
@@ -153,7 +153,7 @@ fn the_root_of_a_site_is_found() {
     let inner = [("shop/package.json", "1"), ("shop/dist/index.html", "2")];
     assert_eq!(paths(&inner, &root), ["index.html"]);
     assert_eq!(paths(&[("dist/index.html", "1")], &root), ["index.html"]);
-    let Err(Stop::Refused(reason, message)) = site(&tar_gz(&[("a", "")]), root) else {
+    let Err(Stop::Refused(reason, message)) = site(&tar_gz(&[("a", "")]), &root) else {
         panic!("a root that is not there");
     };
     assert_eq!(reason, "root_not_found");
@@ -171,11 +171,11 @@ fn a_project_file_is_read_and_not_served() {
             format!("{folder}out/index.html"),
         );
         let archive = tar_gz(&[(&config, file), (&page, "1")]);
-        let (paths, settings) = site(&archive, json!({})).unwrap();
+        let (paths, settings) = site(&archive, &json!({})).unwrap();
         assert_eq!(paths, ["index.html"]);
         assert!(settings.into_config().spa);
         // What the client sends counts more.
-        let (paths, settings) = site(&archive, json!({"root": "/", "spa": false})).unwrap();
+        let (paths, settings) = site(&archive, &json!({"root": "/", "spa": false})).unwrap();
         assert_eq!(paths, ["out/index.html"]);
         assert!(!settings.into_config().spa);
     }
@@ -185,14 +185,14 @@ fn a_project_file_is_read_and_not_served() {
         ("estrade.json", r#"{"spa": true}"#),
         ("liara.json", r#"{"spa": false, "cleanUrls": false}"#),
     ]);
-    let (paths, settings) = site(&archive, json!({})).unwrap();
+    let (paths, settings) = site(&archive, &json!({})).unwrap();
     assert_eq!(paths, ["a/liara.json"]);
     let config = settings.into_config();
     assert!(config.spa && !config.clean_urls);
     let large = " ".repeat(LARGEST_PROJECT_FILE + 1);
     for bad in ["{", large.as_str(), r#"{"spa": 1}"#] {
         let archive = tar_gz(&[("estrade.json", bad), ("a", "")]);
-        let Err(Stop::Refused(reason, message)) = site(&archive, json!({})) else {
+        let Err(Stop::Refused(reason, message)) = site(&archive, &json!({})) else {
             panic!("{bad}");
         };
         assert_eq!(reason, "config_invalid");
@@ -200,7 +200,7 @@ fn a_project_file_is_read_and_not_served() {
     }
     let only = tar_gz(&[("estrade.json", "{}")]);
     assert!(matches!(
-        site(&only, json!({})),
+        site(&only, &json!({})),
         Err(Stop::Refused("archive_empty", _))
     ));
 }
