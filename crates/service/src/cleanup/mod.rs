@@ -88,7 +88,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         }
         failing = done.is_err();
         if failing {
-            next_full = Instant::now() + AGAIN;
+            next_full = Instant::now() + AGAIN.max(took * SHARE);
         } else if matches!(reason, Reason::Time) {
             next_full = Instant::now() + EVERY;
         }
@@ -186,9 +186,10 @@ impl Cleaner {
             guard.release().await;
             cleaned.contents = swept?;
         }
-        cleaned.packs = packs::compact(&self.core, &mut self.retired).await?;
         let kept = self.retired.kept(self.core.now());
         cleaned.files = leftovers::remove_orphans(&self.core, kept).await?;
+        // After it, because it needs room on a disk that may be full.
+        cleaned.packs = packs::compact(&self.core, &mut self.retired).await?;
         if cleaned != Cleaned::default() {
             let Cleaned {
                 contents,

@@ -25,6 +25,12 @@ impl Needed {
         }
     }
 
+    fn extend<'d>(&mut self, digests: impl IntoIterator<Item = &'d Digest>) {
+        for digest in digests {
+            self.insert(digest);
+        }
+    }
+
     fn sort(&mut self) {
         self.sorted.append(&mut self.waiting);
         self.sorted.sort_unstable();
@@ -44,7 +50,7 @@ impl Needed {
             let artifacts = cleanup::needed_by_artifacts(db, after).await?;
             for artifact in &artifacts {
                 let digests = artifact.contents.iter().map(|(digest, _)| digest);
-                digests.for_each(|digest| needed.insert(digest));
+                needed.extend(digests);
             }
             match artifacts.last() {
                 Some(last) => after = Some(last.id),
@@ -54,7 +60,7 @@ impl Needed {
         let mut after = String::new();
         loop {
             let (digests, last) = cleanup::needed_by_sources(db, &after, PAGE).await?;
-            digests.iter().for_each(|digest| needed.insert(digest));
+            needed.extend(&digests);
             match last {
                 Some(last) => after = last,
                 None => break,
@@ -63,7 +69,7 @@ impl Needed {
         let mut after = Vec::new();
         loop {
             let digests = cleanup::needed_by_uploads(db, &after, PAGE).await?;
-            digests.iter().for_each(|digest| needed.insert(digest));
+            needed.extend(&digests);
             match digests.last() {
                 Some(last) => after = last.as_bytes().to_vec(),
                 None => break,

@@ -88,7 +88,7 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Re
     let moves: Vec<_> = moves
         .filter_map(|blob| Some((*blob, *from.get(&blob.digest)?)))
         .collect();
-    let moved = core
+    let noted = core
         .db
         .transact(move |tx| {
             let moves = moves.clone();
@@ -97,7 +97,7 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Re
         .await;
     // After a failure nobody knows; if it did not happen, the new pack is an orphan.
     published.keep();
-    moved?;
+    noted?;
     let now = core.now();
     retired.0.extend(packs.into_iter().map(|pack| (pack, now)));
     Ok(())
@@ -107,11 +107,15 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Re
 fn copy(blobs: &BlobStore, contents: &[StoredBlob]) -> std::result::Result<Published, BlobError> {
     let mut staging = blobs.stage(u64::MAX, |_| Ok(HashSet::new()));
     for blob in contents {
-        let content = blobs.read(blob)?;
-        if Digest::of(&content) == blob.digest {
-            staging.add(&content)?;
-        } else {
-            tracing::error!(digest = %blob.digest, place = %blob.place.id(), "a stored content is damaged; it stays where it is");
+        // What is damaged stays where it is: it must not keep the rest from being cleaned up.
+        match blobs.read(blob) {
+            Ok(content) if Digest::of(&content) == blob.digest => {
+                staging.add(&content)?;
+            }
+            Ok(_) | Err(BlobError::Damaged | BlobError::Missing) => {
+                tracing::error!(digest = %blob.digest, place = %blob.place.id(), "a stored content is damaged");
+            }
+            Err(error) => return Err(error),
         }
     }
     staging.publish()

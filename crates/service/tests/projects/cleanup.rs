@@ -125,9 +125,9 @@ async fn releases_beyond_the_history_cannot_come_back(at: &Installation) {
         "all were live lately"
     );
     core.clock.advance(Duration::from_mins(20));
-    let cleaned = clean(&core, &mut cleaner).await;
+    let removed = clean(&core, &mut cleaner).await;
     // Each had a page and two variants, in a pack each.
-    assert_eq!((cleaned.contents, cleaned.files), (9, 6));
+    assert_eq!((removed.contents, removed.files), (9, 6));
     for (number, id) in ids.iter().enumerate() {
         let kept = number >= 3;
         assert_eq!(
@@ -233,7 +233,7 @@ async fn a_deleted_project_leaves_nothing(at: &Installation) {
     let left = contents(&core, kept).await.unwrap();
     assert_eq!(
         count(&core, "SELECT COUNT(*) FROM blobs").await,
-        left.len() as i64
+        i64::try_from(left.len()).unwrap()
     );
     projects::delete_project(&core, &ada, "other", None)
         .await
@@ -435,8 +435,8 @@ async fn sparse_packs_are_emptied(at: &Installation) {
             .sum::<u64>()
     };
     let before = bytes();
-    let cleaned = clean(&core, &mut cleaner).await;
-    assert_eq!((cleaned.packs, cleaned.files), (2, 0));
+    let removed = clean(&core, &mut cleaner).await;
+    assert_eq!((removed.packs, removed.files), (2, 0));
     let (now_known, on_disk) = places(&core).await;
     assert!(
         known.is_disjoint(&now_known) && known.is_subset(&on_disk),
@@ -471,7 +471,7 @@ async fn come_and_go(core: Arc<Core>, ada: Scope, name: String, seed: u64, stop:
                 .collect();
             let id = match try_deploy(&core, &ada, &name, files).await {
                 Ok(id) => id,
-                // It was cleaned up while we sent the rest: a client repeats this.
+                // It was removed up while we sent the rest: a client repeats this.
                 Err(estrade_service::Error::Unavailable(_)) => continue,
                 Err(error) => unreachable!("{error:?}"),
             };
@@ -514,10 +514,10 @@ async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
     let mut total = Cleaned::default();
     for _ in 0..if full { 300 } else { 30 } {
         core.clock.advance(Duration::from_mins(5));
-        let cleaned = cleaner.clean().await.unwrap();
-        total.contents += cleaned.contents;
-        total.files += cleaned.files;
-        total.packs += cleaned.packs;
+        let removed = cleaner.clean().await.unwrap();
+        total.contents += removed.contents;
+        total.files += removed.files;
+        total.packs += removed.packs;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -539,6 +539,7 @@ struct Model {
     ready: Vec<(ReleaseId, BTreeSet<Digest>)>,
 }
 
+#[expect(clippy::print_stderr, reason = "who repeats a failure needs the seed")]
 async fn any_order_of_events_keeps_exactly_what_is_needed(at: &Installation) {
     let (core, mut cleaner, ada) = tidy(at).await;
     let worker = RunningWorker::start(&core);
