@@ -7,6 +7,7 @@ use estrade_model::secret::Secret;
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
+use estrade_service::domains::DomainSettings;
 use estrade_service::{Core, Quotas, Settings};
 use estrade_store::Location;
 use std::net::SocketAddr;
@@ -69,6 +70,27 @@ pub fn settings(config: &Config) -> Settings {
             (false, 80) | (true, 443) => edge_domain.to_owned(),
             (_, port) => format!("{edge_domain}:{port}"),
         },
+        domains: domains(config),
+    }
+}
+
+/// Which host names are ours, and how others prove that theirs are theirs.
+fn domains(config: &Config) -> DomainSettings {
+    let public = [&config.platform.public_url, &config.ai.public_url];
+    DomainSettings {
+        edge: config
+            .edge
+            .domains
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        own_hosts: public
+            .into_iter()
+            .flatten()
+            .map(|url| url.host().to_ascii_lowercase())
+            .collect(),
+        verify: config.edge.verify_domains,
+        dns_server: config.edge.dns_server,
     }
 }
 

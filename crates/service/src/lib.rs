@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod bootstrap;
 pub mod core;
 pub mod credentials;
+pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;

@@ -9,6 +9,7 @@ pub mod blob_rows;
 pub mod blobs;
 pub mod changes;
 pub mod db;
+pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;

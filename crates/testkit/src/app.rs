@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::call::{Api, Line};
 use crate::disk::Disk;
+use crate::dns::DnsServer;
 use crate::postgres::TestDatabase;
 use crate::secrets::{Needles, Secrets};
 use crate::user::User;
@@ -75,6 +76,7 @@ pub struct TestApp {
     core: Arc<Core>,
     directory: TempDir,
     database: Option<TestDatabase>,
+    dns: DnsServer,
     shutdown: CancellationToken,
     running: JoinSet<()>,
 }
@@ -97,7 +99,10 @@ impl TestApp {
         if let Some(database) = &database {
             places.database = Location::Postgres(database.url());
         }
-        let core = bootstrap::open(&places, setup.settings)
+        let dns = DnsServer::start().await;
+        let mut settings = setup.settings;
+        settings.domains.dns_server = Some(dns.address());
+        let core = bootstrap::open(&places, settings)
             .await
             .expect("a new installation");
         let bind = || Bind {
@@ -136,6 +141,7 @@ impl TestApp {
             core,
             directory,
             database,
+            dns,
             shutdown,
             running,
         }
@@ -241,6 +247,11 @@ impl TestApp {
     /// The SQLite file, or none.
     pub fn sqlite_file(&self) -> Option<PathBuf> {
         self.core.db.file().map(Path::to_owned)
+    }
+
+    /// The DNS server that the app asks.
+    pub fn dns(&self) -> &DnsServer {
+        &self.dns
     }
 
     /// The database, when it is PostgreSQL.

@@ -1,7 +1,7 @@
 //! `[platform]`, `[edge]`, and what every listener has.
 
 use super::network::DomainName;
-use super::text::deserialize_listen;
+use super::text::{deserialize_listen, deserialize_optional_listen};
 use super::url::HttpUrl;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -46,6 +46,9 @@ pub struct Edge {
     pub skew_seconds: u64,
     /// Whether a custom domain must prove by DNS that it belongs to its owner.
     pub verify_domains: bool,
+    /// The DNS server that is asked. Absent: those of the system.
+    #[serde(deserialize_with = "deserialize_optional_listen")]
+    pub dns_server: Option<SocketAddr>,
     /// Absent: plain HTTP.
     pub tls: Option<Tls>,
 }
@@ -57,6 +60,7 @@ impl Default for Edge {
             domains: "localhost".parse().into_iter().collect(),
             skew_seconds: 3600,
             verify_domains: true,
+            dns_server: None,
             tls: None,
         }
     }

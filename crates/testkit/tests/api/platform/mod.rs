@@ -1,6 +1,7 @@
 //! The platform API, by URL.
 
 mod account;
+mod domains;
 mod envs;
 mod events;
 mod networks;
