@@ -39,7 +39,7 @@ pub fn settings(config: &Config) -> Settings {
         };
         plans.set(name.as_str().to_owned(), plan);
     }
-    let edge_tls = config.edge.tls.is_some();
+    let (edge_address, edge_tls) = config.edge.entrance();
     let edge_domain = config
         .edge
         .domains
@@ -66,7 +66,7 @@ pub fn settings(config: &Config) -> Settings {
             None => base_url(config.platform.listen, config.platform.tls.is_some()),
         },
         edge_scheme: if edge_tls { "https" } else { "http" }.into(),
-        edge_authority: match (edge_tls, config.edge.listen.port()) {
+        edge_authority: match (edge_tls, edge_address.port()) {
             (false, 80) | (true, 443) => edge_domain.to_owned(),
             (_, port) => format!("{edge_domain}:{port}"),
         },
@@ -109,10 +109,7 @@ pub fn serve_options(config: &Config) -> ServeOptions {
     let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
         address,
         options: ListenerOptions {
-            tls: tls.map(|tls| TlsFiles {
-                cert: tls.cert.clone(),
-                key: tls.key.clone(),
-            }),
+            tls: tls.map(|tls| tls_files(tls).into()),
             trusted_proxies: config.trusted_proxies.iter().copied().collect(),
             max_connections: config.limits.connections.get() as usize,
             ..ListenerOptions::default()
@@ -134,6 +131,13 @@ pub fn serve_options(config: &Config) -> ServeOptions {
         burst: config.limits.burst.get(),
         body_bytes: config.limits.body_bytes.get(),
         temporary: config.data_dir.join("tmp"),
+    }
+}
+
+fn tls_files(tls: &Tls) -> TlsFiles {
+    TlsFiles {
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
     }
 }
 

@@ -4,9 +4,11 @@
 //! resource, each SQL text written once. [`blobs`] keeps contents by their hash.
 
 pub mod accounts;
+pub mod acme;
 pub mod artifacts;
 pub mod blob_rows;
 pub mod blobs;
+pub mod certificates;
 pub mod changes;
 pub mod db;
 pub mod domains;
