@@ -1,17 +1,20 @@
 //! From the configuration to what the services and the server take.
 
-use crate::config::{Config, DatabaseUrl, Tls, UnknownWorkspace};
+use crate::config::{Challenge, Config, DatabaseUrl, Tls, UnknownWorkspace};
+use estrade_edge::EdgeOptions;
 use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
 use estrade_server::app::MetricsAccess;
-use estrade_server::run::{Bind, ServeOptions};
+use estrade_server::run::{Bind, EdgeBind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
+use estrade_service::certificates::{self, AcmeSettings};
 use estrade_service::domains::DomainSettings;
 use estrade_service::{Core, Quotas, Settings};
 use estrade_store::Location;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the installation keeps its things.
 pub fn places(config: &Config) -> Places {
@@ -108,12 +111,7 @@ pub fn serve_options(config: &Config) -> ServeOptions {
         .map_or(0, std::num::NonZeroU32::get);
     let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
         address,
-        options: ListenerOptions {
-            tls: tls.map(|tls| tls_files(tls).into()),
-            trusted_proxies: config.trusted_proxies.iter().copied().collect(),
-            max_connections: config.limits.connections.get() as usize,
-            ..ListenerOptions::default()
-        },
+        options: listener_options(config, tls),
         metrics: match metrics {
             crate::config::Metrics::Public => MetricsAccess::Public,
             crate::config::Metrics::Admin => MetricsAccess::Admin,
@@ -127,10 +125,64 @@ pub fn serve_options(config: &Config) -> ServeOptions {
             config.platform.metrics,
         ),
         ai: bind(config.ai.listen, config.ai.tls.as_ref(), config.ai.metrics),
+        edge: edge_bind(config),
         requests_per_second: cap,
         burst: config.limits.burst.get(),
         body_bytes: config.limits.body_bytes.get(),
         temporary: config.data_dir.join("tmp"),
+    }
+}
+
+/// How the edge shall listen and serve.
+fn edge_bind(config: &Config) -> EdgeBind {
+    let edge = &config.edge;
+    EdgeBind {
+        address: edge.listen,
+        tls_address: edge.tls_listen,
+        options: listener_options(config, None),
+        certificate: edge.tls.as_ref().map(tls_files),
+        acme: edge.acme.enabled.then(|| acme(config)),
+        redirect: edge.redirect_https,
+        edge: EdgeOptions {
+            domains: edge
+                .domains
+                .iter()
+                .map(|it| it.as_str().to_owned())
+                .collect(),
+            skew: Duration::from_secs(edge.skew_seconds),
+            ..EdgeOptions::default()
+        },
+        access_log: edge
+            .access_log
+            .then(|| config.data_dir.join("logs/access.log")),
+    }
+}
+
+/// From whom certificates are ordered, and how.
+fn acme(config: &Config) -> AcmeSettings {
+    let acme = &config.edge.acme;
+    AcmeSettings {
+        directory: acme.directory.to_string(),
+        email: acme.email.clone(),
+        ca_file: acme.ca_file.clone(),
+        challenges: acme
+            .challenges
+            .iter()
+            .map(|challenge| match challenge {
+                Challenge::Http01 => certificates::Challenge::Http01,
+                Challenge::TlsAlpn01 => certificates::Challenge::TlsAlpn01,
+            })
+            .collect(),
+        orders_per_hour: acme.orders_per_hour.get(),
+    }
+}
+
+fn listener_options(config: &Config, tls: Option<&Tls>) -> ListenerOptions {
+    ListenerOptions {
+        tls: tls.map(|tls| tls_files(tls).into()),
+        trusted_proxies: config.trusted_proxies.iter().copied().collect(),
+        max_connections: config.limits.connections.get() as usize,
+        ..ListenerOptions::default()
     }
 }
 

@@ -54,6 +54,15 @@ impl FileCertificates {
         pair.map(|pair| Arc::clone(&pair.certificate))
     }
 
+    /// Whether one of them is made out for this host, as they were last read.
+    pub fn covers(&self, host: &str) -> bool {
+        let Ok(name) = ServerName::try_from(host) else {
+            return false;
+        };
+        let pairs = self.pairs.load();
+        pairs.iter().any(|pair| is_for(&pair.certificate, &name))
+    }
+
     /// The certificate for everybody else.
     pub async fn first(&self) -> Option<Arc<CertifiedKey>> {
         self.look_again().await;

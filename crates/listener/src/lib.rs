@@ -103,16 +103,7 @@ impl Listener {
             Some(source) => Some(source.handshake().await?),
             None => None,
         };
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let socket = TcpListener::from_std(socket.into())?;
+        let socket = TcpListener::from_std(bind_socket(address, false)?)?;
         Ok(Self {
             address: socket.local_addr()?,
             socket,
@@ -145,7 +136,7 @@ impl Listener {
         let slots = Arc::new(Semaphore::new(options.max_connections));
         let connections = Connections::new(options, tls, shutdown.clone());
         let accept = async {
-            while let Some((stream, peer, slot)) = next(&socket, &slots).await {
+            while let Some((stream, peer, slot)) = accept(&socket, &slots).await {
                 connections.open(stream, peer, slot, service.clone());
             }
         };
@@ -159,8 +150,38 @@ impl Listener {
     }
 }
 
+/// Binds an address that several sockets of this process will share.
+///
+/// Fails when another process has it: sharing is for us, not for a second server that was started by
+/// mistake and would get half of the connections.
+pub fn bind_shared(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    drop(bind_socket(address, false)?);
+    bind_socket(address, true)
+}
+
+/// Binds a shared address once more.
+pub fn bind_again(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    bind_socket(address, true)
+}
+
+fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// The next connection, once there is a free slot for it.
-async fn next(
+pub async fn accept(
     socket: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {

@@ -87,6 +87,11 @@ impl From<HostName> for String {
         name.0
     }
 }
+impl std::borrow::Borrow<str> for HostName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 impl fmt::Display for HostName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

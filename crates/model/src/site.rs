@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct SiteConfig {
     /// Whether a path without a file answers with `index.html`: the application has routes of its own.
     pub spa: bool,
-    /// Whether `/about` finds `about.html`, and `/about.html` sends there.
+    /// Whether `/about` finds `about.html`.
     pub clean_urls: bool,
     /// Headers by path pattern, besides those of the `_headers` file.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,9 +1,10 @@
-//! The whole server: both listeners, and the tasks that work behind them.
+//! The whole server: its listeners, and the tasks that work behind them.
 
 use crate::ai::{self, authorize::WarmAuthorize};
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::docs;
+use crate::edge::OpenEdge;
 use crate::error::{ErrorShape, KeysError, PlatformError};
 use crate::front::{FastPath, Front, HANDLER_TIMEOUT, finish_router};
 use crate::health;
@@ -17,6 +18,7 @@ use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
+use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions};
 use estrade_model::error::causes;
 use estrade_service::Core;
@@ -35,6 +37,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use utoipa::openapi::OpenApi;
+
+pub use crate::edge::EdgeBind;
 
 /// Release bodies that are received at once; each may take its cap on disk.
 const SPOOLED_AT_ONCE: usize = 32;
@@ -55,6 +59,8 @@ pub struct ServeOptions {
     pub platform: Bind,
     /// The AI API.
     pub ai: Bind,
+    /// What was deployed.
+    pub edge: EdgeBind,
     /// Requests per second and credential; 0 is without limit.
     pub requests_per_second: u32,
     /// How many of them may come at once.
@@ -70,6 +76,8 @@ pub struct Server {
     app: AppState,
     platform: SocketAddr,
     ai: SocketAddr,
+    edge: SocketAddr,
+    edge_tls: Option<SocketAddr>,
     /// Ends when the shutdown token is cancelled and what is in flight is done.
     listeners: JoinSet<()>,
     /// Ends after the listeners, so that what they still do is carried out.
@@ -95,16 +103,10 @@ impl Server {
         options: ServeOptions,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
-        let ServeOptions { platform, ai, .. } = options;
+        let ServeOptions {
+            platform, ai, edge, ..
+        } = options;
         leftovers::sweep_temporary(&core, &options.temporary)?;
-        let named = |name: &'static str, address: SocketAddr| {
-            move |error: io::Error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("cannot listen on {address} ({name}): {error}"),
-                )
-            }
-        };
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(named("platform", platform.address))?;
@@ -112,6 +114,7 @@ impl Server {
             .await
             .map_err(named("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
+        let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
         let app = Arc::new(App {
             tokens: Arc::new(AccountTokens::new(&core)),
@@ -151,14 +154,21 @@ impl Server {
 
         let mut listeners = JoinSet::new();
         listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
-        listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown));
+        listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown.clone()));
         let stop_workers = CancellationToken::new();
-        let workers = start_workers(&app, &stop_workers);
+        let mut workers = start_workers(&app, &stop_workers);
+        let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
+        app.metrics
+            .register(|registry| registry.register_collector(numbers));
+        let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
+        edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();
         Ok(Self {
             app,
             platform: platform_addr,
             ai: ai_addr,
+            edge: edge_addr,
+            edge_tls: edge_tls_addr,
             listeners,
             workers,
             stop_workers,
@@ -173,6 +183,16 @@ impl Server {
     /// Where the AI API listens.
     pub fn ai_addr(&self) -> SocketAddr {
         self.ai
+    }
+
+    /// Where the edge listens.
+    pub fn edge_addr(&self) -> SocketAddr {
+        self.edge
+    }
+
+    /// Where the edge listens with TLS, besides.
+    pub fn edge_tls_addr(&self) -> Option<SocketAddr> {
+        self.edge_tls
     }
 
     /// The state of both APIs.
@@ -209,6 +229,19 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
         stop.clone(),
     ));
     workers
+}
+
+/// Says which listener it was that could not be opened.
+pub(crate) fn named(
+    name: &'static str,
+    address: SocketAddr,
+) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot listen on {address} ({name}): {error}"),
+        )
+    }
 }
 
 /// One API on its way to a listener.

@@ -16,7 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The address of the account that a first start makes.
 pub const ADMIN: &str = "admin@localhost";
@@ -113,6 +113,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         master,
         keyring: ArcSwap::from_pointee(keyring),
         tickets: Tickets::default(),
+        publisher: OnceLock::new(),
     }))
 }
 

@@ -10,7 +10,10 @@ use estrade_model::plan::Plans;
 use estrade_model::{Id, Timestamp};
 use estrade_store::Db;
 use estrade_store::blobs::BlobStore;
+use estrade_store::routes::LiveRow;
+use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Handles and settings that the services share.
@@ -29,9 +32,26 @@ pub struct Core {
     pub(crate) keyring: ArcSwap<Keyring>,
     /// Requests with an idempotency key that this process is carrying out.
     pub(crate) tickets: Tickets,
+    /// Who serves releases on this node.
+    pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
+}
+
+/// Serves releases to visitors. The services only know that somebody does.
+pub trait Publisher: Send + Sync {
+    /// Gets ready to serve a release, so that the switch to it costs its first visitors nothing.
+    fn prepare<'p>(&'p self, release: &'p LiveRow) -> BoxFuture<'p, Result<()>>;
 }
 
 impl Core {
+    /// Says who serves releases on this node; the first one stays.
+    pub fn set_publisher(&self, publisher: Weak<dyn Publisher>) {
+        drop(self.publisher.set(publisher));
+    }
+
+    pub(crate) fn publisher(&self) -> Option<Arc<dyn Publisher>> {
+        self.publisher.get()?.upgrade()
+    }
+
     /// The present moment.
     pub fn now(&self) -> Timestamp {
         self.clock.now()

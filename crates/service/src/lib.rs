@@ -35,5 +35,5 @@ mod watch;
 pub mod workspaces;
 
 pub use access::{Caller, Scope};
-pub use core::{Clock, Core, Quotas, Settings, UnknownWorkspace};
+pub use core::{Clock, Core, Publisher, Quotas, Settings, UnknownWorkspace};
 pub use error::{Error, Result};

@@ -8,13 +8,15 @@ use crate::postgres::TestDatabase;
 use crate::secrets::{Needles, Secrets};
 use crate::user::User;
 use crate::{log, wire};
-use estrade_listener::ListenerOptions;
+use estrade_edge::EdgeOptions;
+use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
 use estrade_server::app::{AppState, MetricsAccess};
-use estrade_server::run::{Bind, ServeOptions, Server};
+use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
+use estrade_service::certificates::AcmeSettings;
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
 use serde_json::json;
@@ -46,6 +48,14 @@ pub struct Setup {
     pub body_bytes: u64,
     /// Who may read the metrics.
     pub metrics: MetricsAccess,
+    /// How deployed projects are served.
+    pub edge: EdgeOptions,
+    /// The certificate of the edge, which then also listens with TLS.
+    pub edge_certificate: Option<TlsFiles>,
+    /// From whom certificates are ordered.
+    pub acme: Option<AcmeSettings>,
+    /// The ports of the edge, plain and with TLS; 0: any.
+    pub edge_ports: [u16; 2],
 }
 
 impl Default for Setup {
@@ -56,6 +66,10 @@ impl Default for Setup {
             burst: 1,
             body_bytes: 1 << 20,
             metrics: MetricsAccess::Public,
+            edge: EdgeOptions::default(),
+            edge_certificate: None,
+            acme: None,
+            edge_ports: [0; 2],
         }
     }
 }
@@ -73,6 +87,8 @@ impl Setup {
 pub struct TestApp {
     line: Arc<Line>,
     state: AppState,
+    edge: SocketAddr,
+    edge_tls: Option<SocketAddr>,
     core: Arc<Core>,
     directory: TempDir,
     database: Option<TestDatabase>,
@@ -110,9 +126,20 @@ impl TestApp {
             options: ListenerOptions::default(),
             metrics: setup.metrics,
         };
+        let secure = setup.acme.is_some() || setup.edge_certificate.is_some();
         let options = ServeOptions {
             platform: bind(),
             ai: bind(),
+            edge: EdgeBind {
+                address: ([127, 0, 0, 1], setup.edge_ports[0]).into(),
+                tls_address: secure.then(|| ([127, 0, 0, 1], setup.edge_ports[1]).into()),
+                options: ListenerOptions::default(),
+                certificate: setup.edge_certificate,
+                acme: setup.acme,
+                redirect: true,
+                edge: setup.edge,
+                access_log: Some(directory.path().join("logs/access.log")),
+            },
             requests_per_second: setup.requests_per_second,
             burst: setup.burst,
             body_bytes: setup.body_bytes,
@@ -132,12 +159,15 @@ impl TestApp {
             ai: server.ai_addr(),
             secrets: Secrets::default(),
         });
-        let state = Arc::clone(server.app());
+        let (state, edge) = (Arc::clone(server.app()), server.edge_addr());
+        let edge_tls = server.edge_tls_addr();
         let mut running = JoinSet::new();
         running.spawn(server.run());
         Self {
             line,
             state,
+            edge,
+            edge_tls,
             core,
             directory,
             database,
@@ -145,6 +175,16 @@ impl TestApp {
             shutdown,
             running,
         }
+    }
+
+    /// Where the edge listens.
+    pub fn edge(&self) -> SocketAddr {
+        self.edge
+    }
+
+    /// Where the edge listens with TLS.
+    pub fn edge_tls(&self) -> SocketAddr {
+        self.edge_tls.expect("an edge with TLS")
     }
 
     /// Takes the database away for good, as a failure would; PostgreSQL only. End with

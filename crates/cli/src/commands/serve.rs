@@ -90,6 +90,7 @@ fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<
 
   Platform API  {platform}   (docs: {platform}/docs)
   AI API        {ai}   (docs: {ai}/docs)
+  Your sites    {sites}
   Data          {data}{database}
   Token         {token}
 
@@ -99,6 +100,7 @@ Try it:
 ",
         version = env!("CARGO_PKG_VERSION"),
         data = config.data_dir.display(),
+        sites = wiring::settings(config).project_url("<project>"),
     ))?;
     Ok(())
 }

@@ -47,6 +47,8 @@ pub struct Edge {
     pub skew_seconds: u64,
     /// Whether a custom domain must prove by DNS that it belongs to its owner.
     pub verify_domains: bool,
+    /// Whether every request is noted in `logs/access.log` of the data directory.
+    pub access_log: bool,
     /// The DNS server that is asked. Absent: those of the system.
     #[serde(deserialize_with = "deserialize_optional_listen")]
     pub dns_server: Option<SocketAddr>,
@@ -78,6 +80,7 @@ impl Default for Edge {
             domains: "localhost".parse().into_iter().collect(),
             skew_seconds: 3600,
             verify_domains: true,
+            access_log: true,
             dns_server: None,
             tls_listen: None,
             redirect_https: true,

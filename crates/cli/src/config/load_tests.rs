@@ -1,6 +1,6 @@
 //! Precedence, errors of the environment, and the round trip of the printed form.
 
-use super::super::{Credential, MASK};
+use super::super::{Credential, MASK, Tls};
 use super::*;
 
 fn environment(variables: &[(&str, &str)]) -> Environment {

@@ -137,16 +137,13 @@ impl Acme {
         Ok(())
     }
 
-    /// Whether this host has a certificate. In memory, and quick.
+    /// Whether this host, in lower case, has a certificate. In memory, and quick.
     pub fn has_certificate(&self, host: &str) -> bool {
-        let Ok(host) = host.parse::<HostName>() else {
-            return false;
-        };
         let certified = self
             .certified
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        certified.contains(&host)
+        certified.contains(host)
     }
 
     /// The certificate of a host. When there is none and the host is ours, one is ordered and, for a

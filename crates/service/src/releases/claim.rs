@@ -56,6 +56,11 @@ impl Claim {
         Ok(rows.into_iter().map(claim).collect())
     }
 
+    /// What the services share.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// The release.
     pub fn release(&self) -> ReleaseId {
         self.row.id

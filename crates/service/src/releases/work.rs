@@ -8,6 +8,7 @@ use super::transition::Failure;
 use crate::Error;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
+use estrade_store::routes::LiveRow;
 
 /// Why a release does not go on.
 enum Halt {
@@ -49,7 +50,7 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
         build(journey)?;
         journey.enter(ReleaseState::Deploying);
     }
-    deploy(journey)?;
+    deploy(journey).await?;
     journey.enter(ReleaseState::Ready);
     journey.settle(None).await
 }
@@ -79,12 +80,21 @@ fn build(journey: &Journey) -> Result<(), Halt> {
     Ok(())
 }
 
-/// DEPLOYING: puts it where visitors find it. READY, which switches traffic, comes with the commit.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "publishing to the edge can fail, and stands here"
-)]
-fn deploy(_: &Journey) -> Result<(), Halt> {
+/// DEPLOYING: gets this node ready to serve it; other nodes do so when they hear of the switch.
+/// READY, which switches traffic, comes with the commit.
+async fn deploy(journey: &Journey) -> Result<(), Halt> {
+    let claim = &journey.claim;
+    if let Some(publisher) = claim.core().publisher() {
+        let release = LiveRow {
+            release: claim.release(),
+            platform: claim.recipe().platform,
+            artifact: claim.recipe().artifact,
+            site: claim.recipe().site.clone(),
+            since: claim.core().now(),
+            until: None,
+        };
+        publisher.prepare(&release).await?;
+    }
     Ok(())
 }
 

@@ -9,12 +9,21 @@ use futures_util::Stream;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
-use super::{BlobError, BlobStore, Digest, LARGE_CONTENT, StoredBlob};
+use super::{BlobError, BlobStore, Digest, LARGE_CONTENT, PlaceId, StoredBlob};
 
 /// The size of the pieces of [`BlobStore::stream`].
 const CHUNK: usize = 64 * 1024;
 
 impl BlobStore {
+    /// Opens a pack or file, for who reads parts of it at will.
+    pub fn open_place(&self, id: PlaceId) -> Result<File, BlobError> {
+        match self.disk.open_place(id) {
+            Ok(file) => Ok(file),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(BlobError::Missing),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Reads a small content (below [`LARGE_CONTENT`]) into memory.
     pub fn read(&self, blob: &StoredBlob) -> Result<Bytes, BlobError> {
         let max = LARGE_CONTENT - 1;
@@ -79,10 +88,6 @@ impl BlobStore {
     }
 
     fn open_file(&self, blob: &StoredBlob) -> Result<File, BlobError> {
-        match self.disk.open_place(blob.place.id()) {
-            Ok(file) => Ok(file),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(BlobError::Missing),
-            Err(error) => Err(error.into()),
-        }
+        self.open_place(blob.place.id())
     }
 }

@@ -1,0 +1,254 @@
+//! The access log: one line of JSON per request, written in batches, never in a visitor's way.
+//!
+//! Each serving thread writes into a buffer of its own; a task empties the buffers into the file.
+//! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
+
+use crate::ask::{Ask, Method};
+use crate::clock::Second;
+use estrade_model::Timestamp;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often lines reach the file.
+const WRITE_EVERY: Duration = Duration::from_millis(250);
+/// Bytes that wait per thread at most.
+const MOST_WAITING: usize = 4 << 20;
+/// A file that is larger than this is put aside…
+const LARGEST_FILE: u64 = 64 << 20;
+/// …and so many of those are kept.
+const KEPT: u32 = 4;
+/// Longest part of a header or path that is kept.
+const LONGEST_TEXT: usize = 1024;
+
+/// Where requests are noted. Without a file nothing is.
+pub struct AccessLog {
+    file: Option<PathBuf>,
+    buffers: Box<[Mutex<Vec<u8>>]>,
+    dropped: AtomicU64,
+}
+
+/// One answered request.
+pub struct Noted<'n> {
+    /// What was asked.
+    pub ask: &'n Ask<'n>,
+    /// Which project it was for.
+    pub project: Option<&'n str>,
+    /// Who asked.
+    pub client: IpAddr,
+    /// The status of the answer.
+    pub status: u16,
+    /// How long its body was.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl AccessLog {
+    /// For so many threads, into this file.
+    pub fn new(file: Option<PathBuf>, threads: usize) -> Self {
+        Self {
+            file,
+            buffers: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes a request that was answered by this thread.
+    pub fn note(&self, thread: usize, second: &Second, now: Timestamp, noted: &Noted<'_>) {
+        if self.file.is_none() {
+            return;
+        }
+        let buffer = &self.buffers[thread % self.buffers.len()];
+        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffer.len() > MOST_WAITING {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        write_line(&mut buffer, second, now, noted);
+    }
+
+    /// Writes lines to the file until `stop`, and those that are left then.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let Some(path) = self.file.clone() else {
+            return;
+        };
+        let mut failing = false;
+        loop {
+            let stopped = stop
+                .run_until_cancelled(tokio::time::sleep(WRITE_EVERY))
+                .await
+                .is_none();
+            let (log, path) = (Arc::clone(&self), path.clone());
+            let written = tokio::task::spawn_blocking(move || log.write_out(&path)).await;
+            match written {
+                Ok(Err(error)) if !failing => {
+                    failing = true;
+                    tracing::warn!(%error, "cannot write the access log");
+                }
+                Ok(outcome) => failing = outcome.is_err(),
+                Err(_) => return,
+            }
+            if stopped {
+                return;
+            }
+        }
+    }
+
+    fn write_out(&self, path: &Path) -> io::Result<()> {
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            tracing::warn!(
+                dropped,
+                "the disk is too slow for the access log: lines are missing"
+            );
+        }
+        let mut file = None;
+        for buffer in &self.buffers {
+            let lines = std::mem::take(&mut *buffer.lock().unwrap_or_else(PoisonError::into_inner));
+            if !lines.is_empty() {
+                let file = match &mut file {
+                    Some(file) => file,
+                    none => none.insert(open(path)?),
+                };
+                file.write_all(&lines)?;
+            }
+        }
+        match file {
+            Some(file) if file.metadata()?.len() > LARGEST_FILE => put_aside(path),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    if let Some(directory) = path.parent() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// `access.log` becomes `access.log.1`, that one `access.log.2`, and the oldest goes.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let aside = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    for number in (1..KEPT).rev() {
+        match fs::rename(aside(number), aside(number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(path, aside(1))
+}
+
+fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<'_>) {
+    let Noted {
+        ask,
+        project,
+        client,
+        status,
+        bytes,
+        took,
+    } = noted;
+    let method = match ask.method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Other => "OTHER",
+    };
+    let (millis, micros) = (now.millis().rem_euclid(1000), took.as_micros());
+    // Writing into memory does not fail.
+    let _ = write!(
+        out,
+        "{{\"time\":\"{}.{millis:03}Z\",\"status\":{status},\"bytes\":{bytes},\"us\":{micros},\"client\":\"{client}\",\"method\":\"{method}\"",
+        second.iso(),
+    );
+    let headers = &ask.headers;
+    for (name, value) in [
+        ("project", *project),
+        ("host", Some(ask.host)),
+        ("path", Some(ask.path)),
+        ("query", ask.query),
+        ("agent", headers.user_agent.as_deref()),
+        ("referer", headers.referer.as_deref()),
+    ] {
+        if let Some(value) = value {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":\"");
+            write_text(out, value);
+            out.push(b'"');
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// A text inside JSON quotes.
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    let end = text.floor_char_boundary(LONGEST_TEXT);
+    for byte in text[..end].bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..=0x1f => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+            _ => out.push(byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::Headers;
+
+    #[test]
+    fn a_line_is_json_whatever_the_client_sends() {
+        let mut headers = Headers::default();
+        headers.note("user-agent", "x\"\\\u{1}é");
+        let ask = Ask {
+            method: Method::Get,
+            secure: false,
+            host: "a.localhost",
+            path: "/p\"",
+            query: None,
+            headers,
+        };
+        let mut second = Second::default();
+        let now = Timestamp::from_millis(1_700_000_000_007);
+        second.update(now);
+        let mut out = Vec::new();
+        let noted = Noted {
+            ask: &ask,
+            project: Some("a"),
+            client: IpAddr::from([127, 0, 0, 1]),
+            status: 200,
+            bytes: 5,
+            took: Duration::from_micros(42),
+        };
+        write_line(&mut out, &second, now, &noted);
+        let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(line["time"], "2023-11-14T22:13:20.007Z");
+        assert_eq!(line["agent"], "x\"\\\u{1}é");
+        assert_eq!(
+            (&line["path"], &line["us"], &line["project"]),
+            (&"/p\"".into(), &42.into(), &"a".into())
+        );
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+    }
+}

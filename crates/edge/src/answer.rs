@@ -1,0 +1,114 @@
+//! An answer to a visitor: a head that is ready to be sent, and where the body comes from.
+
+use crate::contents::Content;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::io::Write;
+
+/// What is sent back.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// Header lines, each with its line end.
+    lines: Vec<u8>,
+    /// The body, in pieces; HEAD has the same head and no body.
+    pub body: Body,
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// None.
+    Empty,
+    /// One content, or a part of one.
+    One(Content),
+    /// Several pieces, one after the other.
+    Many(Vec<Content>),
+}
+
+impl Body {
+    /// From bytes in memory.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        Self::One(Content::Bytes(bytes.into()))
+    }
+
+    /// How long it is.
+    pub fn length(&self) -> u64 {
+        self.pieces().iter().map(Content::length).sum()
+    }
+
+    /// Its pieces.
+    pub fn pieces(&self) -> &[Content] {
+        match self {
+            Self::Empty => &[],
+            Self::One(content) => std::slice::from_ref(content),
+            Self::Many(contents) => contents,
+        }
+    }
+}
+
+impl Answer {
+    /// Without headers and body.
+    pub fn new(status: StatusCode) -> Self {
+        Self {
+            status,
+            lines: Vec::with_capacity(512),
+            body: Body::Empty,
+        }
+    }
+
+    /// Adds a header. The value must be one line; ours are, and those of sites were checked.
+    pub fn header(&mut self, name: &str, value: impl AsRef<[u8]>) -> &mut Self {
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.extend_from_slice(b": ");
+        self.lines.extend_from_slice(value.as_ref());
+        self.lines.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Adds a header whose value is a number.
+    pub fn number(&mut self, name: &str, value: u64) -> &mut Self {
+        // Writing into memory does not fail.
+        let _ = write!(self.lines, "{name}: {value}\r\n");
+        self
+    }
+
+    /// Adds a header whose value is put together.
+    pub fn formatted(&mut self, name: &str, value: std::fmt::Arguments<'_>) -> &mut Self {
+        let _ = write!(self.lines, "{name}: {value}\r\n");
+        self
+    }
+
+    /// The header lines as they are sent.
+    pub fn lines(&self) -> &[u8] {
+        &self.lines
+    }
+
+    /// The headers as a map.
+    pub fn header_map(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for line in self.lines.split(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+                continue;
+            };
+            let value = line[colon + 1..].trim_ascii_start();
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(&line[..colon]),
+                HeaderValue::from_bytes(value),
+            ) {
+                headers.append(name, value);
+            }
+        }
+        headers
+    }
+
+    /// Replaces the headers.
+    pub fn set_headers(&mut self, headers: &HeaderMap) {
+        self.lines.clear();
+        for (name, value) in headers {
+            self.header(name.as_str(), value);
+        }
+    }
+}

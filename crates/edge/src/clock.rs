@@ -1,0 +1,63 @@
+//! The time as text, made once a second and not once a request.
+
+use estrade_model::Timestamp;
+use std::time::{Duration, SystemTime};
+
+/// The texts of one second.
+#[derive(Debug, Clone)]
+pub struct Second {
+    second: i64,
+    /// As `Date` has it.
+    http: String,
+    /// As the access log has it, up to the seconds.
+    iso: String,
+}
+
+impl Default for Second {
+    fn default() -> Self {
+        Self {
+            second: i64::MIN,
+            http: String::new(),
+            iso: String::new(),
+        }
+    }
+}
+
+impl Second {
+    /// Goes on to this moment.
+    pub fn update(&mut self, now: Timestamp) {
+        let second = now.millis().div_euclid(1000);
+        if self.second != second {
+            let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
+            self.http = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since);
+            // `2026-11-15T01:02:03.004Z` without its fraction.
+            self.iso = now.to_string().chars().take(19).collect();
+            self.second = second;
+        }
+    }
+
+    /// As `Date` has it.
+    pub fn http(&self) -> &str {
+        &self.http
+    }
+
+    /// As the access log has it, up to the seconds.
+    pub fn iso(&self) -> &str {
+        &self.iso
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_follow_the_time() {
+        let mut second = Second::default();
+        second.update(Timestamp::from_millis(1_700_000_000_999));
+        assert_eq!(second.http(), "Tue, 14 Nov 2023 22:13:20 GMT");
+        assert_eq!(second.iso(), "2023-11-14T22:13:20");
+        second.update(Timestamp::from_millis(1_700_000_001_000));
+        assert_eq!(second.iso(), "2023-11-14T22:13:21");
+    }
+}

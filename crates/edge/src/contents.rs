@@ -1,0 +1,169 @@
+//! The bytes of contents: small ones from memory, large ones straight from their files.
+
+use crate::site::Stored;
+use bytes::Bytes;
+use estrade_store::blobs::{BlobError, BlobStore, PlaceId};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Contents up to this size are sent from memory; for larger ones the kernel copies less.
+const SMALL: u64 = 64 * 1024;
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Bytes of contents in memory.
+    pub bytes: u64,
+    /// Files that are kept open.
+    pub files: usize,
+}
+
+/// Reads contents and remembers those that are asked for often.
+pub struct Contents {
+    store: BlobStore,
+    small: Cache<(PlaceId, u64), Bytes, ByLength>,
+    files: Cache<PlaceId, Arc<File>>,
+}
+
+/// The bytes of a content, or where to get them.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file.
+    File(FileSlice),
+}
+
+/// A part of an open file that never changes.
+#[derive(Debug, Clone)]
+pub struct FileSlice {
+    /// The file.
+    pub file: Arc<File>,
+    /// Where the part begins.
+    pub offset: u64,
+    /// How long it is.
+    pub length: u64,
+}
+
+#[derive(Clone)]
+struct ByLength;
+
+impl Weighter<(PlaceId, u64), Bytes> for ByLength {
+    fn weight(&self, _: &(PlaceId, u64), bytes: &Bytes) -> u64 {
+        // What an entry costs besides its bytes.
+        bytes.len() as u64 + 128
+    }
+}
+
+impl Contents {
+    /// With nothing in memory yet.
+    pub fn new(store: BlobStore, room: Room) -> Self {
+        let entries = usize::try_from(room.bytes / 4096)
+            .unwrap_or(usize::MAX)
+            .max(16);
+        Self {
+            store,
+            small: Cache::with_weighter(entries, room.bytes, ByLength),
+            files: Cache::new(room.files.max(16)),
+        }
+    }
+
+    /// A content. It waits only when the bytes have to come from the disk.
+    pub async fn open(&self, stored: Stored) -> Result<Content, BlobError> {
+        let Stored {
+            place,
+            offset,
+            size,
+        } = stored;
+        if size > SMALL {
+            let file = self.file(place)?;
+            return Ok(Content::File(FileSlice {
+                file,
+                offset,
+                length: size,
+            }));
+        }
+        if let Some(bytes) = self.small.get(&(place, offset)) {
+            return Ok(Content::Bytes(bytes));
+        }
+        let slice = FileSlice {
+            file: self.file(place)?,
+            offset,
+            length: size,
+        };
+        let bytes = slice.read().await?;
+        self.small.insert((place, offset), bytes.clone());
+        Ok(Content::Bytes(bytes))
+    }
+
+    fn file(&self, place: PlaceId) -> Result<Arc<File>, BlobError> {
+        if let Some(file) = self.files.get(&place) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.store.open_place(place)?);
+        self.files.insert(place, Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+impl Content {
+    /// A part of it.
+    pub fn slice(&self, range: std::ops::Range<u64>) -> Self {
+        match self {
+            Self::Bytes(bytes) => {
+                let at = |offset| {
+                    usize::try_from(offset)
+                        .unwrap_or(usize::MAX)
+                        .min(bytes.len())
+                };
+                Self::Bytes(bytes.slice(at(range.start)..at(range.end)))
+            }
+            Self::File(slice) => Self::File(FileSlice {
+                file: Arc::clone(&slice.file),
+                offset: slice.offset + range.start,
+                length: range.end - range.start,
+            }),
+        }
+    }
+
+    /// How long it is.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(slice) => slice.length,
+        }
+    }
+}
+
+impl FileSlice {
+    /// Reads it whole: at once when the kernel has it in memory, else on a thread that may wait.
+    pub async fn read(&self) -> io::Result<Bytes> {
+        let length = usize::try_from(self.length).map_err(io::Error::other)?;
+        let mut bytes = vec![0; length];
+        let mut target = [IoSliceMut::new(&mut bytes)];
+        match preadv2(
+            &*self.file,
+            &mut target,
+            self.offset,
+            ReadWriteFlags::NOWAIT,
+        ) {
+            Ok(read) if read == length => return Ok(bytes.into()),
+            // In part or not in memory, or a file system that cannot tell.
+            Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (file, offset) = (Arc::clone(&self.file), self.offset);
+        let read = move || {
+            file.read_exact_at(&mut bytes, offset)
+                .map(|()| bytes.into())
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(io::Error::other)?
+    }
+}

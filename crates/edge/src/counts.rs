@@ -1,0 +1,67 @@
+//! What visitors of one project were given: counted on every request, read by `/metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds of the buckets for the time to answer.
+pub const BUCKETS: [Duration; 9] = [
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(25),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+];
+
+/// The numbers of one project. No lock: each is a counter of its own.
+#[derive(Debug, Default)]
+pub struct Counts {
+    classes: [AtomicU64; 5],
+    bytes: AtomicU64,
+    micros: AtomicU64,
+    buckets: [AtomicU64; BUCKETS.len() + 1],
+}
+
+/// The numbers at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Answers by class of status: 1xx to 5xx.
+    pub classes: [u64; 5],
+    /// Bytes of bodies.
+    pub bytes: u64,
+    /// Time that answers took together.
+    pub took: Duration,
+    /// Answers by time, per bucket and beyond the last.
+    pub buckets: [u64; BUCKETS.len() + 1],
+}
+
+impl Counts {
+    /// Counts an answer.
+    pub fn note(&self, status: u16, bytes: u64, took: Duration) {
+        let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        add(&self.classes[class], 1);
+        add(&self.bytes, bytes);
+        add(
+            &self.micros,
+            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        );
+        let bucket = BUCKETS.iter().position(|bound| took <= *bound);
+        add(&self.buckets[bucket.unwrap_or(BUCKETS.len())], 1);
+    }
+
+    /// The numbers so far; none when there was no visitor.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let snapshot = Snapshot {
+            classes: self.classes.each_ref().map(read),
+            bytes: read(&self.bytes),
+            took: Duration::from_micros(read(&self.micros)),
+            buckets: self.buckets.each_ref().map(read),
+        };
+        (snapshot.classes.iter().sum::<u64>() > 0).then_some(snapshot)
+    }
+}

@@ -1,0 +1,204 @@
+//! The edge as a whole: from a request to its answer.
+
+use crate::access_log::AccessLog;
+use crate::answer::{Answer, Body};
+use crate::ask::{Ask, Method};
+use crate::certificates::HostCertificates;
+use crate::contents::{Contents, Room};
+use crate::doorway::Doorway;
+use crate::pages::Page;
+use crate::routes::{LiveSite, Route, Routes, State};
+use crate::sites::Sites;
+use crate::static_site::{Trouble, Visit};
+use estrade_model::error::causes;
+use estrade_service::{Core, Result};
+use estrade_store::blobs::BlobError;
+use http::StatusCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// How the edge serves.
+#[derive(Debug, Clone)]
+pub struct EdgeOptions {
+    /// A project is reached at `{project}.{domain}`.
+    pub domains: Vec<String>,
+    /// How long assets of earlier releases stay reachable.
+    pub skew: Duration,
+    /// Bytes of sites' tables that are kept in memory.
+    pub site_bytes: u64,
+    /// What is kept of contents.
+    pub room: Room,
+    /// Whose challenges plain visitors may ask for.
+    pub certificates: Option<Arc<HostCertificates>>,
+    /// The port to which plain visitors are sent where there is a certificate; none: they are served.
+    pub redirect_to: Option<u16>,
+}
+
+impl Default for EdgeOptions {
+    fn default() -> Self {
+        Self {
+            domains: vec!["localhost".into()],
+            skew: Duration::from_hours(1),
+            site_bytes: 96 << 20,
+            room: Room {
+                bytes: 32 << 20,
+                files: 8192,
+            },
+            certificates: None,
+            redirect_to: None,
+        }
+    }
+}
+
+/// Answers visitors.
+pub struct Edge {
+    core: Arc<Core>,
+    routes: Arc<Routes>,
+    contents: Contents,
+    skew: Duration,
+    doorway: Option<Doorway>,
+    ready: AtomicBool,
+    /// Who asked for what.
+    pub(crate) log: Arc<AccessLog>,
+}
+
+impl Edge {
+    /// Reads what there is to serve.
+    pub async fn open(
+        core: Arc<Core>,
+        options: EdgeOptions,
+        log: Arc<AccessLog>,
+    ) -> Result<Arc<Self>> {
+        let sites = Sites::new(Arc::clone(&core), Handle::current(), options.site_bytes);
+        let sites = Arc::new(sites);
+        let publisher: Weak<Sites> = Arc::downgrade(&sites);
+        core.set_publisher(publisher);
+        let routes = Routes::open(Arc::clone(&core), sites, options.domains, options.skew);
+        Ok(Arc::new(Self {
+            routes: routes.await?,
+            contents: Contents::new(core.blobs.clone(), options.room),
+            skew: options.skew,
+            doorway: options.certificates.map(|certificates| Doorway {
+                certificates,
+                redirect_to: options.redirect_to,
+            }),
+            ready: AtomicBool::new(false),
+            log,
+            core,
+        }))
+    }
+
+    /// The routes, for who follows or counts them.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// From now on `/readyz` says so.
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> estrade_model::Timestamp {
+        self.core.now()
+    }
+
+    /// Answers a request; also says which project it was for.
+    pub async fn answer(&self, ask: &Ask<'_>) -> (Answer, Option<Arc<Route>>) {
+        if let Some(doorway) = &self.doorway
+            && let Some(answer) = doorway.answer(ask).await
+        {
+            return (answer, None);
+        }
+        let Some(route) = self.routes.find(ask.host).await else {
+            return (self.without_project(ask), None);
+        };
+        let live = match self.routes.live(&route).await {
+            Ok(live) => live,
+            Err(error) => {
+                tracing::warn!(project = %route.name, error = causes(&error), "cannot read what is served");
+                return (Page::Unavailable.answer(), Some(route));
+            }
+        };
+        let answer = match &live.state {
+            State::Gone => Page::UnknownHost.answer(),
+            State::Off => Page::SwitchedOff.answer(),
+            State::Empty => Page::NothingDeployed.answer(),
+            State::Elsewhere => Page::Unavailable.answer(),
+            State::Files(site) => self.visit(&route, site, ask).await,
+        };
+        (answer, Some(route))
+    }
+
+    async fn visit(&self, route: &Route, live: &LiveSite, ask: &Ask<'_>) -> Answer {
+        let trouble = match self.try_visit(live, ask).await {
+            // A clean-up may have moved the contents; the database knows where they are now.
+            Err(Trouble::Blob(BlobError::Missing)) => {
+                self.routes.sites().forget(live.row.release);
+                live.earlier
+                    .iter()
+                    .for_each(|it| self.routes.sites().forget(it.release));
+                self.try_visit(live, ask).await
+            }
+            other => other,
+        };
+        trouble.unwrap_or_else(|trouble| {
+            let error = match &trouble {
+                Trouble::Blob(error) => causes(error),
+                Trouble::Service(error) => causes(error),
+            };
+            tracing::error!(project = %route.name, release = %live.row.release, error, "cannot serve a file");
+            Page::Unavailable.answer()
+        })
+    }
+
+    async fn try_visit(
+        &self,
+        live: &LiveSite,
+        ask: &Ask<'_>,
+    ) -> std::result::Result<Answer, Trouble> {
+        let site = self
+            .routes
+            .sites()
+            .get(&live.row)
+            .await
+            .map_err(Trouble::Service)?;
+        let Some(site) = site else {
+            return Err(Trouble::Blob(BlobError::Missing));
+        };
+        let visit = Visit {
+            live,
+            site: &site,
+            sites: self.routes.sites(),
+            contents: &self.contents,
+            now: self.now(),
+            skew: self.skew,
+        };
+        visit.answer(ask).await
+    }
+
+    /// A host that is nobody's: probes are answered here, since no site can have these paths taken.
+    fn without_project(&self, ask: &Ask<'_>) -> Answer {
+        let ready = self.ready.load(Ordering::Acquire);
+        match ask.path {
+            "/healthz" if ask.method != Method::Other => probe(StatusCode::OK, "ok"),
+            "/readyz" if ask.method != Method::Other && ready => probe(StatusCode::OK, "ready"),
+            "/readyz" if ask.method != Method::Other => {
+                probe(StatusCode::SERVICE_UNAVAILABLE, "starting")
+            }
+            _ => Page::UnknownHost.answer(),
+        }
+    }
+}
+
+fn probe(status: StatusCode, state: &str) -> Answer {
+    let text = format!("{{\"status\":\"{state}\"}}");
+    let mut answer = Answer::new(status);
+    answer.header("content-type", "application/json");
+    answer.number("content-length", text.len() as u64);
+    answer.header("cache-control", "no-store");
+    answer.body = Body::from_bytes(text);
+    answer
+}

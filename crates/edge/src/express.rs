@@ -1,0 +1,379 @@
+//! The express lane: plain HTTP/1.1 requests for files, answered without a framework.
+//!
+//! A connection begins here. As long as its requests are simple (GET or HEAD, no body, nothing
+//! unusual about the connection) they are answered with a read, a look-up and a write, and large
+//! files go from the page cache to the socket without passing through us. The first request that is
+//! anything else hands the connection over to hyper, together with what was read of it.
+
+use crate::answer::Body;
+use crate::ask::{Ask, Headers, Method};
+use crate::clock::Second;
+use crate::contents::{Content, FileSlice};
+use crate::lane::Lane;
+use http::HeaderMap;
+use std::io::{self, IoSlice, Write};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// A head that has not ended after so many bytes is not for the express lane.
+const LONGEST_HEAD: usize = 16 * 1024;
+/// More headers than this neither.
+const MOST_HEADERS: usize = 64;
+/// What is read at once.
+const READ: usize = 4096;
+/// Answers in a row, to a client that does not wait for them, before others get their turn.
+const IN_A_ROW: u32 = 32;
+
+/// What becomes of a connection.
+pub(crate) enum Next {
+    /// It has ended.
+    Ended,
+    /// It goes on elsewhere; this was read of it and not answered.
+    HandOver(Vec<u8>),
+}
+
+/// Serves a connection for as long as its requests are simple.
+pub(crate) async fn serve(
+    lane: &Lane,
+    stream: &mut TcpStream,
+    peer: IpAddr,
+    stop: &CancellationToken,
+) -> Next {
+    let mut input = Vec::with_capacity(READ);
+    let mut head = Vec::with_capacity(1024);
+    let (mut second, mut answered) = (Second::default(), 0_u32);
+    let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
+    loop {
+        let request = match Request::parse(&input) {
+            Parsed::Simple(request) => request,
+            Parsed::Other => return Next::HandOver(input),
+            Parsed::Partial if input.len() >= LONGEST_HEAD => return Next::HandOver(input),
+            Parsed::Partial => {
+                match (input.is_empty(), answered) {
+                    (true, 0) => {}
+                    (true, _) => patience.between_requests(),
+                    (false, _) => patience.within_request(),
+                }
+                match read_more(stream, &mut input, &mut patience, stop).await {
+                    Ok(true) => continue,
+                    Ok(false) | Err(_) => return Next::Ended,
+                }
+            }
+        };
+        let started = Instant::now();
+        let close = request.close || stop.is_cancelled();
+        let (answer, route) = lane.edge.answer(&request.ask).await;
+        let now = lane.edge.now();
+        second.update(now);
+        head.clear();
+        write_head(
+            &mut head,
+            answer.status,
+            second.http(),
+            answer.lines(),
+            close,
+        );
+        let body = if request.ask.method == Method::Head {
+            &Body::Empty
+        } else {
+            &answer.body
+        };
+        if send(stream, &head, body).await.is_err() {
+            return Next::Ended;
+        }
+        let client = lane.client(peer, &request.forwarded);
+        lane.note(
+            &second,
+            now,
+            &request.ask,
+            route.as_deref(),
+            client,
+            (answer.status, body.length()),
+            started,
+        );
+        if close {
+            return Next::Ended;
+        }
+        let length = request.length;
+        input.drain(..length);
+        answered += 1;
+        if answered % IN_A_ROW == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Reads what there is; false when the client is done, or has been silent for too long.
+async fn read_more(
+    stream: &mut TcpStream,
+    input: &mut Vec<u8>,
+    patience: &mut Patience,
+    stop: &CancellationToken,
+) -> io::Result<bool> {
+    input.reserve(READ);
+    loop {
+        let waiting = input.is_empty();
+        tokio::select! {
+            biased;
+            read = stream.read_buf(input) => return Ok(read? > 0),
+            () = patience.sleep.as_mut() => {
+                if patience.is_over() {
+                    return Ok(false);
+                }
+            }
+            () = stop.cancelled(), if waiting => return Ok(false),
+        }
+    }
+}
+
+/// How long a client may take. The timer is moved when it rings and not with every request.
+struct Patience {
+    sleep: Pin<Box<Sleep>>,
+    due: Instant,
+    in_head: bool,
+    for_head: Duration,
+    for_next: Duration,
+}
+
+impl Patience {
+    /// The first request must be complete as soon as any other, counted from the beginning.
+    fn new(for_head: Duration, for_next: Duration) -> Self {
+        let due = Instant::now() + for_head;
+        let sleep = Box::pin(sleep_until(due));
+        Self {
+            sleep,
+            due,
+            in_head: true,
+            for_head,
+            for_next,
+        }
+    }
+
+    /// Waits for the next request.
+    fn between_requests(&mut self) {
+        self.in_head = false;
+        self.due = Instant::now() + self.for_next;
+    }
+
+    /// Waits for the rest of a request, counted from when it began.
+    fn within_request(&mut self) {
+        if !self.in_head {
+            self.in_head = true;
+            self.due = Instant::now() + self.for_head;
+            self.sleep.as_mut().reset(self.due);
+        }
+    }
+
+    /// Whether the time is really over; if not, the timer is set to what is left.
+    fn is_over(&mut self) -> bool {
+        let over = Instant::now() >= self.due;
+        if !over {
+            self.sleep.as_mut().reset(self.due);
+        }
+        over
+    }
+}
+
+/// A simple request.
+struct Request<'r> {
+    ask: Ask<'r>,
+    /// How many bytes it has.
+    length: usize,
+    /// Whether the client wants no other one.
+    close: bool,
+    /// `X-Forwarded-For`, as often as it was given.
+    forwarded: Vec<&'r [u8]>,
+}
+
+enum Parsed<'r> {
+    Simple(Request<'r>),
+    Partial,
+    Other,
+}
+
+impl<'r> Request<'r> {
+    fn parse(input: &'r [u8]) -> Parsed<'r> {
+        if input.is_empty() {
+            return Parsed::Partial;
+        }
+        let mut slots = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut request = httparse::Request::new(&mut []);
+        let length = match request.parse_with_uninit_headers(input, &mut slots) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Parsed::Partial,
+            Err(_) => return Parsed::Other,
+        };
+        match Self::simple(&request, length) {
+            Some(request) => Parsed::Simple(request),
+            None => Parsed::Other,
+        }
+    }
+
+    /// The request, if it is one that we know all about.
+    fn simple(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
+        let method = match request.method? {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => return None,
+        };
+        let target = request.path.filter(|target| target.starts_with('/'))?;
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        if request.version != Some(1) || target.contains('#') {
+            return None;
+        }
+        let (mut host, mut close, mut forwarded) = (None, false, Vec::new());
+        let mut headers = Headers::default();
+        for header in request.headers.iter() {
+            let name = header.name;
+            let is = |known: &str| name.eq_ignore_ascii_case(known);
+            match name.len() {
+                4 if is("host") => {
+                    let earlier = host.replace(std::str::from_utf8(header.value).ok()?);
+                    if earlier.is_some() {
+                        return None;
+                    }
+                }
+                10 if is("connection") => {
+                    close = header.value.eq_ignore_ascii_case(b"close");
+                    if !close && !header.value.eq_ignore_ascii_case(b"keep-alive") {
+                        return None;
+                    }
+                }
+                6 if is("expect") => return None,
+                7 if is("upgrade") => return None,
+                14 if is("content-length") => return None,
+                17 if is("transfer-encoding") => return None,
+                15 if is("x-forwarded-for") => forwarded.push(header.value),
+                _ => headers.note(name, std::str::from_utf8(header.value).unwrap_or_default()),
+            }
+        }
+        let ask = Ask {
+            method,
+            // TLS is never express.
+            secure: false,
+            host: host?,
+            path,
+            query,
+            headers,
+        };
+        Some(Self {
+            ask,
+            length,
+            close,
+            forwarded,
+        })
+    }
+}
+
+fn write_head(head: &mut Vec<u8>, status: http::StatusCode, date: &str, lines: &[u8], close: bool) {
+    match status.as_u16() {
+        200 => head.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+        code => {
+            let reason = status.canonical_reason().unwrap_or_default();
+            // Writing into memory does not fail.
+            let _ = write!(head, "HTTP/1.1 {code} {reason}\r\n");
+        }
+    }
+    head.extend_from_slice(b"date: ");
+    head.extend_from_slice(date.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    head.extend_from_slice(lines);
+    if close {
+        head.extend_from_slice(b"connection: close\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+}
+
+async fn send(stream: &TcpStream, head: &[u8], body: &Body) -> io::Result<()> {
+    match body.pieces() {
+        [] => write_all(stream, head, &[]).await,
+        [Content::Bytes(bytes)] => write_all(stream, head, bytes).await,
+        pieces => {
+            write_more(stream, head).await?;
+            for piece in pieces {
+                match piece {
+                    Content::Bytes(bytes) => write_all(stream, bytes, &[]).await?,
+                    Content::File(slice) => send_file(stream, slice).await?,
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Writes both, one after the other, with as few calls as it takes.
+async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Result<()> {
+    let mut slices = &mut [IoSlice::new(first), IoSlice::new(then)][..];
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        match stream.try_write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a head whose body follows at once: the kernel may send them together.
+async fn write_more(stream: &TcpStream, mut head: &[u8]) -> io::Result<()> {
+    use rustix::net::{SendFlags, send};
+    while !head.is_empty() {
+        let wrote = stream.try_io(Interest::WRITABLE, || {
+            Ok(send(stream, head, SendFlags::MORE | SendFlags::NOSIGNAL)?)
+        });
+        match wrote {
+            Ok(written) => head = &head[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Sends a part of a file without reading it ourselves.
+async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
+    let (mut offset, end) = (slice.offset, slice.offset + slice.length);
+    while offset < end {
+        let count = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let sent = stream.try_io(Interest::WRITABLE, || {
+            Ok(rustix::fs::sendfile(
+                stream,
+                &*slice.file,
+                Some(&mut offset),
+                count,
+            )?)
+        });
+        match sent {
+            // The file is shorter than it was: nothing that we could send would be right.
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The header that a list of proxies is read from.
+pub(crate) fn forwarded_headers(forwarded: &[&[u8]]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for value in forwarded {
+        if let Ok(value) = http::HeaderValue::from_bytes(value) {
+            headers.append("x-forwarded-for", value);
+        }
+    }
+    headers
+}

@@ -1,0 +1,128 @@
+//! `_headers`: a path pattern, and indented below it the headers that its files get.
+
+use crate::pattern::Pattern;
+use estrade_model::site::PathHeaders;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The file that holds the rules; it is not served.
+pub(crate) const FILE: &str = "_headers";
+/// More rules than this are not read.
+const MOST_RULES: usize = 1000;
+
+/// Headers that say how the message is framed or coded: ours to set, never the site's.
+const OURS: [&str; 14] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "accept-ranges",
+    "date",
+    "etag",
+    "keep-alive",
+    "last-modified",
+    "server",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The extra headers of a site.
+#[derive(Debug, Default)]
+pub struct HeaderRules(Vec<(Pattern, Vec<(HeaderName, HeaderValue)>)>);
+
+impl HeaderRules {
+    /// Reads the rules; lines that make no sense are left out.
+    pub fn parse(text: &str) -> Self {
+        let mut rules: Vec<(Pattern, Vec<_>)> = Vec::new();
+        let mut wanted = false;
+        for line in text.lines() {
+            let trimmed = line.trim();
+            if trimmed.is_empty() || trimmed.starts_with('#') {
+                continue;
+            }
+            if trimmed.starts_with('/') {
+                let pattern = Pattern::parse(trimmed).filter(|_| rules.len() < MOST_RULES);
+                wanted = pattern.is_some();
+                rules.extend(pattern.map(|pattern| (pattern, Vec::new())));
+            } else if let (true, Some((_, headers))) = (wanted, rules.last_mut()) {
+                headers.extend(parse_header(trimmed));
+            }
+        }
+        Self(rules)
+    }
+
+    /// Adds the rules of a site's configuration.
+    pub fn extend(&mut self, more: &[PathHeaders]) {
+        for rule in more.iter().take(MOST_RULES.saturating_sub(self.0.len())) {
+            let headers = rule.headers.iter();
+            let headers = headers.filter_map(|(name, value)| checked(name, value));
+            let pattern = Pattern::parse(&rule.path);
+            self.0
+                .extend(pattern.map(|pattern| (pattern, headers.collect())));
+        }
+    }
+
+    /// How much memory they take, roughly.
+    pub fn bytes(&self) -> usize {
+        let lengths = self.0.iter().flat_map(|(_, headers)| headers);
+        self.0.len() * 64 + lengths.map(|(_, value)| value.len() + 64).sum::<usize>()
+    }
+
+    /// Whether there are none, which is what most sites have.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets the headers of a path. Several values of one name stand side by side; the first of ours
+    /// that a rule names is replaced.
+    pub fn apply(&self, path: &str, headers: &mut HeaderMap) {
+        let mut replaced: Vec<&HeaderName> = Vec::new();
+        for (pattern, extra) in &self.0 {
+            if pattern.captures(path).is_none() {
+                continue;
+            }
+            for (name, value) in extra {
+                if replaced.contains(&name) {
+                    headers.append(name, value.clone());
+                } else {
+                    headers.insert(name, value.clone());
+                    replaced.push(name);
+                }
+            }
+        }
+    }
+}
+
+fn parse_header(line: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(':')?;
+    checked(name, value)
+}
+
+fn checked(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::try_from(name.trim()).ok()?;
+    let value = HeaderValue::try_from(value.trim()).ok()?;
+    (!OURS.contains(&name.as_str())).then_some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_add_up_and_framing_headers_stay_ours() {
+        let rules = HeaderRules::parse(
+            "/*\n  X-Frame-Options: DENY\n  Link: </a>; rel=preload\n  Content-Length: 5\n\n# comment\n/docs/*\n  Cache-Control: no-store\n  Link: </b>; rel=preload\n  bad line\n",
+        );
+        let mut headers = HeaderMap::new();
+        headers.insert("cache-control", HeaderValue::from_static("max-age=0"));
+        rules.apply("/docs/x", &mut headers);
+        assert_eq!(headers["x-frame-options"], "DENY");
+        assert_eq!(headers["cache-control"], "no-store");
+        assert_eq!(headers.get_all("link").iter().count(), 2);
+        assert!(!headers.contains_key("content-length"));
+        let mut others = HeaderMap::new();
+        rules.apply("/x", &mut others);
+        assert_eq!(others.len(), 2);
+    }
+}

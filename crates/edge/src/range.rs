@@ -1,0 +1,106 @@
+//! `Range`: which bytes of a content a client wants. The rules are nginx's, which the world is used to.
+
+use std::ops::Range;
+
+/// More ranges than this in one request are not worth the answer: it is sent whole.
+const MOST_RANGES: usize = 200;
+
+/// What `Range` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Everything: no range, or one that we do not follow.
+    Whole,
+    /// These parts, in the order of the request.
+    Parts(Vec<Range<u64>>),
+    /// Nothing that exists, or nonsense: 416.
+    Unsatisfiable,
+}
+
+/// Reads a `Range` header for a content of so many bytes.
+pub(crate) fn parse(header: &str, size: u64) -> Wanted {
+    let is_bytes = |unit: &str| unit.eq_ignore_ascii_case("bytes=");
+    let Some((_, list)) = header
+        .split_at_checked(6)
+        .filter(|(unit, list)| is_bytes(unit) && !list.is_empty())
+    else {
+        return Wanted::Whole;
+    };
+    let (mut parts, mut total) = (Vec::new(), 0_u64);
+    for spec in list.split(',') {
+        let Some(part) = parse_one(spec, size) else {
+            return Wanted::Unsatisfiable;
+        };
+        if part.start < part.end {
+            total = total.saturating_add(part.end - part.start);
+            parts.push(part);
+        } else if part.start == 0 {
+            // Only an empty content has no first byte; it is sent as it is.
+            return Wanted::Whole;
+        }
+        if parts.len() > MOST_RANGES {
+            return Wanted::Whole;
+        }
+    }
+    match parts.len() {
+        0 => Wanted::Unsatisfiable,
+        // Parts that add up to more than the whole only make us send more: an old attack.
+        _ if total > size => Wanted::Whole,
+        _ => Wanted::Parts(parts),
+    }
+}
+
+/// One range, empty when it lies beyond the content; none when it makes no sense.
+fn parse_one(spec: &str, size: u64) -> Option<Range<u64>> {
+    let (first, last) = spec.split_once('-')?;
+    let (first, last) = (first.trim_matches(' '), last.trim_matches(' '));
+    match (first.is_empty(), last.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(size.saturating_sub(number(last)?)..size),
+        (false, true) => Some(number(first)?..size),
+        (false, false) => Some(number(first)?..number(last)?.saturating_add(1).min(size)),
+    }
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_as_the_world_writes_them() {
+        let parts = |list: &[Range<u64>]| Wanted::Parts(list.to_vec());
+        for (header, wanted) in [
+            ("bytes=0-4", parts(&[0..5])),
+            ("bytes=0-0", parts(&[0..1])),
+            ("bytes=5-", parts(&[5..10])),
+            ("bytes=-3", parts(&[7..10])),
+            ("bytes=-30", parts(&[0..10])),
+            ("bytes=8-99", parts(&[8..10])),
+            ("bytes=0-1,4-5", parts(&[0..2, 4..6])),
+            ("Bytes= 0-1 , 4-5", parts(&[0..2, 4..6])),
+            ("bytes=0-1,50-60", parts(&[0..2])),
+            ("bytes=10-", Wanted::Unsatisfiable),
+            ("bytes=99999999999999999999999-", Wanted::Unsatisfiable),
+            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=4-2", Wanted::Unsatisfiable),
+            ("bytes=a-b", Wanted::Unsatisfiable),
+            ("bytes=-", Wanted::Unsatisfiable),
+            ("bytes=+1-2", Wanted::Unsatisfiable),
+            ("bytes=0-1,", Wanted::Unsatisfiable),
+            ("bytes=", Wanted::Whole),
+            ("items=0-4", Wanted::Whole),
+            ("é-1", Wanted::Whole),
+            ("bytes=0-9,0-9", Wanted::Whole),
+        ] {
+            assert_eq!(parse(header, 10), wanted, "{header}");
+        }
+        let many = format!("bytes={}", vec!["0-0"; 400].join(","));
+        assert_eq!(parse(&many, 1000), Wanted::Whole);
+        assert_eq!(parse("bytes=0-", 0), Wanted::Whole);
+        assert_eq!(parse("bytes=-5", 0), Wanted::Whole);
+    }
+}

@@ -1,0 +1,406 @@
+//! Routes: which project a host leads to, and which release of it is live.
+//!
+//! The table is a snapshot in memory. The change feed marks a route as stale right after the commit
+//! that changed it, before anybody is told of the change; the next visitor, or the follower in the
+//! background, reads it again. So whoever has seen a release READY is never shown the one before.
+
+use crate::counts::Counts;
+use crate::host;
+use crate::sites::Sites;
+use crate::table::Table;
+use arc_swap::ArcSwapOption;
+use estrade_model::error::causes;
+use estrade_model::platform::Platform;
+use estrade_model::{ProjectId, Timestamp};
+use estrade_service::{Core, Error, Result};
+use estrade_store::routes::{self, LiveRow, NamedProject};
+use estrade_store::{Change, ChangeKind};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Projects that are read at once when the table is filled.
+const PAGE: u32 = 1000;
+/// Releases that were lately live and whose assets are still looked at, per project.
+const MOST_EARLIER: u32 = 20;
+/// How long the follower waits before it tries again what failed.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// A project, as visitors reach it.
+pub struct Route {
+    /// The project.
+    pub project: ProjectId,
+    /// Its name.
+    pub name: Box<str>,
+    /// What its visitors were given.
+    pub counts: Counts,
+    /// Rises whenever it is served differently.
+    generation: AtomicU64,
+    live: ArcSwapOption<Live>,
+    loading: tokio::sync::Mutex<()>,
+}
+
+/// How a project is served at the moment.
+pub struct Live {
+    generation: u64,
+    /// What visitors get.
+    pub state: State,
+}
+
+/// What visitors of a project get.
+pub enum State {
+    /// It was deleted.
+    Gone,
+    /// It is scaled to zero.
+    Off,
+    /// It has no release that serves.
+    Empty,
+    /// It is served in a way that this node cannot.
+    Elsewhere,
+    /// The files of a release.
+    Files(LiveSite),
+}
+
+/// The release that is live, and those that were.
+pub struct LiveSite {
+    /// The release.
+    pub row: LiveRow,
+    /// When it went live, to the second.
+    pub modified: SystemTime,
+    /// The same as `Last-Modified`.
+    pub last_modified: String,
+    /// Releases whose assets pages in open browsers may still ask for, the last one first.
+    pub earlier: Vec<LiveRow>,
+}
+
+/// All routes of this node.
+pub struct Routes {
+    core: Arc<Core>,
+    runtime: Handle,
+    domains: Vec<String>,
+    skew: Duration,
+    sites: Arc<Sites>,
+    names: Table<Route>,
+    by_project: Mutex<HashMap<ProjectId, Arc<Route>>>,
+    dirty: Mutex<Dirty>,
+    /// Whether anything is dirty, to be asked without the lock.
+    any_dirty: AtomicBool,
+    wake: Notify,
+    settling: tokio::sync::Mutex<()>,
+}
+
+/// What the table may not know of yet.
+#[derive(Default, Clone)]
+struct Dirty {
+    projects: HashSet<ProjectId>,
+    everything: bool,
+}
+
+impl Dirty {
+    fn is_empty(&self) -> bool {
+        self.projects.is_empty() && !self.everything
+    }
+}
+
+impl Routes {
+    /// Reads the table, and follows the changes from then on.
+    pub async fn open(
+        core: Arc<Core>,
+        sites: Arc<Sites>,
+        domains: Vec<String>,
+        skew: Duration,
+    ) -> Result<Arc<Self>> {
+        let routes = Arc::new(Self {
+            runtime: Handle::current(),
+            domains,
+            skew,
+            sites,
+            names: Table::default(),
+            by_project: Mutex::default(),
+            dirty: Mutex::default(),
+            any_dirty: AtomicBool::new(false),
+            wake: Notify::new(),
+            settling: tokio::sync::Mutex::default(),
+            core,
+        });
+        let hooked = Arc::clone(&routes);
+        let changes = routes.core.db.changes();
+        changes.on_change(move |change| hooked.heard(change));
+        routes.read_all().await?;
+        Ok(routes)
+    }
+
+    /// Keeps the table complete until `stop`, so that visitors rarely have to wait for it.
+    pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        let mut failing = false;
+        while stop
+            .run_until_cancelled(self.wake.notified())
+            .await
+            .is_some()
+        {
+            let settled = self.settle().await;
+            if let Err(error) = &settled {
+                if !failing {
+                    tracing::warn!(error = causes(error), "cannot follow what is served");
+                }
+                let pause = tokio::time::sleep(TRY_AGAIN);
+                stop.run_until_cancelled(pause).await;
+                self.wake.notify_one();
+            }
+            failing = settled.is_err();
+        }
+    }
+
+    /// The route of a host; none when no project has it.
+    pub async fn find(&self, host: &str) -> Option<Arc<Route>> {
+        let host = host::canonical(host);
+        if let Some(route) = self.look_up(&host) {
+            return Some(route);
+        }
+        if self.any_dirty.load(Ordering::Acquire) && self.settle().await.is_ok() {
+            return self.look_up(&host);
+        }
+        None
+    }
+
+    fn look_up(&self, host: &str) -> Option<Arc<Route>> {
+        self.names.get(host::project_name(host, &self.domains)?)
+    }
+
+    /// How a project is served now. When the database is away, as it was served last.
+    pub async fn live(&self, route: &Arc<Route>) -> Result<Arc<Live>> {
+        match route.current() {
+            Some(live) => Ok(live),
+            None => match self.refresh(route).await {
+                Ok(live) => Ok(live),
+                Err(error) => route.live.load_full().ok_or(error),
+            },
+        }
+    }
+
+    /// The site of a release.
+    pub fn sites(&self) -> &Sites {
+        &self.sites
+    }
+
+    /// All routes that were visited, with their numbers.
+    pub fn visited(&self) -> Vec<Arc<Route>> {
+        self.projects().values().cloned().collect()
+    }
+
+    fn heard(&self, change: &Change) {
+        let mut dirty = lock(&self.dirty);
+        match change.kind {
+            ChangeKind::Route => {
+                let Ok(project) = change.id.parse() else {
+                    return;
+                };
+                if let Some(route) = self.projects().get(&project) {
+                    route.mark_stale();
+                }
+                dirty.projects.insert(project);
+            }
+            ChangeKind::Everything => {
+                self.projects()
+                    .values()
+                    .for_each(|route| route.mark_stale());
+                dirty.everything = true;
+            }
+            _ => return,
+        }
+        self.any_dirty.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Brings the table up to what was heard so far.
+    async fn settle(&self) -> Result<()> {
+        let _one_at_a_time = self.settling.lock().await;
+        let heard = lock(&self.dirty).clone();
+        if heard.everything {
+            self.read_all().await?;
+        }
+        for project in &heard.projects {
+            self.settle_project(*project).await?;
+        }
+        // What was heard meanwhile stays for the next time.
+        let mut dirty = lock(&self.dirty);
+        if heard.everything {
+            dirty.everything = false;
+        }
+        dirty.projects.retain(|project| {
+            let settled = heard.projects.contains(project);
+            let stale = || {
+                self.projects()
+                    .get(project)
+                    .is_some_and(|route| route.current().is_none())
+            };
+            !settled || stale()
+        });
+        self.any_dirty.store(!dirty.is_empty(), Ordering::Release);
+        Ok(())
+    }
+
+    async fn settle_project(&self, project: ProjectId) -> Result<()> {
+        let known = self.projects().get(&project).cloned();
+        let route = match known {
+            Some(route) => route,
+            None => match self
+                .on_runtime(
+                    move |core| async move { Ok(routes::read_route(&core.db, project).await?) },
+                )
+                .await?
+            {
+                Some(row) => {
+                    let named = NamedProject {
+                        id: project,
+                        name: row.name,
+                    };
+                    self.add([named])
+                        .into_iter()
+                        .next()
+                        .ok_or_else(|| Error::internal("no route"))?
+                }
+                None => return Ok(()),
+            },
+        };
+        if route.current().is_none() {
+            let live = self.refresh(&route).await?;
+            if let State::Files(site) = &live.state {
+                // The first visitor need not wait for it.
+                self.sites.get(&site.row).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn refresh(&self, route: &Arc<Route>) -> Result<Arc<Live>> {
+        let _one_at_a_time = route.loading.lock().await;
+        if let Some(live) = route.current() {
+            return Ok(live);
+        }
+        // Taken before reading: what changes while we read makes the result stale again.
+        let generation = route.generation.load(Ordering::Acquire);
+        let (project, since) = (route.project, self.core.now().before(self.skew));
+        let read =
+            self.on_runtime(move |core| async move { read_state(&core, project, since).await });
+        let state = read.await?;
+        if let (State::Files(site), Some(before)) = (&state, route.live.load_full())
+            && matches!(&before.state, State::Files(it) if it.row.release == site.row.release)
+        {
+            // The same release again: what changed may be where its files lie.
+            self.sites.forget(site.row.release);
+        }
+        if let State::Gone = state {
+            self.names.remove(&route.name, route);
+            self.projects().remove(&project);
+        }
+        let live = Arc::new(Live { generation, state });
+        route.live.store(Some(Arc::clone(&live)));
+        Ok(live)
+    }
+
+    async fn read_all(&self) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self
+                .on_runtime(move |core| async move {
+                    Ok(routes::list_named_projects(&core.db, after, PAGE).await?)
+                })
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.id);
+            self.add(page);
+        }
+    }
+
+    /// Adds projects that are not in the table; returns the routes of all.
+    fn add(&self, projects: impl IntoIterator<Item = NamedProject>) -> Vec<Arc<Route>> {
+        let mut by_project = self.projects();
+        let mut routes = Vec::new();
+        for NamedProject { id, name } in projects {
+            let route = by_project
+                .entry(id)
+                .or_insert_with(|| Arc::new(Route::new(id, name.into())));
+            routes.push(Arc::clone(route));
+        }
+        drop(by_project);
+        self.names.extend(
+            routes
+                .iter()
+                .map(|route| (route.name.clone(), Arc::clone(route))),
+        );
+        routes
+    }
+
+    /// Asks the database on the runtime that its connections belong to.
+    async fn on_runtime<T, F>(&self, ask: impl FnOnce(Arc<Core>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let task = self.runtime.spawn(ask(Arc::clone(&self.core)));
+        task.await.map_err(Error::internal)?
+    }
+
+    fn projects(&self) -> MutexGuard<'_, HashMap<ProjectId, Arc<Route>>> {
+        lock(&self.by_project)
+    }
+}
+
+impl Route {
+    fn new(project: ProjectId, name: Box<str>) -> Self {
+        Self {
+            project,
+            name,
+            counts: Counts::default(),
+            generation: AtomicU64::new(0),
+            live: ArcSwapOption::empty(),
+            loading: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn mark_stale(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// How it is served, unless that has changed since it was read.
+    fn current(&self) -> Option<Arc<Live>> {
+        let live = self.live.load_full()?;
+        (live.generation == self.generation.load(Ordering::Acquire)).then_some(live)
+    }
+}
+
+async fn read_state(core: &Core, project: ProjectId, since: Timestamp) -> Result<State> {
+    let Some(route) = routes::read_route(&core.db, project).await? else {
+        return Ok(State::Gone);
+    };
+    if route.scale == 0 {
+        return Ok(State::Off);
+    }
+    let Some(row) = route.live else {
+        return Ok(State::Empty);
+    };
+    if row.platform != Platform::Static {
+        return Ok(State::Elsewhere);
+    }
+    let earlier = routes::list_lately_live(&core.db, project, since, MOST_EARLIER).await?;
+    let seconds = u64::try_from(row.since.millis() / 1000).unwrap_or_default();
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    Ok(State::Files(LiveSite {
+        last_modified: httpdate::fmt_http_date(modified),
+        modified,
+        earlier,
+        row,
+    }))
+}
+
+/// Nothing that is held under these locks can be left half-done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,326 @@
+//! The files of one release, as compact as they can be looked up quickly.
+//!
+//! A node may serve a million files. So a site is one run of bytes with an index, not a map of
+//! structs: about 80 bytes a file, everything included.
+
+use crate::header_rules::{self, HeaderRules};
+use crate::redirects::{self, Redirects};
+use estrade_model::coding::Coding;
+use estrade_model::site::SiteConfig;
+use estrade_store::blobs::{Digest, PlaceId, StoredBlob};
+use estrade_store::manifest::Manifest;
+use estrade_store::variants::VariantRow;
+use std::collections::HashMap;
+
+/// A release that can be served.
+#[derive(Debug)]
+pub struct Site {
+    /// How it wants to be served.
+    pub config: SiteConfig,
+    /// Its `_redirects`.
+    pub redirects: Redirects,
+    /// Its `_headers`, and those of its configuration.
+    pub headers: HeaderRules,
+    /// Packs and files that contents lie in.
+    places: Box<[PlaceId]>,
+    /// One entry per file, back to back.
+    entries: Box<[u8]>,
+    /// Where each entry begins, in the order of the paths.
+    index: Box<[u32]>,
+}
+
+/// Where the bytes of a content lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// The pack or file.
+    pub place: PlaceId,
+    /// Where it begins there.
+    pub offset: u64,
+    /// How long it is.
+    pub size: u64,
+}
+
+/// One file of a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Hash of its content.
+    pub digest: Digest,
+    /// The content as it is.
+    pub plain: Stored,
+    /// Compressed variants, in the order of [`Coding::COMPRESSED`].
+    variants: [Option<Stored>; 3],
+}
+
+impl Entry {
+    /// Where the bytes of a coding lie, if it exists.
+    pub fn stored(&self, coding: Coding) -> Option<Stored> {
+        if coding == Coding::Identity {
+            return Some(self.plain);
+        }
+        let position = Coding::COMPRESSED.iter().position(|it| *it == coding)?;
+        self.variants[position]
+    }
+
+    /// Whether there is any compressed variant, so that answers differ by `Accept-Encoding`.
+    pub fn has_variants(&self) -> bool {
+        self.variants.iter().any(Option::is_some)
+    }
+}
+
+/// What a site is made from.
+pub struct Parts {
+    /// Its files.
+    pub manifest: Manifest,
+    /// Where their contents lie.
+    pub blobs: HashMap<Digest, StoredBlob>,
+    /// Their compressed variants.
+    pub variants: Vec<VariantRow>,
+    /// How it wants to be served.
+    pub config: SiteConfig,
+    /// The text of `_redirects`.
+    pub redirects: String,
+    /// The text of `_headers`.
+    pub headers: String,
+}
+
+impl Site {
+    /// Builds the table. Files whose content is not stored are left out; the second value counts them.
+    pub fn build(parts: Parts) -> (Self, usize) {
+        let mut variants: HashMap<Digest, [Option<StoredBlob>; 3]> = HashMap::new();
+        for VariantRow { of, coding, blob } in parts.variants {
+            if let Some(position) = Coding::COMPRESSED.iter().position(|it| *it == coding) {
+                variants.entry(of).or_default()[position] = Some(blob);
+            }
+        }
+        let mut table = Table::default();
+        let mut missing = 0;
+        for file in parts.manifest.files() {
+            let Some(blob) = parts.blobs.get(&file.digest) else {
+                missing += 1;
+                continue;
+            };
+            let variants = variants.get(&file.digest).copied().unwrap_or_default();
+            table.add(file.path.as_str(), blob, variants);
+        }
+        let mut headers = HeaderRules::parse(&parts.headers);
+        headers.extend(&parts.config.headers);
+        let site = Self {
+            redirects: Redirects::parse(&parts.redirects),
+            headers,
+            config: parts.config,
+            places: table.places.into(),
+            entries: table.entries.into(),
+            index: table.index.into(),
+        };
+        (site, missing)
+    }
+
+    /// The file at this path, which has no leading slash.
+    pub fn find(&self, path: &str) -> Option<Entry> {
+        if path == redirects::FILE || path == header_rules::FILE {
+            return None;
+        }
+        let wanted = path.as_bytes();
+        let found = self
+            .index
+            .binary_search_by(|at| self.path_at(*at).cmp(wanted))
+            .ok()?;
+        self.entry_at(self.index[found])
+    }
+
+    /// How much memory it takes, roughly.
+    pub fn bytes(&self) -> u64 {
+        let table =
+            self.entries.len() + self.index.len() * 4 + self.places.len() * size_of::<PlaceId>();
+        (table + self.redirects.bytes() + self.headers.bytes() + 512) as u64
+    }
+
+    fn path_at(&self, at: u32) -> &[u8] {
+        let mut rest = Reader(self.entries.get(at as usize..).unwrap_or_default());
+        rest.path().unwrap_or_default()
+    }
+
+    fn entry_at(&self, at: u32) -> Option<Entry> {
+        let mut rest = Reader(self.entries.get(at as usize..)?);
+        rest.path()?;
+        let digest = Digest::from(rest.take::<32>()?);
+        let plain = rest.stored(&self.places)?;
+        let [present] = rest.take::<1>()?;
+        let mut variants = [None; 3];
+        for (position, variant) in variants.iter_mut().enumerate() {
+            if present & (1 << position) != 0 {
+                *variant = Some(rest.stored(&self.places)?);
+            }
+        }
+        Some(Entry {
+            digest,
+            plain,
+            variants,
+        })
+    }
+}
+
+/// The table while it is being written.
+#[derive(Default)]
+struct Table {
+    places: Vec<PlaceId>,
+    numbers: HashMap<PlaceId, u64>,
+    entries: Vec<u8>,
+    index: Vec<u32>,
+}
+
+impl Table {
+    fn add(&mut self, path: &str, blob: &StoredBlob, variants: [Option<StoredBlob>; 3]) {
+        // 10,000 files of 1,100 bytes each do not come near the end of 32 bits.
+        self.index
+            .push(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+        self.number(path.len() as u64);
+        self.entries.extend(path.as_bytes());
+        self.entries.extend(blob.digest.as_bytes());
+        self.stored(blob);
+        let bits = variants
+            .iter()
+            .enumerate()
+            .map(|(position, it)| u8::from(it.is_some()) << position);
+        self.entries.push(bits.sum());
+        variants
+            .iter()
+            .flatten()
+            .for_each(|variant| self.stored(variant));
+    }
+
+    fn stored(&mut self, blob: &StoredBlob) {
+        let id = blob.place.id();
+        let next = self.places.len() as u64;
+        let number = *self.numbers.entry(id).or_insert(next);
+        if number == next {
+            self.places.push(id);
+        }
+        self.number(number);
+        self.number(blob.place.offset());
+        self.number(blob.size);
+    }
+
+    /// Seven bits a byte, the lowest first; the high bit says that more follow.
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.entries.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.entries.push(number.to_le_bytes()[0]);
+    }
+}
+
+/// Reads what [`Table`] wrote.
+struct Reader<'t>(&'t [u8]);
+
+impl<'t> Reader<'t> {
+    fn path(&mut self) -> Option<&'t [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        self.0.split_off(..length)
+    }
+
+    fn stored(&mut self, places: &[PlaceId]) -> Option<Stored> {
+        let place = *places.get(usize::try_from(self.number()?).ok()?)?;
+        let (offset, size) = (self.number()?, self.number()?);
+        Some(Stored {
+            place,
+            offset,
+            size,
+        })
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (mut number, mut shift) = (0_u64, 0);
+        loop {
+            let byte = *self.0.split_off_first()?;
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.0.split_off(..N)?.try_into().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use estrade_model::paths::FilePath;
+    use estrade_store::blobs::Place;
+    use estrade_store::manifest::ManifestFile;
+
+    fn blob(content: &[u8], place: &str, offset: i64) -> StoredBlob {
+        StoredBlob {
+            digest: Digest::of(content),
+            size: content.len() as u64 * 1000,
+            place: Place::from_columns(place, offset).unwrap(),
+        }
+    }
+
+    #[test]
+    fn every_file_is_found_with_all_that_belongs_to_it() {
+        let (pack, file) = (
+            "pack:0123456789abcdef01234567",
+            "file:0123456789abcdef01234568",
+        );
+        let stored = [
+            blob(b"a", pack, 0),
+            blob(b"bb", pack, 70_000),
+            blob(b"ccc", file, 0),
+        ];
+        let paths = ["z/last.js", "index.html", "a/b/c.txt"];
+        let files = paths.iter().zip(&stored).map(|(path, blob)| ManifestFile {
+            path: FilePath::try_from((*path).to_owned()).unwrap(),
+            digest: blob.digest,
+            size: blob.size,
+        });
+        let lost = ManifestFile {
+            path: FilePath::try_from("lost".to_owned()).unwrap(),
+            digest: Digest::of(b"lost"),
+            size: 4,
+        };
+        let gzip = VariantRow {
+            of: stored[1].digest,
+            coding: Coding::Gzip,
+            blob: blob(b"gz", pack, 90_000),
+        };
+        let (site, missing) = Site::build(Parts {
+            manifest: Manifest::new(files.chain([lost]).collect()),
+            blobs: stored.iter().map(|blob| (blob.digest, *blob)).collect(),
+            variants: vec![gzip],
+            config: SiteConfig::default(),
+            redirects: String::new(),
+            headers: String::new(),
+        });
+        assert_eq!(missing, 1);
+        for (path, blob) in paths.iter().zip(&stored) {
+            let entry = site.find(path).unwrap();
+            assert_eq!(entry.digest, blob.digest);
+            let plain = Stored {
+                place: blob.place.id(),
+                offset: blob.place.offset(),
+                size: blob.size,
+            };
+            assert_eq!(entry.plain, plain);
+            assert_eq!(entry.has_variants(), *path == "index.html");
+        }
+        let variant = site
+            .find("index.html")
+            .unwrap()
+            .stored(Coding::Gzip)
+            .unwrap();
+        assert_eq!((variant.offset, variant.size), (90_000, 2000));
+        assert_eq!(
+            site.find("index.html").unwrap().stored(Coding::Brotli),
+            None
+        );
+        for absent in ["", "index", "index.htm", "index.htmll", "lost", "a", "zz"] {
+            assert_eq!(site.find(absent), None, "{absent}");
+        }
+    }
+}

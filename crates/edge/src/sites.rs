@@ -1,0 +1,146 @@
+//! Sites, loaded when they are first asked for, in bounded memory.
+
+use crate::header_rules;
+use crate::redirects;
+use crate::site::{Parts, Site};
+use estrade_model::ReleaseId;
+use estrade_model::error::causes;
+use estrade_model::release::ArtifactId;
+use estrade_model::site::SiteConfig;
+use estrade_service::{Core, Error, Publisher, Result};
+use estrade_store::blobs::{Digest, StoredBlob};
+use estrade_store::manifest::Manifest;
+use estrade_store::routes::LiveRow;
+use estrade_store::{artifacts, blob_rows, variants};
+use futures_util::future::BoxFuture;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// Longest `_redirects` or `_headers` that is read.
+const MOST_RULES_BYTES: u64 = 512 * 1024;
+
+/// The sites that are in memory.
+pub struct Sites {
+    core: Arc<Core>,
+    /// Where the database is asked: its connections live there, and not in the threads that serve.
+    runtime: Handle,
+    cache: Cache<ReleaseId, Arc<Site>, ByBytes>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<ReleaseId, Arc<Site>> for ByBytes {
+    fn weight(&self, _: &ReleaseId, site: &Arc<Site>) -> u64 {
+        site.bytes()
+    }
+}
+
+impl Sites {
+    /// None yet; together at most so many bytes.
+    pub fn new(core: Arc<Core>, runtime: Handle, bytes: u64) -> Self {
+        let entries = usize::try_from(bytes / 8192).unwrap_or(usize::MAX).max(16);
+        Self {
+            core,
+            runtime,
+            cache: Cache::with_weighter(entries, bytes, ByBytes),
+        }
+    }
+
+    /// The site of a release; none when its files are gone.
+    pub async fn get(&self, release: &LiveRow) -> Result<Option<Arc<Site>>> {
+        let Some(artifact) = release.artifact else {
+            return Ok(None);
+        };
+        let load = async || {
+            let (core, config) = (Arc::clone(&self.core), read_config(release));
+            let load = self.runtime.spawn(load_site(core, artifact, config));
+            load.await.map_err(Error::internal)?
+        };
+        let found = self.cache.get_or_insert_async(&release.release, load());
+        match found.await {
+            Ok(site) => Ok(Some(site)),
+            Err(Error::Gone(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Forgets a site, because its files may lie elsewhere now, or have more variants.
+    pub fn forget(&self, release: ReleaseId) {
+        self.cache.remove(&release);
+    }
+}
+
+impl Publisher for Sites {
+    fn prepare<'p>(&'p self, release: &'p LiveRow) -> BoxFuture<'p, Result<()>> {
+        Box::pin(async move { self.get(release).await.map(drop) })
+    }
+}
+
+fn read_config(release: &LiveRow) -> SiteConfig {
+    let parse = |text: &String| match serde_json::from_str(text) {
+        Ok(config) => Some(config),
+        Err(error) => {
+            tracing::error!(release = %release.release, %error, "cannot read how a release is served");
+            None
+        }
+    };
+    release.site.as_ref().and_then(parse).unwrap_or_default()
+}
+
+async fn load_site(core: Arc<Core>, artifact: ArtifactId, config: SiteConfig) -> Result<Arc<Site>> {
+    let manifest = artifacts::read_manifest(&core.db, artifact).await?;
+    let manifest = manifest.ok_or(Error::Gone("the files of this release"))?;
+    let digests: Vec<_> = manifest.files().iter().map(|file| file.digest).collect();
+    let blobs = blob_rows::read_blobs(&core.db, &digests).await?;
+    let variants = variants::read_variants(&core.db, &digests).await?;
+    let redirects = read_rules(&core, &manifest, &blobs, redirects::FILE).await;
+    let headers = read_rules(&core, &manifest, &blobs, header_rules::FILE).await;
+    let parts = Parts {
+        manifest,
+        blobs,
+        variants,
+        config,
+        redirects,
+        headers,
+    };
+    let (site, missing) = Site::build(parts);
+    if missing > 0 {
+        tracing::error!(%artifact, missing, "contents of a release are not stored");
+    }
+    Ok(Arc::new(site))
+}
+
+/// The text of a file with rules; empty when there is none or it cannot be read.
+async fn read_rules(
+    core: &Arc<Core>,
+    manifest: &Manifest,
+    blobs: &HashMap<Digest, StoredBlob>,
+    name: &'static str,
+) -> String {
+    let file = manifest
+        .files()
+        .iter()
+        .find(|file| file.path.as_str() == name);
+    let blob = file.and_then(|file| blobs.get(&file.digest));
+    let Some(blob) = blob.copied().filter(|blob| blob.size <= MOST_RULES_BYTES) else {
+        return String::new();
+    };
+    let core = Arc::clone(core);
+    let read = tokio::task::spawn_blocking(move || core.blobs.read(&blob)).await;
+    match read.map_err(Error::internal) {
+        Ok(Ok(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+        Ok(Err(error)) => {
+            tracing::error!(
+                name,
+                error = causes(&error),
+                "cannot read the rules of a site"
+            );
+            String::new()
+        }
+        Err(_) => String::new(),
+    }
+}

@@ -1,0 +1,447 @@
+//! Answering from the files of a release.
+
+use crate::answer::{Answer, Body};
+use crate::ask::{Ask, Method};
+use crate::contents::{Content, Contents};
+use crate::freshness::{cache_control, is_hashed};
+use crate::media_type::media_type;
+use crate::negotiate::Accepted;
+use crate::pages::Page;
+use crate::precondition::{Validators, Verdict, tag};
+use crate::range::{self, Wanted};
+use crate::redirects::Action;
+use crate::request_path::RequestPath;
+use crate::routes::LiveSite;
+use crate::site::{Entry, Site};
+use crate::sites::Sites;
+use bytes::Bytes;
+use estrade_model::Timestamp;
+use estrade_model::coding::Coding;
+use estrade_service::Error;
+use estrade_store::blobs::BlobError;
+use http::StatusCode;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What stands between the parts of an answer with several ranges. A text that a content could
+/// contain by chance only.
+const BOUNDARY: &str = "estrade-7MA4YWxkTrZu0gWEstradeP4rt";
+/// What a path in `Location` may not contain as it is.
+const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// Why an answer could not be made.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The bytes of a content could not be read.
+    Blob(BlobError),
+    /// The database could not be asked.
+    Service(Error),
+}
+
+/// Where the answers of one release come from.
+pub(crate) struct Visit<'v> {
+    /// The release that is live.
+    pub live: &'v LiveSite,
+    /// Its files.
+    pub site: &'v Arc<Site>,
+    /// The files of other releases.
+    pub sites: &'v Sites,
+    /// The bytes.
+    pub contents: &'v Contents,
+    /// The present moment.
+    pub now: Timestamp,
+    /// How long the assets of earlier releases are still served.
+    pub skew: Duration,
+}
+
+/// A file to send.
+struct Found<'f> {
+    /// Its path in the site.
+    path: &'f str,
+    entry: Entry,
+    /// When the release that it is from went live.
+    modified: (SystemTime, &'f str),
+}
+
+impl Visit<'_> {
+    /// Answers a request.
+    pub(crate) async fn answer(&self, ask: &Ask<'_>) -> Result<Answer, Trouble> {
+        let mut answer = self.without_rules(ask).await?;
+        let is_redirect =
+            answer.status.is_redirection() && answer.status != StatusCode::NOT_MODIFIED;
+        if !self.site.headers.is_empty()
+            && !is_redirect
+            && let Ok(path) = RequestPath::parse(ask.path)
+        {
+            let mut headers = answer.header_map();
+            self.site.headers.apply(path.as_str(), &mut headers);
+            answer.set_headers(&headers);
+        }
+        Ok(answer)
+    }
+
+    /// The answer before the site's own headers are added.
+    async fn without_rules(&self, ask: &Ask<'_>) -> Result<Answer, Trouble> {
+        if ask.method == Method::Other {
+            return Ok(Page::MethodNotAllowed.answer());
+        }
+        let Ok(path) = RequestPath::parse(ask.path) else {
+            return Ok(Page::BadRequest.answer());
+        };
+        if path.is_hidden() {
+            return self.not_found(ask, &path).await;
+        }
+        let target = self.resolve(path.file(), path.is_directory());
+        let has_file = !matches!(target, Target::Nothing);
+        if !self.site.redirects.is_empty()
+            && let Some(action) = self
+                .site
+                .redirects
+                .action(path.as_str(), ask.query, has_file)
+        {
+            return self.follow_rule(ask, &path, action).await;
+        }
+        match target {
+            Target::File(file, entry) => self.send_live(ask, &file, entry).await,
+            Target::Moved(to) => Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, ask.query)),
+            Target::Nothing => self.without_file(ask, &path).await,
+        }
+    }
+
+    /// What a path means: a file, a directory that has an index, or a page without its ending.
+    fn resolve<'p>(&self, path: &'p str, directory: bool) -> Target<'p> {
+        let trimmed = path.trim_end_matches('/');
+        if !directory && let Some(entry) = self.site.find(path) {
+            return Target::File(path.into(), entry);
+        }
+        let index = match trimmed {
+            "" => "index.html".to_owned(),
+            _ => format!("{trimmed}/index.html"),
+        };
+        if let Some(entry) = self.site.find(&index) {
+            return if directory {
+                Target::File(index.into(), entry)
+            } else {
+                Target::Moved(format!("/{trimmed}/"))
+            };
+        }
+        if self.site.config.clean_urls && !trimmed.is_empty() {
+            let page = format!("{trimmed}.html");
+            if let Some(entry) = self.site.find(&page) {
+                return if directory {
+                    Target::Moved(format!("/{trimmed}"))
+                } else {
+                    Target::File(page.into(), entry)
+                };
+            }
+        }
+        Target::Nothing
+    }
+
+    async fn follow_rule(
+        &self,
+        ask: &Ask<'_>,
+        path: &RequestPath<'_>,
+        action: Action,
+    ) -> Result<Answer, Trouble> {
+        match action {
+            Action::Redirect { status, to } => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND);
+                Ok(redirect_to(status, &to))
+            }
+            Action::Rewrite { status, to } => {
+                let to = to.split(['?', '#']).next().unwrap_or_default();
+                let Ok(target) = RequestPath::parse(to) else {
+                    return Ok(Page::BadRequest.answer());
+                };
+                let found = match self.resolve(target.file(), target.is_directory()) {
+                    Target::File(file, entry) if !target.is_hidden() => {
+                        Some((file.into_owned(), entry))
+                    }
+                    // A rewrite does not send the client anywhere.
+                    Target::Moved(to) => self.index_of(&to),
+                    _ => None,
+                };
+                match found {
+                    Some((file, entry)) if status == 200 => self.send_live(ask, &file, entry).await,
+                    Some((file, entry)) => {
+                        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+                        self.send_error_page(ask, status, &file, entry).await
+                    }
+                    None => self.not_found(ask, path).await,
+                }
+            }
+        }
+    }
+
+    fn index_of(&self, directory: &str) -> Option<(String, Entry)> {
+        let index = format!("{}index.html", directory.trim_start_matches('/'));
+        let entry = self.site.find(&index)?;
+        Some((index, entry))
+    }
+
+    /// No file of the live release: an asset of an earlier one, the application, or not found.
+    async fn without_file(&self, ask: &Ask<'_>, path: &RequestPath<'_>) -> Result<Answer, Trouble> {
+        if !path.is_directory()
+            && is_hashed(path.file())
+            && let Some(answer) = self.send_earlier(ask, path).await?
+        {
+            return Ok(answer);
+        }
+        if self.site.config.spa
+            && is_page(path, ask)
+            && let Some(entry) = self.site.find("index.html")
+        {
+            return self.send_live(ask, "index.html", entry).await;
+        }
+        self.not_found(ask, path).await
+    }
+
+    /// An asset that an open page of an earlier release still needs.
+    async fn send_earlier(
+        &self,
+        ask: &Ask<'_>,
+        path: &RequestPath<'_>,
+    ) -> Result<Option<Answer>, Trouble> {
+        for earlier in &self.live.earlier {
+            if earlier
+                .until
+                .is_none_or(|until| until.after(self.skew) < self.now)
+            {
+                continue;
+            }
+            let site = self.sites.get(earlier).await.map_err(Trouble::Service)?;
+            if let Some(entry) = site.and_then(|site| site.find(path.file())) {
+                let found = Found {
+                    path: path.file(),
+                    entry,
+                    modified: (self.live.modified, &self.live.last_modified),
+                };
+                return self.send_file(ask, &found).await.map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn not_found(&self, ask: &Ask<'_>, path: &RequestPath<'_>) -> Result<Answer, Trouble> {
+        // The nearest one up the tree, so that a part of a site can have its own.
+        let mut directory = path.file();
+        loop {
+            directory = directory.rfind('/').map_or("", |slash| &directory[..slash]);
+            let page = match directory {
+                "" => "404.html".to_owned(),
+                _ => format!("{directory}/404.html"),
+            };
+            if let Some(entry) = self.site.find(&page) {
+                return self
+                    .send_error_page(ask, StatusCode::NOT_FOUND, &page, entry)
+                    .await;
+            }
+            if directory.is_empty() {
+                return Ok(Page::NotFound.answer());
+            }
+        }
+    }
+
+    /// A page of the site with a status of its own: without validators, since it is no resource.
+    async fn send_error_page(
+        &self,
+        ask: &Ask<'_>,
+        status: StatusCode,
+        file: &str,
+        entry: Entry,
+    ) -> Result<Answer, Trouble> {
+        let coding = self.choose(ask, &entry);
+        let content = self.open(&entry, coding).await?;
+        let mut answer = Answer::new(status);
+        self.describe(&mut answer, file, &entry, coding);
+        answer.number("content-length", content.length());
+        answer.header("cache-control", "no-store");
+        answer.body = Body::One(content);
+        Ok(answer)
+    }
+
+    async fn send_live(&self, ask: &Ask<'_>, file: &str, entry: Entry) -> Result<Answer, Trouble> {
+        let found = Found {
+            path: file,
+            entry,
+            modified: (self.live.modified, &self.live.last_modified),
+        };
+        self.send_file(ask, &found).await
+    }
+
+    async fn send_file(&self, ask: &Ask<'_>, found: &Found<'_>) -> Result<Answer, Trouble> {
+        let (headers, entry) = (&ask.headers, &found.entry);
+        let coding = self.choose(ask, entry);
+        let validators = Validators {
+            digest: entry.digest,
+            coding,
+            modified: found.modified.0,
+        };
+        let accepted = Accepted::parse(headers.accept_encoding.as_deref());
+        let takes = |coding| accepted.quality(coding) > 0 && entry.stored(coding).is_some();
+        match validators.check(headers, takes) {
+            Verdict::Send => {}
+            Verdict::Failed => return Ok(Page::PreconditionFailed.answer()),
+            Verdict::NotModified(coding) => {
+                let mut answer = Answer::new(StatusCode::NOT_MODIFIED);
+                validate(&mut answer, found, coding);
+                vary(&mut answer, entry);
+                return Ok(answer);
+            }
+        }
+        if let Some(range) = headers.range.as_deref()
+            && validators.allows_range(headers)
+        {
+            match range::parse(range, entry.plain.size) {
+                Wanted::Whole => {}
+                Wanted::Unsatisfiable => {
+                    let mut answer = Page::RangeNotSatisfiable.answer();
+                    answer.formatted(
+                        "content-range",
+                        format_args!("bytes */{}", entry.plain.size),
+                    );
+                    return Ok(answer);
+                }
+                Wanted::Parts(parts) => return self.send_parts(found, &parts).await,
+            }
+        }
+        let content = self.open(entry, coding).await?;
+        let mut answer = Answer::new(StatusCode::OK);
+        self.describe(&mut answer, found.path, entry, coding);
+        answer.number("content-length", content.length());
+        validate(&mut answer, found, coding);
+        answer.header("accept-ranges", "bytes");
+        answer.body = Body::One(content);
+        Ok(answer)
+    }
+
+    async fn send_parts(&self, found: &Found<'_>, parts: &[Range<u64>]) -> Result<Answer, Trouble> {
+        let (entry, size) = (&found.entry, found.entry.plain.size);
+        let content = self.open(entry, Coding::Identity).await?;
+        let mut answer = Answer::new(StatusCode::PARTIAL_CONTENT);
+        if let [part] = parts {
+            self.describe(&mut answer, found.path, entry, Coding::Identity);
+            answer.formatted(
+                "content-range",
+                format_args!("bytes {}-{}/{size}", part.start, part.end - 1),
+            );
+            answer.body = Body::One(content.slice(part.clone()));
+        } else {
+            answer.formatted(
+                "content-type",
+                format_args!("multipart/byteranges; boundary={BOUNDARY}"),
+            );
+            vary(&mut answer, entry);
+            answer.body = multipart(&content, parts, &media_type(found.path), size);
+        }
+        answer.number("content-length", answer.body.length());
+        validate(&mut answer, found, Coding::Identity);
+        Ok(answer)
+    }
+
+    fn choose(&self, ask: &Ask<'_>, entry: &Entry) -> Coding {
+        if !entry.has_variants() {
+            return Coding::Identity;
+        }
+        let accepted = Accepted::parse(ask.headers.accept_encoding.as_deref());
+        accepted.choose(|coding| entry.stored(coding).is_some())
+    }
+
+    /// The headers that say what the body is.
+    fn describe(&self, answer: &mut Answer, file: &str, entry: &Entry, coding: Coding) {
+        answer.header("content-type", media_type(file).as_bytes());
+        if coding != Coding::Identity {
+            answer.header("content-encoding", coding.name());
+        }
+        vary(answer, entry);
+    }
+
+    async fn open(&self, entry: &Entry, coding: Coding) -> Result<Content, Trouble> {
+        let stored = entry.stored(coding).unwrap_or(entry.plain);
+        self.contents.open(stored).await.map_err(Trouble::Blob)
+    }
+}
+
+/// What a path leads to.
+enum Target<'p> {
+    File(std::borrow::Cow<'p, str>, Entry),
+    Moved(String),
+    Nothing,
+}
+
+/// The headers by which a browser can ask again.
+fn validate(answer: &mut Answer, found: &Found<'_>, coding: Coding) {
+    answer.header("etag", tag(&found.entry.digest, coding));
+    answer.header("last-modified", found.modified.1);
+    answer.header("cache-control", cache_control(found.path));
+}
+
+fn vary(answer: &mut Answer, entry: &Entry) {
+    if entry.has_variants() {
+        answer.header("vary", "accept-encoding");
+    }
+}
+
+/// Whether a path that has no file can be a route of the application: it looks like a page, or a
+/// browser wants to show it as one.
+fn is_page(path: &RequestPath<'_>, ask: &Ask<'_>) -> bool {
+    let name = path.as_str().rsplit('/').next().unwrap_or_default();
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    let wants_page = || {
+        ask.headers
+            .accept
+            .as_deref()
+            .is_some_and(|accept| accept.contains("text/html"))
+    };
+    matches!(extension, None | Some("html" | "htm")) || wants_page()
+}
+
+/// Several parts of a content in one body.
+fn multipart(content: &Content, parts: &[Range<u64>], media_type: &str, size: u64) -> Body {
+    let mut pieces = Vec::with_capacity(parts.len() * 2 + 1);
+    for part in parts {
+        let head = format!(
+            "\r\n--{BOUNDARY}\r\nContent-Type: {media_type}\r\nContent-Range: bytes {}-{}/{size}\r\n\r\n",
+            part.start,
+            part.end - 1
+        );
+        pieces.push(Content::Bytes(head.into()));
+        pieces.push(content.slice(part.clone()));
+    }
+    let end = format!("\r\n--{BOUNDARY}--\r\n");
+    pieces.push(Content::Bytes(Bytes::from(end)));
+    Body::Many(pieces)
+}
+
+/// Sends the client to another path of the same site.
+fn redirect(status: StatusCode, path: &str, query: Option<&str>) -> Answer {
+    let path = utf8_percent_encode(path, UNSAFE_IN_PATH);
+    match query {
+        Some(query) => redirect_to(status, &format!("{path}?{query}")),
+        None => redirect_to(status, &path.to_string()),
+    }
+}
+
+fn redirect_to(status: StatusCode, to: &str) -> Answer {
+    let mut answer = Answer::new(status);
+    answer.header("location", to);
+    answer.header("cache-control", "public, max-age=0, must-revalidate");
+    answer.number("content-length", 0);
+    answer
+}
