@@ -7,6 +7,7 @@ use estrade_model::domain::HostName;
 use estrade_store::certificates::CertificateRow;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
@@ -75,7 +76,10 @@ pub(super) fn challenge(
         Ok((cert.der().clone(), key.serialize_der()))
     };
     let (cert, key) = make().map_err(|error: rcgen::Error| error.to_string())?;
-    certified(vec![cert], &key)
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
+    let key = any_supported_type(&key).map_err(|error| error.to_string())?;
+    // Not checked against each other: rustls does not read a certificate with such an extension.
+    Ok(CertifiedKey::new(vec![cert], key))
 }
 
 fn params(host: &HostName) -> std::result::Result<CertificateParams, rcgen::Error> {

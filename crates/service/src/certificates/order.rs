@@ -212,7 +212,11 @@ fn kind(way: Challenge) -> ChallengeType {
 /// Why an order did not become ready, in the server's words.
 async fn why(order: &mut Order) -> String {
     let mut authorizations = order.authorizations();
-    while let Some(Ok(authorization)) = authorizations.next().await {
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        // What is known of it is from before the check.
+        if authorization.refresh().await.is_err() {
+            continue;
+        }
         let errors = authorization
             .challenges
             .iter()
