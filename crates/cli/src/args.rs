@@ -49,7 +49,7 @@ impl Cli {
             platform_listen: listen.platform,
             ai_listen: listen.ai,
             edge_listen: listen.edge,
-            edge_tls_listen: listen.edge_tls_listen,
+            edge_tls_listen: listen.edge_secure,
             edge_tls: listen.edge_tls.clone(),
         }
     }
@@ -89,8 +89,8 @@ pub struct Listen {
     #[arg(long = "edge-listen", value_name = "ADDRESS", value_parser = parse_listen)]
     edge: Option<SocketAddr>,
     /// The same with TLS [env: ESTRADE_EDGE_TLS_LISTEN]
-    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
-    edge_tls_listen: Option<SocketAddr>,
+    #[arg(long = "edge-tls-listen", value_name = "ADDRESS", value_parser = parse_listen)]
+    edge_secure: Option<SocketAddr>,
     /// Certificate and key of the edge, PEM files with a comma between them
     /// [env: ESTRADE_EDGE_TLS_CERT, ESTRADE_EDGE_TLS_KEY]
     #[arg(long, value_name = "CERT,KEY", value_parser = parse_tls)]

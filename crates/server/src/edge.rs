@@ -52,7 +52,7 @@ impl OpenEdge {
             Some(settings) => Some(Acme::open(Arc::clone(&core), settings).await),
             None => None,
         };
-        let acme = acme.transpose().map_err(failed)?;
+        let acme = acme.transpose().map_err(|error| failed(&error))?;
         let certificates = certificates(bind.certificate, acme.clone()).await?;
         let secure = |certificates: &Arc<HostCertificates>| ListenerOptions {
             tls: Some(TlsSource::Certificates(Arc::clone(certificates) as _)),
@@ -89,7 +89,7 @@ impl OpenEdge {
         };
         let edge = Edge::open(core, options, Arc::clone(&access_log)).await;
         Ok(Self {
-            edge: edge.map_err(failed)?,
+            edge: edge.map_err(|error| failed(&error))?,
             address,
             tls_address,
             ports,
@@ -131,6 +131,6 @@ async fn certificates(
     Ok(any.then(|| Arc::new(HostCertificates::new(files, acme))))
 }
 
-fn failed(error: estrade_service::Error) -> io::Error {
-    io::Error::other(causes(&error))
+fn failed(error: &estrade_service::Error) -> io::Error {
+    io::Error::other(causes(error))
 }

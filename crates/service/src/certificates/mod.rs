@@ -12,7 +12,7 @@ use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
-use estrade_store::{Change, ChangeKind, acme, certificates, domains, projects};
+use estrade_store::{Change, ChangeKind, StoreError, acme, certificates, domains, projects};
 use instant_acme::Account;
 use material::Material;
 use quick_cache::sync::Cache;
@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell};
+use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
 
 /// Certificates that are kept ready to be shown.
@@ -209,7 +210,7 @@ impl Acme {
         }
         let (db, now, token) = (self.core.db.clone(), self.core.now(), token.to_owned());
         let asked = async move { acme::answer_to_token(&db, &token, now).await };
-        self.asked(self.runtime.spawn(asked).await)
+        answered(self.runtime.spawn(asked).await)
     }
 
     /// The certificate that answers an ACME server that asks for this host over TLS.
@@ -217,7 +218,7 @@ impl Acme {
         let host: HostName = host.parse().ok()?;
         let (db, now, name) = (self.core.db.clone(), self.core.now(), host.clone());
         let asked = async move { acme::answer_for_host(&db, &name, now).await };
-        let answer = self.asked(self.runtime.spawn(asked).await)?;
+        let answer = answered(self.runtime.spawn(asked).await)?;
         match material::challenge(&host, &answer) {
             Ok(certified) => Some(Arc::new(certified)),
             Err(error) => {
@@ -227,32 +228,10 @@ impl Acme {
         }
     }
 
-    #[expect(clippy::unused_self, reason = "reads as a step of the two above")]
-    fn asked(
-        &self,
-        answer: std::result::Result<
-            std::result::Result<Option<String>, estrade_store::StoreError>,
-            tokio::task::JoinError,
-        >,
-    ) -> Option<String> {
-        match answer {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => {
-                let error = causes(&error);
-                tracing::warn!(error, "cannot look for a challenge");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
     /// Whether we serve this host: a project, or a custom domain that is active.
     async fn is_ours(&self, host: &HostName) -> Result<bool> {
-        for domain in &self.core.settings.domains.edge {
-            let label = host.as_str().strip_suffix(domain.as_str());
-            if let Some(label) = label.and_then(|it| it.strip_suffix('.')) {
-                return Ok(projects::is_name_taken(&self.core.db, label).await?);
-            }
+        if let Some(project) = self.core.settings.domains.project_of(host) {
+            return Ok(projects::is_name_taken(&self.core.db, project).await?);
         }
         Ok(domains::project_of(&self.core.db, host).await?.is_some())
     }
@@ -286,6 +265,22 @@ impl Acme {
 
     fn wanted(&self) -> MutexGuard<'_, HashSet<HostName>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the database says about a challenge; a failure is logged here, and nobody can be answered.
+fn answered(
+    asked: std::result::Result<std::result::Result<Option<String>, StoreError>, JoinError>,
+) -> Option<String> {
+    match asked {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            let error = causes(&error);
+            tracing::warn!(error, "cannot look for a challenge");
+            None
+        }
+        // The server is stopping.
+        Err(_) => None,
     }
 }
 

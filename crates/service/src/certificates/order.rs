@@ -217,11 +217,11 @@ async fn why(order: &mut Order) -> String {
         if authorization.refresh().await.is_err() {
             continue;
         }
-        let errors = authorization
+        let mut errors = authorization
             .challenges
             .iter()
             .filter_map(|it| it.error.as_ref());
-        if let Some(detail) = errors.filter_map(|error| error.detail.clone()).next() {
+        if let Some(detail) = errors.find_map(|error| error.detail.clone()) {
             return detail;
         }
     }

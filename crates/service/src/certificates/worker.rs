@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOOK_AFTER_CHANGE: Duration = Duration::from_secs(1);
 /// How long an order may take, and the lease on it, which is longer.
 const ORDER_FOR: Duration = Duration::from_secs(150);
-const LEASE: Duration = Duration::from_secs(180);
+const LEASE: Duration = Duration::from_mins(3);
 /// After a failure: servers allow only a few of them per host and hour.
 const FIRST_WAIT: Duration = Duration::from_mins(5);
 const LONGEST_WAIT: Duration = Duration::from_hours(12);

@@ -83,10 +83,11 @@ async fn check(core: &Core, row: &DomainRow) -> Result<()> {
     }
     let settings = &core.settings.domains;
     let targets = settings.targets(&row.project_name);
-    let finding = match settings.verify {
-        true => dns::look_up(settings.dns_server, &row.name, &row.token, &targets).await,
+    let finding = if settings.verify {
+        dns::look_up(settings.dns_server, &row.name, &row.token, &targets).await
+    } else {
         // It was added when proofs were still asked for.
-        false => Finding::Proven,
+        Finding::Proven
     };
     match finding {
         Finding::Proven => activate(core, row).await,

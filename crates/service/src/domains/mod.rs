@@ -51,6 +51,17 @@ impl DomainSettings {
         own.into_iter().any(|host| name.is_within(host))
     }
 
+    /// The project that a host names under one of the edge's domains, whether it exists or not.
+    pub(crate) fn project_of<'h>(&self, host: &'h HostName) -> Option<&'h str> {
+        self.edge.iter().find_map(|domain| {
+            let label = host
+                .as_str()
+                .strip_suffix(domain.as_str())?
+                .strip_suffix('.')?;
+            (!label.contains('.')).then_some(label)
+        })
+    }
+
     /// Where a CNAME of a project's domain may lead.
     fn targets(&self, project: &str) -> Vec<String> {
         let host = |domain: &String| format!("{project}.{domain}");
@@ -231,4 +242,32 @@ fn taken() -> Error {
         "domain_taken",
         "this domain serves a project already; it must be deleted there first",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_one_label_under_any_of_the_domains() {
+        let settings = DomainSettings {
+            edge: vec!["localhost".into(), "apps.localhost".into()],
+            own_hosts: vec!["cloud.example.com".into()],
+            ..DomainSettings::default()
+        };
+        for (host, project, reserved) in [
+            ("shop.localhost", Some("shop"), true),
+            ("shop.apps.localhost", Some("shop"), true),
+            ("a.b.localhost", None, true),
+            ("shop.example.com", None, false),
+            ("cloud.example.com", None, true),
+            ("a.cloud.example.com", None, true),
+            ("mycloud.example.com", None, false),
+            ("notlocalhost.com", None, false),
+        ] {
+            let host: HostName = host.parse().unwrap();
+            assert_eq!(settings.project_of(&host), project, "{host}");
+            assert_eq!(settings.is_reserved(&host), reserved, "{host}");
+        }
+    }
 }

@@ -121,7 +121,8 @@ async fn a_custom_domain_gets_its_certificate_by_itself(engine: Engine) {
         assert!(waited < PATIENCE, "{}\n{}", pebble.log(), app.log());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    visit_until(&app, "www.example.com", &root, |_| true).await;
+    let page = visit_until(&app, "www.example.com", &root, |_| true).await;
+    assert_eq!(page.body, "I am shop");
     assert_eq!(pebble.issued(), 1);
     assert_eq!(
         count(&app, ORDERED).await,

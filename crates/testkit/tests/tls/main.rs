@@ -1,12 +1,15 @@
-//! The edge with TLS: certificates from files, and from a real ACME server (Pebble).
+//! Host names and their certificates: custom domains, certificates from files, and from a real ACME
+//! server (Pebble).
 
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a failed step is a failed test"
 )]
 
 mod acme;
+mod domains;
 mod files;
 mod pebble;
 mod visitor;
