@@ -64,6 +64,8 @@ pub fn settings(config: &Config) -> Settings {
         },
         login_failures_per_account: cap(limits.login_failures_per_account),
         login_failures_per_address: cap(limits.login_failures_per_address),
+        release_history: limits.release_history.get(),
+        skew: Duration::from_secs(config.edge.skew_seconds),
         public_url: match &config.platform.public_url {
             Some(url) => url.to_string().trim_end_matches('/').to_owned(),
             None => base_url(config.platform.listen, config.platform.tls.is_some()),

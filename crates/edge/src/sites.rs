@@ -11,6 +11,7 @@ use estrade_service::{Core, Error, Publisher, Result};
 use estrade_store::blobs::{Digest, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::routes::LiveRow;
+use estrade_store::variants::VariantRow;
 use estrade_store::{artifacts, blob_rows, variants};
 use futures_util::future::BoxFuture;
 use quick_cache::Weighter;
@@ -52,12 +53,21 @@ impl Sites {
 
     /// The site of a release; none when its files are gone.
     pub async fn get(&self, release: &LiveRow) -> Result<Option<Arc<Site>>> {
+        self.get_with(release, Vec::new()).await
+    }
+
+    /// The same, with variants that the database does not have yet.
+    async fn get_with(
+        &self,
+        release: &LiveRow,
+        fresh: Vec<VariantRow>,
+    ) -> Result<Option<Arc<Site>>> {
         let Some(artifact) = release.artifact else {
             return Ok(None);
         };
         let load = async || {
             let (core, config) = (Arc::clone(&self.core), read_config(release));
-            let load = self.runtime.spawn(load_site(core, artifact, config));
+            let load = self.runtime.spawn(load_site(core, artifact, config, fresh));
             load.await.map_err(Error::internal)?
         };
         let found = self.cache.get_or_insert_async(&release.release, load());
@@ -75,8 +85,12 @@ impl Sites {
 }
 
 impl Publisher for Sites {
-    fn prepare<'p>(&'p self, release: &'p LiveRow) -> BoxFuture<'p, Result<()>> {
-        Box::pin(async move { self.get(release).await.map(drop) })
+    fn prepare<'p>(
+        &'p self,
+        release: &'p LiveRow,
+        fresh: Vec<VariantRow>,
+    ) -> BoxFuture<'p, Result<()>> {
+        Box::pin(async move { self.get_with(release, fresh).await.map(drop) })
     }
 }
 
@@ -91,12 +105,18 @@ fn read_config(release: &LiveRow) -> SiteConfig {
     release.site.as_ref().and_then(parse).unwrap_or_default()
 }
 
-async fn load_site(core: Arc<Core>, artifact: ArtifactId, config: SiteConfig) -> Result<Arc<Site>> {
+async fn load_site(
+    core: Arc<Core>,
+    artifact: ArtifactId,
+    config: SiteConfig,
+    fresh: Vec<VariantRow>,
+) -> Result<Arc<Site>> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
     let manifest = manifest.ok_or(Error::Gone("the files of this release"))?;
     let digests: Vec<_> = manifest.files().iter().map(|file| file.digest).collect();
     let blobs = blob_rows::read_blobs(&core.db, &digests).await?;
-    let variants = variants::read_variants(&core.db, &digests).await?;
+    let mut variants = variants::read_variants(&core.db, &digests).await?;
+    variants.extend(fresh);
     let redirects = read_rules(&core, &manifest, &blobs, redirects::FILE).await;
     let headers = read_rules(&core, &manifest, &blobs, header_rules::FILE).await;
     let parts = Parts {

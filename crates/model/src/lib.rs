@@ -22,6 +22,7 @@ pub mod release;
 pub mod secret;
 pub mod serde_rules;
 pub mod site;
+pub mod site_settings;
 pub mod team;
 pub mod time;
 pub mod workspace;

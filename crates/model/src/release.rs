@@ -13,6 +13,9 @@ pub type ArtifactId = Id<kind::Artifact>;
 /// Identifies an archive that was uploaded.
 pub type SourceId = Id<kind::Source>;
 
+/// Identifies a line of a build log.
+pub type LineId = Id<kind::Line>;
+
 /// Gives an enum its wire names, once.
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),* $(,)? }) => {
@@ -94,6 +97,35 @@ named_enum! {
         TimedOut = "TIMEDOUT",
         /// Stopped by a person.
         Canceled = "CANCELED",
+    }
+}
+
+named_enum! {
+    /// What kind of archive a source is.
+    ArchiveFormat {
+        /// A tar file, compressed with gzip.
+        TarGz = "tar.gz",
+        /// A zip file.
+        Zip = "zip",
+    }
+}
+
+impl ArchiveFormat {
+    /// Tells by the first bytes; none when they are those of something else.
+    pub fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, ..] => Some(Self::TarGz),
+            [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Some(Self::Zip),
+            _ => None,
+        }
+    }
+
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::TarGz => "application/gzip",
+            Self::Zip => "application/zip",
+        }
     }
 }
 
@@ -198,6 +230,58 @@ pub struct ReleaseCreated {
     /// Identifier of the new release.
     #[serde(rename = "releaseID")]
     pub release_id: ReleaseId,
+}
+
+/// The answer to an uploaded source.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct SourceCreated {
+    /// Identifier of the source, for a release.
+    #[serde(rename = "sourceID")]
+    pub source_id: SourceId,
+}
+
+/// Where a release stands, beside its build log.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildState {
+    /// Where it stands.
+    pub state: ReleaseState,
+    /// A stable code that says why it ended badly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_reason: Option<String>,
+    /// The same for a person, with what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_message: Option<String>,
+}
+
+/// One line of a build log.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildLine {
+    /// Identifier.
+    #[serde(rename = "_id")]
+    pub id: LineId,
+    /// The release.
+    #[serde(rename = "releaseID")]
+    pub release_id: ReleaseId,
+    /// The text, with its line end.
+    #[schema(example = "Unpacked 214 files, 3.1 MB\n")]
+    pub line: String,
+    /// Always `STDOUT`: clients take anything else for the end.
+    #[schema(example = "STDOUT")]
+    pub stream: &'static str,
+    /// When; unique within a release, and rising.
+    pub created_at: Timestamp,
+}
+
+/// `GET /v2/releases/{releaseID}/build-logs`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildLogs {
+    /// Where the release stands.
+    pub release: BuildState,
+    /// The lines, oldest first.
+    pub build_output: Vec<BuildLine>,
 }
 
 /// What a create-release request says besides its files.

@@ -85,7 +85,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 pub fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(header::CONTENT_TYPE) {
         Some(value) if !value.to_str().is_ok_and(is_json) => {
-            Err(Error::UnsupportedMediaType.into())
+            Err(Error::UnsupportedMediaType("application/json").into())
         }
         _ => Ok(()),
     }

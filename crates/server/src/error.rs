@@ -3,6 +3,7 @@
 //! Handlers return one of these and use `?` on service errors. What a shape does not show (the
 //! cause of an internal failure) is logged here, once, when the response is made.
 
+use crate::idempotency::Passing;
 use crate::problem::Problem;
 use axum::Json;
 use axum::http::header::{self, HeaderName, HeaderValue};
@@ -44,6 +45,20 @@ pub struct ErrorData {
     /// A stable code.
     #[schema(example = "project_exists")]
     pub code: &'static str,
+    /// With `missing_files`: the contents to send, each with the first path that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<MissingFile>>,
+}
+
+/// A content that has to be sent before the release can be made.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub struct MissingFile {
+    /// Where the release has it.
+    #[schema(example = "index.html")]
+    pub path: String,
+    /// Its BLAKE3 hash.
+    #[schema(min_length = 64, max_length = 64)]
+    pub digest: String,
 }
 
 /// Platform API: a JSON body with a message and a code.
@@ -94,12 +109,26 @@ impl IntoResponse for PlatformError {
             message: problem.message().into_owned(),
             data: ErrorData {
                 code: problem.code(),
+                files: problem.missing_files().map(list_missing),
             },
         };
+        let is_passing = body.data.files.is_some();
         let mut response = (status, Json(body)).into_response();
         problem.write_headers(response.headers_mut());
+        if is_passing {
+            // The client is told to repeat the very same request.
+            response.extensions_mut().insert(Passing);
+        }
         response
     }
+}
+
+fn list_missing(files: &[estrade_service::error::MissingFile]) -> Vec<MissingFile> {
+    let shown = |file: &estrade_service::error::MissingFile| MissingFile {
+        path: file.path.clone(),
+        digest: file.digest.clone(),
+    };
+    files.iter().map(shown).collect()
 }
 
 impl IntoResponse for KeysError {

@@ -40,12 +40,13 @@ const KEPT: [HeaderName; 5] = [
 /// Answers to POSTs are small; what is larger than this is not kept.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// Routes that take no account token, and the one that calls [`carry_out`] itself.
-const LEFT_OUT: [&str; 4] = [
+/// Routes that take no account token, and those that call [`carry_out`] themselves.
+const LEFT_OUT: [&str; 5] = [
     "/v1/login",
     "/v1/login/check-if-exists",
     "/v1/keys/authorize",
     "/v2/projects/{project_id}/releases",
+    "/v2/projects/{project_id}/sources",
 ];
 
 /// The part of an answer that may be stored, when it is not the whole.
@@ -61,6 +62,11 @@ impl Redacted {
         response
     }
 }
+
+/// Marks an answer that holds only until the client has done what it says: a repeat of the request
+/// is carried out, whatever the status.
+#[derive(Clone, Copy)]
+pub struct Passing;
 
 /// The middleware: replays answers to POSTs with the header.
 pub async fn replay<E: ErrorShape>(
@@ -162,6 +168,10 @@ fn replayed(answer: StoredAnswer) -> Response {
 
 /// Keeps the answer for repeats and hands it on.
 async fn store(ticket: Ticket, response: Response) -> Response {
+    if response.extensions().get::<Passing>().is_some() {
+        report(ticket.give_up().await);
+        return response;
+    }
     let (parts, body) = response.into_parts();
     let body = match to_bytes(body, LARGEST_ANSWER).await {
         Ok(body) => body,
@@ -179,13 +189,17 @@ async fn store(ticket: Ticket, response: Response) -> Response {
         headers: kept_headers(&parts.headers),
         body: kept.to_vec(),
     };
-    if let Err(error) = ticket.finish(answer).await {
+    report(ticket.finish(answer).await);
+    Response::from_parts(parts, Body::from(body))
+}
+
+fn report(stored: Result<(), Error>) {
+    if let Err(error) = stored {
         tracing::warn!(
             error = causes(&error),
             "an answer was not stored for repeats"
         );
     }
-    Response::from_parts(parts, Body::from(body))
 }
 
 fn kept_headers(headers: &HeaderMap) -> Vec<(String, String)> {

@@ -22,6 +22,7 @@ pub mod idempotency;
 pub mod intake;
 pub mod listing;
 pub mod metrics;
+pub mod multipart;
 pub mod paging;
 pub mod platform;
 pub mod problem;

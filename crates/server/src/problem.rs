@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use estrade_model::error::causes;
 use estrade_service::Error;
+use estrade_service::error::MissingFile;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -44,10 +45,12 @@ pub fn status(error: &Error) -> StatusCode {
         Error::Invalid { .. } => StatusCode::BAD_REQUEST,
         Error::NotFound(_) => StatusCode::NOT_FOUND,
         Error::Gone(_) => StatusCode::GONE,
-        Error::Conflict { .. } | Error::IdempotencyInProgress => StatusCode::CONFLICT,
+        Error::Conflict { .. } | Error::MissingFiles(_) | Error::IdempotencyInProgress => {
+            StatusCode::CONFLICT
+        }
         Error::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-        Error::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Error::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Error::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
         Error::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
         Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -94,6 +97,14 @@ impl Problem {
             Self::Timeout => "this took too long and was given up; repeat in a moment".into(),
             Self::Panic => "something went wrong on our side; the log has the details under this request id".into(),
             Self::RateLimited(standing) => Error::RateLimited(standing.retry_after).to_string().into(),
+        }
+    }
+
+    /// What the client has to send first, when that is the problem.
+    pub fn missing_files(&self) -> Option<&[MissingFile]> {
+        match self {
+            Self::Service(Error::MissingFiles(files)) => Some(files),
+            _ => None,
         }
     }
 

@@ -24,8 +24,8 @@ use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
-use estrade_service::releases::Worker;
-use estrade_service::{domains, housekeeping, leftovers};
+use estrade_service::releases::{self, Worker};
+use estrade_service::{cleanup, domains, housekeeping, leftovers};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -219,7 +219,8 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
-    workers.spawn(leftovers::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(cleanup::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(

@@ -11,6 +11,7 @@ use estrade_model::{Id, Timestamp};
 use estrade_store::Db;
 use estrade_store::blobs::BlobStore;
 use estrade_store::routes::LiveRow;
+use estrade_store::variants::VariantRow;
 use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,7 +40,12 @@ pub struct Core {
 /// Serves releases to visitors. The services only know that somebody does.
 pub trait Publisher: Send + Sync {
     /// Gets ready to serve a release, so that the switch to it costs its first visitors nothing.
-    fn prepare<'p>(&'p self, release: &'p LiveRow) -> BoxFuture<'p, Result<()>>;
+    /// `fresh` are variants that will be committed with the switch: the database has them not yet.
+    fn prepare<'p>(
+        &'p self,
+        release: &'p LiveRow,
+        fresh: Vec<VariantRow>,
+    ) -> BoxFuture<'p, Result<()>>;
 }
 
 impl Core {
@@ -134,6 +140,10 @@ pub struct Settings {
     pub login_failures_per_account: u32,
     /// Failed logins per address in 15 minutes; 0 is without limit.
     pub login_failures_per_address: u32,
+    /// How many releases of a project keep what they were made of.
+    pub release_history: u32,
+    /// How long after it stopped being live the assets of a release stay reachable.
+    pub skew: Duration,
     /// Where the platform API is reached, for links.
     pub public_url: String,
     /// What stands before a project's name in its URL, such as `http://`.
@@ -159,6 +169,8 @@ impl Default for Settings {
             unknown_workspace: UnknownWorkspace::Create,
             login_failures_per_account: 10,
             login_failures_per_address: 50,
+            release_history: 20,
+            skew: Duration::from_hours(1),
             public_url: "http://127.0.0.1:3000".into(),
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),

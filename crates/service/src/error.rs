@@ -53,15 +53,21 @@ pub enum Error {
         /// What clashes, and what to do.
         message: String,
     },
+    /// Contents that a release names and its project does not have.
+    #[error(
+        "{} of the contents are not here yet; send each with PUT /v2/projects/{{project}}/blobs/{{digest}}, then repeat this request",
+        .0.len()
+    )]
+    MissingFiles(Vec<MissingFile>),
     /// `If-Match` named another version.
     #[error("it has changed since you read it; read it again and repeat")]
     PreconditionFailed,
     /// More bytes or files than allowed.
     #[error("{0}")]
     TooLarge(String),
-    /// A body of a type that is not JSON.
-    #[error("send the body as application/json")]
-    UnsupportedMediaType,
+    /// A body of another type than the one that is named.
+    #[error("send the body as {0}")]
+    UnsupportedMediaType(&'static str),
     /// An idempotency key was used for two different requests.
     #[error("this Idempotency-Key was used for a different request; use a new key")]
     IdempotencyMismatch,
@@ -77,6 +83,15 @@ pub enum Error {
     /// A failure on our side. The cause is logged, never shown.
     #[error("something went wrong on our side; the log has the details under this request id")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A content that has to be sent, and the first path that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingFile {
+    /// Where the release has it.
+    pub path: String,
+    /// Its hash.
+    pub digest: String,
 }
 
 impl Error {
@@ -109,11 +124,12 @@ impl Error {
             Self::Forbidden(_) => "no_permission",
             Self::Quota { .. } => "quota",
             Self::Invalid { code, .. } | Self::Conflict { code, .. } => code,
+            Self::MissingFiles(_) => "missing_files",
             Self::NotFound(_) => "not_found",
             Self::Gone(_) => "gone",
             Self::PreconditionFailed => "precondition_failed",
             Self::TooLarge(_) => "too_large",
-            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::UnsupportedMediaType(_) => "unsupported_media_type",
             Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::IdempotencyInProgress => "idempotency_in_progress",
             Self::RateLimited(_) => "rate_limited",

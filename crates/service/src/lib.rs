@@ -7,6 +7,7 @@ pub mod access;
 pub mod accounts;
 pub mod bootstrap;
 pub mod certificates;
+pub mod cleanup;
 pub mod core;
 pub mod credentials;
 pub mod domains;

@@ -9,8 +9,13 @@ ALTER TABLE releases ADD COLUMN site TEXT;
 CREATE INDEX releases_by_source ON releases (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX releases_by_live ON releases (project_id, live_until) WHERE live_until IS NOT NULL;
 
--- Whether compressed variants of all its contents were made.
+-- Whether the quick variants of all its contents were made, and whether the slow ones were.
 ALTER TABLE artifacts ADD COLUMN compressed BOOLEAN NOT NULL DEFAULT FALSE;
+ALTER TABLE artifacts ADD COLUMN brotli BOOLEAN NOT NULL DEFAULT FALSE;
+CREATE INDEX artifacts_without_brotli ON artifacts (id) WHERE compressed AND NOT brotli;
+-- A release that names contents by digest is compared with the newest artifacts of its project.
+DROP INDEX artifacts_by_project;
+CREATE INDEX artifacts_by_project ON artifacts (project_id, id);
 
 -- Set while a clean-up thinks that nothing needs this content; a release that does clears it.
 ALTER TABLE blobs ADD COLUMN condemned_at BIGINT;
@@ -23,6 +28,7 @@ CREATE TABLE variants (
     variant  {BYTES},
     PRIMARY KEY (digest, coding)
 );
+CREATE INDEX variants_by_variant ON variants (variant) WHERE variant IS NOT NULL;
 
 -- Archives that were uploaded; their bytes are contents like any other.
 CREATE TABLE sources (

@@ -1,7 +1,8 @@
 //! Artifacts: what releases are made of.
 
-use crate::manifest::Manifest;
-use crate::{Db, StoreError, Tx};
+use crate::blobs::Digest;
+use crate::manifest::{self, Manifest};
+use crate::{Db, Record, Row, StoreError, Tx, value};
 use estrade_model::ProjectId;
 use estrade_model::release::ArtifactId;
 
@@ -37,4 +38,91 @@ pub async fn read_manifest(db: &Db, id: ArtifactId) -> Result<Option<Manifest>, 
     bytes
         .map(|bytes| Manifest::decode(&bytes).map_err(StoreError::bug))
         .transpose()
+}
+
+/// The contents of one artifact.
+#[derive(Debug)]
+pub struct ArtifactContents {
+    /// Identifier.
+    pub id: ArtifactId,
+    /// Digests and sizes.
+    pub contents: Vec<(Digest, u64)>,
+}
+
+impl Record for ArtifactContents {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let id = row.take()?;
+        let bytes: Vec<u8> = row.take()?;
+        Ok(Self {
+            id,
+            contents: manifest::contents(&bytes).map_err(StoreError::bug)?,
+        })
+    }
+}
+
+/// The contents of a project's newest artifact that is older than `before`.
+pub async fn read_newest_contents(
+    db: &Db,
+    project: ProjectId,
+    before: Option<ArtifactId>,
+) -> Result<Option<ArtifactContents>, StoreError> {
+    db.read(
+        "SELECT id, manifest FROM artifacts
+         WHERE project_id = $1 AND id < $2 AND manifest IS NOT NULL ORDER BY id DESC LIMIT 1",
+    )
+    .bind(project)
+    .bind(value::before(before))
+    .fetch_optional()
+    .await
+}
+
+/// Notes that the quick variants of all contents of an artifact were made.
+pub async fn set_compressed(tx: &mut Tx, id: ArtifactId) -> Result<(), StoreError> {
+    tx.query("UPDATE artifacts SET compressed = TRUE WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Notes that the slow variants were made too; false when the artifact is gone.
+pub async fn set_brotli(tx: &mut Tx, id: ArtifactId) -> Result<bool, StoreError> {
+    let set = tx
+        .query("UPDATE artifacts SET brotli = TRUE WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await?;
+    Ok(set > 0)
+}
+
+/// An artifact that serves and has no slow variants yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WithoutBrotli {
+    /// Identifier.
+    pub id: ArtifactId,
+    /// Its project.
+    pub project: ProjectId,
+}
+
+impl Record for WithoutBrotli {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            project: row.take()?,
+        })
+    }
+}
+
+/// Artifacts of live releases that have no slow variants yet, the newest first.
+pub async fn list_without_brotli(db: &Db, most: u32) -> Result<Vec<WithoutBrotli>, StoreError> {
+    db.read(
+        "SELECT a.id, a.project_id FROM artifacts a
+         WHERE a.compressed AND NOT a.brotli AND EXISTS (
+             SELECT 1 FROM projects p JOIN releases r ON r.id = p.current_release
+             WHERE p.id = a.project_id AND r.artifact_id = a.id)
+         ORDER BY a.id DESC LIMIT $1",
+    )
+    .bind(most)
+    .fetch_all()
+    .await
 }

@@ -43,9 +43,62 @@ impl Record for StoredBlob {
     }
 }
 
+/// Notes contents that something committed now needs: where the `new` ones lie, and that the `known`
+/// ones are wanted. False when one of the known ones is not stored (any more).
+///
+/// The one place where a content becomes needed: a clean-up that has condemned it hears of it here,
+/// in the transaction that needs it. See [`crate::cleanup`] for why that is safe.
+pub async fn keep_blobs(
+    tx: &mut Tx,
+    new: &[StoredBlob],
+    known: &[Digest],
+) -> Result<bool, StoreError> {
+    let mut condemned = Vec::new();
+    for chunk in known.chunks(ASKED) {
+        // Where several write at once, a mark may be on its way that our snapshot does not show. With
+        // the rows locked it comes after our commit, or it came before and we are repeated.
+        let sql = if tx.has_many_writers() {
+            concat!(select_blobs!("digest, condemned_at"), " FOR SHARE")
+        } else {
+            select_blobs!("digest, condemned_at")
+        };
+        let found: Vec<KnownRow> = bind_all(tx.query(sql), chunk).fetch_all().await?;
+        let asked: HashSet<_> = chunk.iter().collect();
+        if found.len() < asked.len() {
+            return Ok(false);
+        }
+        let is_condemned = |row: &KnownRow| row.condemned_at.is_some();
+        condemned.extend(found.into_iter().filter(is_condemned).map(|row| row.digest));
+    }
+    for chunk in condemned.chunks(ASKED) {
+        let acquit = concat!(
+            "UPDATE blobs SET condemned_at = NULL WHERE condemned_at IS NOT NULL AND digest IN ",
+            digest_list!()
+        );
+        bind_all(tx.query(acquit), chunk).execute().await?;
+    }
+    insert_blobs(tx, new).await?;
+    Ok(true)
+}
+
+struct KnownRow {
+    digest: Digest,
+    condemned_at: Option<i64>,
+}
+
+impl Record for KnownRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let digest: [u8; 32] = row.take()?;
+        Ok(Self {
+            digest: digest.into(),
+            condemned_at: row.take()?,
+        })
+    }
+}
+
 /// Notes where contents lie. A content that has a row keeps it: the copy that was written for
 /// nothing is an orphan.
-pub async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreError> {
+async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreError> {
     let row = |blob: &StoredBlob| {
         let (place, offset) = blob.place.to_columns();
         Ok(vec![
@@ -58,7 +111,7 @@ pub async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), Store
     let rows: Result<Vec<_>, StoreError> = blobs.iter().map(row).collect();
     tx.execute_many(
         "INSERT INTO blobs (digest, size, place, place_offset) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (digest) DO NOTHING",
+         ON CONFLICT (digest) DO UPDATE SET condemned_at = NULL",
         rows?,
     )
     .await
@@ -74,20 +127,6 @@ pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<HashSet<Digest>,
         known.extend(found.into_iter().map(Digest::from));
     }
     Ok(known)
-}
-
-/// Whether all of these contents are stored, as the transaction sees it.
-pub async fn has_all_blobs(tx: &mut Tx, digests: &[Digest]) -> Result<bool, StoreError> {
-    for chunk in digests.chunks(ASKED) {
-        let found: Vec<[u8; 32]> = bind_all(tx.query(select_blobs!("digest")), chunk)
-            .fetch_all()
-            .await?;
-        let asked: HashSet<_> = chunk.iter().collect();
-        if found.len() < asked.len() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Where these contents lie; those that are not stored are left out.

@@ -216,6 +216,11 @@ impl Tx {
         }
     }
 
+    /// Whether other transactions run beside this one.
+    pub(crate) fn has_many_writers(&self) -> bool {
+        matches!(self.inner, TxInner::Postgres(_))
+    }
+
     /// Starts a statement inside the transaction.
     pub fn query(&mut self, sql: &'static str) -> Query<'_> {
         Query {

@@ -74,6 +74,24 @@ impl Manifest {
     }
 }
 
+/// Which contents an encoded manifest names, and how long they are: without the cost of its paths.
+pub fn contents(bytes: &[u8]) -> Result<Vec<(Digest, u64)>, BadManifest> {
+    let Some((&FORMAT, mut rest)) = bytes.split_first() else {
+        return Err(BadManifest);
+    };
+    let mut contents = Vec::new();
+    while !rest.is_empty() {
+        contents.push(take_content(&mut rest).ok_or(BadManifest)?);
+    }
+    Ok(contents)
+}
+
+fn take_content(rest: &mut &[u8]) -> Option<(Digest, u64)> {
+    let length = u16::from_be_bytes(take(rest)?);
+    rest.split_off(..usize::from(length))?;
+    Some((take::<32>(rest)?.into(), u64::from_be_bytes(take(rest)?)))
+}
+
 fn take_file(rest: &mut &[u8]) -> Option<ManifestFile> {
     let length = u16::from_be_bytes(take(rest)?);
     let path = rest.split_off(..usize::from(length))?.to_vec();
@@ -108,6 +126,9 @@ mod tests {
         let paths: Vec<_> = read.files().iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["a", "b/c", "é"]);
         assert_eq!(read.bytes(), 3);
+        let contents = contents(&manifest.encode()).unwrap();
+        let expected: Vec<_> = read.files().iter().map(|it| (it.digest, it.size)).collect();
+        assert_eq!(contents, expected);
         assert_eq!(Manifest::decode(&[FORMAT]).unwrap(), Manifest::default());
     }
 
@@ -117,6 +138,7 @@ mod tests {
         for cut in 0..good.len() {
             // Cut right after the format byte, it is a manifest without files.
             assert_eq!(Manifest::decode(&good[..cut]).is_ok(), cut == 1, "{cut}");
+            assert_eq!(contents(&good[..cut]).is_ok(), cut == 1, "{cut}");
         }
         assert!(Manifest::decode(&[2]).is_err());
         let mut bad = good.clone();

@@ -28,6 +28,7 @@ const POOL: usize = 16;
 const WAIT: Duration = Duration::from_secs(5);
 /// Any number, as long as all versions of Estrade use it.
 const MIGRATION_LOCK: i64 = 0x4573_7472_6164_6501;
+const CLEANUP_LOCK: i64 = 0x4573_7472_6164_6502;
 const LISTEN: &str = "LISTEN estrade_changes";
 
 pub(crate) struct Postgres {
@@ -112,7 +113,17 @@ impl Postgres {
         client
             .execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK])
             .await?;
-        Ok(MigrationLock(Some(client)))
+        Ok(SessionLock(Some(client), MIGRATION_LOCK))
+    }
+
+    /// Takes the right to clean up, unless another node has it.
+    pub(crate) async fn try_lock_cleanup(&self) -> Result<Option<CleanupLock>, StoreError> {
+        let client = self.pool.get().await?;
+        let row = client
+            .query_one("SELECT pg_try_advisory_lock($1)", &[&CLEANUP_LOCK])
+            .await?;
+        let taken: bool = row.try_get(0)?;
+        Ok(taken.then_some(SessionLock(Some(client), CLEANUP_LOCK)))
     }
 
     /// Wakes whoever holds the receiver after each change that another node committed.
@@ -174,15 +185,20 @@ async fn listen_once(
     }
 }
 
-/// The lock under which schemas change. Dropped without [`Self::release`], it closes its connection,
-/// because a connection that went back to the pool would keep the next node waiting.
-pub(crate) struct MigrationLock(Option<Object>);
+/// The lock under which schemas change.
+pub(crate) type MigrationLock = SessionLock;
+/// The lock under which one node cleans up.
+pub(crate) type CleanupLock = SessionLock;
 
-impl MigrationLock {
+/// A lock of one connection. Dropped without [`Self::release`], it closes the connection, because one
+/// that went back to the pool would keep the next node waiting.
+pub(crate) struct SessionLock(Option<Object>, i64);
+
+impl SessionLock {
     pub(crate) async fn release(mut self) {
         let Some(client) = self.0.take() else { return };
         if client
-            .execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK])
+            .execute("SELECT pg_advisory_unlock($1)", &[&self.1])
             .await
             .is_err()
         {
@@ -191,7 +207,7 @@ impl MigrationLock {
     }
 }
 
-impl Drop for MigrationLock {
+impl Drop for SessionLock {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
             drop(Object::take(client));

@@ -4,7 +4,7 @@
 
 use crate::releases::Recipe;
 use crate::{Db, Record, Row, StoreError, Tx};
-use estrade_model::release::ReleaseState;
+use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 
 /// A release that was claimed, as its worker needs it.
@@ -16,6 +16,8 @@ pub struct ClaimedRow {
     pub project: ProjectId,
     /// Where it stands; not PENDING when an earlier worker did not finish.
     pub state: ReleaseState,
+    /// Whether the quick variants of its artifact were made.
+    pub compressed: bool,
     /// What it runs.
     pub recipe: Recipe,
 }
@@ -26,6 +28,7 @@ impl Record for ClaimedRow {
             id: row.take()?,
             project: row.take()?,
             state: row.parse()?,
+            compressed: row.take()?,
             recipe: Recipe::from_row(row)?,
         })
     }
@@ -99,8 +102,10 @@ pub async fn claim_release(
     tx.query(
         "UPDATE releases SET lease_owner = $2, lease_until = $3
          WHERE id = $1 AND finished_at IS NULL AND lease_until <= $4
-         RETURNING id, project_id, state, platform, port, settings, image, artifact_id,
-                   source_id, site",
+         RETURNING id, project_id, state,
+                   EXISTS (SELECT 1 FROM artifacts a
+                           WHERE a.id = releases.artifact_id AND a.compressed),
+                   platform, port, settings, image, artifact_id, source_id, site",
     )
     .bind(id)
     .bind(lease)
@@ -224,4 +229,32 @@ pub async fn finish_release(
     .bind(lease)
     .fetch_optional()
     .await
+}
+
+/// Whether a worker still holds a release that is being built, as the transaction sees it.
+pub async fn holds_build(tx: &mut Tx, id: ReleaseId, lease: &str) -> Result<bool, StoreError> {
+    let held: Option<i64> = tx
+        .query("SELECT version FROM releases WHERE id = $1 AND lease_owner = $2 AND state = $3")
+        .bind(id)
+        .bind(lease)
+        .bind(ReleaseState::Building.as_str())
+        .fetch_optional()
+        .await?;
+    Ok(held.is_some())
+}
+
+/// Notes what a release was built to, and how it is served.
+pub async fn set_build(
+    tx: &mut Tx,
+    id: ReleaseId,
+    artifact: ArtifactId,
+    site: Option<&str>,
+) -> Result<(), StoreError> {
+    tx.query("UPDATE releases SET artifact_id = $2, site = $3, version = version + 1 WHERE id = $1")
+        .bind(id)
+        .bind(artifact)
+        .bind(site)
+        .execute()
+        .await
+        .map(drop)
 }

@@ -40,6 +40,10 @@ pub struct ReleaseRow {
     pub artifact: Option<ArtifactId>,
     /// The image it runs, when it was made from one.
     pub image: Option<String>,
+    /// The archive it was made from, when it was.
+    pub source: Option<SourceId>,
+    /// Whether that archive is still there.
+    pub has_source: bool,
     /// Rises with every change of the release or of its project.
     pub version: i64,
     /// Whether it is the one that serves.
@@ -53,13 +57,15 @@ macro_rules! select_releases {
         concat!(
             "SELECT r.id, r.project_id, r.number, r.kind, r.state, r.platform, r.port, r.message,
                     r.git_info, r.client, r.fail_reason, r.fail_message, r.created_at,
-                    r.finished_at, r.artifact_id, r.image, r.version + p.version,
+                    r.finished_at, r.artifact_id, r.image, r.source_id,
+                    s.id IS NOT NULL, r.version + p.version,
                     COALESCE(p.current_release = r.id, FALSE),
                     CASE WHEN r.state = 'PENDING' THEN
                         (SELECT COUNT(*) FROM releases o WHERE o.project_id = r.project_id
                          AND o.number < r.number AND o.finished_at IS NULL)
                     END
-             FROM releases r JOIN projects p ON p.id = r.project_id ",
+             FROM releases r JOIN projects p ON p.id = r.project_id
+             LEFT JOIN sources s ON s.id = r.source_id ",
             $tail
         )
     };
@@ -84,6 +90,8 @@ impl Record for ReleaseRow {
             finished_at: row.take()?,
             artifact: row.take()?,
             image: row.take()?,
+            source: row.take()?,
+            has_source: row.take()?,
             version: row.take()?,
             current: row.take()?,
             queue: row.take()?,

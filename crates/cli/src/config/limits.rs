@@ -20,6 +20,8 @@ pub struct Limits {
     pub release_bytes: NonZeroU64,
     /// The most files in a release.
     pub release_files: NonZeroU32,
+    /// How many releases of a project can come back.
+    pub release_history: NonZeroU32,
     /// Projects per owner.
     pub projects: Cap,
     /// AI keys per owner.
@@ -44,6 +46,7 @@ impl Default for Limits {
             body_bytes: MEBIBYTE,
             release_bytes: MEBIBYTE.saturating_mul(at_least_one(256).into()),
             release_files: at_least_one(10_000),
+            release_history: at_least_one(20),
             projects: Cap::at(1000),
             keys: Cap::at(100_000),
             workspaces: Cap::at(10_000),

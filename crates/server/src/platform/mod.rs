@@ -1,6 +1,7 @@
 //! The platform API: projects, releases, networks, teams, accounts.
 
 pub mod account;
+pub mod blobs;
 pub mod domains;
 pub mod events;
 pub mod networks;
@@ -8,6 +9,7 @@ pub mod projects;
 pub mod release_body;
 pub mod releases;
 mod small_value;
+pub mod sources;
 pub mod teams;
 
 use crate::app::AppState;
@@ -35,10 +37,13 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
             releases::create_release,
             releases::create_release_by_get
         ))
+        .routes(routes!(blobs::put_blob))
+        .routes(routes!(sources::create_source))
         .routes(routes!(releases::read_release))
         .routes(routes!(releases::rollback_release))
         .routes(routes!(releases::cancel_release))
         .routes(routes!(releases::download_source))
+        .routes(routes!(releases::read_build_logs))
         .routes(routes!(networks::list_networks, networks::create_network))
         .routes(routes!(domains::list_domains, domains::create_domain))
         .routes(routes!(domains::read_domain, domains::delete_domain))

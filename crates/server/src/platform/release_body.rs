@@ -13,6 +13,7 @@ use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
+use estrade_store::blobs::{BadDigest, Digest};
 use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -27,6 +28,8 @@ use std::num::NonZeroU16;
 pub enum Source {
     /// Files, which the upload has taken.
     Files,
+    /// An archive that was uploaded, by its id.
+    Archive(String),
     /// An image of a registry.
     Image(String),
 }
@@ -70,13 +73,7 @@ impl Parsed {
             (Some(0), None, None) => return Err(Error::invalid("files: send at least one file")),
             (Some(_), None, None) => Source::Files,
             (None, Some(image), None) => Source::Image(image),
-            (None, None, Some(_)) => {
-                let message = "sourceID: uploading sources is not available yet; send `files`";
-                return Err(Error::Invalid {
-                    code: "source_unknown",
-                    message: message.into(),
-                });
-            }
+            (None, None, Some(source)) => Source::Archive(source),
             _ => {
                 return Err(Error::invalid(
                     "send exactly one of `files`, `sourceID` and `image`",
@@ -170,8 +167,7 @@ impl<'de> Visitor<'de> for FilesSeed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut files: A) -> Result<Option<usize>, A::Error> {
         let mut count = 0;
         while let Some(file) = files.next_element::<File>()? {
-            let content = file.content().map_err(A::Error::custom)?;
-            if let Err(error) = self.upload.add_file(file.path.clone(), &content) {
+            if let Err(error) = file.add_to(self.upload) {
                 let message = error.to_string();
                 self.refused.replace(Some(error));
                 return Err(A::Error::custom(message));
@@ -185,9 +181,14 @@ impl<'de> Visitor<'de> for FilesSeed<'_> {
 #[derive(Deserialize)]
 struct File {
     path: String,
-    data: String,
+    #[serde(default)]
+    data: Option<String>,
     #[serde(default)]
     encoding: Option<Encoding>,
+    #[serde(default)]
+    digest: Option<String>,
+    #[serde(default)]
+    size: Option<u64>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -199,13 +200,43 @@ enum Encoding {
 }
 
 impl File {
-    fn content(&self) -> Result<Cow<'_, [u8]>, String> {
+    /// Hands the file on: with its content, or by the name of a content that is there already.
+    fn add_to(self, upload: &mut Upload) -> Result<(), Error> {
+        let digest = self.digest()?;
+        let (data, size) = match (&self.data, digest, self.size) {
+            (Some(data), _, _) => (self.decode(data)?, self.size),
+            (None, Some(digest), Some(size)) => return upload.add_named(self.path, digest, size),
+            (None, Some(_), None) => return Err(self.wrong("size: is missing")),
+            (None, None, _) => return Err(self.wrong("send `data`, or `digest` and `size`")),
+        };
+        if size.is_some_and(|size| size != data.len() as u64) {
+            return Err(self.wrong("size: is not that of `data`"));
+        }
+        let found = upload.add_file(self.path.clone(), &data)?;
+        if digest.is_some_and(|digest| digest != found) {
+            return Err(self.wrong("digest: is not that of `data`"));
+        }
+        Ok(())
+    }
+
+    fn digest(&self) -> Result<Option<Digest>, Error> {
+        let parse = |text: &String| text.parse();
+        let digest = self.digest.as_ref().map(parse).transpose();
+        digest.map_err(|bad: BadDigest| self.wrong(&format!("digest: {bad}")))
+    }
+
+    fn decode<'d>(&self, data: &'d str) -> Result<Cow<'d, [u8]>, Error> {
         match self.encoding {
-            None | Some(Encoding::Text) => Ok(Cow::Borrowed(self.data.as_bytes())),
-            Some(Encoding::Base64) => match STANDARD.decode(self.data.as_bytes()) {
+            None | Some(Encoding::Text) => Ok(Cow::Borrowed(data.as_bytes())),
+            Some(Encoding::Base64) => match STANDARD.decode(data) {
                 Ok(bytes) => Ok(Cow::Owned(bytes)),
-                Err(error) => Err(format!("`{}`: data is not base64: {error}", self.path)),
+                Err(error) => Err(self.wrong(&format!("data is not base64: {error}"))),
             },
         }
+    }
+
+    fn wrong(&self, what: &str) -> Error {
+        let path: String = self.path.chars().take(100).collect();
+        Error::invalid(format!("files: `{}`: {what}", path.escape_debug()))
     }
 }

@@ -17,11 +17,11 @@ use crate::spool::Spool;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use estrade_model::ReleaseId;
 use estrade_model::id::kind;
-use estrade_model::release::{ReleaseBody, ReleaseCreated, ReleaseList, ReleaseState};
+use estrade_model::release::{BuildLogs, ReleaseBody, ReleaseCreated, ReleaseList, ReleaseState};
+use estrade_model::{Invalid, ReleaseId};
 use estrade_service::{Error, Scope, releases};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -84,8 +84,14 @@ pub struct CreateRelease {
     port: Option<u16>,
     /// Its files; exactly one of `files`, `sourceID` and `image` is needed.
     files: Option<Vec<ReleaseFile>>,
+    /// The id of an uploaded archive.
+    #[serde(rename = "sourceID")]
+    source_id: Option<String>,
     /// The name of a container image.
     image: Option<String>,
+    /// How a static site is served: `root` (the folder that is served), `spa`, `cleanUrls`, `headers`.
+    #[schema(value_type = Option<Object>)]
+    platform_config: Option<serde_json::Value>,
     /// What its maker says of it.
     #[schema(max_length = 1000)]
     message: Option<String>,
@@ -106,15 +112,21 @@ pub struct ReleaseFile {
     path: String,
     /// The content, as text or in base64.
     #[schema(example = "<h1>Hello</h1>")]
-    data: String,
+    data: Option<String>,
     /// `base64` for binary content.
     #[schema(example = "base64")]
     encoding: Option<String>,
+    /// Instead of `data`: the BLAKE3 hash of a content that an earlier release of the project has, or
+    /// that was sent ahead. What is not there is answered as 409 `missing_files`.
+    #[schema(min_length = 64, max_length = 64)]
+    digest: Option<String>,
+    /// How long the content is, in bytes; needed with `digest`.
+    size: Option<u64>,
 }
 
 /// Create a release
 ///
-/// From files or an image. The files are on disk before the answer is sent.
+/// From files, an uploaded archive or an image. The files are on disk before the answer is sent.
 #[utoipa::path(post, path = "/v2/projects/{project_id}/releases", tag = "releases", params(("project_id" = String, Path)), request_body = CreateRelease, responses((status = 201, body = ReleaseCreated)))]
 pub async fn create_release(
     State(app): State<AppState>,
@@ -207,6 +219,7 @@ async fn carry_out(
     new.client = client;
     let source = match body.source {
         release_body::Source::Files => releases::Source::Files(Box::new(upload)),
+        release_body::Source::Archive(id) => releases::Source::Archive(id),
         release_body::Source::Image(image) => releases::Source::Image(image),
     };
     Ok(releases::create_release(&app.core, scope, project, new, source).await?)
@@ -290,9 +303,10 @@ pub async fn rollback_release(
 
 /// Download the source of a release
 ///
-/// The files as a `.tar.gz`, always the same bytes for the same release.
+/// The archive as it was uploaded; for a release from files a `.tar.gz` of them, always the same bytes
+/// for the same release.
 #[utoipa::path(get, path = "/v2/releases/{releaseID}/source", tag = "releases", params(("releaseID" = ReleaseId, Path)), responses(
-    (status = 200, content_type = "application/gzip", body = Vec<u8>),
+    (status = 200, content((Vec<u8> = "application/gzip"), (Vec<u8> = "application/zip"))),
     (status = 410, description = "It was removed"),
 ))]
 pub async fn download_source(
@@ -300,13 +314,50 @@ pub async fn download_source(
     Scoped(scope): Scoped<PlatformError>,
     Params(id): Params<ReleaseId, PlatformError>,
 ) -> Result<Response, PlatformError> {
-    let stream = releases::download_source(&app.core, &scope, id).await?;
-    let headers = [
-        (header::CONTENT_TYPE, "application/gzip".to_owned()),
-        (
-            header::CONTENT_DISPOSITION,
-            format!("attachment; filename=\"{id}.tar.gz\""),
-        ),
-    ];
-    Ok((headers, Body::from_stream(stream)).into_response())
+    let source = releases::download_source(&app.core, &scope, id).await?;
+    let mut response = Body::from_stream(source.stream).into_response();
+    let headers = response.headers_mut();
+    let media_type = HeaderValue::from_static(source.format.media_type());
+    headers.insert(header::CONTENT_TYPE, media_type);
+    let name = format!("attachment; filename=\"{id}.{}\"", source.format);
+    let name = HeaderValue::try_from(name).map_err(Error::internal)?;
+    headers.insert(header::CONTENT_DISPOSITION, name);
+    if let Some(length) = source.length {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(response)
+}
+
+/// The query of a build log.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct BuildLogQuery {
+    /// Only lines after this time, such as the last `createdAt` that was seen.
+    #[param(value_type = Option<estrade_model::Timestamp>)]
+    since: Option<String>,
+}
+
+/// Read the build log of a release
+///
+/// Up to 1,000 lines, oldest first; ask again with the `createdAt` of the last one.
+#[utoipa::path(get, path = "/v2/releases/{releaseID}/build-logs", tag = "releases", params(("releaseID" = ReleaseId, Path), BuildLogQuery), responses(
+    (status = 200, body = BuildLogs),
+))]
+pub async fn read_build_logs(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<ReleaseId, PlatformError>,
+    Queries(query): Queries<BuildLogQuery, PlatformError>,
+) -> Result<Json<BuildLogs>, PlatformError> {
+    // Clients that have seen nothing yet write down the absence of a value as their language does.
+    let since = query
+        .since
+        .filter(|text| !matches!(text.as_str(), "" | "undefined" | "null"));
+    let since = since
+        .map(|text| text.parse())
+        .transpose()
+        .map_err(|Invalid(reason)| Error::invalid(format!("since: {reason}")))?;
+    Ok(Json(
+        releases::read_build_logs(&app.core, &scope, id, since).await?,
+    ))
 }

@@ -64,7 +64,8 @@ impl Ticket {
         Ok(())
     }
 
-    async fn give_up(self) -> Result<()> {
+    /// Lets a repeat be carried out, whatever this one was answered. Returns once that is on disk.
+    pub async fn give_up(self) -> Result<()> {
         release(&self.core, vec![self.held]).await?;
         self.discard();
         Ok(())

@@ -1,11 +1,18 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
+use super::build_log::BuildLog;
+use super::compress::Made;
+use super::create::known_contents;
+use super::incoming::cleaned_up;
 use super::transition::{Failure, Walk, walk};
 use crate::{Core, Error, Result};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
+use estrade_store::blobs::StoredBlob;
+use estrade_store::manifest::Manifest;
 use estrade_store::release_queue::{self, ClaimedRow};
 use estrade_store::releases::Recipe;
+use estrade_store::{artifacts, blob_rows};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,11 +63,6 @@ impl Claim {
         Ok(rows.into_iter().map(claim).collect())
     }
 
-    /// What the services share.
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// The release.
     pub fn release(&self) -> ReleaseId {
         self.row.id
@@ -81,6 +83,16 @@ impl Claim {
         &self.row.recipe
     }
 
+    /// Whether the quick variants of its artifact were made when it was claimed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.row.compressed
+    }
+
+    /// What the services share.
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// What names the lease, for who renews it.
     pub(super) fn lease(&self) -> &str {
         &self.lease
@@ -92,13 +104,27 @@ impl Claim {
         through: &[ReleaseState],
         failure: Option<Failure>,
     ) -> Result<bool> {
+        self.advance_with(through, failure, Luggage::default())
+            .await
+    }
+
+    /// The same, together with what came together on the way.
+    pub(super) async fn advance_with(
+        &mut self,
+        through: &[ReleaseState],
+        failure: Option<Failure>,
+        Luggage { said, made }: Luggage,
+    ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
+        let said = Arc::new(said);
+        let rows = made.as_ref().map(|made| Arc::clone(&made.rows));
         let moved = self
             .core
             .db
             .transact(move |tx| {
                 let (lease, steps, failure) = (lease.clone(), steps.clone(), failure.clone());
+                let (said, rows) = (Arc::clone(&said), rows.clone());
                 Box::pin(async move {
                     let way = Walk {
                         release,
@@ -107,14 +133,81 @@ impl Claim {
                         lease: Some(&lease),
                         failure: failure.as_ref(),
                     };
-                    walk(tx, &way, now).await
+                    if !walk(tx, &way, now).await? {
+                        return Ok(false);
+                    }
+                    said.write(tx, release, now).await?;
+                    if let Some(rows) = rows {
+                        rows.insert(tx).await?;
+                    }
+                    Ok(true)
                 })
             })
-            .await?;
+            .await;
+        if let Some(made) = made {
+            made.settle(&moved);
+        }
+        let moved = moved?;
         if let (true, Some(state)) = (moved, through.last()) {
             self.row.state = *state;
         }
         Ok(moved)
+    }
+}
+
+/// What came together on the way to a state and is committed with it.
+#[derive(Default)]
+pub(super) struct Luggage {
+    /// Lines for the build log.
+    pub(super) said: BuildLog,
+    /// Compressed variants.
+    pub(super) made: Option<Made>,
+}
+
+/// What a source was built to.
+pub(super) struct Built {
+    pub(super) manifest: Manifest,
+    /// Contents that are new.
+    pub(super) new: Vec<StoredBlob>,
+    /// How it is served, as JSON; none as usual.
+    pub(super) site: Option<String>,
+    /// What the build said.
+    pub(super) said: BuildLog,
+}
+
+impl Claim {
+    /// Makes what was built the artifact of the release; false when the claim was lost.
+    pub(super) async fn keep_build(&mut self, built: Built) -> Result<bool> {
+        let artifact = self.core.new_id()?;
+        let site = built.site.clone();
+        let known = known_contents(&built.manifest, &built.new);
+        let (release, project, lease) = (self.row.id, self.row.project, self.lease.clone());
+        let (now, built) = (self.core.now(), Arc::new((built, known)));
+        let kept = self
+            .core
+            .db
+            .transact(move |tx| {
+                let (built, lease) = (Arc::clone(&built), lease.clone());
+                Box::pin(async move {
+                    let (built, known) = built.as_ref();
+                    if !release_queue::holds_build(tx, release, &lease).await? {
+                        return Ok(false);
+                    }
+                    if !blob_rows::keep_blobs(tx, &built.new, known).await? {
+                        return Err(cleaned_up());
+                    }
+                    artifacts::insert_artifact(tx, artifact, project, &built.manifest).await?;
+                    release_queue::set_build(tx, release, artifact, built.site.as_deref()).await?;
+                    built.said.write(tx, release, now).await?;
+                    Ok(true)
+                })
+            })
+            .await?;
+        if kept {
+            self.row.recipe.artifact = Some(artifact);
+            self.row.recipe.site = site;
+        }
+        Ok(kept)
     }
 }
 

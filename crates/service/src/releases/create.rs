@@ -1,17 +1,21 @@
 //! Making a release.
 
+use super::incoming::{cleaned_up, keep_content, settle};
 use super::transition::time_allowed;
 use super::{Upload, queue_release};
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::platform::Platform;
 use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
+use estrade_model::site::SiteConfig;
+use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
-use estrade_model::{ProjectId, ReleaseId};
+use estrade_model::{Invalid, ProjectId, ReleaseId};
 use estrade_store::blobs::{Digest, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
 use estrade_store::releases::{Recipe, ReleaseDraft};
-use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows};
+use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows, sources};
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -30,6 +34,8 @@ pub const MOST_SETTINGS: usize = 256 * 1024;
 pub enum Source {
     /// Files that were received.
     Files(Box<Upload>),
+    /// An archive that was uploaded before, by its id.
+    Archive(String),
     /// A container image, by name.
     Image(String),
 }
@@ -46,6 +52,8 @@ pub async fn create_release(
 ) -> Result<ReleaseId> {
     scope.require(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
+    let platform = new.platform.unwrap_or(row.platform);
+    let settings = read_site_settings(platform, &new.settings)?;
     let mut draft = draft_release(core, &row, new)?;
     let id = draft.id;
     match source {
@@ -53,16 +61,68 @@ pub async fn create_release(
             draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
             commit(core, scope, draft, None).await?;
         }
-        Source::Files(upload) => {
+        Source::Archive(source) => {
+            let source = source.parse().map_err(|_| unknown_source())?;
+            draft.recipe.source = Some(source);
+            commit(core, scope, draft, None).await?;
+        }
+        Source::Files(mut upload) => {
             upload.require_files()?;
             if upload.project() != row.id {
                 return Err(Error::NotFound("the project"));
+            }
+            upload.require_named(core).await?;
+            if draft.recipe.platform == Platform::Static {
+                let said = upload.read_project_files(core, Platform::Static).await?;
+                let settings = settings.or(said);
+                upload.choose_root(&settings)?;
+                draft.recipe.site = site_json(settings)?;
             }
             draft.recipe.artifact = Some(core.new_id()?);
             store_files(core, scope, draft, *upload).await?;
         }
     }
     Ok(id)
+}
+
+fn unknown_source() -> Error {
+    Error::Invalid {
+        code: "source_unknown",
+        message: "sourceID: this project has no such source (any more); upload it with POST /v2/projects/{project}/sources".into(),
+    }
+}
+
+/// What `platformConfig` says of a static site.
+fn read_site_settings(platform: Platform, settings: &Map<String, Value>) -> Result<SiteSettings> {
+    // Other platforms have fields of their own there.
+    let sent = settings.get("platformConfig");
+    let Some(sent) = sent.filter(|_| platform == Platform::Static) else {
+        return Ok(SiteSettings::default());
+    };
+    SiteSettings::from_json(sent)
+        .map_err(|Invalid(reason)| Error::invalid(format!("platformConfig: {reason}")))
+}
+
+/// The same from a release that was stored.
+pub(super) fn open_settings(
+    core: &Core,
+    project: ProjectId,
+    sealed: &[u8],
+) -> Result<SiteSettings> {
+    let opened = core.master.open(&settings_purpose(project), sealed)?;
+    let settings = serde_json::from_slice(&opened).map_err(Error::internal)?;
+    read_site_settings(Platform::Static, &settings)
+}
+
+/// How a site is served, as it is stored; none when everything is as usual.
+pub(super) fn site_json(settings: SiteSettings) -> Result<Option<String>> {
+    let config = settings.into_config();
+    if config == SiteConfig::default() {
+        return Ok(None);
+    }
+    serde_json::to_string(&config)
+        .map(Some)
+        .map_err(Error::internal)
 }
 
 async fn store_files(
@@ -76,13 +136,7 @@ async fn store_files(
         .map_err(Error::internal)??;
     let contents = Contents::new(manifest, &published);
     let stored = commit(core, scope, draft, Some(contents)).await;
-    match &stored {
-        // A refusal of ours was certainly rolled back; after a failure nobody knows.
-        Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {
-            published.discard();
-        }
-        _ => published.keep(),
-    }
+    settle(published, &stored);
     stored
 }
 
@@ -96,19 +150,21 @@ struct Contents {
 impl Contents {
     fn new(manifest: Manifest, published: &Published) -> Self {
         let new = published.blobs().to_vec();
-        let fresh: HashSet<_> = new.iter().map(|blob| blob.digest).collect();
-        let known: HashSet<_> = manifest
-            .files()
-            .iter()
-            .map(|file| file.digest)
-            .filter(|digest| !fresh.contains(digest))
-            .collect();
+        let known = known_contents(&manifest, &new);
         Self {
             manifest,
             new,
-            known: known.into_iter().collect(),
+            known,
         }
     }
+}
+
+/// The contents of a manifest that are not among the new ones.
+pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Digest> {
+    let fresh: HashSet<_> = new.iter().map(|blob| blob.digest).collect();
+    let digests = manifest.files().iter().map(|file| file.digest);
+    let known: HashSet<_> = digests.filter(|digest| !fresh.contains(digest)).collect();
+    known.into_iter().collect()
 }
 
 async fn commit(
@@ -128,6 +184,11 @@ async fn commit(
                 if project_rows::find_project(tx, owner, &key).await?.is_none() {
                     return Err(Error::NotFound("the project"));
                 }
+                if let Some(source) = draft.recipe.source {
+                    let digest = sources::find_source(tx, draft.project, source).await?;
+                    let digest = digest.ok_or_else(unknown_source)?;
+                    keep_content(tx, &[], digest).await?;
+                }
                 if let (Some(contents), Some(artifact)) = (contents, draft.recipe.artifact) {
                     insert_contents(tx, contents).await?;
                     let manifest = &contents.manifest;
@@ -141,12 +202,10 @@ async fn commit(
 
 async fn insert_contents(tx: &mut Tx, contents: &Contents) -> Result<()> {
     // A clean-up may have removed them since we asked.
-    if !blob_rows::has_all_blobs(tx, &contents.known).await? {
-        return Err(Error::Unavailable(
-            "contents were cleaned up while the release was received".into(),
-        ));
+    if !blob_rows::keep_blobs(tx, &contents.new, &contents.known).await? {
+        return Err(cleaned_up());
     }
-    Ok(blob_rows::insert_blobs(tx, &contents.new).await?)
+    Ok(())
 }
 
 fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<ReleaseDraft> {

@@ -1,4 +1,4 @@
-//! The files of a release as an archive.
+//! The source of a release: the archive that it was made from, or its files as one.
 //!
 //! The archive of one release always has the same bytes: files sorted by path, no times, owners or
 //! modes of their own. It is made piece by piece as it is read, so a slow reader holds no thread and
@@ -7,10 +7,12 @@
 use super::NOT_FOUND;
 use crate::{Core, Error, Result, Scope};
 use bytes::Bytes;
-use estrade_model::ReleaseId;
+use estrade_model::release::{ArchiveFormat, SourceId};
+use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::blobs::{BlobStore, Digest, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
-use estrade_store::{artifacts, blob_rows, releases};
+use estrade_store::releases::ReleaseRow;
+use estrade_store::{artifacts, blob_rows, releases, sources};
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
@@ -26,16 +28,53 @@ const BLOCK: usize = 512;
 
 const GONE: Error = Error::Gone("the source of this release");
 
-/// A `.tar.gz` in pieces.
+/// An archive in pieces.
 pub type SourceStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// The files of a release as a `.tar.gz`; 404 when it was made from an image, 410 when they are gone.
-pub async fn download_source(core: &Core, scope: &Scope, id: ReleaseId) -> Result<SourceStream> {
+/// The source of a release, and what it is.
+pub struct SourceDownload {
+    /// What kind of archive.
+    pub format: ArchiveFormat,
+    /// Its bytes.
+    pub stream: SourceStream,
+    /// How many there are, when that is known before they are made.
+    pub length: Option<u64>,
+}
+
+/// The source of a release: the archive as it came, or its files as a `.tar.gz`; 404 when it was made
+/// from an image, 410 when it is gone.
+pub async fn download_source(core: &Core, scope: &Scope, id: ReleaseId) -> Result<SourceDownload> {
     let row = releases::read_release(&core.db, scope.owner, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
     if row.image.is_some() {
         return Err(Error::NotFound("a source of this release"));
     }
+    if let Some(source) = row.source {
+        return download_archive(core, row.project, source).await;
+    }
+    Ok(SourceDownload {
+        format: ArchiveFormat::TarGz,
+        stream: pack_files(core, &row).await?,
+        length: None,
+    })
+}
+
+async fn download_archive(
+    core: &Core,
+    project: ProjectId,
+    source: SourceId,
+) -> Result<SourceDownload> {
+    let source = sources::read_source(&core.db, project, source).await?;
+    let source = source.ok_or(GONE)?;
+    let stream = core.blobs.stream(&source.blob).await;
+    Ok(SourceDownload {
+        format: source.format,
+        stream: stream.map_err(Error::internal)?.boxed(),
+        length: Some(source.blob.size),
+    })
+}
+
+async fn pack_files(core: &Core, row: &ReleaseRow) -> Result<SourceStream> {
     let artifact = row.artifact.ok_or(GONE)?;
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
     let manifest = manifest.ok_or(GONE)?;

@@ -6,19 +6,31 @@
 //! transition::walk                                        the one place where a state changes
 //! ```
 
+mod build_log;
+mod caps;
 mod claim;
+mod compress;
 mod create;
 mod download;
+mod incoming;
+mod known;
+mod layout;
 mod read;
+mod sources;
 mod transition;
+mod unpack;
 mod upload;
 mod work;
 pub mod worker;
 
+pub use build_log::read_build_logs;
 pub use claim::Claim;
+pub use compress::run_slow as run_brotli;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
-pub use download::{SourceStream, download_source};
+pub use download::{SourceDownload, SourceStream, download_source};
+pub use incoming::{Incoming, Received, begin_content, keep_upload};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
+pub use sources::create_source;
 pub use transition::Failure;
 pub use upload::{Upload, begin_upload};
 pub use worker::{Worker, end_overdue};

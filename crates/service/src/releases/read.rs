@@ -26,7 +26,10 @@ fn on_the_wire(row: ReleaseRow) -> Result<Release> {
         fail_message: row.fail_message,
         queue: row.queue,
         finished_at: row.finished_at,
-        source_available: row.artifact.is_some(),
+        source_available: match row.source {
+            Some(_) => row.has_source,
+            None => row.artifact.is_some(),
+        },
         current: row.current,
     })
 }

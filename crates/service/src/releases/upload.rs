@@ -1,13 +1,19 @@
 //! The files of a new release on their way in.
 
+use super::caps::{Caps, storing};
+use super::incoming::cleaned_up;
+use super::known;
+use super::layout::{inside, is_project_file};
 use crate::{Core, Error, Result, Scope, projects};
-use estrade_model::ProjectId;
 use estrade_model::paths::{FilePath, FileTree};
+use estrade_model::platform::Platform;
+use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
 use estrade_model::team::Role;
+use estrade_model::{Invalid, ProjectId};
 use estrade_store::blob_rows;
-use estrade_store::blobs::{BlobError, Published, Staging};
+use estrade_store::blobs::{Digest, Published, Staging};
 use estrade_store::manifest::{Manifest, ManifestFile};
-use tokio::runtime::Handle;
+use std::collections::BTreeMap;
 
 /// How much of a bad path an error message shows.
 const SHOWN: usize = 100;
@@ -20,41 +26,28 @@ pub struct Upload {
     project: ProjectId,
     staging: Staging<'static>,
     tree: FileTree,
-    files: Vec<ManifestFile>,
+    /// Files whose contents came along.
+    sent: Vec<ManifestFile>,
+    /// Files whose contents were only named, by their digests.
+    named: Vec<ManifestFile>,
+    /// Project files that came along.
+    project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
     caps: Caps,
-}
-
-struct Caps {
-    files: usize,
-    request: u64,
-    disk: u64,
-    plan: String,
 }
 
 /// Begins to receive the files of a new release.
 pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<Upload> {
     scope.require(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
-    let plan = core.settings.plans.get(&row.plan);
-    let caps = Caps {
-        files: core.settings.most_files,
-        request: core.settings.most_release_bytes,
-        // A plan that the configuration no longer has grants what a request may hold.
-        disk: plan.map_or(u64::MAX, estrade_model::plan::Plan::disk_bytes),
-        plan: row.plan,
-    };
-    let (db, runtime) = (core.db.clone(), Handle::current());
-    let staging = core
-        .blobs
-        .stage(caps.request.min(caps.disk), move |digests| {
-            Ok(runtime.block_on(blob_rows::known_blobs(&db, digests))?)
-        });
+    let caps = Caps::of(core, &row.plan);
     Ok(Upload {
         project: row.id,
-        staging,
+        staging: caps.stage(core),
         tree: FileTree::default(),
-        files: Vec::new(),
+        sent: Vec::new(),
+        named: Vec::new(),
+        project_files: BTreeMap::new(),
         bytes: 0,
         caps,
     })
@@ -62,9 +55,30 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
 
 impl Upload {
     /// Adds one file; an error refuses the whole release.
-    pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<()> {
+    pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<Digest> {
+        let size = content.len() as u64;
+        let path = self.add_path(path, size)?;
+        let digest = self.staging.add(content).map_err(storing)?;
+        if is_project_file(path.as_str()) {
+            let most = content.len().min(LARGEST_PROJECT_FILE + 1);
+            let kept = content[..most].to_vec();
+            self.project_files.insert(path.to_string(), kept);
+        }
+        self.sent.push(ManifestFile { path, digest, size });
+        Ok(digest)
+    }
+
+    /// Adds one file whose content the project should have; whether it does is asked for all of
+    /// them together, when the release is made.
+    pub fn add_named(&mut self, path: String, digest: Digest, size: u64) -> Result<()> {
+        let path = self.add_path(path, size)?;
+        self.named.push(ManifestFile { path, digest, size });
+        Ok(())
+    }
+
+    fn add_path(&mut self, path: String, size: u64) -> Result<FilePath> {
         let Caps { files, .. } = self.caps;
-        if self.files.len() >= files {
+        if self.sent.len() + self.named.len() >= files {
             return Err(Error::TooLarge(format!(
                 "files: a release has at most {files} files"
             )));
@@ -73,32 +87,10 @@ impl Upload {
         self.tree
             .insert(&path)
             .map_err(|invalid| Error::invalid(format!("files: {invalid}")))?;
-        let size = content.len() as u64;
         self.bytes = self.bytes.saturating_add(size);
-        self.check_size(&path)?;
-        let digest = self.staging.add(content).map_err(storing)?;
-        self.files.push(ManifestFile { path, digest, size });
-        Ok(())
-    }
-
-    fn check_size(&self, path: &FilePath) -> Result<()> {
-        let Caps {
-            request,
-            disk,
-            plan,
-            ..
-        } = &self.caps;
-        if self.bytes > *disk {
-            return Err(Error::TooLarge(format!(
-                "files: with `{path}` they are larger than the disk of plan {plan} ({disk} bytes); resize the project"
-            )));
-        }
-        if self.bytes > *request {
-            return Err(Error::TooLarge(format!(
-                "files: with `{path}` they are larger than {request} bytes together"
-            )));
-        }
-        Ok(())
+        let what = || format!("files: with `{path}` they are together");
+        self.caps.check(self.bytes, what)?;
+        Ok(path)
     }
 
     /// The project that the files are for.
@@ -108,32 +100,91 @@ impl Upload {
 
     /// Refuses an upload without files.
     pub(super) fn require_files(&self) -> Result<()> {
-        if self.files.is_empty() {
+        if self.sent.is_empty() && self.named.is_empty() {
             return Err(Error::invalid("files: must hold at least one file"));
         }
         Ok(())
     }
 
-    /// Makes the contents durable; blocks.
-    pub(super) fn publish(self) -> Result<(Manifest, Published)> {
-        let published = self.staging.publish().map_err(storing)?;
-        Ok((Manifest::new(self.files), published))
+    /// Refuses contents that were only named and that the project does not have.
+    ///
+    /// Not an `async fn`: the future must hold the lists and not the upload, which is not `Sync`.
+    pub(super) fn require_named<'u>(
+        &'u self,
+        core: &'u Core,
+    ) -> impl Future<Output = Result<()>> + Send + 'u {
+        let sent = self.sent.iter().map(|file| (file.digest, file.size));
+        known::require_known(core, self.project, &self.named, sent)
     }
+
+    /// What the project files say; those of a static site are not served.
+    pub(super) async fn read_project_files(
+        &mut self,
+        core: &Core,
+        platform: Platform,
+    ) -> Result<SiteSettings> {
+        let is_project = |file: &mut ManifestFile| is_project_file(file.path.as_str());
+        self.sent.retain_mut(|file| !is_project(file));
+        let named: Vec<_> = self.named.extract_if(.., is_project).collect();
+        let mut files = std::mem::take(&mut self.project_files);
+        for file in named {
+            files.insert(file.path.to_string(), read_small(core, &file).await?);
+        }
+        let mut settings = SiteSettings::default();
+        for name in PROJECT_FILES {
+            let Some(bytes) = files.get(name) else {
+                continue;
+            };
+            let read = if bytes.len() > LARGEST_PROJECT_FILE {
+                Err(format!("is larger than {LARGEST_PROJECT_FILE} bytes").into())
+            } else {
+                SiteSettings::from_project_file(bytes, platform)
+            };
+            let said = read
+                .map_err(|Invalid(reason)| Error::invalid(format!("files: `{name}`: {reason}")))?;
+            settings = settings.or(said);
+        }
+        Ok(settings)
+    }
+
+    /// Keeps only what is inside the root that the settings name.
+    pub(super) fn choose_root(&mut self, settings: &SiteSettings) -> Result<()> {
+        let Some(root) = settings.root() else {
+            return self.require_files();
+        };
+        self.sent = inside(std::mem::take(&mut self.sent), root.as_str());
+        self.named = inside(std::mem::take(&mut self.named), root.as_str());
+        if self.sent.is_empty() && self.named.is_empty() {
+            return Err(Error::invalid(format!(
+                "files: none is in the folder `{root}`, which is set as the root"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Makes the contents durable; blocks.
+    pub(super) fn publish(mut self) -> Result<(Manifest, Published)> {
+        let published = self.staging.publish().map_err(storing)?;
+        self.sent.append(&mut self.named);
+        Ok((Manifest::new(self.sent), published))
+    }
+}
+
+/// Reads a content that was only named, unless it is larger than a project file may be.
+async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
+    if file.size > LARGEST_PROJECT_FILE as u64 {
+        return Ok(vec![0; LARGEST_PROJECT_FILE + 1]);
+    }
+    let places = blob_rows::read_blobs(&core.db, &[file.digest]).await?;
+    let blob = *places.get(&file.digest).ok_or_else(cleaned_up)?;
+    let blobs = core.blobs.clone();
+    let read = tokio::task::spawn_blocking(move || blobs.read(&blob));
+    let bytes = read.await.map_err(Error::internal)?;
+    Ok(bytes.map_err(Error::internal)?.to_vec())
 }
 
 fn parse_path(path: String) -> Result<FilePath> {
     let shown: String = path.chars().take(SHOWN).collect();
     FilePath::try_from(path)
         .map_err(|invalid| Error::invalid(format!("files: `{}`: {invalid}", shown.escape_debug())))
-}
-
-fn storing(error: BlobError) -> Error {
-    match error {
-        // The caps are checked before; this is the second line.
-        BlobError::TooLarge { max } => {
-            Error::TooLarge(format!("files: they are larger than {max} bytes together"))
-        }
-        BlobError::NoSpace(_) | BlobError::Lookup(_) => Error::Unavailable(error.into()),
-        other => Error::internal(other),
-    }
 }

@@ -3,15 +3,21 @@
 //! A step may be repeated: by a worker that takes over after a crash, and it may be dropped at any
 //! await when the claim is lost. So every step must be safe to begin again.
 
-use super::claim::Claim;
+use super::claim::{Claim, Luggage};
+use super::compress::{Made, Work};
 use super::transition::Failure;
+use super::unpack::unpack_source;
 use crate::Error;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
 use estrade_store::routes::LiveRow;
+use std::sync::Arc;
+
+/// Compressing this many bytes takes longer than writing down that it has begun.
+const WORTH_SHOWING: u64 = 1 << 20;
 
 /// Why a release does not go on.
-enum Halt {
+pub(super) enum Halt {
     /// It ends here.
     Failed(Failure),
     /// Somebody else ended it or took it over.
@@ -47,7 +53,8 @@ pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
 async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.enter(ReleaseState::Building);
     if journey.at() == ReleaseState::Building {
-        build(journey)?;
+        build(journey).await?;
+        compress(journey).await?;
         journey.enter(ReleaseState::Deploying);
     }
     deploy(journey).await?;
@@ -55,11 +62,12 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.settle(None).await
 }
 
-/// BUILDING: makes what will be served. Files of a static site are served as they came.
+/// BUILDING: makes what will be served. Files of a static site are served as they came, those of an
+/// archive are unpacked, unless an earlier worker came that far.
 ///
 /// Work that takes time belongs after a `journey.settle(None).await?`, which makes the state visible
 /// before the work begins.
-fn build(journey: &Journey) -> Result<(), Halt> {
+async fn build(journey: &mut Journey) -> Result<(), Halt> {
     let recipe = journey.claim.recipe();
     if recipe.platform != Platform::Static {
         return Err(Halt::Failed(Failure {
@@ -70,13 +78,43 @@ fn build(journey: &Journey) -> Result<(), Halt> {
             ),
         }));
     }
-    if recipe.artifact.is_none() {
-        return Err(Halt::Failed(Failure {
-            reason: "source_gone",
-            message: "what this release was made of has been cleaned up; deploy the files again"
-                .into(),
-        }));
+    match (recipe.artifact, recipe.source) {
+        (Some(_), _) => Ok(()),
+        (None, Some(source)) => {
+            journey.settle(None).await?;
+            unpack_source(&mut journey.claim, source).await
+        }
+        (None, None) => Err(Halt::Failed(source_gone())),
     }
+}
+
+pub(super) fn source_gone() -> Failure {
+    Failure {
+        reason: "source_gone",
+        message: "what this release was made of has been cleaned up; deploy the files again".into(),
+    }
+}
+
+/// BUILDING, at its end: makes the compressed variants, unless an earlier release of the same did.
+async fn compress(journey: &mut Journey) -> Result<(), Halt> {
+    let (Some(artifact), false) = (
+        journey.claim.recipe().artifact,
+        journey.claim.is_compressed(),
+    ) else {
+        return Ok(());
+    };
+    let core = Arc::clone(journey.claim.core());
+    let work = Work::find(&core, artifact).await?;
+    let made = if work.bytes() < WORTH_SHOWING {
+        work.carry_out(&core).await?
+    } else {
+        let (made, ()) = tokio::try_join!(
+            async { work.carry_out(&core).await.map_err(Halt::Broken) },
+            journey.settle(None),
+        )?;
+        made
+    };
+    journey.luggage.made = Some(made);
     Ok(())
 }
 
@@ -93,7 +131,10 @@ async fn deploy(journey: &Journey) -> Result<(), Halt> {
             since: claim.core().now(),
             until: None,
         };
-        publisher.prepare(&release).await?;
+        let fresh = journey.luggage.made.as_ref().map(Made::variants);
+        publisher
+            .prepare(&release, fresh.unwrap_or_default())
+            .await?;
     }
     Ok(())
 }
@@ -103,6 +144,8 @@ async fn deploy(journey: &Journey) -> Result<(), Halt> {
 struct Journey {
     claim: Claim,
     ahead: Vec<ReleaseState>,
+    /// What is written down with the next step.
+    luggage: Luggage,
 }
 
 impl Journey {
@@ -110,6 +153,7 @@ impl Journey {
         Self {
             claim,
             ahead: Vec::new(),
+            luggage: Luggage::default(),
         }
     }
 
@@ -128,13 +172,20 @@ impl Journey {
     /// Writes down how far the release has come.
     async fn settle(&mut self, failure: Option<Failure>) -> Result<(), Halt> {
         let steps = std::mem::take(&mut self.ahead);
-        if steps.is_empty() || self.claim.advance(&steps, failure).await? {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let luggage = std::mem::take(&mut self.luggage);
+        if self.claim.advance_with(&steps, failure, luggage).await? {
             return Ok(());
         }
         Err(Halt::Lost)
     }
 
     async fn fail(&mut self, failure: Failure) -> Result<(), Halt> {
+        self.luggage
+            .said
+            .say(format!("Failed: {}", failure.message));
         self.enter(ReleaseState::Failed);
         self.settle(Some(failure)).await
     }

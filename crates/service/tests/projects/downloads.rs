@@ -16,8 +16,8 @@ on_both_engines! {
 }
 
 async fn download(core: &Core, scope: &Scope, id: ReleaseId) -> Vec<u8> {
-    let stream = download_source(core, scope, id).await.unwrap();
-    let pieces: Vec<_> = stream.try_collect().await.unwrap();
+    let source = download_source(core, scope, id).await.unwrap();
+    let pieces: Vec<_> = source.stream.try_collect().await.unwrap();
     pieces.concat()
 }
 

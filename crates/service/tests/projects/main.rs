@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod acting;
+mod cleanup;
 mod downloads;
 mod envs;
 mod events;
@@ -13,4 +14,5 @@ mod rules_of_states;
 #[path = "../accounts_support/mod.rs"]
 mod support;
 mod uploads;
+mod variants;
 mod workers;

@@ -40,8 +40,9 @@ pub use error::{BlobError, LookupError};
 pub use inventory::{PlaceEntry, RemovedOrphans};
 pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
 pub use published::Published;
+pub use read::{Part, RandomReader};
 pub use staging::Staging;
-pub use writer::ContentWriter;
+pub use writer::{Content, ContentWriter};
 
 use disk::Disk;
 
@@ -84,6 +85,11 @@ impl BlobStore {
         find_known: impl FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k,
     ) -> Staging<'k> {
         Staging::new(Arc::clone(&self.disk), max_total, Box::new(find_known))
+    }
+
+    /// Begins to receive one content that a staging will [adopt](Staging::adopt) when it is complete.
+    pub fn receive(&self) -> Content {
+        Content::new(Arc::clone(&self.disk))
     }
 
     /// Removes a pack or file; that it is gone already is fine.

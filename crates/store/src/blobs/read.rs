@@ -45,6 +45,15 @@ impl BlobStore {
         Ok(self.open_positioned(blob)?.take(blob.size))
     }
 
+    /// Opens a content of any size for reading anywhere in it.
+    pub fn open_random(&self, blob: &StoredBlob) -> Result<RandomReader, BlobError> {
+        Ok(RandomReader {
+            file: self.open_positioned(blob)?,
+            start: blob.place.offset(),
+            size: blob.size,
+        })
+    }
+
     /// Streams a content of any size in pieces of 64 KiB, without checking the hash.
     ///
     /// That the content is missing is told at once and not by the first piece, so that it can
@@ -89,5 +98,49 @@ impl BlobStore {
 
     fn open_file(&self, blob: &StoredBlob) -> Result<File, BlobError> {
         self.open_place(blob.place.id())
+    }
+}
+
+/// A content that is read anywhere; made by [`BlobStore::open_random`].
+#[derive(Debug)]
+pub struct RandomReader {
+    file: File,
+    start: u64,
+    size: u64,
+}
+
+impl RandomReader {
+    /// How long the content is.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The part of the content from `start`, of `length` bytes or to its end if that is nearer.
+    pub fn part(&self, start: u64, length: u64) -> Part<'_> {
+        let start = start.min(self.size);
+        Part {
+            file: &self.file,
+            at: self.start + start,
+            left: length.min(self.size - start),
+        }
+    }
+}
+
+/// A part of a content, read from front to back.
+#[derive(Debug)]
+pub struct Part<'r> {
+    file: &'r File,
+    at: u64,
+    left: u64,
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let most = most.min(buffer.len());
+        let count = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.at += count as u64;
+        self.left -= count as u64;
+        Ok(count)
     }
 }

@@ -8,9 +8,10 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::disk::Disk;
 use super::pack::{PackWriter, sync_temporary};
+use super::writer::Body;
 use super::{
-    BlobError, ContentWriter, Digest, LARGE_CONTENT, LookupError, Place, PlaceId, Published,
-    StoredBlob, UniqueId,
+    BlobError, Content, ContentWriter, Digest, LARGE_CONTENT, LookupError, Place, PlaceId,
+    Published, StoredBlob, UniqueId,
 };
 
 pub(super) type FindKnown<'k> =
@@ -77,6 +78,17 @@ impl<'k> Staging<'k> {
     /// Dropping the writer unfinished forgets the content.
     pub fn writer(&mut self) -> ContentWriter<'_, 'k> {
         ContentWriter::new(self)
+    }
+
+    /// Adds a content that was received before; returns its digest and size.
+    pub fn adopt(&mut self, content: Content) -> Result<(Digest, u64), BlobError> {
+        let (digest, size) = (content.digest(), content.size());
+        self.check_room(size)?;
+        match content.into_body() {
+            Body::Small(content) => self.take_small(digest, content)?,
+            Body::Large(file) => self.take_large(digest, size, |_| Ok(file))?,
+        }
+        Ok((digest, size))
     }
 
     /// Makes every new content durable and gives it its place.

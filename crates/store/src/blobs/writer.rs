@@ -1,54 +1,61 @@
 //! A content that arrives piece by piece: kept in memory while it is small, on disk from then on.
 
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
+use super::disk::Disk;
 use super::{BlobError, Digest, LARGE_CONTENT, Staging};
 
 /// Few, large writes: archives are unpacked in pieces of 8 KiB.
 const BUFFER: usize = 256 * 1024;
 
-/// Writes one content into a [`Staging`]; made by [`Staging::writer`].
+/// A content on its way in that belongs to no staging yet; made by
+/// [`BlobStore::receive`](super::BlobStore::receive), ended by [`Staging::adopt`].
 ///
-/// An error of `write` says like any other `std::io::Write` that nothing of that piece was
-/// taken; turned into a [`BlobError`] it tells [`BlobError::TooLarge`] from the rest.
-pub struct ContentWriter<'s, 'k> {
-    staging: &'s mut Staging<'k>,
+/// It can be handed from thread to thread between two writes, so that a slow sender holds none.
+/// Dropped, it leaves nothing behind.
+pub struct Content {
+    disk: Arc<Disk>,
     hasher: blake3::Hasher,
     size: u64,
     body: Body,
 }
 
-enum Body {
+pub(super) enum Body {
     Small(Vec<u8>),
     Large(BufWriter<NamedTempFile>),
 }
 
-impl<'s, 'k> ContentWriter<'s, 'k> {
-    pub(super) fn new(staging: &'s mut Staging<'k>) -> Self {
+impl Content {
+    pub(super) fn new(disk: Arc<Disk>) -> Self {
         Self {
-            staging,
+            disk,
             hasher: blake3::Hasher::new(),
             size: 0,
             body: Body::Small(Vec::new()),
         }
     }
 
-    /// Ends the content and adds it to the staging; returns its digest and size.
-    pub fn finish(self) -> Result<(Digest, u64), BlobError> {
-        let digest = self.hasher.finalize().into();
-        match self.body {
-            Body::Small(content) => self.staging.take_small(digest, content)?,
-            Body::Large(file) => self.staging.take_large(digest, self.size, |_| Ok(file))?,
-        }
-        Ok((digest, self.size))
+    /// How many bytes have come.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The hash of what has come.
+    pub fn digest(&self) -> Digest {
+        self.hasher.finalize().into()
+    }
+
+    pub(super) fn into_body(self) -> Body {
+        self.body
     }
 
     /// Moves what was held in memory to a file of its own.
     fn spill(&mut self) -> io::Result<()> {
         if let Body::Small(content) = &mut self.body {
-            let mut file = BufWriter::with_capacity(BUFFER, self.staging.disk.new_temporary()?);
+            let mut file = BufWriter::with_capacity(BUFFER, self.disk.new_temporary()?);
             file.write_all(content)?;
             self.body = Body::Large(file);
         }
@@ -56,11 +63,9 @@ impl<'s, 'k> ContentWriter<'s, 'k> {
     }
 }
 
-impl Write for ContentWriter<'_, '_> {
+impl Write for Content {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let size = self.size + piece.len() as u64;
-        self.staging.check_room(size)?;
-        if size >= LARGE_CONTENT {
+        if self.size + piece.len() as u64 >= LARGE_CONTENT {
             self.spill()?;
         }
         let taken = match &mut self.body {
@@ -73,6 +78,39 @@ impl Write for ContentWriter<'_, '_> {
     }
 
     /// Nothing to do: a content counts once it is finished.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes one content into a [`Staging`]; made by [`Staging::writer`].
+///
+/// An error of `write` says like any other `std::io::Write` that nothing of that piece was
+/// taken; turned into a [`BlobError`] it tells [`BlobError::TooLarge`] from the rest.
+pub struct ContentWriter<'s, 'k> {
+    staging: &'s mut Staging<'k>,
+    content: Content,
+}
+
+impl<'s, 'k> ContentWriter<'s, 'k> {
+    pub(super) fn new(staging: &'s mut Staging<'k>) -> Self {
+        let content = Content::new(Arc::clone(&staging.disk));
+        Self { staging, content }
+    }
+
+    /// Ends the content and adds it to the staging; returns its digest and size.
+    pub fn finish(self) -> Result<(Digest, u64), BlobError> {
+        self.staging.adopt(self.content)
+    }
+}
+
+impl Write for ContentWriter<'_, '_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let size = self.content.size() + piece.len() as u64;
+        self.staging.check_room(size)?;
+        self.content.write(piece)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

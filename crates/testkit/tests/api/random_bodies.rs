@@ -26,6 +26,11 @@ const WORDS: &[&str] = &[
     "data",
     "encoding",
     "base64",
+    "digest",
+    "size",
+    "root",
+    "spa",
+    "headers",
     "type",
     "port",
     "image",
@@ -117,6 +122,7 @@ fn good_body(operation: &Operation) -> Value {
                 "healthCheck",
                 "image",
                 "sourceID",
+                "platformConfig",
             ] {
                 body[field] = Value::Null;
             }
@@ -157,6 +163,7 @@ async fn no_body_makes_the_server_fail(app: &TestApp) {
             .replace("{releaseID}", &release)
             .replace("{keyID}", &key)
             .replace("{memberID}", &ada.account)
+            .replace("{digest}", &"ab".repeat(32))
             .replace("{id}", &team);
         let bodies = [
             (json_value(), rounds / 4),

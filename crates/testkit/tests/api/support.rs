@@ -1,6 +1,6 @@
 //! Steps that many tests take.
 
-use estrade_testkit::{Answer, User};
+use estrade_testkit::{Answer, Call, User};
 use serde_json::{Value, json};
 
 /// Demands an id: 24 lower-case hexadecimal characters.
@@ -92,4 +92,47 @@ pub(crate) async fn deploy_site(user: &User, project: &str) -> String {
 /// What a proxy hears of a key.
 pub(crate) async fn authorize(user: &User, key: &str) -> Answer {
     user.ai().get("/v1/keys/authorize").bearer(key).await
+}
+
+/// A `.tar.gz` of these files.
+pub(crate) fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder
+            .append_data(&mut header, path, content.as_bytes())
+            .expect("a file");
+    }
+    gzip(&builder.into_inner().expect("an archive"))
+}
+
+/// Compresses bytes.
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let level = flate2::Compression::fast();
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), level);
+    out.write_all(bytes).expect("compressed");
+    out.finish().expect("compressed")
+}
+
+/// Sends an archive in a form, as browsers and command lines do.
+pub(crate) fn upload(user: &User, project: &str, field: &str, archive: &[u8]) -> Call {
+    let head = format!(
+        "--x-y-z\r\ncontent-disposition: form-data; name=\"{field}\"; filename=\"a.tar.gz\"\r\n\
+         content-type: application/gzip\r\n\r\n"
+    );
+    let body = [head.as_bytes(), archive, b"\r\n--x-y-z--\r\n"].concat();
+    let path = format!("/v2/projects/{project}/sources");
+    user.platform()
+        .call(http::Method::POST, &path)
+        .header("content-type", "multipart/form-data; boundary=x-y-z")
+        .bytes(body)
+}
+
+/// Uploads an archive; returns the id of the source.
+pub(crate) async fn new_source(user: &User, project: &str, archive: &[u8]) -> String {
+    let uploaded = upload(user, project, "file", archive).await.assert(200);
+    uploaded.field("/sourceID")
 }

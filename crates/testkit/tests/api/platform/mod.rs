@@ -1,6 +1,9 @@
 //! The platform API, by URL.
 
 mod account;
+mod archives;
+mod build_logs;
+mod digests;
 mod domains;
 mod envs;
 mod events;

@@ -1,6 +1,7 @@
 //! What each role in a team may do: every kind of action, every role.
 
-use crate::support::{deploy_site, new_key, new_project, site};
+use crate::support::{deploy_site, new_key, new_project, site, tar_gz, upload};
+use estrade_store::blobs::Digest;
 use estrade_testkit::{Answer, TestApp, User, on_both_engines};
 use serde_json::json;
 
@@ -82,6 +83,7 @@ async fn viewers_read(app: &TestApp) {
         "/v1/projects/shop/events".to_owned(),
         format!("/v1/releases/{}", team.old_release),
         format!("/v2/releases/{}/source", team.old_release),
+        format!("/v2/releases/{}/build-logs", team.old_release),
         "/v1/networks".to_owned(),
         "/v1/domains".to_owned(),
         team.domain.clone(),
@@ -115,6 +117,15 @@ async fn developers_also_change(app: &TestApp) {
     .await;
     team.try_all("deploys with GET", dev, async |user, _| {
         user.get("/v2/projects/shop/releases").json(&site()).await
+    })
+    .await;
+    team.try_all("uploads a source", dev, async |user, _| {
+        upload(user, "shop", "file", &tar_gz(&[("a", "1")])).await
+    })
+    .await;
+    team.try_all("sends a content ahead", dev, async |user, _| {
+        let path = format!("/v2/projects/shop/blobs/{}", Digest::of(b"x"));
+        user.call(http::Method::PUT, &path).bytes("x").await
     })
     .await;
     team.try_all("sets envs", dev, async |user, _| {

@@ -44,7 +44,7 @@ fn tiny_plan() -> Setup {
     })
 }
 
-fn unpack(archive: &[u8]) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn unpack(archive: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut archive = tar::Archive::new(GzDecoder::new(archive));
     let mut files = BTreeMap::new();
     for entry in archive.entries().unwrap() {

@@ -48,6 +48,11 @@ pub(crate) struct World {
 const NOTHING: &str = "0123456789abcdef01234567";
 const NO_PROJECT: &str = "no-such-project";
 
+/// A content of the owner's site.
+fn site_digest() -> String {
+    estrade_store::blobs::Digest::of(b"<h1>Hello</h1>").to_string()
+}
+
 impl World {
     /// Makes one of each for `owner`, who is `account` or a team of theirs.
     pub(crate) async fn new(app: &TestApp, account: &User, owner: &User) -> Self {
@@ -194,6 +199,7 @@ impl World {
             .replace("{releaseID}", &self.release)
             .replace("{keyID}", &self.key)
             .replace("{memberID}", &self.member)
+            .replace("{digest}", &site_digest())
             .replace("{id}", id);
         assert!(
             !filled.contains('{') && !filled.contains("//"),
@@ -204,7 +210,9 @@ impl World {
 
     /// Ids of nothing in a path.
     fn empty(path: &str, project: &str) -> String {
-        let mut filled = path.replace("{project_id}", project);
+        let mut filled = path
+            .replace("{project_id}", project)
+            .replace("{digest}", &site_digest());
         for id in ["{releaseID}", "{keyID}", "{memberID}", "{id}"] {
             filled = filled.replace(id, NOTHING);
         }
@@ -333,6 +341,7 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "GET /v1/domains/{id}"
             | "GET /v1/domains/{id}/check"
             | "DELETE /v1/domains/{id}"
+            | "GET /v2/releases/{releaseID}/build-logs"
             | "DELETE /v1/tokens/{id}"
             | "DELETE /v2/teams/{id}"
             | "GET /v2/teams/{id}/members"
@@ -351,6 +360,11 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             Api::Platform,
             "POST /v2/projects/{project_id}/releases" | "GET /v2/projects/{project_id}/releases",
         ) => site(),
+        (
+            Api::Platform,
+            "PUT /v2/projects/{project_id}/blobs/{digest}"
+            | "POST /v2/projects/{project_id}/sources",
+        ) => json!({}),
         (Api::Platform, "POST /v2/teams/{id}/members/{memberID}/role") => json!({"role": "viewer"}),
         (Api::Platform, "POST /v2/teams/{id}/invitations") => {
             json!({"email": "eve@example.com", "role": "owner"})

@@ -1,0 +1,61 @@
+//! Platform API: contents that are sent ahead of the release that names them.
+
+use crate::app::AppState;
+use crate::auth::Scoped;
+use crate::error::PlatformError;
+use crate::extract::Params;
+use crate::intake::{Intake, IntakeLimits};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use estrade_service::{Error, releases};
+use estrade_store::blobs::{BadDigest, Digest};
+
+/// A content that is kept.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub struct KeptBlob {
+    /// Its BLAKE3 hash.
+    #[schema(value_type = String, min_length = 64, max_length = 64)]
+    digest: Digest,
+    /// How long it is, in bytes.
+    size: u64,
+}
+
+/// Send a content ahead of a release
+///
+/// For what a release named by its digest and was told to be missing (409 `missing_files`). The body
+/// is the content itself, of any type, and must have the digest of the path. It is on disk before the
+/// answer is sent, and kept for a day unless a release of the project has it.
+#[utoipa::path(put, path = "/v2/projects/{project_id}/blobs/{digest}", tag = "releases",
+    params(("project_id" = String, Path), ("digest" = String, Path, description = "BLAKE3, 64 lower-case hex digits")),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, body = KeptBlob, description = "The project had it already"),
+        (status = 201, body = KeptBlob),
+        (status = 400, description = "The body does not have this digest (`digest_mismatch`), or the digest is none"),
+    ))]
+pub async fn put_blob(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params((project, digest)): Params<(String, String), PlatformError>,
+    request: Request,
+) -> Result<(StatusCode, Json<KeptBlob>), PlatformError> {
+    // Before the body is read: a stranger's 256 MiB are not worth receiving.
+    let mut incoming = releases::begin_content(&app.core, &scope, &project).await?;
+    let digest: Digest = digest
+        .parse()
+        .map_err(|bad: BadDigest| Error::invalid(format!("digest: {bad}")))?;
+    let mut intake = Intake::new(request, IntakeLimits::at_most(incoming.most_bytes()))?;
+    while let Some(piece) = intake.next().await? {
+        incoming = incoming.write(&piece).await?;
+    }
+    let received = incoming.end().await?;
+    let size = received.size();
+    let is_new = releases::keep_upload(&app.core, &scope, received, digest).await?;
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(KeptBlob { digest, size })))
+}

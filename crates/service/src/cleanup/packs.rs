@@ -1,0 +1,118 @@
+//! Packs of which little is still needed: what is, moves into a new one.
+
+use crate::{Core, Error, Result};
+use estrade_model::Timestamp;
+use estrade_store::blobs::{
+    BlobError, BlobStore, Digest, PlaceEntry, PlaceId, Published, StoredBlob,
+};
+use estrade_store::cleanup;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+/// How many bytes move at once.
+const GROUP: u64 = 8 << 20;
+/// How long a pack is kept after its contents have moved: who has read where they lie may still come.
+const KEPT: Duration = Duration::from_hours(1);
+
+/// Packs whose contents have moved, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Retired(HashMap<PlaceId, Timestamp>);
+
+impl Retired {
+    /// The packs that must still be kept.
+    pub(super) fn kept(&mut self, now: Timestamp) -> HashSet<PlaceId> {
+        self.0.retain(|_, since| since.after(KEPT) > now);
+        self.0.keys().copied().collect()
+    }
+}
+
+/// Moves the contents of sparse packs on this node's disk; returns how many packs were emptied.
+pub(super) async fn compact(core: &Core, retired: &mut Retired) -> Result<usize> {
+    let blobs = core.blobs.clone();
+    let packs = tokio::task::spawn_blocking(move || list_packs(&blobs))
+        .await
+        .map_err(Error::internal)?
+        .map_err(Error::internal)?;
+    let (mut group, mut bytes, mut emptied) = (Vec::new(), 0, 0);
+    for pack in packs {
+        // Without any it is an orphan, or its rows are on their way.
+        let Some(live) = cleanup::live_bytes(&core.db, pack.id).await? else {
+            continue;
+        };
+        if live.saturating_mul(2) >= pack.size {
+            continue;
+        }
+        group.push(pack.id);
+        bytes += live;
+        if bytes >= GROUP {
+            emptied += group.len();
+            move_out(core, std::mem::take(&mut group), retired).await?;
+            bytes = 0;
+        }
+    }
+    emptied += group.len();
+    if !group.is_empty() {
+        move_out(core, group, retired).await?;
+    }
+    Ok(emptied)
+}
+
+fn list_packs(blobs: &BlobStore) -> std::result::Result<Vec<PlaceEntry>, BlobError> {
+    let is_pack = |entry: &std::result::Result<PlaceEntry, BlobError>| {
+        !matches!(
+            entry,
+            Ok(PlaceEntry {
+                id: PlaceId::File(_),
+                ..
+            })
+        )
+    };
+    blobs.places()?.filter(is_pack).collect()
+}
+
+async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Result<()> {
+    let mut contents = Vec::new();
+    for pack in &packs {
+        contents.extend(cleanup::blobs_in(&core.db, *pack).await?);
+    }
+    let from: HashMap<Digest, PlaceId> = contents
+        .iter()
+        .map(|blob| (blob.digest, blob.place.id()))
+        .collect();
+    let blobs = core.blobs.clone();
+    let published = tokio::task::spawn_blocking(move || copy(&blobs, &contents))
+        .await
+        .map_err(Error::internal)?
+        .map_err(|error| Error::Unavailable(error.into()))?;
+    let moves = published.blobs().iter();
+    let moves: Vec<_> = moves
+        .filter_map(|blob| Some((*blob, *from.get(&blob.digest)?)))
+        .collect();
+    let moved = core
+        .db
+        .transact(move |tx| {
+            let moves = moves.clone();
+            Box::pin(async move { Ok::<_, Error>(cleanup::move_blobs(tx, &moves).await?) })
+        })
+        .await;
+    // After a failure nobody knows; if it did not happen, the new pack is an orphan.
+    published.keep();
+    moved?;
+    let now = core.now();
+    retired.0.extend(packs.into_iter().map(|pack| (pack, now)));
+    Ok(())
+}
+
+/// Copies contents into a new pack, those that are what they should be.
+fn copy(blobs: &BlobStore, contents: &[StoredBlob]) -> std::result::Result<Published, BlobError> {
+    let mut staging = blobs.stage(u64::MAX, |_| Ok(HashSet::new()));
+    for blob in contents {
+        let content = blobs.read(blob)?;
+        if Digest::of(&content) == blob.digest {
+            staging.add(&content)?;
+        } else {
+            tracing::error!(digest = %blob.digest, place = %blob.place.id(), "a stored content is damaged; it stays where it is");
+        }
+    }
+    staging.publish()
+}

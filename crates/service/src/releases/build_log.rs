@@ -1,0 +1,78 @@
+//! What the build of a release says to whoever follows it.
+//!
+//! Few lines, which wait here until something is committed anyway: a line costs no flush of its own.
+
+use super::NOT_FOUND;
+use crate::{Core, Result, Scope};
+use estrade_model::release::{BuildLine, BuildLogs, BuildState, LineId};
+use estrade_model::{ReleaseId, Timestamp};
+use estrade_store::build_logs::{self, LineRow};
+use estrade_store::{Tx, releases};
+
+/// Longest line, in characters.
+const LONGEST_LINE: usize = 2000;
+/// Most lines of one answer; who follows asks again, from the last one on.
+const MOST_LINES: u32 = 1000;
+
+/// Lines that wait to be written.
+#[derive(Debug, Default)]
+pub(super) struct BuildLog(Vec<String>);
+
+impl BuildLog {
+    /// Adds a line.
+    pub(super) fn say(&mut self, line: impl AsRef<str>) {
+        let printable = line.as_ref().chars().filter(|c| !c.is_control());
+        self.0.push(printable.take(LONGEST_LINE).collect());
+    }
+
+    /// Writes the lines after those that the release has.
+    pub(super) async fn write(
+        &self,
+        tx: &mut Tx,
+        release: ReleaseId,
+        now: Timestamp,
+    ) -> Result<()> {
+        Ok(build_logs::append_lines(tx, release, &self.0, now).await?)
+    }
+}
+
+/// What the build of a release said strictly after `since`, and where the release stands.
+pub async fn read_build_logs(
+    core: &Core,
+    scope: &Scope,
+    id: ReleaseId,
+    since: Option<Timestamp>,
+) -> Result<BuildLogs> {
+    // The state first: who sees a terminal one has seen every line, or sees it now.
+    let row = releases::read_release(&core.db, scope.owner, id).await?;
+    let row = row.ok_or(NOT_FOUND)?;
+    let lines = build_logs::list_lines(&core.db, id, since, MOST_LINES).await?;
+    let build_output = lines
+        .into_iter()
+        .map(|line| on_the_wire(id, line))
+        .collect::<Result<_>>()?;
+    Ok(BuildLogs {
+        release: BuildState {
+            state: row.state,
+            fail_reason: row.fail_reason,
+            fail_message: row.fail_message,
+        },
+        build_output,
+    })
+}
+
+fn on_the_wire(release: ReleaseId, LineRow { at, line }: LineRow) -> Result<BuildLine> {
+    Ok(BuildLine {
+        id: line_id(release, at)?,
+        release_id: release,
+        line: format!("{line}\n"),
+        stream: "STDOUT",
+        created_at: at,
+    })
+}
+
+/// The time of a line, which is unique within its release, and the end of the release's id.
+fn line_id(release: ReleaseId, at: Timestamp) -> Result<LineId> {
+    let release = release.to_string();
+    Ok(format!("{:012x}{}", at.millis(), &release[12..]).parse()?)
+}

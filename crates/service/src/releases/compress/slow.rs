@@ -1,0 +1,131 @@
+//! Brotli: better and slow, so it follows in the background, for what is live.
+//!
+//! Level-triggered: an artifact without Brotli says so in the database, and whoever is killed begins
+//! again with what was not committed. One content at a time, on one thread.
+
+use super::spread::Packed;
+use super::{Made, find_jobs, pack};
+use crate::{Core, Error, Result};
+use estrade_model::coding::Coding;
+use estrade_model::error::causes;
+use estrade_model::release::ArtifactId;
+use estrade_store::artifacts::{self, WithoutBrotli};
+use estrade_store::{Change, ChangeKind};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How often it looks although nothing woke it, and tries again what failed.
+const LOOK_EVERY: Duration = Duration::from_hours(1);
+/// How much is compressed before it is written down, so that little is lost when we are killed.
+const BATCH_BYTES: u64 = 512 * 1024;
+/// A site is often deployed several times in a row; only the last is worth the effort.
+const SETTLE: Duration = Duration::from_millis(200);
+/// Artifacts looked at, at once. More than one, because some may have failed.
+const LOOKED_AT: u32 = 64;
+
+/// Makes Brotli variants of what is live, until `stop`.
+pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+    let mut changes = core.db.changes().subscribe();
+    let mut failed = HashSet::new();
+    let mut forget = Instant::now() + LOOK_EVERY;
+    loop {
+        let work = work_off(&core, &mut failed);
+        // What is half-done is dropped, and begun again after the next start.
+        let Some(done) = stop.run_until_cancelled(work).await else {
+            return;
+        };
+        if let Err(error) = done {
+            let error = causes(&error);
+            tracing::warn!(error, "cannot look for what to compress; will look again");
+        }
+        let woken = async {
+            tokio::select! {
+                () = heard(&mut changes) => tokio::time::sleep(SETTLE).await,
+                () = tokio::time::sleep_until(forget) => {}
+            }
+        };
+        if stop.run_until_cancelled(woken).await.is_none() {
+            return;
+        }
+        if Instant::now() >= forget {
+            failed.clear();
+            forget = Instant::now() + LOOK_EVERY;
+        }
+    }
+}
+
+/// Works until everything that is live has its variants.
+async fn work_off(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
+    loop {
+        // Asked again after each batch: what is live may have changed.
+        let open = artifacts::list_without_brotli(&core.db, LOOKED_AT).await?;
+        let Some(next) = open.into_iter().find(|it| !failed.contains(&it.id)) else {
+            return Ok(());
+        };
+        if let Err(error) = take_step(core, next).await {
+            let error = causes(&error);
+            tracing::warn!(project = %next.project, error, "cannot make Brotli variants; trying again within the hour");
+            failed.insert(next.id);
+        }
+    }
+}
+
+/// Makes some of the variants of an artifact. When none is missing, tells the edge to look again.
+async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
+    let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli]).await?;
+    let mut bytes = 0;
+    let batch = jobs.iter().take_while(|job| {
+        let fits = bytes < BATCH_BYTES;
+        bytes += job.blob.size;
+        fits
+    });
+    let count = batch.count();
+    let is_last = count == jobs.len();
+    jobs.truncate(count);
+    let packed = if jobs.is_empty() {
+        Packed::default()
+    } else {
+        pack(core, jobs, 1).await?
+    };
+    let made = Made::new(artifact.id, packed);
+    let (rows, now) = (Arc::clone(&made.rows), core.now());
+    let committed = core
+        .db
+        .transact(move |tx| {
+            let rows = Arc::clone(&rows);
+            Box::pin(async move {
+                // The contents may have been cleaned up with their release meanwhile.
+                if is_last && !artifacts::set_brotli(tx, artifact.id).await? {
+                    return Ok(false);
+                }
+                rows.insert_slow(tx).await?;
+                if is_last {
+                    tx.changed(ChangeKind::Route, artifact.project, now).await?;
+                }
+                Ok::<_, Error>(true)
+            })
+        })
+        .await;
+    made.settle(&committed);
+    committed.map(drop)
+}
+
+/// Waits until something may have gone live.
+async fn heard(changes: &mut Receiver<Change>) {
+    loop {
+        match changes.recv().await {
+            Ok(change) if matches!(change.kind, ChangeKind::Route | ChangeKind::Everything) => {
+                return;
+            }
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            // The database is closing; `stop` will end the wait.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}

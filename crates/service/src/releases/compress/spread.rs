@@ -1,0 +1,232 @@
+//! Compressing many contents at once, on all cores.
+
+use super::codecs::{Codecs, pack_stream};
+use super::kinds::{LOOKED_AT, looks_like_text};
+use crate::{Error, Result};
+use estrade_model::coding::Coding;
+use estrade_store::blobs::{
+    BlobError, BlobStore, Digest, LARGE_CONTENT, LookupError, Published, Staging, StoredBlob,
+};
+use estrade_store::variants::NewVariant;
+use estrade_store::{Db, blob_rows};
+use std::collections::HashSet;
+use std::io::Read;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// A thread costs as much as compressing a few kilobytes.
+const WORTH_A_THREAD: u64 = 64 * 1024;
+/// Compressed contents that wait to be written.
+const MOST_WAITING: usize = 32;
+
+/// A content, and the codings that were not tried yet.
+pub(super) struct Job {
+    pub(super) blob: StoredBlob,
+    pub(super) codings: Vec<Coding>,
+    /// Whether its name already says that it is worth trying.
+    pub(super) certain: bool,
+}
+
+/// Variants that are durable but not committed.
+#[derive(Default)]
+pub(super) struct Packed {
+    pub(super) variants: Vec<NewVariant>,
+    pub(super) published: Vec<Published>,
+}
+
+/// What compressing needs. It blocks: use it inside `spawn_blocking`.
+pub(super) struct Workshop {
+    pub(super) blobs: BlobStore,
+    pub(super) db: Db,
+    pub(super) runtime: Handle,
+    pub(super) stop: CancellationToken,
+    /// Most threads.
+    pub(super) threads: usize,
+}
+
+/// As many threads as there are cores.
+pub(super) fn all_cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// A small variant on its way to the one who writes them.
+struct Small {
+    of: Digest,
+    coding: Coding,
+    packed: Option<Vec<u8>>,
+}
+
+impl Workshop {
+    /// Makes all variants, durable on disk; after an error at worst an orphan is left.
+    pub(super) fn pack_all(&self, mut jobs: Vec<Job>) -> Result<Packed> {
+        // The largest first, so that none of them is begun when all the others are done.
+        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.blob.size));
+        let bytes: u64 = jobs.iter().map(|job| job.blob.size).sum();
+        let useful = usize::try_from(bytes / WORTH_A_THREAD).unwrap_or(usize::MAX);
+        let threads = useful.clamp(1, self.threads).min(jobs.len());
+        let next = AtomicUsize::new(0);
+        let done = thread::scope(|scope| {
+            let (sender, received) = sync_channel(MOST_WAITING);
+            let workers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let sender = sender.clone();
+                    scope.spawn(|| self.work(&jobs, &next, sender))
+                })
+                .collect();
+            drop(sender);
+            let mut staging = self.stage();
+            let mut variants = Vec::new();
+            for small in received {
+                variants.push(NewVariant {
+                    of: small.of,
+                    coding: small.coding,
+                    variant: small
+                        .packed
+                        .map(|packed| staging.add(&packed))
+                        .transpose()?,
+                });
+            }
+            let mut packed = Packed {
+                variants,
+                published: Vec::new(),
+            };
+            let mut failed = None;
+            for worker in workers {
+                match worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                {
+                    Ok(large) => packed.join(large),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            let published = match failed {
+                None => staging.publish(),
+                Some(error) => Err(error),
+            };
+            match published {
+                Ok(published) => packed.published.push(published),
+                Err(error) => {
+                    packed.discard();
+                    return Err(error);
+                }
+            }
+            Ok(packed)
+        });
+        done.map_err(storing)
+    }
+
+    /// One thread: small contents go to whoever writes them, large ones to files of their own.
+    fn work(
+        &self,
+        jobs: &[Job],
+        next: &AtomicUsize,
+        done: SyncSender<Small>,
+    ) -> std::result::Result<Packed, BlobError> {
+        let mut codecs = Codecs::new()?;
+        let (mut large, mut variants) = (self.stage(), Vec::new());
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if self.stop.is_cancelled() {
+                return Err(BlobError::Io(std::io::Error::other("stopped")));
+            }
+            if job.blob.size >= LARGE_CONTENT {
+                variants.extend(self.pack_large(job, &mut large)?);
+                continue;
+            }
+            let content = self.blobs.read(&job.blob)?;
+            let worth_it = job.certain || looks_like_text(&content);
+            for &coding in &job.codings {
+                let packed = if worth_it {
+                    codecs.pack(coding, &content)?
+                } else {
+                    None
+                };
+                let small = Small {
+                    of: job.blob.digest,
+                    coding,
+                    packed,
+                };
+                // Who does not take it any more has failed, and says why.
+                if done.send(small).is_err() {
+                    return Ok(Packed::default());
+                }
+            }
+        }
+        drop(done);
+        Ok(Packed {
+            variants,
+            published: vec![large.publish()?],
+        })
+    }
+
+    fn pack_large(
+        &self,
+        job: &Job,
+        staging: &mut Staging<'_>,
+    ) -> std::result::Result<Vec<NewVariant>, BlobError> {
+        let mut start = Vec::new();
+        let reader = self.blobs.open_reader(&job.blob)?;
+        reader.take(LOOKED_AT as u64).read_to_end(&mut start)?;
+        let worth_it = job.certain || looks_like_text(&start);
+        let mut variants = Vec::new();
+        for &coding in &job.codings {
+            let variant = if worth_it {
+                let content = self.blobs.open_reader(&job.blob)?;
+                pack_stream(coding, content, job.blob.size, staging.writer(), &self.stop)?
+            } else {
+                None
+            };
+            variants.push(NewVariant {
+                of: job.blob.digest,
+                coding,
+                variant,
+            });
+        }
+        Ok(variants)
+    }
+
+    fn stage(&self) -> Staging<'static> {
+        let (db, runtime) = (self.db.clone(), self.runtime.clone());
+        self.blobs.stage(u64::MAX, move |digests| {
+            let known = runtime.block_on(blob_rows::known_blobs(&db, digests));
+            known.map_err(|error| -> LookupError { error.into() })
+        })
+    }
+}
+
+impl Packed {
+    fn join(&mut self, other: Self) {
+        self.variants.extend(other.variants);
+        self.published.extend(other.published);
+    }
+
+    /// The variants that lie in new places.
+    pub(super) fn new_blobs(&self) -> Vec<StoredBlob> {
+        let blobs = self.published.iter().map(Published::blobs);
+        blobs.flatten().copied().collect()
+    }
+
+    /// The variants that were stored already.
+    pub(super) fn known_blobs(&self) -> Vec<Digest> {
+        let new: HashSet<_> = self.new_blobs().iter().map(|blob| blob.digest).collect();
+        let variants = self.variants.iter().filter_map(|new| new.variant);
+        let known: HashSet<_> = variants.filter(|digest| !new.contains(digest)).collect();
+        known.into_iter().collect()
+    }
+
+    /// The rows are certainly not committed.
+    pub(super) fn discard(self) {
+        self.published.into_iter().for_each(Published::discard);
+    }
+}
+
+fn storing(error: BlobError) -> Error {
+    match error {
+        BlobError::NoSpace(_) | BlobError::Lookup(_) => Error::Unavailable(error.into()),
+        other => Error::internal(other),
+    }
+}

@@ -1,0 +1,99 @@
+//! Links of an archive: each becomes a file with the content of what it points at.
+//!
+//! A link never leaves the tree, since it is only followed among the names of the archive. Those
+//! that would (absolute ones, too many `..`) are refused all the same: whoever wrote them means harm
+//! or is in for a surprise. So are links to folders, to nothing, and in circles.
+
+use super::{Stop, refuse};
+use estrade_model::paths::FilePath;
+use estrade_store::manifest::ManifestFile;
+use std::collections::HashMap;
+
+/// How many links may follow each other.
+const MOST_HOPS: usize = 16;
+
+/// A link, and what it points at as seen from the top of the archive.
+pub(super) struct Link {
+    path: FilePath,
+    target: String,
+}
+
+impl Link {
+    pub(super) fn symbolic(path: FilePath, target: &str) -> Result<Self, Stop> {
+        let folder = path
+            .as_str()
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder);
+        let target = walk(&path, folder, target)?;
+        Ok(Self { path, target })
+    }
+
+    pub(super) fn hard(path: FilePath, target: &str) -> Result<Self, Stop> {
+        let target = walk(&path, "", target)?;
+        Ok(Self { path, target })
+    }
+}
+
+/// Where `target` leads from `folder`.
+fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, Stop> {
+    let mut at: Vec<_> = folder.split('/').filter(|name| !name.is_empty()).collect();
+    let mut leaves = target.starts_with('/') || target.contains(['\\', '\0']);
+    for step in target.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => leaves |= at.pop().is_none(),
+            name => at.push(name),
+        }
+    }
+    if leaves {
+        return refuse(
+            "archive_unsafe",
+            format!("`{path}` is a link that leaves the archive; put a copy in its place"),
+        );
+    }
+    Ok(at.join("/"))
+}
+
+/// The files that the links stand for.
+pub(super) fn resolve(files: &[ManifestFile], links: &[Link]) -> Result<Vec<ManifestFile>, Stop> {
+    if links.is_empty() {
+        return Ok(Vec::new());
+    }
+    let files: HashMap<_, _> = files.iter().map(|it| (it.path.as_str(), it)).collect();
+    let others: HashMap<_, _> = links.iter().map(|it| (it.path.as_str(), it)).collect();
+    let follow = |link: &Link| {
+        let mut target = link.target.as_str();
+        for _ in 0..MOST_HOPS {
+            if let Some(file) = files.get(target) {
+                return Ok(ManifestFile {
+                    path: link.path.clone(),
+                    ..(*file).clone()
+                });
+            }
+            match others.get(target) {
+                Some(next) => target = &next.target,
+                None => return refuse("archive_invalid", lost(link)),
+            }
+        }
+        refuse(
+            "archive_invalid",
+            format!(
+                "`{}` is a link that leads in a circle, or too far",
+                link.path
+            ),
+        )
+    };
+    links.iter().map(follow).collect()
+}
+
+fn lost(link: &Link) -> String {
+    format!(
+        "`{}` is a link to `{}`, which is no file of the archive; put a copy in its place",
+        link.path,
+        link.target
+            .chars()
+            .take(100)
+            .collect::<String>()
+            .escape_debug()
+    )
+}

@@ -1,0 +1,260 @@
+//! BUILDING a release from an archive: what is in it becomes the files of an artifact.
+//!
+//! Archives are written by people and by attackers. Everything that is counted is counted while it
+//! is decompressed, names are only ever compared and never opened, and contents go to the blob store
+//! under names of its own. The work blocks, so it has a thread; when the future that waits for it is
+//! dropped (canceled, lease lost), the thread stops at the next piece.
+
+mod links;
+mod tar;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod zip;
+
+use super::build_log::BuildLog;
+use super::caps::Caps;
+use super::claim::{Built, Claim};
+use super::create::{open_settings, site_json};
+use super::incoming::settle;
+use super::layout::{inside, is_project_file, single_folder};
+use super::transition::Failure;
+use super::work::Halt;
+use crate::{Core, Error};
+use estrade_model::platform::Platform;
+use estrade_model::release::{ArchiveFormat, SourceId};
+use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
+use estrade_store::blobs::Published;
+use estrade_store::manifest::{Manifest, ManifestFile};
+use estrade_store::sources::{self, SourceRow};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use tree::{Canceled, Tree, Unpacked};
+
+/// Why unpacking stopped.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    /// The archive is not acceptable: a stable code, and words for a person.
+    #[error("{0}: {1}")]
+    Refused(&'static str, String),
+    /// Nobody wants the result any more.
+    #[error("it is not wanted any more")]
+    Canceled,
+    /// We could not.
+    #[error("we could not")]
+    Broken(#[source] Error),
+}
+
+fn refuse<T>(reason: &'static str, message: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Refused(reason, message.into()))
+}
+
+/// More came out of an archive than may.
+#[derive(Debug, thiserror::Error)]
+#[error("unpacked, the files are larger than {0} bytes")]
+struct TooMuch(u64);
+
+/// Errors of reading: ours, on the way through a reader that knows only `io::Error`, or the archive's.
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        let error = match error.downcast::<Self>() {
+            Ok(stop) => return stop,
+            Err(error) => error,
+        };
+        match error.downcast::<TooMuch>() {
+            Ok(too_much) => Self::Refused("archive_too_large", too_much.to_string()),
+            Err(error) => Self::Refused(
+                "archive_invalid",
+                format!("the archive is damaged: {error}"),
+            ),
+        }
+    }
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refused(reason, message) => Self::Failed(Failure { reason, message }),
+            Stop::Canceled => Self::Lost,
+            Stop::Broken(error) => Self::Broken(error),
+        }
+    }
+}
+
+/// Stops the thread when whoever waits for it goes away.
+struct StopOnDrop(Canceled);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// Unpacks the source of a release and notes what came out of it as the release's artifact.
+pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result<(), Halt> {
+    let core = Arc::clone(claim.core());
+    let row = sources::read_source(&core.db, claim.project(), source).await;
+    let Some(row) = row.map_err(Error::from)? else {
+        return Err(Halt::Failed(super::work::source_gone()));
+    };
+    let sent = open_settings(&core, claim.project(), &claim.recipe().settings)?;
+    let platform = claim.recipe().platform;
+    let canceled = Canceled::default();
+    let _guard = StopOnDrop(canceled.clone());
+    let unpack = move || {
+        let site = arrange(unpack(&core, &row, &canceled)?, sent, platform)?;
+        if let Err(stop) = canceled.check() {
+            // Nobody is there any more to do it.
+            site.published.discard();
+            return Err(stop);
+        }
+        Ok(site)
+    };
+    let site = tokio::task::spawn_blocking(unpack)
+        .await
+        .map_err(Error::internal)??;
+    let built = Built {
+        manifest: site.manifest,
+        new: site.published.blobs().to_vec(),
+        site: site.config,
+        said: site.said,
+    };
+    let kept = claim.keep_build(built).await;
+    if matches!(kept, Ok(false)) {
+        site.published.discard();
+        return Err(Halt::Lost);
+    }
+    settle(site.published, &kept);
+    kept.map(drop).map_err(Halt::from)
+}
+
+fn unpack(core: &Core, row: &SourceRow, canceled: &Canceled) -> Result<Unpacked, Stop> {
+    let caps = Caps::of(core, &row.plan);
+    let mut tree = Tree::new(caps.stage(core), caps, canceled.clone());
+    let archive = core.blobs.open_random(&row.blob);
+    let archive = archive.map_err(|error| Stop::Broken(Error::internal(error)))?;
+    match row.format {
+        ArchiveFormat::TarGz => tar::read(&mut tree, archive.part(0, archive.size()))?,
+        ArchiveFormat::Zip => zip::read(&mut tree, &archive)?,
+    }
+    tree.finish()
+}
+
+/// A site as it will be served.
+struct Site {
+    manifest: Manifest,
+    /// JSON; none when everything is as usual.
+    config: Option<String>,
+    published: Published,
+    said: BuildLog,
+}
+
+/// Finds the root of the site, and what the project file says of it.
+fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result<Site, Stop> {
+    let Unpacked {
+        files,
+        project_files,
+        published,
+    } = unpacked;
+    let arranged = choose_files(files, &project_files, sent, platform);
+    let (manifest, settings) = match arranged {
+        Ok(arranged) => arranged,
+        Err(stop) => {
+            published.discard();
+            return Err(stop);
+        }
+    };
+    let mut said = BuildLog::default();
+    said.say(format!(
+        "Unpacked {} files, {}",
+        manifest.files().len(),
+        readable(manifest.bytes())
+    ));
+    if manifest
+        .files()
+        .iter()
+        .all(|file| file.path.as_str() != "index.html")
+    {
+        said.say("Warning: there is no index.html in the root of the site");
+    }
+    let config = site_json(settings).map_err(Stop::Broken)?;
+    Ok(Site {
+        manifest,
+        config,
+        published,
+        said,
+    })
+}
+
+fn choose_files(
+    all: Vec<ManifestFile>,
+    project_files: &BTreeMap<String, Vec<u8>>,
+    sent: SiteSettings,
+    platform: Platform,
+) -> Result<(Manifest, SiteSettings), Stop> {
+    let folder = single_folder(&all);
+    let prefix = folder
+        .as_ref()
+        .map_or(String::new(), |folder| format!("{folder}/"));
+    let mut settings = sent;
+    for name in PROJECT_FILES {
+        let Some(bytes) = project_files.get(&format!("{prefix}{name}")) else {
+            continue;
+        };
+        let read = if bytes.len() > LARGEST_PROJECT_FILE {
+            Err(format!("is larger than {LARGEST_PROJECT_FILE} bytes").into())
+        } else {
+            SiteSettings::from_project_file(bytes, platform)
+        };
+        match read {
+            Ok(said) => settings = settings.or(said),
+            Err(invalid) => return refuse("config_invalid", format!("{name}: {invalid}")),
+        }
+    }
+    let stripped = match &folder {
+        Some(folder) => inside(all.clone(), folder),
+        None => all.clone(),
+    };
+    let mut files = match settings.root() {
+        None => stripped,
+        Some(root) => {
+            let found = inside(stripped, root.as_str());
+            // The one folder may be the root itself, when nothing else was packed.
+            let found = if found.is_empty() {
+                inside(all, root.as_str())
+            } else {
+                found
+            };
+            if found.is_empty() {
+                return refuse(
+                    "root_not_found",
+                    format!("the archive has no folder `{root}`, which is set as the root"),
+                );
+            }
+            found
+        }
+    };
+    files.retain(|file| !is_project_file(file.path.as_str()));
+    if files.is_empty() {
+        return refuse("archive_empty", "the archive has no files to serve");
+    }
+    Ok((Manifest::new(files), settings))
+}
+
+/// A number of bytes as people read it.
+fn readable(bytes: u64) -> String {
+    if bytes < 1000 {
+        return format!("{bytes} bytes");
+    }
+    let mut tenths = bytes.saturating_add(50) / 100;
+    let mut unit = "kB";
+    for larger in ["MB", "GB", "TB"] {
+        if tenths < 10_000 {
+            break;
+        }
+        tenths = (tenths + 500) / 1000;
+        unit = larger;
+    }
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,197 @@
+//! Reading `.tar.gz`.
+//!
+//! Entries are taken raw and the extensions for long names are read here, because a reader that does
+//! it by itself holds as much of a name in memory as the archive says that there is.
+
+use super::tree::{Canceled, Member, Tree};
+use super::{Stop, TooMuch, refuse};
+use flate2::bufread::MultiGzDecoder;
+use std::io::{self, BufReader, Read};
+use tar::{Archive, EntryType};
+
+/// Longest extension: a name, a link's target, or what pax has to say of one file.
+const LONGEST_EXTENSION: u64 = 64 * 1024;
+/// What an entry takes besides its content: its header, that of an extension, and the padding.
+const ENTRY_OVERHEAD: u64 = 4096;
+
+/// Adds all files of an archive.
+pub(super) fn read(tree: &mut Tree, archive: impl Read) -> Result<(), Stop> {
+    let most_entries = tree.most_entries();
+    let most = tree
+        .most_bytes()
+        .saturating_add(most_entries.saturating_mul(ENTRY_OVERHEAD));
+    let mut unzipped = Counted {
+        inner: MultiGzDecoder::new(BufReader::with_capacity(64 * 1024, archive)),
+        left: most,
+        most: tree.most_bytes(),
+        canceled: tree.canceled().clone(),
+    };
+    {
+        let mut archive = Archive::new(&mut unzipped);
+        let mut said = Said::default();
+        for (number, entry) in (0..).zip(archive.entries()?.raw(true)) {
+            if number > most_entries {
+                return refuse(
+                    "archive_too_large",
+                    format!("the archive has more than {most_entries} entries"),
+                );
+            }
+            add_entry(tree, &mut said, entry?)?;
+        }
+        if said != Said::default() {
+            return refuse(
+                "archive_invalid",
+                "the archive ends in the middle of a file",
+            );
+        }
+    }
+    // To the end, where the checksum is.
+    io::copy(&mut unzipped, &mut io::sink())?;
+    Ok(())
+}
+
+/// What extensions said of the entry that follows them.
+#[derive(Default, PartialEq)]
+struct Said {
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+    is_sparse: bool,
+}
+
+fn add_entry<R: Read>(
+    tree: &mut Tree,
+    said: &mut Said,
+    mut entry: tar::Entry<'_, R>,
+) -> Result<(), Stop> {
+    match entry.header().entry_type() {
+        EntryType::GNULongName => said.name = Some(read_extension(&mut entry)?),
+        EntryType::GNULongLink => said.link = Some(read_extension(&mut entry)?),
+        EntryType::XHeader => read_pax(said, &read_pax_text(&mut entry)?)?,
+        // About the whole archive, such as the commit that it was made from.
+        EntryType::XGlobalHeader => {}
+        kind => return add_member(tree, std::mem::take(said), kind, &mut entry),
+    }
+    Ok(())
+}
+
+fn add_member<R: Read>(
+    tree: &mut Tree,
+    said: Said,
+    kind: EntryType,
+    entry: &mut tar::Entry<'_, R>,
+) -> Result<(), Stop> {
+    let name = said.name.unwrap_or_else(|| entry.path_bytes().into_owned());
+    let shown = String::from_utf8_lossy(&name)
+        .chars()
+        .take(100)
+        .collect::<String>();
+    let shown = shown.escape_debug();
+    if said.is_sparse || kind.is_gnu_sparse() {
+        return refuse(
+            "archive_unsupported",
+            format!("`{shown}` is a sparse file; pack it without --sparse"),
+        );
+    }
+    if said.size.is_some_and(|size| size != entry.size()) {
+        return refuse(
+            "archive_invalid",
+            format!("`{shown}` has two different sizes"),
+        );
+    }
+    let target = || -> Result<String, Stop> {
+        let target = said
+            .link
+            .or_else(|| entry.link_name_bytes().map(Into::into));
+        match String::from_utf8(target.unwrap_or_default()) {
+            Ok(target) => Ok(target),
+            Err(_) => refuse(
+                "archive_invalid",
+                format!("`{shown}`: its target is not UTF-8"),
+            ),
+        }
+    };
+    match kind {
+        EntryType::Directory => Ok(()),
+        EntryType::Regular | EntryType::Continuous => tree.add(&name, Member::File(entry)),
+        EntryType::Symlink => {
+            let target = target()?;
+            tree.add(&name, Member::SymbolicLink(target))
+        }
+        EntryType::Link => {
+            let target = target()?;
+            tree.add(&name, Member::HardLink(target))
+        }
+        _ => refuse(
+            "archive_unsafe",
+            format!("`{shown}` is neither a file nor a folder nor a link"),
+        ),
+    }
+}
+
+fn read_extension<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, Stop> {
+    let mut text = read_pax_text(entry)?;
+    // GNU tar ends names with NUL.
+    while text.last() == Some(&0) {
+        text.pop();
+    }
+    Ok(text)
+}
+
+fn read_pax_text<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, Stop> {
+    if entry.size() > LONGEST_EXTENSION {
+        return refuse(
+            "archive_unsafe",
+            "the archive has a name that is far too long",
+        );
+    }
+    let mut text = Vec::new();
+    entry.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Reads records such as `18 path=some/file\n`.
+fn read_pax(said: &mut Said, text: &[u8]) -> Result<(), Stop> {
+    for record in tar::PaxExtensions::new(text) {
+        let record = record?;
+        let (key, value) = (record.key_bytes(), record.value_bytes());
+        match key {
+            b"path" => said.name = Some(value.to_vec()),
+            b"linkpath" => said.link = Some(value.to_vec()),
+            b"size" => {
+                let size = std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|it| it.parse().ok());
+                let Some(size) = size else {
+                    return refuse(
+                        "archive_invalid",
+                        "the archive has a size that is no number",
+                    );
+                };
+                said.size = Some(size);
+            }
+            key => said.is_sparse |= key.starts_with(b"GNU.sparse."),
+        }
+    }
+    Ok(())
+}
+
+/// Counts what comes out of the decompressor, also what no file gets: headers can be a bomb too.
+struct Counted<R> {
+    inner: R,
+    left: u64,
+    most: u64,
+    canceled: Canceled,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.canceled.check().map_err(io::Error::other)?;
+        let count = self.inner.read(buffer)?;
+        match self.left.checked_sub(count as u64) {
+            Some(left) => self.left = left,
+            None => return Err(io::Error::other(TooMuch(self.most))),
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,311 @@
+//! Finding contents that nothing needs, and forgetting them, while releases come and go.
+//!
+//! Mark and sweep, in four steps that may each be cut off by a crash:
+//!
+//! 1. Read what is needed: the contents of all artifacts, sources and uploads, and their variants.
+//! 2. Condemn what was not met: [`condemn_blobs`] marks its rows.
+//! 3. Read what is needed again.
+//! 4. Delete what is still marked and was not met now either: [`delete_blobs`].
+//!
+//! Whatever needs a content commits that through [`crate::blob_rows::keep_blobs`], which takes marks
+//! away. Such a transaction comes either before the condemnation, and step 3 meets what it wrote; or
+//! after it, and takes the mark away, so that step 4 leaves the row alone. SQLite has one writer, so
+//! there is nothing in between. On PostgreSQL a transaction whose snapshot is older than the mark
+//! would not see it: there `keep_blobs` locks the rows, and so either the condemnation waits for its
+//! commit, or it is repeated with a newer snapshot.
+
+use crate::artifacts::ArtifactContents;
+use crate::blob_rows::{ASKED, bind_all, digest_list};
+use crate::blobs::{Digest, PlaceId, StoredBlob};
+use crate::db::Engine;
+use crate::postgres::CleanupLock;
+use crate::{Db, Record, Row, StoreError, Tx, Value};
+use estrade_model::Timestamp;
+use estrade_model::release::ArtifactId;
+
+/// How many manifests are in memory at once; each has up to a megabyte.
+const MANIFESTS: u32 = 8;
+
+/// The right to clean up, which one node has at a time.
+#[must_use]
+pub struct CleanupGuard(Option<CleanupLock>);
+
+impl CleanupGuard {
+    /// Takes it, unless another node has it.
+    pub async fn take(db: &Db) -> Result<Option<Self>, StoreError> {
+        match db.engine() {
+            // One server owns the file.
+            Engine::Sqlite(_) => Ok(Some(Self(None))),
+            Engine::Postgres(postgres) => {
+                let lock = postgres.try_lock_cleanup().await?;
+                Ok(lock.map(|lock| Self(Some(lock))))
+            }
+        }
+    }
+
+    /// Gives it back.
+    pub async fn release(self) {
+        if let Some(lock) = self.0 {
+            lock.release().await;
+        }
+    }
+}
+
+/// What the next few artifacts need, by id.
+pub async fn needed_by_artifacts(
+    db: &Db,
+    after: Option<ArtifactId>,
+) -> Result<Vec<ArtifactContents>, StoreError> {
+    db.read(
+        "SELECT id, manifest FROM artifacts
+         WHERE id > COALESCE($1, '') AND manifest IS NOT NULL ORDER BY id LIMIT $2",
+    )
+    .bind(after)
+    .bind(MANIFESTS)
+    .fetch_all()
+    .await
+}
+
+/// A content that is needed for its own sake, and what comes after it in its table.
+struct Keyed(String, Digest);
+
+impl Record for Keyed {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let (key, digest): (String, [u8; 32]) = (row.take()?, row.take()?);
+        Ok(Self(key, digest.into()))
+    }
+}
+
+/// The digests of one page, and where the next one begins.
+pub type Page<K> = (Vec<Digest>, Option<K>);
+
+fn page(rows: Vec<Keyed>) -> Page<String> {
+    let last = rows.last().map(|row| row.0.clone());
+    (rows.into_iter().map(|row| row.1).collect(), last)
+}
+
+/// A page of the contents of sources.
+pub async fn needed_by_sources(
+    db: &Db,
+    after: &str,
+    most: u32,
+) -> Result<Page<String>, StoreError> {
+    let rows = db
+        .read("SELECT id, digest FROM sources WHERE id > $1 ORDER BY id LIMIT $2")
+        .bind(after)
+        .bind(most)
+        .fetch_all()
+        .await?;
+    Ok(page(rows))
+}
+
+/// A page of the contents that were sent ahead, by digest: two projects may have sent the same.
+pub async fn needed_by_uploads(
+    db: &Db,
+    after: &[u8],
+    most: u32,
+) -> Result<Vec<Digest>, StoreError> {
+    let rows: Vec<[u8; 32]> = db
+        .read("SELECT DISTINCT digest FROM blob_uploads WHERE digest > $1 ORDER BY digest LIMIT $2")
+        .bind(after)
+        .bind(most)
+        .fetch_all()
+        .await?;
+    Ok(rows.into_iter().map(Digest::from).collect())
+}
+
+/// A variant that is needed if its content is.
+pub struct VariantLink {
+    /// The content.
+    pub of: Digest,
+    /// Its coding, as text.
+    pub coding: String,
+    /// The variant.
+    pub variant: Option<Digest>,
+}
+
+impl Record for VariantLink {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let of: [u8; 32] = row.take()?;
+        let coding = row.take()?;
+        let variant: Option<[u8; 32]> = row.take()?;
+        Ok(Self {
+            of: of.into(),
+            coding,
+            variant: variant.map(Digest::from),
+        })
+    }
+}
+
+/// A page of all variants, after one of them.
+pub async fn list_variants(
+    db: &Db,
+    after: Option<&VariantLink>,
+    most: u32,
+) -> Result<Vec<VariantLink>, StoreError> {
+    let digest = after.map_or(&[][..], |last| last.of.as_bytes());
+    db.read(
+        "SELECT digest, coding, variant FROM variants
+         WHERE (digest, coding) > ($1, $2) ORDER BY digest, coding LIMIT $3",
+    )
+    .bind(digest)
+    .bind(after.map_or("", |last| last.coding.as_str()))
+    .bind(most)
+    .fetch_all()
+    .await
+}
+
+/// A page of all contents, by digest.
+pub async fn list_blobs(db: &Db, after: &[u8], most: u32) -> Result<Vec<Digest>, StoreError> {
+    let rows: Vec<[u8; 32]> = db
+        .read("SELECT digest FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2")
+        .bind(after)
+        .bind(most)
+        .fetch_all()
+        .await?;
+    Ok(rows.into_iter().map(Digest::from).collect())
+}
+
+/// A page of the contents that a run has condemned.
+pub async fn list_condemned(
+    db: &Db,
+    run: Timestamp,
+    after: &[u8],
+    most: u32,
+) -> Result<Vec<Digest>, StoreError> {
+    let rows: Vec<[u8; 32]> = db
+        .read(
+            "SELECT digest FROM blobs WHERE condemned_at = $1 AND digest > $2
+             ORDER BY digest LIMIT $3",
+        )
+        .bind(run)
+        .bind(after)
+        .bind(most)
+        .fetch_all()
+        .await?;
+    Ok(rows.into_iter().map(Digest::from).collect())
+}
+
+fn with_run(digests: &[Digest], run: Timestamp) -> Vec<Vec<Value>> {
+    let row = |digest: &Digest| vec![Value::from(digest.as_bytes()), Value::from(run)];
+    digests.iter().map(row).collect()
+}
+
+fn alone(digests: &[Digest]) -> Vec<Vec<Value>> {
+    let row = |digest: &Digest| vec![Value::from(digest.as_bytes())];
+    digests.iter().map(row).collect()
+}
+
+/// Marks contents that one look at everything did not meet.
+pub async fn condemn_blobs(
+    tx: &mut Tx,
+    digests: &[Digest],
+    run: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute_many(
+        "UPDATE blobs SET condemned_at = $2 WHERE digest = $1",
+        with_run(digests, run),
+    )
+    .await
+}
+
+/// Takes the marks of a run away again.
+pub async fn acquit_blobs(
+    tx: &mut Tx,
+    digests: &[Digest],
+    run: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute_many(
+        "UPDATE blobs SET condemned_at = NULL WHERE digest = $1 AND condemned_at = $2",
+        with_run(digests, run),
+    )
+    .await
+}
+
+/// Forgets contents that are still condemned by this run, and what is known of their variants.
+///
+/// A variant outlives its content never, and its content outlives it only when nobody needs either:
+/// who needs the content may rely on the variants that it has.
+pub async fn delete_blobs(
+    tx: &mut Tx,
+    digests: &[Digest],
+    run: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute_many(
+        "DELETE FROM blobs WHERE digest = $1 AND condemned_at = $2
+           AND NOT EXISTS (SELECT 1 FROM variants v JOIN blobs c ON c.digest = v.digest
+                           WHERE v.variant = $1 AND c.condemned_at IS NULL)",
+        with_run(digests, run),
+    )
+    .await?;
+    tx.execute_many(
+        "DELETE FROM variants WHERE digest = $1
+           AND NOT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)",
+        alone(digests),
+    )
+    .await?;
+    tx.execute_many(
+        "DELETE FROM variants WHERE variant = $1
+           AND NOT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)",
+        alone(digests),
+    )
+    .await
+}
+
+/// How many of these contents have a row.
+pub async fn count_blobs(tx: &mut Tx, digests: &[Digest]) -> Result<usize, StoreError> {
+    let mut count = 0;
+    for chunk in digests.chunks(ASKED) {
+        let found: Vec<[u8; 32]> = bind_all(
+            tx.query(concat!(
+                "SELECT digest FROM blobs WHERE digest IN ",
+                digest_list!()
+            )),
+            chunk,
+        )
+        .fetch_all()
+        .await?;
+        count += found.len();
+    }
+    Ok(count)
+}
+
+/// How many bytes of a pack or file are contents that have a row; none when nothing is.
+pub async fn live_bytes(db: &Db, place: PlaceId) -> Result<Option<u64>, StoreError> {
+    let sum: Option<i64> = db
+        .read("SELECT CAST(SUM(size) AS BIGINT) FROM blobs WHERE place = $1")
+        .bind(place.to_string())
+        .fetch_one()
+        .await?;
+    sum.map(|sum| u64::try_from(sum).map_err(StoreError::bug))
+        .transpose()
+}
+
+/// The contents that lie in a pack.
+pub async fn blobs_in(db: &Db, place: PlaceId) -> Result<Vec<StoredBlob>, StoreError> {
+    db.read(
+        "SELECT digest, size, place, place_offset FROM blobs
+         WHERE place = $1 ORDER BY place_offset",
+    )
+    .bind(place.to_string())
+    .fetch_all()
+    .await
+}
+
+/// Notes that contents lie elsewhere now, unless they are gone or were moved already.
+pub async fn move_blobs(tx: &mut Tx, moves: &[(StoredBlob, PlaceId)]) -> Result<(), StoreError> {
+    let row = |(blob, from): &(StoredBlob, PlaceId)| {
+        let (place, offset) = blob.place.to_columns();
+        vec![
+            Value::from(blob.digest.as_bytes()),
+            Value::from(place),
+            Value::from(offset),
+            Value::from(from.to_string()),
+        ]
+    };
+    tx.execute_many(
+        "UPDATE blobs SET place = $2, place_offset = $3 WHERE digest = $1 AND place = $4",
+        moves.iter().map(row).collect(),
+    )
+    .await
+}

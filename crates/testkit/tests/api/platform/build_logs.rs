@@ -1,0 +1,77 @@
+//! `/v2/releases/{releaseID}/build-logs`
+
+use crate::support::{
+    assert_id, assert_time, column, deploy, deploy_site, ended, fields, new_project, new_source,
+    tar_gz,
+};
+use estrade_testkit::{TestApp, on_both_engines};
+use serde_json::json;
+
+on_both_engines! {
+    lines_come_once_and_in_order;
+    what_is_not_built_says_nothing;
+    since_is_checked;
+}
+
+async fn lines_come_once_and_in_order(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let source = new_source(&ada, "shop", &tar_gz(&[("page.html", "x")])).await;
+    let release = deploy(&ada, "shop", &json!({ "sourceID": source })).await;
+    assert_eq!(ended(&ada, &release).await["state"], "READY");
+    let path = format!("/v2/releases/{release}/build-logs");
+    let all = ada.get(&path).await.assert(200).json();
+    assert_eq!(fields(&all), ["buildOutput", "release"]);
+    assert_eq!(all["release"], json!({"state": "READY"}));
+    let lines = column(&all["buildOutput"], "line");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0], "Unpacked 1 files, 1 bytes\n");
+    assert!(lines[1].starts_with("Warning: ") && lines[1].ends_with('\n'));
+    for line in all["buildOutput"].as_array().unwrap() {
+        assert_eq!(
+            fields(line),
+            ["_id", "createdAt", "line", "releaseID", "stream"]
+        );
+        assert_id(&line["_id"]);
+        assert_time(&line["createdAt"]);
+        assert_eq!(line["releaseID"], release);
+        assert_eq!(line["stream"], "STDOUT");
+    }
+    let times = column(&all["buildOutput"], "createdAt");
+    assert!(times[0] < times[1]);
+    assert_ne!(
+        column(&all["buildOutput"], "_id")[0],
+        column(&all["buildOutput"], "_id")[1]
+    );
+    // Strictly after, so that who follows sees each line once.
+    let rest = ada.get(&format!("{path}?since={}", times[0])).await.json();
+    assert_eq!(column(&rest["buildOutput"], "line"), lines[1..]);
+    let none = ada.get(&format!("{path}?since={}", times[1])).await.json();
+    assert_eq!(none["buildOutput"], json!([]));
+    for absent in ["undefined", "", "null"] {
+        let again = ada.get(&format!("{path}?since={absent}")).await.json();
+        assert_eq!(again, all);
+    }
+}
+
+async fn what_is_not_built_says_nothing(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let release = deploy_site(&ada, "shop").await;
+    let path = format!("/v2/releases/{release}/build-logs");
+    let logs = ada.get(&path).await.assert(200).json();
+    assert_eq!(
+        logs,
+        json!({"release": {"state": "READY"}, "buildOutput": []})
+    );
+}
+
+async fn since_is_checked(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let release = deploy_site(&ada, "shop").await;
+    let path = format!("/v2/releases/{release}/build-logs?since=yesterday");
+    ada.get(&path).await.refused(400, "invalid").naming("since");
+    let path = "/v2/releases/0123456789abcdef01234567/build-logs";
+    ada.get(path).await.refused(404, "not_found");
+}
