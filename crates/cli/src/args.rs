@@ -1,6 +1,6 @@
 //! The command line: what can be said, and the help that explains it.
 
-use crate::config::{DatabaseUrl, Flags, parse_listen};
+use crate::config::{DatabaseUrl, Flags, Invalid, Tls, parse_listen};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -49,6 +49,8 @@ impl Cli {
             platform_listen: listen.platform,
             ai_listen: listen.ai,
             edge_listen: listen.edge,
+            edge_tls_listen: listen.edge_secure,
+            edge_tls: listen.edge_tls.clone(),
         }
     }
 }
@@ -86,6 +88,23 @@ pub struct Listen {
     /// What was deployed [env: ESTRADE_EDGE_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long = "edge-listen", value_name = "ADDRESS", value_parser = parse_listen)]
     edge: Option<SocketAddr>,
+    /// The same with TLS [env: ESTRADE_EDGE_TLS_LISTEN]
+    #[arg(long = "edge-tls-listen", value_name = "ADDRESS", value_parser = parse_listen)]
+    edge_secure: Option<SocketAddr>,
+    /// Certificate and key of the edge, PEM files with a comma between them
+    /// [env: ESTRADE_EDGE_TLS_CERT, ESTRADE_EDGE_TLS_KEY]
+    #[arg(long, value_name = "CERT,KEY", value_parser = parse_tls)]
+    edge_tls: Option<Tls>,
+}
+
+fn parse_tls(text: &str) -> Result<Tls, Invalid> {
+    match text.split_once(',') {
+        Some((cert, key)) if !cert.is_empty() && !key.is_empty() && !key.contains(',') => Ok(Tls {
+            cert: cert.into(),
+            key: key.into(),
+        }),
+        _ => Err("expected two files, as in edge.pem,edge.key".into()),
+    }
 }
 
 /// The commands.
@@ -292,11 +311,21 @@ mod tests {
         for command in ["serve", "config"] {
             let line = format!(
                 "estrade {command} --platform-listen 127.0.0.1:1 --ai-listen 127.0.0.1:2 \
-                 --edge-listen 127.0.0.1:3"
+                 --edge-listen 127.0.0.1:3 --edge-tls-listen 127.0.0.1:4 --edge-tls a.pem,b.key"
             );
             let flags = parse(&line).unwrap().flags();
-            let ports = [flags.platform_listen, flags.ai_listen, flags.edge_listen];
-            assert_eq!(ports.map(|listen| listen.unwrap().port()), [1, 2, 3]);
+            let ports = [
+                flags.platform_listen,
+                flags.ai_listen,
+                flags.edge_listen,
+                flags.edge_tls_listen,
+            ];
+            assert_eq!(ports.map(|listen| listen.unwrap().port()), [1, 2, 3, 4]);
+            let tls = flags.edge_tls.unwrap();
+            assert_eq!((tls.cert, tls.key), ("a.pem".into(), "b.key".into()));
+        }
+        for bad in ["a.pem", "a.pem,", ",b.key", "a,b,c"] {
+            assert!(parse(&format!("estrade serve --edge-tls {bad}")).is_err());
         }
     }
 

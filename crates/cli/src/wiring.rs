@@ -1,6 +1,6 @@
 //! From the configuration to what the services and the server take.
 
-use crate::config::{Config, DatabaseUrl, Tls, UnknownWorkspace};
+use crate::config::{Challenge, Config, DatabaseUrl, Tls, UnknownWorkspace};
 use estrade_edge::EdgeOptions;
 use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
@@ -8,6 +8,8 @@ use estrade_model::secret::Secret;
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, EdgeBind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
+use estrade_service::certificates::{self, AcmeSettings};
+use estrade_service::domains::DomainSettings;
 use estrade_service::{Core, Quotas, Settings};
 use estrade_store::Location;
 use std::net::SocketAddr;
@@ -40,7 +42,7 @@ pub fn settings(config: &Config) -> Settings {
         };
         plans.set(name.as_str().to_owned(), plan);
     }
-    let edge_tls = config.edge.tls.is_some();
+    let (edge_address, edge_tls) = config.edge.entrance();
     let edge_domain = config
         .edge
         .domains
@@ -69,10 +71,31 @@ pub fn settings(config: &Config) -> Settings {
             None => base_url(config.platform.listen, config.platform.tls.is_some()),
         },
         edge_scheme: if edge_tls { "https" } else { "http" }.into(),
-        edge_authority: match (edge_tls, config.edge.listen.port()) {
+        edge_authority: match (edge_tls, edge_address.port()) {
             (false, 80) | (true, 443) => edge_domain.to_owned(),
             (_, port) => format!("{edge_domain}:{port}"),
         },
+        domains: domains(config),
+    }
+}
+
+/// Which host names are ours, and how others prove that theirs are theirs.
+fn domains(config: &Config) -> DomainSettings {
+    let public = [&config.platform.public_url, &config.ai.public_url];
+    DomainSettings {
+        edge: config
+            .edge
+            .domains
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        own_hosts: public
+            .into_iter()
+            .flatten()
+            .map(|url| url.host().to_ascii_lowercase())
+            .collect(),
+        verify: config.edge.verify_domains,
+        dns_server: config.edge.dns_server,
     }
 }
 
@@ -117,7 +140,11 @@ fn edge_bind(config: &Config) -> EdgeBind {
     let edge = &config.edge;
     EdgeBind {
         address: edge.listen,
-        options: listener_options(config, edge.tls.as_ref()),
+        tls_address: edge.tls_listen,
+        options: listener_options(config, None),
+        certificate: edge.tls.as_ref().map(tls_files),
+        acme: edge.acme.enabled.then(|| acme(config)),
+        redirect: edge.redirect_https,
         edge: EdgeOptions {
             domains: edge
                 .domains
@@ -133,15 +160,38 @@ fn edge_bind(config: &Config) -> EdgeBind {
     }
 }
 
+/// From whom certificates are ordered, and how.
+fn acme(config: &Config) -> AcmeSettings {
+    let acme = &config.edge.acme;
+    AcmeSettings {
+        directory: acme.directory.to_string(),
+        email: acme.email.clone(),
+        ca_file: acme.ca_file.clone(),
+        challenges: acme
+            .challenges
+            .iter()
+            .map(|challenge| match challenge {
+                Challenge::Http01 => certificates::Challenge::Http01,
+                Challenge::TlsAlpn01 => certificates::Challenge::TlsAlpn01,
+            })
+            .collect(),
+        orders_per_hour: acme.orders_per_hour.get(),
+    }
+}
+
 fn listener_options(config: &Config, tls: Option<&Tls>) -> ListenerOptions {
     ListenerOptions {
-        tls: tls.map(|tls| TlsFiles {
-            cert: tls.cert.clone(),
-            key: tls.key.clone(),
-        }),
+        tls: tls.map(|tls| tls_files(tls).into()),
         trusted_proxies: config.trusted_proxies.iter().copied().collect(),
         max_connections: config.limits.connections.get() as usize,
         ..ListenerOptions::default()
+    }
+}
+
+fn tls_files(tls: &Tls) -> TlsFiles {
+    TlsFiles {
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
     }
 }
 

@@ -223,6 +223,7 @@ mod tests {
         headers.note("user-agent", "x\"\\\u{1}é");
         let ask = Ask {
             method: Method::Get,
+            secure: false,
             host: "a.localhost",
             path: "/p\"",
             query: None,

@@ -3,7 +3,9 @@
 use crate::access_log::AccessLog;
 use crate::answer::{Answer, Body};
 use crate::ask::{Ask, Method};
+use crate::certificates::HostCertificates;
 use crate::contents::{Contents, Room};
+use crate::doorway::Doorway;
 use crate::pages::Page;
 use crate::routes::{LiveSite, Route, Routes, State};
 use crate::sites::Sites;
@@ -28,6 +30,10 @@ pub struct EdgeOptions {
     pub site_bytes: u64,
     /// What is kept of contents.
     pub room: Room,
+    /// Whose challenges plain visitors may ask for.
+    pub certificates: Option<Arc<HostCertificates>>,
+    /// The port to which plain visitors are sent where there is a certificate; none: they are served.
+    pub redirect_to: Option<u16>,
 }
 
 impl Default for EdgeOptions {
@@ -40,6 +46,8 @@ impl Default for EdgeOptions {
                 bytes: 32 << 20,
                 files: 8192,
             },
+            certificates: None,
+            redirect_to: None,
         }
     }
 }
@@ -50,6 +58,7 @@ pub struct Edge {
     routes: Arc<Routes>,
     contents: Contents,
     skew: Duration,
+    doorway: Option<Doorway>,
     ready: AtomicBool,
     /// Who asked for what.
     pub(crate) log: Arc<AccessLog>,
@@ -71,6 +80,10 @@ impl Edge {
             routes: routes.await?,
             contents: Contents::new(core.blobs.clone(), options.room),
             skew: options.skew,
+            doorway: options.certificates.map(|certificates| Doorway {
+                certificates,
+                redirect_to: options.redirect_to,
+            }),
             ready: AtomicBool::new(false),
             log,
             core,
@@ -94,6 +107,11 @@ impl Edge {
 
     /// Answers a request; also says which project it was for.
     pub async fn answer(&self, ask: &Ask<'_>) -> (Answer, Option<Arc<Route>>) {
+        if let Some(doorway) = &self.doorway
+            && let Some(answer) = doorway.answer(ask).await
+        {
+            return (answer, None);
+        }
         let Some(route) = self.routes.find(ask.host).await else {
             return (self.without_project(ask), None);
         };

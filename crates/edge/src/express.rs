@@ -257,6 +257,8 @@ impl<'r> Request<'r> {
         }
         let ask = Ask {
             method,
+            // TLS is never express.
+            secure: false,
             host: host?,
             path,
             query,

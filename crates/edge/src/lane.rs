@@ -11,7 +11,7 @@ use crate::express::{self, Next};
 use crate::prefixed::Prefixed;
 use crate::routes::Route;
 use crate::visitors::Visitors;
-use estrade_listener::{Connections, Lingering, ListenerOptions, accept};
+use estrade_listener::{Connections, Handshake, Lingering, ListenerOptions, accept};
 use estrade_model::Timestamp;
 use http::StatusCode;
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +26,8 @@ pub(crate) struct Lane {
     pub(crate) edge: Arc<Edge>,
     pub(crate) number: usize,
     pub(crate) options: ListenerOptions,
+    /// Makes TLS of its connections; none: they are plain.
+    pub(crate) tls: Option<Handshake>,
 }
 
 impl Lane {
@@ -43,10 +45,14 @@ impl Lane {
                 return;
             }
         };
-        let connections = Connections::new(self.options.clone(), None, stop.clone());
+        let connections = Connections::new(self.options.clone(), self.tls.clone(), stop.clone());
         let accepting = async {
             while let Some((stream, peer, slot)) = accept(&socket, &slots).await {
-                self.open(&connections, stream, peer, slot, &stop);
+                if self.tls.is_some() {
+                    connections.open(stream, peer, slot, Visitors(Arc::clone(&self)));
+                } else {
+                    self.open(&connections, stream, peer, slot, &stop);
+                }
             }
         };
         tokio::select! {

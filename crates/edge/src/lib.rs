@@ -12,9 +12,11 @@
 pub mod access_log;
 pub mod answer;
 pub mod ask;
+pub mod certificates;
 mod clock;
 pub mod contents;
 pub mod counts;
+mod doorway;
 pub mod edge;
 mod express;
 mod freshness;
@@ -40,5 +42,6 @@ mod table;
 mod visitors;
 
 pub use access_log::AccessLog;
+pub use certificates::HostCertificates;
 pub use edge::{Edge, EdgeOptions};
 pub use listeners::Port;

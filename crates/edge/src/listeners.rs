@@ -2,7 +2,7 @@
 
 use crate::edge::Edge;
 use crate::lane::Lane;
-use estrade_listener::{ListenerOptions, bind_shared};
+use estrade_listener::{Handshake, ListenerOptions, bind_shared};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,11 +15,20 @@ pub struct Port {
     address: SocketAddr,
     sockets: Vec<std::net::TcpListener>,
     options: ListenerOptions,
+    tls: Option<Handshake>,
 }
 
 impl Port {
-    /// Binds the address for so many lanes.
-    pub fn bind(address: SocketAddr, options: ListenerOptions, lanes: usize) -> io::Result<Self> {
+    /// Binds the address for so many lanes, and reads certificates, so that mistakes show at start.
+    pub async fn bind(
+        address: SocketAddr,
+        options: ListenerOptions,
+        lanes: usize,
+    ) -> io::Result<Self> {
+        let tls = match &options.tls {
+            Some(source) => Some(source.handshake().await?),
+            None => None,
+        };
         let first = bind_shared(address)?;
         let address = first.local_addr()?;
         let others = (1..lanes.max(1)).map(|_| estrade_listener::bind_again(address));
@@ -30,6 +39,7 @@ impl Port {
             address,
             sockets,
             options,
+            tls,
         })
     }
 
@@ -47,6 +57,7 @@ impl Port {
                 edge: Arc::clone(&edge),
                 number,
                 options: self.options.clone(),
+                tls: self.tls.clone(),
             };
             match start_lane(lane, socket, Arc::clone(&slots), stop.clone()) {
                 Ok(started) => lanes.push(started),

@@ -9,10 +9,12 @@ use crate::host;
 use crate::sites::Sites;
 use crate::table::Table;
 use arc_swap::ArcSwapOption;
+use estrade_model::domain::HostName;
 use estrade_model::error::causes;
 use estrade_model::platform::Platform;
 use estrade_model::{ProjectId, Timestamp};
 use estrade_service::{Core, Error, Result};
+use estrade_store::domains::{self, ActiveDomain};
 use estrade_store::routes::{self, LiveRow, NamedProject};
 use estrade_store::{Change, ChangeKind};
 use std::collections::{HashMap, HashSet};
@@ -42,6 +44,8 @@ pub struct Route {
     generation: AtomicU64,
     live: ArcSwapOption<Live>,
     loading: tokio::sync::Mutex<()>,
+    /// The custom domains that lead to it, as far as the table knows.
+    hosts: Mutex<HashSet<HostName>>,
 }
 
 /// How a project is served at the moment.
@@ -85,6 +89,8 @@ pub struct Routes {
     skew: Duration,
     sites: Arc<Sites>,
     names: Table<Route>,
+    /// Custom domains.
+    hosts: Table<Route>,
     by_project: Mutex<HashMap<ProjectId, Arc<Route>>>,
     dirty: Mutex<Dirty>,
     /// Whether anything is dirty, to be asked without the lock.
@@ -120,6 +126,7 @@ impl Routes {
             skew,
             sites,
             names: Table::default(),
+            hosts: Table::default(),
             by_project: Mutex::default(),
             dirty: Mutex::default(),
             any_dirty: AtomicBool::new(false),
@@ -158,17 +165,31 @@ impl Routes {
     /// The route of a host; none when no project has it.
     pub async fn find(&self, host: &str) -> Option<Arc<Route>> {
         let host = host::canonical(host);
-        if let Some(route) = self.look_up(&host) {
+        match host::project_name(&host, &self.domains) {
+            Some(name) => self.find_in(&self.names, name).await,
+            None => self.find_domain(&host).await,
+        }
+    }
+
+    async fn find_domain(&self, host: &str) -> Option<Arc<Route>> {
+        if let Some(known) = self.hosts.get(host)
+            && known.current().is_none()
+        {
+            // What has changed may be that this domain is not its any more. When the database is
+            // away, all stays as it was.
+            drop(self.live(&known).await);
+        }
+        self.find_in(&self.hosts, host).await
+    }
+
+    async fn find_in(&self, table: &Table<Route>, name: &str) -> Option<Arc<Route>> {
+        if let Some(route) = table.get(name) {
             return Some(route);
         }
         if self.any_dirty.load(Ordering::Acquire) && self.settle().await.is_ok() {
-            return self.look_up(&host);
+            return table.get(name);
         }
         None
-    }
-
-    fn look_up(&self, host: &str) -> Option<Arc<Route>> {
-        self.names.get(host::project_name(host, &self.domains)?)
     }
 
     /// How a project is served now. When the database is away, as it was served last.
@@ -285,9 +306,12 @@ impl Routes {
         // Taken before reading: what changes while we read makes the result stale again.
         let generation = route.generation.load(Ordering::Acquire);
         let (project, since) = (route.project, self.core.now().before(self.skew));
-        let read =
-            self.on_runtime(move |core| async move { read_state(&core, project, since).await });
-        let state = read.await?;
+        let read = self.on_runtime(move |core| async move {
+            let hosts = domains::read_active_domains(&core.db, project).await?;
+            Ok((hosts, read_state(&core, project, since).await?))
+        });
+        let (hosts, state) = read.await?;
+        self.set_hosts(route, hosts).await?;
         if let (State::Files(site), Some(before)) = (&state, route.live.load_full())
             && matches!(&before.state, State::Files(it) if it.row.release == site.row.release)
         {
@@ -311,12 +335,62 @@ impl Routes {
                     Ok(routes::list_named_projects(&core.db, after, PAGE).await?)
                 })
                 .await?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
+            let Some(last) = page.last() else { break };
             after = Some(last.id);
             self.add(page);
         }
+        self.read_hosts().await
+    }
+
+    /// Reads all custom domains.
+    async fn read_hosts(&self) -> Result<()> {
+        let mut after: Option<HostName> = None;
+        loop {
+            let from = after.take();
+            let page = self
+                .on_runtime(move |core| async move {
+                    Ok(domains::list_active_domains(&core.db, from.as_ref(), PAGE).await?)
+                })
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.name.clone());
+            let mut found = Vec::new();
+            for ActiveDomain { name, project } in page {
+                // One that is not there is new, and will be announced.
+                if let Some(route) = self.projects().get(&project) {
+                    found.push((name.as_str().into(), Arc::clone(route)));
+                    lock(&route.hosts).insert(name);
+                }
+            }
+            self.hosts.extend(found);
+        }
+    }
+
+    /// Makes exactly these domains lead to a project.
+    async fn set_hosts(&self, route: &Arc<Route>, hosts: Vec<HostName>) -> Result<()> {
+        let new: HashSet<HostName> = hosts.into_iter().collect();
+        let old = std::mem::replace(&mut *lock(&route.hosts), new.clone());
+        let added = new.difference(&old).map(|host| host.as_str().into());
+        self.hosts
+            .extend(added.map(|host| (host, Arc::clone(route))));
+        for host in old.difference(&new) {
+            self.hosts.remove(host.as_str(), route);
+            // It may lead elsewhere by now, and we may have been slower than that.
+            let name = host.clone();
+            let owner = self
+                .on_runtime(
+                    move |core| async move { Ok(domains::project_of(&core.db, &name).await?) },
+                )
+                .await?;
+            let owner = owner.and_then(|project| self.projects().get(&project).cloned());
+            if let Some(owner) = owner {
+                lock(&owner.hosts).insert(host.clone());
+                self.hosts.extend([(host.as_str().into(), owner)]);
+            }
+        }
+        Ok(())
     }
 
     /// Adds projects that are not in the table; returns the routes of all.
@@ -362,6 +436,7 @@ impl Route {
             generation: AtomicU64::new(0),
             live: ArcSwapOption::empty(),
             loading: tokio::sync::Mutex::default(),
+            hosts: Mutex::default(),
         }
     }
 

@@ -45,7 +45,7 @@ impl Service<Request<Incoming>> for Visitors {
 
 async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody> {
     let started = Instant::now();
-    let ask = read_ask(request);
+    let ask = read_ask(request, lane.tls.is_some());
     let (answer, route) = lane.edge.answer(&ask).await;
     let now = lane.edge.now();
     let mut second = Second::default();
@@ -69,7 +69,7 @@ async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody
     into_response(answer, ask.method, second.http())
 }
 
-fn read_ask(request: &Request<Incoming>) -> Ask<'_> {
+fn read_ask(request: &Request<Incoming>, secure: bool) -> Ask<'_> {
     let mut headers = Headers::default();
     for (name, value) in request.headers() {
         if let Ok(value) = value.to_str() {
@@ -82,6 +82,7 @@ fn read_ask(request: &Request<Incoming>) -> Ask<'_> {
             http::Method::HEAD => Method::Head,
             _ => Method::Other,
         },
+        secure,
         host: host_of(request.uri(), request.headers()),
         path: request.uri().path(),
         query: request.uri().query(),

@@ -2,7 +2,7 @@
 
 use crate::linger::Lingering;
 use crate::peer::TrustedProxies;
-use crate::{BoxError, HttpBody, HttpService, ListenerOptions};
+use crate::{BoxError, Handshake, HttpBody, HttpService, ListenerOptions};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -41,7 +40,7 @@ pub struct Connections {
 
 struct Shared {
     http: auto::Builder<Spawner>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Handshake>,
     options: ListenerOptions,
     shutdown: CancellationToken,
 }
@@ -63,7 +62,7 @@ impl Connections {
     /// No connections yet.
     pub fn new(
         options: ListenerOptions,
-        tls: Option<TlsAcceptor>,
+        tls: Option<Handshake>,
         shutdown: CancellationToken,
     ) -> Self {
         let tracker = TaskTracker::new();
@@ -152,7 +151,8 @@ impl Shared {
             () = self.shutdown.cancelled() => return,
         };
         match outcome {
-            Ok(Ok(stream)) => self.serve_http(stream, peer, service).await,
+            Ok(Ok(Some(stream))) => self.serve_http(stream, peer, service).await,
+            Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::debug!(%error, "tls handshake failed"),
             Err(_) => tracing::debug!("tls handshake took too long"),
         }

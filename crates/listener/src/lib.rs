@@ -3,14 +3,16 @@
 //! `axum::serve` has no header timeout, no connection cap and no bound on its drain, so this is our
 //! own, over hyper-util's connection builder. Each of the process's listeners is one [`Listener`].
 
+mod certificates;
 mod connection;
 mod linger;
 pub mod peer;
 mod tls;
 
+pub use certificates::FileCertificates;
 pub use connection::Connections;
 pub use linger::Lingering;
-pub use tls::TlsFiles;
+pub use tls::{Certificates, Found, Handshake, TlsFiles, TlsSource};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -26,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// Connections that the kernel holds for us while we are busy.
@@ -40,8 +41,8 @@ const STALLED_WRITE: Duration = Duration::from_mins(1);
 /// How a listener treats its connections.
 #[derive(Debug, Clone)]
 pub struct ListenerOptions {
-    /// Certificate and key; plain HTTP without.
-    pub tls: Option<TlsFiles>,
+    /// Where its certificates come from; plain HTTP without.
+    pub tls: Option<TlsSource>,
     /// Whose forwarded headers are believed.
     pub trusted_proxies: TrustedProxies,
     /// Connections at once; when they are taken, new ones wait in the backlog.
@@ -91,7 +92,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Handshake>,
     options: ListenerOptions,
 }
 
@@ -99,7 +100,7 @@ impl Listener {
     /// Binds the address and reads the certificate, so that mistakes show at start.
     pub async fn bind(address: SocketAddr, options: ListenerOptions) -> io::Result<Self> {
         let tls = match &options.tls {
-            Some(files) => Some(files.acceptor().await?),
+            Some(source) => Some(source.handshake().await?),
             None => None,
         };
         let socket = TcpListener::from_std(bind_socket(address, false)?)?;

@@ -6,6 +6,7 @@
 pub mod account;
 pub mod amount;
 pub mod coding;
+pub mod domain;
 pub mod error;
 pub mod event;
 pub mod id;

@@ -13,6 +13,7 @@ pub mod conditional;
 pub mod context;
 pub mod docs;
 pub mod document;
+mod edge;
 pub mod error;
 pub mod extract;
 pub mod front;

@@ -4,6 +4,7 @@ use crate::ai::{self, authorize::WarmAuthorize};
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::docs;
+use crate::edge::OpenEdge;
 use crate::error::{ErrorShape, KeysError, PlatformError};
 use crate::front::{FastPath, Front, HANDLER_TIMEOUT, finish_router};
 use crate::health;
@@ -18,19 +19,17 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
-use estrade_edge::{AccessLog, Edge, EdgeOptions, Port};
 use estrade_listener::{Listener, ListenerOptions};
 use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::{self, Worker};
-use estrade_service::{cleanup, housekeeping, leftovers};
+use estrade_service::{cleanup, domains, housekeeping, leftovers};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,6 +37,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use utoipa::openapi::OpenApi;
+
+pub use crate::edge::EdgeBind;
 
 /// Release bodies that are received at once; each may take its cap on disk.
 const SPOOLED_AT_ONCE: usize = 32;
@@ -50,18 +51,6 @@ pub struct Bind {
     pub options: ListenerOptions,
     /// Who may read its metrics.
     pub metrics: MetricsAccess,
-}
-
-/// The edge's listener.
-pub struct EdgeBind {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// How it treats its connections.
-    pub options: ListenerOptions,
-    /// How it serves.
-    pub edge: EdgeOptions,
-    /// The file for who asked for what; none: nothing is noted.
-    pub access_log: Option<PathBuf>,
 }
 
 /// How the server shall serve.
@@ -88,6 +77,7 @@ pub struct Server {
     platform: SocketAddr,
     ai: SocketAddr,
     edge: SocketAddr,
+    edge_tls: Option<SocketAddr>,
     /// Ends when the shutdown token is cancelled and what is in flight is done.
     listeners: JoinSet<()>,
     /// Ends after the listeners, so that what they still do is carried out.
@@ -117,14 +107,6 @@ impl Server {
             platform, ai, edge, ..
         } = options;
         leftovers::sweep_temporary(&core, &options.temporary)?;
-        let named = |name: &'static str, address: SocketAddr| {
-            move |error: io::Error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("cannot listen on {address} ({name}): {error}"),
-                )
-            }
-        };
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(named("platform", platform.address))?;
@@ -132,14 +114,7 @@ impl Server {
             .await
             .map_err(named("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
-        let lanes = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let port =
-            Port::bind(edge.address, edge.options, lanes).map_err(named("edge", edge.address))?;
-        let edge_addr = port.local_addr();
-        let access_log = Arc::new(AccessLog::new(edge.access_log, lanes));
-        let edge = Edge::open(Arc::clone(&core), edge.edge, Arc::clone(&access_log))
-            .await
-            .map_err(|error| io::Error::other(causes(&error)))?;
+        let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
         let app = Arc::new(App {
             tokens: Arc::new(AccountTokens::new(&core)),
@@ -180,22 +155,20 @@ impl Server {
         let mut listeners = JoinSet::new();
         listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
         listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown.clone()));
-        listeners.spawn(port.serve(Arc::clone(&edge), shutdown));
         let stop_workers = CancellationToken::new();
         let mut workers = start_workers(&app, &stop_workers);
-        let routes = edge.routes();
-        workers.spawn(Arc::clone(routes).follow(stop_workers.clone()));
-        workers.spawn(access_log.run(stop_workers.clone()));
-        let numbers = Box::new(EdgeMetrics(Arc::clone(routes)));
+        let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
         app.metrics
             .register(|registry| registry.register_collector(numbers));
+        let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
+        edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();
-        edge.set_ready();
         Ok(Self {
             app,
             platform: platform_addr,
             ai: ai_addr,
             edge: edge_addr,
+            edge_tls: edge_tls_addr,
             listeners,
             workers,
             stop_workers,
@@ -215,6 +188,11 @@ impl Server {
     /// Where the edge listens.
     pub fn edge_addr(&self) -> SocketAddr {
         self.edge
+    }
+
+    /// Where the edge listens with TLS, besides.
+    pub fn edge_tls_addr(&self) -> Option<SocketAddr> {
+        self.edge_tls
     }
 
     /// The state of both APIs.
@@ -243,6 +221,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(cleanup::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(
         Arc::clone(&app.core),
@@ -251,6 +230,19 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
         stop.clone(),
     ));
     workers
+}
+
+/// Says which listener it was that could not be opened.
+pub(crate) fn named(
+    name: &'static str,
+    address: SocketAddr,
+) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot listen on {address} ({name}): {error}"),
+        )
+    }
 }
 
 /// One API on its way to a listener.

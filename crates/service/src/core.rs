@@ -1,5 +1,6 @@
 //! What every service needs, built once at start.
 
+use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
 use crate::seal::MasterKey;
@@ -149,6 +150,8 @@ pub struct Settings {
     pub edge_scheme: String,
     /// What stands behind it, such as `localhost:8080`.
     pub edge_authority: String,
+    /// Host names of projects.
+    pub domains: DomainSettings,
 }
 
 impl Default for Settings {
@@ -171,6 +174,7 @@ impl Default for Settings {
             public_url: "http://127.0.0.1:3000".into(),
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),
+            domains: DomainSettings::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::key_check::KeyCheck;
 use crate::{Core, Result, idempotency, login};
 use estrade_model::error::causes;
 use estrade_store::{
-    StoreError, changes, housekeeping as secrets, idempotency as answers, invitations,
+    StoreError, acme, changes, housekeeping as secrets, idempotency as answers, invitations,
     login_attempts, tokens,
 };
 use std::sync::Arc;
@@ -115,6 +115,10 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     .await;
     drain("invitations", stop, || {
         invitations::prune_invitations(db, now, BATCH)
+    })
+    .await;
+    drain("acme_challenges", stop, || {
+        acme::prune_challenges(db, now, BATCH)
     })
     .await;
     drain("key_old_secrets", stop, || {

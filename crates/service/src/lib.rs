@@ -6,9 +6,11 @@
 pub mod access;
 pub mod accounts;
 pub mod bootstrap;
+pub mod certificates;
 pub mod cleanup;
 pub mod core;
 pub mod credentials;
+pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;

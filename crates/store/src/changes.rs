@@ -39,12 +39,14 @@ pub enum ChangeKind {
     Release,
     /// Signing keys were added.
     SigningKeys,
+    /// A host has a new certificate. The id is the host.
+    Certificate,
     /// The follower cannot tell: everything may have changed.
     Everything,
 }
 
 impl ChangeKind {
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::Token, "token"),
         (Self::Account, "account"),
         (Self::Key, "key"),
@@ -52,6 +54,7 @@ impl ChangeKind {
         (Self::Route, "route"),
         (Self::Release, "release"),
         (Self::SigningKeys, "signing_keys"),
+        (Self::Certificate, "certificate"),
     ];
 
     fn name(self) -> &'static str {

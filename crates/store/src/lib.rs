@@ -4,14 +4,17 @@
 //! resource, each SQL text written once. [`blobs`] keeps contents by their hash.
 
 pub mod accounts;
+pub mod acme;
 pub mod artifacts;
 pub mod blob_rows;
 pub mod blob_uploads;
 pub mod blobs;
 pub mod build_logs;
+pub mod certificates;
 pub mod changes;
 pub mod cleanup;
 pub mod db;
+pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;

@@ -8,6 +8,7 @@ use std::path::Path;
 const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("../migrations/0001_init.sql")),
     (2, include_str!("../migrations/0002_edge.sql")),
+    (3, include_str!("../migrations/0003_domains.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.

@@ -3,18 +3,20 @@
 use crate::answer::Answer;
 use crate::call::{Api, Line};
 use crate::disk::Disk;
+use crate::dns::DnsServer;
 use crate::postgres::TestDatabase;
 use crate::secrets::{Needles, Secrets};
 use crate::user::User;
 use crate::{log, wire};
 use estrade_edge::EdgeOptions;
-use estrade_listener::ListenerOptions;
+use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
 use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
+use estrade_service::certificates::AcmeSettings;
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
 use serde_json::json;
@@ -48,6 +50,12 @@ pub struct Setup {
     pub metrics: MetricsAccess,
     /// How deployed projects are served.
     pub edge: EdgeOptions,
+    /// The certificate of the edge, which then also listens with TLS.
+    pub edge_certificate: Option<TlsFiles>,
+    /// From whom certificates are ordered.
+    pub acme: Option<AcmeSettings>,
+    /// The ports of the edge, plain and with TLS; 0: any.
+    pub edge_ports: [u16; 2],
 }
 
 impl Default for Setup {
@@ -59,6 +67,9 @@ impl Default for Setup {
             body_bytes: 1 << 20,
             metrics: MetricsAccess::Public,
             edge: EdgeOptions::default(),
+            edge_certificate: None,
+            acme: None,
+            edge_ports: [0; 2],
         }
     }
 }
@@ -77,9 +88,11 @@ pub struct TestApp {
     line: Arc<Line>,
     state: AppState,
     edge: SocketAddr,
+    edge_tls: Option<SocketAddr>,
     core: Arc<Core>,
     directory: TempDir,
     database: Option<TestDatabase>,
+    dns: DnsServer,
     shutdown: CancellationToken,
     running: JoinSet<()>,
 }
@@ -102,7 +115,10 @@ impl TestApp {
         if let Some(database) = &database {
             places.database = Location::Postgres(database.url());
         }
-        let core = bootstrap::open(&places, setup.settings)
+        let dns = DnsServer::start().await;
+        let mut settings = setup.settings;
+        settings.domains.dns_server = Some(dns.address());
+        let core = bootstrap::open(&places, settings)
             .await
             .expect("a new installation");
         let bind = || Bind {
@@ -110,12 +126,17 @@ impl TestApp {
             options: ListenerOptions::default(),
             metrics: setup.metrics,
         };
+        let secure = setup.acme.is_some() || setup.edge_certificate.is_some();
         let options = ServeOptions {
             platform: bind(),
             ai: bind(),
             edge: EdgeBind {
-                address: ([127, 0, 0, 1], 0).into(),
+                address: ([127, 0, 0, 1], setup.edge_ports[0]).into(),
+                tls_address: secure.then(|| ([127, 0, 0, 1], setup.edge_ports[1]).into()),
                 options: ListenerOptions::default(),
+                certificate: setup.edge_certificate,
+                acme: setup.acme,
+                redirect: true,
                 edge: setup.edge,
                 access_log: Some(directory.path().join("logs/access.log")),
             },
@@ -139,15 +160,18 @@ impl TestApp {
             secrets: Secrets::default(),
         });
         let (state, edge) = (Arc::clone(server.app()), server.edge_addr());
+        let edge_tls = server.edge_tls_addr();
         let mut running = JoinSet::new();
         running.spawn(server.run());
         Self {
             line,
             state,
             edge,
+            edge_tls,
             core,
             directory,
             database,
+            dns,
             shutdown,
             running,
         }
@@ -156,6 +180,11 @@ impl TestApp {
     /// Where the edge listens.
     pub fn edge(&self) -> SocketAddr {
         self.edge
+    }
+
+    /// Where the edge listens with TLS.
+    pub fn edge_tls(&self) -> SocketAddr {
+        self.edge_tls.expect("an edge with TLS")
     }
 
     /// Takes the database away for good, as a failure would; PostgreSQL only. End with
@@ -258,6 +287,11 @@ impl TestApp {
     /// The SQLite file, or none.
     pub fn sqlite_file(&self) -> Option<PathBuf> {
         self.core.db.file().map(Path::to_owned)
+    }
+
+    /// The DNS server that the app asks.
+    pub fn dns(&self) -> &DnsServer {
+        &self.dns
     }
 
     /// The database, when it is PostgreSQL.

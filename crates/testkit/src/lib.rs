@@ -36,6 +36,7 @@ mod answer;
 mod app;
 mod call;
 mod disk;
+mod dns;
 mod log;
 mod postgres;
 mod secrets;
@@ -46,6 +47,7 @@ pub use answer::Answer;
 pub use app::{Engine, Setup, TestApp};
 pub use call::{Api, Call};
 pub use disk::Disk;
+pub use dns::DnsServer;
 pub use postgres::TestDatabase;
 pub use user::User;
 

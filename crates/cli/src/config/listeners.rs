@@ -1,7 +1,8 @@
 //! `[platform]`, `[edge]`, and what every listener has.
 
+use super::acme::Acme;
 use super::network::DomainName;
-use super::text::deserialize_listen;
+use super::text::{deserialize_listen, deserialize_optional_listen};
 use super::url::HttpUrl;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -48,8 +49,28 @@ pub struct Edge {
     pub verify_domains: bool,
     /// Whether every request is noted in `logs/access.log` of the data directory.
     pub access_log: bool,
-    /// Absent: plain HTTP.
+    /// The DNS server that is asked. Absent: those of the system.
+    #[serde(deserialize_with = "deserialize_optional_listen")]
+    pub dns_server: Option<SocketAddr>,
+    /// Where it also listens, with TLS. Absent: nowhere; then `tls` is for `listen`.
+    #[serde(deserialize_with = "deserialize_optional_listen")]
+    pub tls_listen: Option<SocketAddr>,
+    /// Whether visitors of `listen` are sent to `tls_listen` where there is a certificate.
+    pub redirect_https: bool,
+    /// The certificate for hosts that have none of their own. Absent: plain HTTP.
     pub tls: Option<Tls>,
+    /// Certificates that are ordered by ourselves.
+    pub acme: Acme,
+}
+
+impl Edge {
+    /// Where visitors find it, and whether they need TLS there.
+    pub fn entrance(&self) -> (SocketAddr, bool) {
+        match self.tls_listen {
+            Some(address) => (address, true),
+            None => (self.listen, self.tls.is_some()),
+        }
+    }
 }
 
 impl Default for Edge {
@@ -60,7 +81,11 @@ impl Default for Edge {
             skew_seconds: 3600,
             verify_domains: true,
             access_log: true,
+            dns_server: None,
+            tls_listen: None,
+            redirect_https: true,
             tls: None,
+            acme: Acme::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::file::ConfigFile;
 use super::keys::Key;
-use super::{Config, ConfigError, DatabaseUrl, Environment};
+use super::{Config, ConfigError, DatabaseUrl, Environment, Tls};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -22,6 +22,10 @@ pub struct Flags {
     pub ai_listen: Option<SocketAddr>,
     /// Instead of `edge.listen`.
     pub edge_listen: Option<SocketAddr>,
+    /// Instead of `edge.tls_listen`.
+    pub edge_tls_listen: Option<SocketAddr>,
+    /// Instead of `edge.tls`.
+    pub edge_tls: Option<Tls>,
 }
 
 /// A configuration, and what was odd about its sources.
@@ -109,6 +113,8 @@ fn apply(flags: Flags, config: &mut Config) {
     replace(&mut config.platform.listen, flags.platform_listen);
     replace(&mut config.ai.listen, flags.ai_listen);
     replace(&mut config.edge.listen, flags.edge_listen);
+    config.edge.tls_listen = flags.edge_tls_listen.or(config.edge.tls_listen);
+    config.edge.tls = flags.edge_tls.or(config.edge.tls.take());
     config.database_url = flags.database_url.or(config.database_url.take());
 }
 

@@ -1,6 +1,6 @@
 //! Precedence, errors of the environment, and the round trip of the printed form.
 
-use super::super::{Credential, MASK};
+use super::super::{Credential, MASK, Tls};
 use super::*;
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -48,6 +48,11 @@ fn every_flag_is_applied() {
         platform_listen: Some("127.0.0.1:1".parse().unwrap()),
         ai_listen: Some("127.0.0.1:2".parse().unwrap()),
         edge_listen: Some("127.0.0.1:3".parse().unwrap()),
+        edge_tls_listen: Some("127.0.0.1:4".parse().unwrap()),
+        edge_tls: Some(Tls {
+            cert: "/c".into(),
+            key: "/k".into(),
+        }),
     };
     let config = loaded("", &[], flags).unwrap().config;
     assert_eq!(config.data_dir, Path::new("/d"));
@@ -55,6 +60,8 @@ fn every_flag_is_applied() {
     assert_eq!(config.platform.listen.port(), 1);
     assert_eq!(config.ai.listen.port(), 2);
     assert_eq!(config.edge.listen.port(), 3);
+    assert_eq!(config.edge.entrance().0.port(), 4);
+    assert_eq!(config.edge.tls.unwrap().key, Path::new("/k"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! in that order of precedence. `reference.toml` beside this file describes every key;
 //! the environment's names are derived from it, and a test keeps both complete.
 
+mod acme;
 mod ai;
 mod database_url;
 mod decimal;
@@ -20,6 +21,7 @@ mod secret;
 mod text;
 mod url;
 
+pub use acme::{Acme, Challenge};
 pub use ai::{Ai, Credential, Model, Price, Provider, Providers, Timeouts, UnknownWorkspace};
 pub use database_url::DatabaseUrl;
 pub use decimal::Decimal;
@@ -124,7 +126,11 @@ impl Config {
                 self.platform.tls.is_some(),
             ),
             ("ai", self.ai.listen, self.ai.tls.is_some()),
-            ("edge", self.edge.listen, self.edge.tls.is_some()),
+            (
+                "edge",
+                self.edge.listen,
+                self.edge.tls.is_some() || self.edge.tls_listen.is_some(),
+            ),
         ]
         .into_iter()
         .filter(move |(_, listen, tls)| !listen.ip().is_loopback() && !tls && !behind_proxy)

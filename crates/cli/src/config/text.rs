@@ -42,6 +42,13 @@ pub(super) fn deserialize_listen<'de, D: Deserializer<'de>>(
     deserialize_text(source, parse_listen)
 }
 
+/// [`deserialize_listen`] for an address that may be absent.
+pub(super) fn deserialize_optional_listen<'de, D: Deserializer<'de>>(
+    source: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    deserialize_listen(source).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod blobs;
+pub mod domains;
 pub mod events;
 pub mod networks;
 pub mod projects;
@@ -44,6 +45,9 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
         .routes(routes!(releases::download_source))
         .routes(routes!(releases::read_build_logs))
         .routes(routes!(networks::list_networks, networks::create_network))
+        .routes(routes!(domains::list_domains, domains::create_domain))
+        .routes(routes!(domains::read_domain, domains::delete_domain))
+        .routes(routes!(domains::check_domain))
         .routes(routes!(account::read_me))
         .routes(routes!(account::log_in).layer(Extension(account::LOGIN_BODY)))
         .routes(routes!(account::check_if_exists))

@@ -55,7 +55,7 @@ async fn both_versions_of_http_are_served_over_tls() {
     let directory = tempfile::tempdir().unwrap();
     let files = make_certificate(directory.path());
     let options = ListenerOptions {
-        tls: Some(files.clone()),
+        tls: Some(files.clone().into()),
         ..ListenerOptions::default()
     };
     let server = Server::start_with(options).await;
@@ -106,7 +106,7 @@ async fn a_bad_certificate_is_refused_at_the_start_and_named() {
     let mut files = make_certificate(directory.path());
     files.cert = directory.path().join("missing.pem");
     let options = ListenerOptions {
-        tls: Some(files),
+        tls: Some(files.into()),
         ..ListenerOptions::default()
     };
     let error = Listener::bind(([127, 0, 0, 1], 0).into(), options)

@@ -20,6 +20,7 @@ struct Team {
     members: Vec<User>,
     key: String,
     old_release: String,
+    domain: String,
 }
 
 impl Team {
@@ -38,11 +39,14 @@ impl Team {
         let old_release = deploy_site(&owner, "shop").await;
         deploy_site(&owner, "shop").await;
         let (key, _) = new_key(&owner, "ci-bot").await;
+        let new = json!({"name": "shop.example.com", "project": "shop"});
+        let domain = owner.post("/v1/domains", &new).await.assert(201);
         Self {
             id,
             members,
             key,
             old_release,
+            domain: format!("/v1/domains/{}", domain.field("/domain/_id")),
         }
     }
 
@@ -81,6 +85,9 @@ async fn viewers_read(app: &TestApp) {
         format!("/v2/releases/{}/source", team.old_release),
         format!("/v2/releases/{}/build-logs", team.old_release),
         "/v1/networks".to_owned(),
+        "/v1/domains".to_owned(),
+        team.domain.clone(),
+        format!("{}/check", team.domain),
         format!("/v2/teams/{}/members", team.id),
     ] {
         team.try_all(&path, "viewer", async |user, _| user.get(&path).await)
@@ -144,6 +151,11 @@ async fn developers_also_change(app: &TestApp) {
             .await
     })
     .await;
+    team.try_all("adds a domain", dev, async |user, rank| {
+        let new = json!({"name": format!("d{rank}.example.com"), "project": "shop"});
+        user.post("/v1/domains", &new).await
+    })
+    .await;
     team.try_all("creates a key", dev, async |user, rank| {
         let new = json!({"name": format!("key {rank}"), "workspaces": ["main"]});
         user.ai().post("/v1/keys", &new).await
@@ -194,12 +206,16 @@ async fn admins_also_manage_and_delete(app: &TestApp) {
     .await;
     for user in &team.members[..2] {
         user.delete(&member).await.refused(403, "no_permission");
+        user.delete(&team.domain)
+            .await
+            .refused(403, "no_permission");
         user.delete("/v1/projects/shop")
             .await
             .refused(403, "no_permission");
     }
     let admin = &team.members[2];
     admin.delete(&member).await.assert(200);
+    admin.delete(&team.domain).await.assert(204);
     admin.delete("/v1/projects/shop").await.assert(200);
     let spare = admin
         .ai()

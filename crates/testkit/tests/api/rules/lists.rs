@@ -23,6 +23,17 @@ struct List {
     extra: usize,
 }
 
+impl List {
+    /// The path with a query, or with more of it.
+    fn with(&self, query: &str) -> String {
+        if self.path.contains('?') {
+            format!("{}{}", self.path, query.replacen('?', "&", 1))
+        } else {
+            format!("{}{query}", self.path)
+        }
+    }
+}
+
 fn id(kind: usize, at: usize) -> String {
     format!("7fff{kind:04x}{at:016x}")
 }
@@ -42,13 +53,14 @@ async fn long_lists_come_whole_and_in_order(app: &TestApp) {
     let project = crate::support::new_project(&ada, "shop").await;
     fill_owner(app, &ada.account).await;
     fill_project(app, &project).await;
+    fill_domains(app, &ada.account, &project).await;
     fill_teams(app, &ada.account, &team).await;
     for list in lists(&team) {
         check(&ada, &list).await;
     }
 }
 
-fn lists(team: &str) -> [List; 10] {
+fn lists(team: &str) -> [List; 12] {
     let list = |api, path: &str, rows, extra| List {
         api,
         path: path.to_owned(),
@@ -63,6 +75,8 @@ fn lists(team: &str) -> [List; 10] {
         list(Api::Ai, "/v1/keys", "", 0),
         list(Api::Platform, "/v1/networks", "/networks", 1),
         list(Api::Platform, "/v1/tokens", "/tokens", 1),
+        list(Api::Platform, "/v1/domains", "/domains", 0),
+        list(Api::Platform, "/v1/domains?project=shop", "/domains", 0),
         list(Api::Platform, "/v1/projects", "/projects", 1),
         list(Api::Platform, "/v1/projects/shop/releases", "/releases", 0),
         list(Api::Platform, "/v2/projects/shop/releases", "/releases", 0),
@@ -128,6 +142,24 @@ async fn fill_project(app: &TestApp, project: &str) {
     fill(app, insert, release).await;
 }
 
+async fn fill_domains(app: &TestApp, owner: &str, project: &str) {
+    let insert = "INSERT INTO domains
+        (id, owner_id, name, project_id, token, active, created_at, checks, version)
+        VALUES ($1, $2, $3, $4, 'x', $5, 1, 0, 1)";
+    let domain = |at| {
+        let (id, owner) = (Cell::from(id(10, at)), Cell::from(owner.to_owned()));
+        let name = Cell::from(format!("name-{at:05}.example"));
+        vec![
+            id,
+            owner,
+            name,
+            Cell::from(project.to_owned()),
+            Cell::from(false),
+        ]
+    };
+    fill(app, insert, domain).await;
+}
+
 /// Teams of one account, and members of one team.
 async fn fill_teams(app: &TestApp, account: &str, team: &str) {
     for kind in [8, 9] {
@@ -149,11 +181,7 @@ async fn fill_teams(app: &TestApp, account: &str, team: &str) {
 }
 
 async fn ids(user: &User, list: &List, query: &str) -> Vec<String> {
-    let answer = user
-        .on(list.api)
-        .get(&format!("{}{query}", list.path))
-        .await
-        .assert(200);
+    let answer = user.on(list.api).get(&list.with(query)).await.assert(200);
     let json = answer.json();
     let rows = json
         .pointer(list.rows)
@@ -203,7 +231,7 @@ async fn check(user: &User, list: &List) {
     );
     assert_eq!(ids(user, list, "?page=&count=").await, whole);
     for bad in ["?page=x", "?count=1.5", "?count=%00", "?page=1&page=2"] {
-        let answer = user.on(list.api).get(&format!("{}{bad}", list.path)).await;
+        let answer = user.on(list.api).get(&list.with(bad)).await;
         answer.refused(400, "invalid");
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct World {
     release: String,
     token: String,
     network: String,
+    domain: String,
     key: String,
     pub(crate) key_token: String,
     workspace: String,
@@ -85,6 +86,8 @@ impl World {
         let network = owner
             .post("/v1/networks", &json!({"name": "secret-network"}))
             .await;
+        let new = json!({"name": "secret-domain.example", "project": project});
+        let domain = owner.post("/v1/domains", &new).await;
         let (key, key_token) = new_key(owner, "secret-key").await;
         let spaces = owner.ai().get("/v1/workspaces").await.json();
         let invite = json!({"email": "carol@example.com", "role": "viewer"});
@@ -102,6 +105,7 @@ impl World {
             release,
             token: token.assert(201).field("/_id"),
             network: network.assert(200).field("/network/_id"),
+            domain: domain.assert(201).field("/domain/_id"),
             key,
             key_token,
             workspace: spaces["workspaces"][0]["_id"].as_str().unwrap().to_owned(),
@@ -130,6 +134,7 @@ impl World {
                 format!("/v1/projects/{}/events", self.project),
             ),
             (&self.owner, Api::Platform, "/v1/networks".to_owned()),
+            (&self.owner, Api::Platform, "/v1/domains".to_owned()),
             (&self.owner, Api::Ai, "/v1/keys".to_owned()),
             (&self.owner, Api::Ai, "/v1/workspaces".to_owned()),
             (&self.account, Api::Platform, "/v1/tokens".to_owned()),
@@ -158,6 +163,7 @@ impl World {
             &self.release,
             &self.token,
             &self.network,
+            &self.domain,
             &self.key,
             &self.workspace,
             &self.account.account,
@@ -185,6 +191,7 @@ impl World {
             path if path.starts_with("/v2/teams/") => &self.team,
             path if path.starts_with("/v1/tokens/") => &self.token,
             path if path.starts_with("/v1/workspaces/") => &self.workspace,
+            path if path.starts_with("/v1/domains/") => &self.domain,
             _ => "",
         };
         let filled = path
@@ -213,11 +220,13 @@ impl World {
     }
 }
 
-/// When a token or key was last used is written down at any time.
+/// When a token or key was last used, or a domain checked, is written down at any time.
 fn forget_uses(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.remove("lastUsedAt");
+            for field in ["lastUsedAt", "checkedAt", "problem"] {
+                fields.remove(field);
+            }
             fields.values_mut().for_each(forget_uses);
         }
         Value::Array(items) => items.iter_mut().for_each(forget_uses),
@@ -252,6 +261,18 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             nobodys: with(path, Some(nobodys)),
         }])
     };
+    // A project, by id or by name, is named by the body.
+    let of_project = |body: &dyn Fn(&str) -> Value| {
+        let pairs = [
+            (world.project.as_str(), NOTHING),
+            (world.project_name, NO_PROJECT),
+        ];
+        let tries = pairs.map(|(theirs, nobodys)| Try {
+            theirs: with(path, Some(body(theirs))),
+            nobodys: with(path, Some(body(nobodys))),
+        });
+        Case::Theirs(tries.into())
+    };
     match (operation.api, operation.name().as_str()) {
         (_, "GET /healthz" | "GET /readyz")
         | (Api::Ai, "GET /.well-known/jwks.json")
@@ -260,8 +281,8 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
 
         (
             Api::Platform,
-            "GET /v1/projects" | "GET /v1/networks" | "GET /v1/me" | "GET /v1/tokens"
-            | "GET /v2/teams",
+            "GET /v1/projects" | "GET /v1/networks" | "GET /v1/domains" | "GET /v1/me"
+            | "GET /v1/tokens" | "GET /v2/teams",
         )
         | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces") => list(),
         (Api::Platform, "POST /v1/networks") => own(json!({"name": "secret-network"})),
@@ -279,15 +300,11 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             in_body(new(&world.network), new(NOTHING))
         }
         (Api::Platform, "POST /v1/projects/update-envs") => {
-            let set = |project: &str| json!({"project": project, "variables": []});
-            let Case::Theirs(mut tries) = in_body(set(&world.project), set(NOTHING)) else {
-                unreachable!("in_body makes tries")
-            };
-            tries.push(Try {
-                theirs: with(path, Some(set(world.project_name))),
-                nobodys: with(path, Some(set(NO_PROJECT))),
-            });
-            Case::Theirs(tries)
+            of_project(&|project| json!({"project": project, "variables": []}))
+        }
+        // A name that waits for its proof is not taken, so the owner's own one is as good as any.
+        (Api::Platform, "POST /v1/domains") => {
+            of_project(&|project| json!({"project": project, "name": "secret-domain.example"}))
         }
         (Api::Ai, "POST /v1/keys/verify") => {
             in_body(json!({"key": world.key_token}), json!({"key": "x.y.z"}))
@@ -321,6 +338,9 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "POST /v1/releases/{releaseID}/rollback"
             | "POST /v2/releases/{releaseID}/cancel"
             | "GET /v2/releases/{releaseID}/source"
+            | "GET /v1/domains/{id}"
+            | "GET /v1/domains/{id}/check"
+            | "DELETE /v1/domains/{id}"
             | "GET /v2/releases/{releaseID}/build-logs"
             | "DELETE /v1/tokens/{id}"
             | "DELETE /v2/teams/{id}"

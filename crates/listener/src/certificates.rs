@@ -1,0 +1,162 @@
+//! Certificates from files, read again when the files change.
+
+use crate::tls::{Certificates, Found, TlsFiles};
+use arc_swap::ArcSwap;
+use rustls::client::verify_server_name;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Certificates from pairs of files. The first one is for hosts that no other one is for.
+#[derive(Debug)]
+pub struct FileCertificates {
+    pairs: ArcSwap<Vec<Pair>>,
+    looked: Mutex<Instant>,
+}
+
+/// A pair of files, what was read from it, and how old they were.
+#[derive(Debug, Clone)]
+struct Pair {
+    files: TlsFiles,
+    changed: [Option<SystemTime>; 2],
+    certificate: Arc<CertifiedKey>,
+}
+
+impl FileCertificates {
+    /// Reads the files; an error names the file.
+    pub async fn load(pairs: Vec<TlsFiles>) -> io::Result<Self> {
+        let mut loaded = Vec::new();
+        for files in pairs {
+            loaded.push(Pair::load(files).await?);
+        }
+        Ok(Self {
+            pairs: ArcSwap::from_pointee(loaded),
+            looked: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// The certificate that is made out for this host.
+    pub async fn matching(&self, host: &str) -> Option<Arc<CertifiedKey>> {
+        self.look_again().await;
+        let name = ServerName::try_from(host).ok()?;
+        let pairs = self.pairs.load();
+        let pair = pairs.iter().find(|pair| is_for(&pair.certificate, &name));
+        pair.map(|pair| Arc::clone(&pair.certificate))
+    }
+
+    /// Whether one of them is made out for this host, as they were last read.
+    pub fn covers(&self, host: &str) -> bool {
+        let Ok(name) = ServerName::try_from(host) else {
+            return false;
+        };
+        let pairs = self.pairs.load();
+        pairs.iter().any(|pair| is_for(&pair.certificate, &name))
+    }
+
+    /// The certificate for everybody else.
+    pub async fn first(&self) -> Option<Arc<CertifiedKey>> {
+        self.look_again().await;
+        let pairs = self.pairs.load();
+        pairs.first().map(|pair| Arc::clone(&pair.certificate))
+    }
+
+    /// Reads the files again that changed. One that cannot be read is left as it was: the
+    /// certificate that is there is better than none.
+    async fn look_again(&self) {
+        let now = Instant::now();
+        {
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.duration_since(*looked) < LOOK_EVERY {
+                return;
+            }
+            *looked = now;
+        }
+        let mut pairs = Vec::clone(&self.pairs.load());
+        for pair in &mut pairs {
+            if changed(&pair.files).await == pair.changed {
+                continue;
+            }
+            match Pair::load(pair.files.clone()).await {
+                Ok(new) => {
+                    let file = pair.files.cert.display().to_string();
+                    tracing::info!(file, "read a changed certificate");
+                    *pair = new;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read a changed certificate, keeping the old one");
+                }
+            }
+        }
+        self.pairs.store(Arc::new(pairs));
+    }
+}
+
+impl Certificates for FileCertificates {
+    fn find<'c>(&'c self, host: Option<&'c str>) -> Found<'c> {
+        Box::pin(async move {
+            let matching = match host {
+                Some(host) => self.matching(host).await,
+                None => None,
+            };
+            match matching {
+                Some(certificate) => Some(certificate),
+                None => self.first().await,
+            }
+        })
+    }
+}
+
+impl Pair {
+    async fn load(files: TlsFiles) -> io::Result<Self> {
+        // Before they are read: a change in between is noticed next time.
+        let changed = changed(&files).await;
+        let chain = CertificateDer::pem_slice_iter(&read(&files.cert).await?)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| refused(&files.cert, error))?;
+        let key = PrivateKeyDer::from_pem_slice(&read(&files.key).await?)
+            .map_err(|error| refused(&files.key, error))?;
+        let certificate = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
+            .map_err(|error| refused(&files.cert, error))?;
+        Ok(Self {
+            files,
+            changed,
+            certificate: Arc::new(certificate),
+        })
+    }
+}
+
+async fn changed(files: &TlsFiles) -> [Option<SystemTime>; 2] {
+    let when = async |path: &Path| tokio::fs::metadata(path).await.ok()?.modified().ok();
+    [when(&files.cert).await, when(&files.key).await]
+}
+
+fn is_for(certificate: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let parsed = certificate
+        .end_entity_cert()
+        .and_then(ParsedCertificate::try_from);
+    parsed.is_ok_and(|parsed| verify_server_name(&parsed, name).is_ok())
+}
+
+async fn read(path: &Path) -> io::Result<Vec<u8>> {
+    tokio::fs::read(path)
+        .await
+        .map_err(|error| refused(path, error))
+}
+
+/// Names the file, which the error below does not.
+fn refused(path: &Path, error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{}: {error}", path.display()),
+    )
+}

@@ -1,0 +1,136 @@
+//! The edge on its way to its listeners: its certificates, its ports, its tasks.
+
+use crate::run::named;
+use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates, Port};
+use estrade_listener::{FileCertificates, ListenerOptions, TlsFiles, TlsSource};
+use estrade_model::error::causes;
+use estrade_service::Core;
+use estrade_service::certificates::{Acme, AcmeSettings};
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// The edge's listener.
+pub struct EdgeBind {
+    /// Where it listens; with TLS when there is a certificate and no address for that.
+    pub address: SocketAddr,
+    /// Where it listens with TLS.
+    pub tls_address: Option<SocketAddr>,
+    /// How it treats its connections. Its certificates are those below.
+    pub options: ListenerOptions,
+    /// The certificate for hosts that have none of their own.
+    pub certificate: Option<TlsFiles>,
+    /// From whom certificates are ordered.
+    pub acme: Option<AcmeSettings>,
+    /// Whether plain visitors are sent to the address with TLS where there is a certificate.
+    pub redirect: bool,
+    /// How it serves. Its certificates are those above.
+    pub edge: EdgeOptions,
+    /// The file for who asked for what; none: nothing is noted.
+    pub access_log: Option<PathBuf>,
+}
+
+/// The edge, with its ports bound.
+pub(crate) struct OpenEdge {
+    pub(crate) edge: Arc<Edge>,
+    pub(crate) address: SocketAddr,
+    pub(crate) tls_address: Option<SocketAddr>,
+    ports: Vec<Port>,
+    acme: Option<Arc<Acme>>,
+    access_log: Arc<AccessLog>,
+}
+
+impl OpenEdge {
+    /// Reads what there is to serve, and binds.
+    pub(crate) async fn open(core: Arc<Core>, bind: EdgeBind) -> io::Result<Self> {
+        let lanes = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let acme = match bind.acme {
+            Some(settings) => Some(Acme::open(Arc::clone(&core), settings).await),
+            None => None,
+        };
+        let acme = acme.transpose().map_err(|error| failed(&error))?;
+        let certificates = certificates(bind.certificate, acme.clone()).await?;
+        let secure = |certificates: &Arc<HostCertificates>| ListenerOptions {
+            tls: Some(TlsSource::Certificates(Arc::clone(certificates) as _)),
+            ..bind.options.clone()
+        };
+        let (options, secured) = match (bind.tls_address, &certificates) {
+            (Some(_), None) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "edge.tls_listen needs certificates: set edge.tls or enable edge.acme",
+                ));
+            }
+            (Some(address), Some(certificates)) => {
+                (bind.options.clone(), Some((address, secure(certificates))))
+            }
+            (None, Some(certificates)) => (secure(certificates), None),
+            (None, None) => (bind.options, None),
+        };
+        let port = Port::bind(bind.address, options, lanes).await;
+        let port = port.map_err(named("edge", bind.address))?;
+        let mut opened = (port.local_addr(), None, vec![port]);
+        if let Some((address, options)) = secured {
+            let port = Port::bind(address, options, lanes).await;
+            let port = port.map_err(named("edge with TLS", address))?;
+            opened.1 = Some(port.local_addr());
+            opened.2.push(port);
+        }
+        let (address, tls_address, ports) = opened;
+        let access_log = Arc::new(AccessLog::new(bind.access_log, lanes));
+        let options = EdgeOptions {
+            certificates,
+            redirect_to: tls_address.filter(|_| bind.redirect).map(|it| it.port()),
+            ..bind.edge
+        };
+        let edge = Edge::open(core, options, Arc::clone(&access_log)).await;
+        Ok(Self {
+            edge: edge.map_err(|error| failed(&error))?,
+            address,
+            tls_address,
+            ports,
+            acme,
+            access_log,
+        })
+    }
+
+    /// Starts to serve.
+    pub(crate) fn start(
+        self,
+        listeners: &mut JoinSet<()>,
+        shutdown: &CancellationToken,
+        workers: &mut JoinSet<()>,
+        stop_workers: &CancellationToken,
+    ) {
+        for port in self.ports {
+            listeners.spawn(port.serve(Arc::clone(&self.edge), shutdown.clone()));
+        }
+        workers.spawn(Arc::clone(self.edge.routes()).follow(stop_workers.clone()));
+        workers.spawn(self.access_log.run(stop_workers.clone()));
+        if let Some(acme) = self.acme {
+            workers.spawn(acme.run(stop_workers.clone()));
+        }
+        self.edge.set_ready();
+    }
+}
+
+/// Where certificates come from, if there are any.
+async fn certificates(
+    files: Option<TlsFiles>,
+    acme: Option<Arc<Acme>>,
+) -> io::Result<Option<Arc<HostCertificates>>> {
+    let files = match files {
+        Some(files) => Some(FileCertificates::load(vec![files]).await?),
+        None => None,
+    };
+    let any = files.is_some() || acme.is_some();
+    Ok(any.then(|| Arc::new(HostCertificates::new(files, acme))))
+}
+
+fn failed(error: &estrade_service::Error) -> io::Error {
+    io::Error::other(causes(error))
+}

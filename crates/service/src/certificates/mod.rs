@@ -1,0 +1,319 @@
+//! Certificates for the hosts that we serve, from an ACME server.
+//!
+//! [`Acme`] is what the edge asks: for the certificate of a host, and for what to answer to an ACME
+//! server. A host without a certificate gets one ordered, if it is ours, by the [`worker`] of one
+//! node; the others hear of it through the change feed.
+
+mod material;
+mod order;
+mod worker;
+
+use crate::{Core, Result};
+use estrade_model::Timestamp;
+use estrade_model::domain::HostName;
+use estrade_model::error::causes;
+use estrade_store::{Change, ChangeKind, StoreError, acme, certificates, domains, projects};
+use instant_acme::Account;
+use material::Material;
+use quick_cache::sync::Cache;
+use rustls::sign::CertifiedKey;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OnceCell};
+use tokio::task::JoinError;
+use tokio::time::{Instant, timeout_at};
+
+/// Certificates that are kept ready to be shown.
+const MOST_READY: usize = 4096;
+/// Hosts that are known to be nobody's, and for how long that is believed.
+const MOST_STRANGERS: usize = 16_384;
+const STRANGER_FOR: Duration = Duration::from_secs(10);
+/// Hosts that wait for their order; more than this are left to ask again.
+const MOST_WANTED: usize = 1000;
+/// How long a visitor waits for the first certificate of a host.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// Hosts that are read at once.
+const PAGE: u32 = 1000;
+
+/// How a host is proved to an ACME server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// By a page on port 80.
+    Http01,
+    /// By a certificate on port 443.
+    TlsAlpn01,
+}
+
+/// What the configuration says about ACME.
+#[derive(Debug, Clone)]
+pub struct AcmeSettings {
+    /// The address of the server's directory.
+    pub directory: String,
+    /// Whom the server may write to.
+    pub email: Option<String>,
+    /// The root certificate of a private server; none: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// How hosts are proved, in the order in which it is tried.
+    pub challenges: Vec<Challenge>,
+    /// Most orders within an hour.
+    pub orders_per_hour: u32,
+}
+
+/// Certificates from an ACME server.
+pub struct Acme {
+    core: Arc<Core>,
+    settings: AcmeSettings,
+    /// Where the database is asked: the edge's threads have runtimes of their own.
+    runtime: Handle,
+    account: OnceCell<Account>,
+    /// Every host that has a certificate.
+    certified: RwLock<HashSet<HostName>>,
+    /// Set when `certified` is to be read again.
+    outdated: AtomicBool,
+    ready: Cache<HostName, Arc<Material>>,
+    strangers: Cache<HostName, Instant>,
+    wanted: Mutex<HashSet<HostName>>,
+    /// Wakes the worker.
+    work: Notify,
+    /// Wakes those who wait for a certificate.
+    news: Notify,
+}
+
+impl fmt::Debug for Acme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acme")
+            .field("directory", &self.settings.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Acme {
+    /// Reads which certificates there are, and follows what changes. Call it on the runtime that the
+    /// database was opened on, and let [`Acme::run`] run there too.
+    pub async fn open(core: Arc<Core>, settings: AcmeSettings) -> Result<Arc<Self>> {
+        let acme = Arc::new(Self {
+            runtime: Handle::current(),
+            account: OnceCell::new(),
+            certified: RwLock::default(),
+            outdated: AtomicBool::new(false),
+            ready: Cache::new(MOST_READY),
+            strangers: Cache::new(MOST_STRANGERS),
+            wanted: Mutex::default(),
+            work: Notify::new(),
+            news: Notify::new(),
+            settings,
+            core,
+        });
+        // Listening begins before the first look, so that nothing falls in between.
+        let weak = Arc::downgrade(&acme);
+        acme.core
+            .db
+            .changes()
+            .on_change(move |change| hear(&weak, change));
+        acme.read_certified().await?;
+        Ok(acme)
+    }
+
+    async fn read_certified(&self) -> Result<()> {
+        let mut all = HashSet::new();
+        let mut after: Option<HostName> = None;
+        loop {
+            let page = certificates::list_certified(&self.core.db, after.as_ref(), PAGE).await?;
+            let whole = page.len() == PAGE as usize;
+            after = page.last().cloned();
+            all.extend(page);
+            if !whole {
+                break;
+            }
+        }
+        *self
+            .certified
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = all;
+        Ok(())
+    }
+
+    /// Whether this host, in lower case, has a certificate. In memory, and quick.
+    pub fn has_certificate(&self, host: &str) -> bool {
+        let certified = self
+            .certified
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        certified.contains(host)
+    }
+
+    /// The certificate of a host. When there is none and the host is ours, one is ordered and, for a
+    /// while, waited for.
+    pub async fn find(self: &Arc<Self>, host: &str) -> Option<Arc<CertifiedKey>> {
+        let host: HostName = host.parse().ok()?;
+        let now = self.core.now();
+        if let Some(material) = self.ready.get(&host).filter(|it| it.not_after > now) {
+            return Some(Arc::clone(&material.certified));
+        }
+        let is_recent = |since: &Instant| since.elapsed() < STRANGER_FOR;
+        if self.strangers.get(&host).as_ref().is_some_and(is_recent) {
+            return None;
+        }
+        let acme = Arc::clone(self);
+        let found = self
+            .runtime
+            .spawn(async move { acme.find_or_order(&host).await });
+        match found.await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                let error = causes(&error);
+                tracing::warn!(error, "cannot look for a certificate");
+                None
+            }
+            // The server is stopping.
+            Err(_) => None,
+        }
+    }
+
+    async fn find_or_order(&self, host: &HostName) -> Result<Option<Arc<CertifiedKey>>> {
+        let deadline = Instant::now() + PATIENCE;
+        if let Some(found) = self.load(host).await? {
+            return Ok(Some(found));
+        }
+        if !self.is_ours(host).await? {
+            self.strangers.insert(host.clone(), Instant::now());
+            return Ok(None);
+        }
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            // Listening begins before the look, so that nothing falls in between.
+            news.as_mut().enable();
+            if let Some(found) = self.load(host).await? {
+                return Ok(Some(found));
+            }
+            if !self.may_come(host).await? {
+                return Ok(None);
+            }
+            self.want(host);
+            if timeout_at(deadline, news).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What to answer to an ACME server that asks for this token over HTTP.
+    pub async fn http_challenge(&self, token: &str) -> Option<String> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if token.is_empty() || token.len() > 128 || !token.bytes().all(letter) {
+            return None;
+        }
+        let (db, now, token) = (self.core.db.clone(), self.core.now(), token.to_owned());
+        let asked = async move { acme::answer_to_token(&db, &token, now).await };
+        answered(self.runtime.spawn(asked).await)
+    }
+
+    /// The certificate that answers an ACME server that asks for this host over TLS.
+    pub async fn tls_challenge(&self, host: &str) -> Option<Arc<CertifiedKey>> {
+        let host: HostName = host.parse().ok()?;
+        let (db, now, name) = (self.core.db.clone(), self.core.now(), host.clone());
+        let asked = async move { acme::answer_for_host(&db, &name, now).await };
+        let answer = answered(self.runtime.spawn(asked).await)?;
+        match material::challenge(&host, &answer) {
+            Ok(certified) => Some(Arc::new(certified)),
+            Err(error) => {
+                tracing::error!(error, "cannot make a certificate for a challenge");
+                None
+            }
+        }
+    }
+
+    /// Whether we serve this host: a project, or a custom domain that is active.
+    async fn is_ours(&self, host: &HostName) -> Result<bool> {
+        if let Some(project) = self.core.settings.domains.project_of(host) {
+            return Ok(projects::is_name_taken(&self.core.db, project).await?);
+        }
+        Ok(domains::project_of(&self.core.db, host).await?.is_some())
+    }
+
+    /// Whether an order for this host is on its way or may begin now.
+    async fn may_come(&self, host: &HostName) -> Result<bool> {
+        let now = self.core.now();
+        let order = certificates::read_order(&self.core.db, host).await?;
+        Ok(order.is_none_or(|order| order.order_at <= now || order.lease_until > now))
+    }
+
+    /// Reads a host's certificate, if it has one that is still good.
+    async fn load(&self, host: &HostName) -> Result<Option<Arc<CertifiedKey>>> {
+        let Some(row) = certificates::read_certificate(&self.core.db, host).await? else {
+            return Ok(None);
+        };
+        let material = Arc::new(Material::open(&self.core, &row)?);
+        if material.not_after <= self.core.now() {
+            return Ok(None);
+        }
+        self.ready.insert(host.clone(), Arc::clone(&material));
+        Ok(Some(Arc::clone(&material.certified)))
+    }
+
+    fn want(&self, host: &HostName) {
+        let mut wanted = self.wanted();
+        if wanted.len() < MOST_WANTED && wanted.insert(host.clone()) {
+            self.work.notify_one();
+        }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, HashSet<HostName>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the database says about a challenge; a failure is logged here, and nobody can be answered.
+fn answered(
+    asked: std::result::Result<std::result::Result<Option<String>, StoreError>, JoinError>,
+) -> Option<String> {
+    match asked {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            let error = causes(&error);
+            tracing::warn!(error, "cannot look for a challenge");
+            None
+        }
+        // The server is stopping.
+        Err(_) => None,
+    }
+}
+
+/// Hears of certificates that this node or another one has got.
+fn hear(acme: &Weak<Acme>, change: &Change) {
+    let Some(acme) = acme.upgrade() else { return };
+    match change.kind {
+        ChangeKind::Certificate => {
+            if let Ok(host) = change.id.parse::<HostName>() {
+                acme.ready.remove(&host);
+                let mut certified = acme
+                    .certified
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner);
+                certified.insert(host);
+            }
+            acme.news.notify_waiters();
+        }
+        ChangeKind::Everything => {
+            acme.ready.clear();
+            acme.outdated.store(true, Ordering::Release);
+            acme.work.notify_one();
+            acme.news.notify_waiters();
+        }
+        _ => {}
+    }
+}
+
+/// When to order the next certificate: after two thirds of this one's life.
+fn renewal(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
+    let life = not_after
+        .millis()
+        .saturating_sub(not_before.millis())
+        .max(0);
+    Timestamp::from_millis(not_before.millis().saturating_add(life / 3 * 2))
+}

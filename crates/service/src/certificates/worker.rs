@@ -1,0 +1,222 @@
+//! Orders certificates: those that visitors wait for, those of new custom domains, and those that
+//! are to be renewed.
+
+use super::Acme;
+use super::order::OrderError;
+use crate::{Error, Result};
+use estrade_model::domain::HostName;
+use estrade_model::error::causes;
+use estrade_store::certificates::{
+    claim_order, count_orders, delete_certificate, list_due, list_uncertified, release_all_orders,
+    release_order, set_failure,
+};
+use estrade_store::{Change, ChangeKind, StoreError, acme};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How many orders one node works on at once.
+const MOST_AT_ONCE: usize = 4;
+/// How often it looks although nothing woke it.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How soon it looks after a route has changed; deploys change routes all the time.
+const LOOK_AFTER_CHANGE: Duration = Duration::from_secs(1);
+/// How long an order may take, and the lease on it, which is longer.
+const ORDER_FOR: Duration = Duration::from_secs(150);
+const LEASE: Duration = Duration::from_mins(3);
+/// After a failure: servers allow only a few of them per host and hour.
+const FIRST_WAIT: Duration = Duration::from_mins(5);
+const LONGEST_WAIT: Duration = Duration::from_hours(12);
+
+/// What came of trying to begin an order.
+enum Begun {
+    Yes(u32),
+    /// Not due, or another node is at it.
+    No,
+    /// The cap of the hour is reached.
+    TooMany,
+}
+
+impl Acme {
+    /// Orders certificates until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.core.db.changes().subscribe();
+        report(self.take_over().await);
+        let mut jobs = JoinSet::new();
+        let mut look_at = Instant::now();
+        while !stop.is_cancelled() {
+            if self.outdated.swap(false, Ordering::AcqRel) {
+                report(self.read_certified().await);
+            }
+            if look_at <= Instant::now() {
+                look_at = Instant::now() + LOOK_EVERY;
+                report(self.look().await);
+            }
+            report(self.begin(&mut jobs, &stop).await);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.work.notified() => {}
+                () = sleep_until(look_at) => {}
+                Some(_) = jobs.join_next() => {}
+                () = route_changed(&mut changes) => {
+                    look_at = look_at.min(Instant::now() + LOOK_AFTER_CHANGE);
+                }
+            }
+        }
+        while jobs.join_next().await.is_some() {}
+    }
+
+    /// On SQLite no other server exists: leases are those of an earlier life of this one.
+    async fn take_over(&self) -> Result<()> {
+        if !self.core.db.is_sqlite() {
+            return Ok(());
+        }
+        let released = self.core.db.transact(|tx| Box::pin(release_all_orders(tx)));
+        Ok(released.await.map_err(|error: StoreError| error)?)
+    }
+
+    /// Finds hosts that need an order.
+    async fn look(&self) -> Result<()> {
+        let most = u32::try_from(MOST_AT_ONCE).unwrap_or(u32::MAX);
+        let mut hosts = list_due(&self.core.db, self.core.now(), most).await?;
+        hosts.extend(list_uncertified(&self.core.db, most).await?);
+        self.wanted().extend(hosts);
+        Ok(())
+    }
+
+    /// Begins orders for as many wanted hosts as there is room for.
+    async fn begin(
+        self: &Arc<Self>,
+        jobs: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> Result<()> {
+        while jobs.len() < MOST_AT_ONCE {
+            let host = self.wanted().iter().next().cloned();
+            let Some(host) = host else { break };
+            self.wanted().remove(&host);
+            match self.claim(&host).await? {
+                Begun::No => {}
+                Begun::TooMany => {
+                    tracing::warn!(%host, "too many certificates were ordered within an hour, waiting");
+                    // What is due stays due; who waits is told nothing and falls back.
+                    self.wanted().clear();
+                    break;
+                }
+                Begun::Yes(failures) => {
+                    let (acme, stop) = (Arc::clone(self), stop.clone());
+                    jobs.spawn(async move { acme.carry_out(&host, failures, &stop).await });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim(&self, host: &HostName) -> Result<Begun> {
+        if !self.is_ours(host).await? {
+            self.forget(host).await?;
+            return Ok(Begun::No);
+        }
+        let (host, now) = (host.clone(), self.core.now());
+        let (since, until) = (now.before(Duration::from_hours(1)), now.after(LEASE));
+        let most = u64::from(self.settings.orders_per_hour);
+        self.core
+            .db
+            .transact(move |tx| {
+                let host = host.clone();
+                Box::pin(async move {
+                    if count_orders(tx, since).await? >= most {
+                        return Ok(Begun::TooMany);
+                    }
+                    let claimed = claim_order(tx, &host, now, until).await?;
+                    Ok(claimed.map_or(Begun::No, Begun::Yes))
+                })
+            })
+            .await
+    }
+
+    async fn carry_out(&self, host: &HostName, failures: u32, stop: &CancellationToken) {
+        let ordered = tokio::select! {
+            ordered = timeout(ORDER_FOR, self.order(host, failures)) => ordered.unwrap_or_else(|_| {
+                Err(OrderError::Refused("the server did not answer in time".into()))
+            }),
+            () = stop.cancelled() => {
+                report(self.give_back(host).await);
+                return;
+            }
+        };
+        match ordered {
+            Ok(()) => tracing::info!(%host, "got a certificate"),
+            Err(error) => {
+                let problem = causes(&error);
+                tracing::warn!(%host, problem, "could not get a certificate, trying again later");
+                report(self.fail(host, failures, problem).await);
+            }
+        }
+        self.news.notify_waiters();
+    }
+
+    async fn fail(&self, host: &HostName, failures: u32, problem: String) -> Result<()> {
+        let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16));
+        let (host, order_at) = (host.clone(), self.core.now().after(wait.min(LONGEST_WAIT)));
+        let noted = self.core.db.transact(move |tx| {
+            let (host, problem) = (host.clone(), problem.clone());
+            Box::pin(async move {
+                acme::delete_challenges(tx, &host).await?;
+                set_failure(tx, &host, &problem, order_at).await
+            })
+        });
+        Ok(noted.await.map_err(|error: StoreError| error)?)
+    }
+
+    async fn give_back(&self, host: &HostName) -> Result<()> {
+        let host = host.clone();
+        let given = self.core.db.transact(move |tx| {
+            let host = host.clone();
+            Box::pin(async move { release_order(tx, &host).await })
+        });
+        Ok(given.await.map_err(|error: StoreError| error)?)
+    }
+
+    /// Forgets a host that is not ours any more.
+    async fn forget(&self, host: &HostName) -> Result<()> {
+        self.ready.remove(host);
+        let gone = host.clone();
+        self.core
+            .db
+            .transact(move |tx| {
+                let host = gone.clone();
+                Box::pin(async move { Ok::<_, Error>(delete_certificate(tx, &host).await?) })
+            })
+            .await?;
+        self.outdated.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Waits until a route may have changed: a custom domain may be new.
+async fn route_changed(changes: &mut Receiver<Change>) {
+    loop {
+        match changes.recv().await {
+            Ok(change) if matches!(change.kind, ChangeKind::Route | ChangeKind::Everything) => {
+                return;
+            }
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            // The database is closing; `stop` will end the wait.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// A database that is away for a while is no reason to stop: the next look may succeed.
+fn report(result: Result<()>) {
+    if let Err(error) = result {
+        let error = causes(&error);
+        tracing::warn!(error, "certificates are ordered later");
+    }
+}

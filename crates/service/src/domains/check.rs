@@ -1,0 +1,140 @@
+//! Checking pending domains: when somebody asks, and by ourselves, less and less often.
+
+use super::dns::{self, Finding};
+use super::{NOT_FOUND, on_the_wire};
+use crate::{Core, Error, Result, Scope};
+use estrade_model::Timestamp;
+use estrade_model::domain::{Domain, DomainId};
+use estrade_model::error::causes;
+use estrade_store::domains::{self, DomainRow};
+use estrade_store::{ChangeKind, StoreError};
+use futures_util::{StreamExt, stream};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// When a new domain is first looked up; later waits double, up to the longest.
+pub(super) const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_hours(6);
+/// For how long we look by ourselves; then only when somebody asks.
+const LOOK_FOR: Duration = Duration::from_hours(30 * 24);
+/// Who asks again within this time is told what was found before.
+const AT_MOST_EVERY: Duration = Duration::from_secs(3);
+/// How often due domains are looked for.
+const POLL: Duration = Duration::from_secs(5);
+/// How many domains are looked up at once, and in one go.
+const AT_ONCE: usize = 8;
+const IN_ONE_GO: u32 = 100;
+
+/// Looks a domain up now, and makes it serve when DNS proves whose it is.
+pub async fn check_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<Domain> {
+    let read = async || {
+        let row = domains::read_domain(&core.db, scope.owner, id).await?;
+        row.ok_or(NOT_FOUND)
+    };
+    let row = read().await?;
+    if !row.active {
+        check(core, &row).await?;
+    }
+    Ok(on_the_wire(core, read().await?))
+}
+
+/// Checks pending domains until `stop`.
+pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(POLL))
+        .await
+        .is_some()
+    {
+        // A lookup that is cut off here is repeated when it is due again.
+        let Some(checked) = stop.run_until_cancelled(check_due(&core)).await else {
+            return;
+        };
+        if let Err(error) = checked {
+            let error = causes(&error);
+            tracing::warn!(error, "cannot check pending domains, trying again");
+        }
+    }
+}
+
+/// Checks the domains that are due.
+pub async fn check_due(core: &Core) -> Result<()> {
+    let due = domains::list_due_domains(&core.db, core.now(), IN_ONE_GO).await?;
+    let mut checks = stream::iter(due)
+        .map(|row| async move { check(core, &row).await })
+        .buffer_unordered(AT_ONCE);
+    while let Some(checked) = checks.next().await {
+        checked?;
+    }
+    Ok(())
+}
+
+/// Looks up a pending domain, unless somebody, here or on another node, has just done it.
+async fn check(core: &Core, row: &DomainRow) -> Result<()> {
+    let (id, now) = (row.id, core.now());
+    let (since, next) = (now.before(AT_MOST_EVERY), next_check(row, now));
+    let claimed = core
+        .db
+        .transact(move |tx| Box::pin(domains::claim_check(tx, id, since, now, next)))
+        .await
+        .map_err(|error: StoreError| Error::from(error))?;
+    if !claimed {
+        return Ok(());
+    }
+    let settings = &core.settings.domains;
+    let targets = settings.targets(&row.project_name);
+    let finding = if settings.verify {
+        dns::look_up(settings.dns_server, &row.name, &row.token, &targets).await
+    } else {
+        // It was added when proofs were still asked for.
+        Finding::Proven
+    };
+    match finding {
+        Finding::Proven => activate(core, row).await,
+        Finding::Missing(problem) => note(core, id, problem).await,
+    }
+}
+
+/// Waits double with every check. None: it is not looked up by itself any more.
+fn next_check(row: &DomainRow, now: Timestamp) -> Option<Timestamp> {
+    let doubled = FIRST_WAIT.saturating_mul(1 << row.checks.min(20));
+    let next = now.after(doubled.min(LONGEST_WAIT));
+    (next < row.created_at.after(LOOK_FOR)).then_some(next)
+}
+
+async fn activate(core: &Core, row: &DomainRow) -> Result<()> {
+    let (id, project, now) = (row.id, row.project, core.now());
+    let activated = core
+        .db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let active = domains::activate_domain(tx, id, now).await?;
+                if active {
+                    tx.changed(ChangeKind::Route, project, now).await?;
+                }
+                Ok::<_, StoreError>(active)
+            })
+        })
+        .await;
+    match activated {
+        Ok(true) => {
+            tracing::info!(domain = %row.name, %project, "a domain is active");
+            Ok(())
+        }
+        // Deleted meanwhile, or another check was faster.
+        Ok(false) => Ok(()),
+        Err(StoreError::Duplicate) => {
+            let problem = "the proof is there, but the domain serves another project; it must be deleted there first";
+            note(core, id, problem.into()).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn note(core: &Core, id: DomainId, problem: String) -> Result<()> {
+    let noted = core.db.transact(move |tx| {
+        let problem = problem.clone();
+        Box::pin(async move { domains::set_problem(tx, id, &problem).await })
+    });
+    Ok(noted.await.map_err(|error: StoreError| error)?)
+}

@@ -1,0 +1,307 @@
+//! Custom domains.
+
+use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_model::domain::{DomainId, HostName};
+use estrade_model::{OwnerId, ProjectId, Timestamp};
+
+/// A domain as stored, with the name of its project.
+#[derive(Debug, Clone)]
+pub struct DomainRow {
+    /// Identifier.
+    pub id: DomainId,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The project that it serves.
+    pub project: ProjectId,
+    /// Its name.
+    pub project_name: String,
+    /// The host name.
+    pub name: HostName,
+    /// What the TXT record must hold.
+    pub token: String,
+    /// Whether it serves.
+    pub active: bool,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// When it became active.
+    pub verified_at: Option<Timestamp>,
+    /// When DNS was last asked.
+    pub checked_at: Option<Timestamp>,
+    /// How often DNS was asked.
+    pub checks: u32,
+    /// What DNS lacked.
+    pub problem: Option<String>,
+    /// Rises with every change.
+    pub version: i64,
+}
+
+/// A host name that serves a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActiveDomain {
+    /// The host name.
+    pub name: HostName,
+    /// The project.
+    pub project: ProjectId,
+}
+
+impl Record for DomainRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            owner: row.take()?,
+            project: row.take()?,
+            project_name: row.take()?,
+            name: row.parse()?,
+            token: row.take()?,
+            active: row.take()?,
+            created_at: row.take()?,
+            verified_at: row.take()?,
+            checked_at: row.take()?,
+            checks: row.take()?,
+            problem: row.take()?,
+            version: row.take()?,
+        })
+    }
+}
+
+impl Record for ActiveDomain {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            name: row.parse()?,
+            project: row.take()?,
+        })
+    }
+}
+
+/// The row as queries read it; `tail` picks which.
+macro_rules! select_domains {
+    ($tail:literal) => {
+        concat!(
+            "SELECT d.id, d.owner_id, d.project_id, p.name, d.name, d.token, d.active, d.created_at,
+                    d.verified_at, d.checked_at, d.checks, d.problem, d.version
+             FROM domains d JOIN projects p ON p.id = d.project_id ",
+            $tail
+        )
+    };
+}
+
+/// Adds a domain; [`StoreError::Duplicate`] when the owner has it, or when it shall be active and
+/// somebody's is. `next_check` is when a pending one is looked up.
+pub async fn insert_domain(
+    tx: &mut Tx,
+    new: &DomainRow,
+    next_check: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    // Versions start at the present time, so that a name that is added again never repeats one.
+    tx.query(
+        "INSERT INTO domains (id, owner_id, project_id, name, token, active, created_at,
+             verified_at, checks, next_check, version)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $7)",
+    )
+    .bind(new.id)
+    .bind(new.owner)
+    .bind(new.project)
+    .bind(new.name.as_str())
+    .bind(&new.token)
+    .bind(new.active)
+    .bind(new.created_at)
+    .bind(new.verified_at)
+    .bind(next_check)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// A page of an owner's domains, newest first; only those of one project when it is named.
+pub async fn list_domains(
+    db: &Db,
+    owner: OwnerId,
+    project: Option<ProjectId>,
+    before: Option<DomainId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<DomainRow>, StoreError> {
+    let query = match project {
+        None => db
+            .read(select_domains!(
+                "WHERE d.owner_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4"
+            ))
+            .bind(owner),
+        Some(project) => db
+            .read(select_domains!(
+                "WHERE d.project_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3 OFFSET $4"
+            ))
+            .bind(project),
+    };
+    query
+        .bind(value::before(before))
+        .bind(count)
+        .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+        .fetch_all()
+        .await
+}
+
+/// How many domains an owner has, or one project of theirs.
+pub async fn count_domains(
+    db: &Db,
+    owner: OwnerId,
+    project: Option<ProjectId>,
+) -> Result<u64, StoreError> {
+    let query = match project {
+        None => db
+            .read("SELECT COUNT(*) FROM domains WHERE owner_id = $1")
+            .bind(owner),
+        Some(project) => db
+            .read("SELECT COUNT(*) FROM domains WHERE project_id = $1")
+            .bind(project),
+    };
+    query.fetch_one().await
+}
+
+/// How many domains a project has, as the transaction sees it.
+pub async fn count_of_project(tx: &mut Tx, project: ProjectId) -> Result<u64, StoreError> {
+    tx.query("SELECT COUNT(*) FROM domains WHERE project_id = $1")
+        .bind(project)
+        .fetch_one()
+        .await
+}
+
+/// An owner's domain.
+pub async fn read_domain(
+    db: &Db,
+    owner: OwnerId,
+    id: DomainId,
+) -> Result<Option<DomainRow>, StoreError> {
+    db.read(select_domains!("WHERE d.id = $1 AND d.owner_id = $2"))
+        .bind(id)
+        .bind(owner)
+        .fetch_optional()
+        .await
+}
+
+/// A domain as the transaction sees it, whoever owns it.
+pub async fn find_domain(tx: &mut Tx, id: DomainId) -> Result<Option<DomainRow>, StoreError> {
+    tx.query(select_domains!("WHERE d.id = $1"))
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
+/// Whether a name serves anybody.
+pub async fn is_active(tx: &mut Tx, name: &HostName) -> Result<bool, StoreError> {
+    tx.query("SELECT EXISTS (SELECT 1 FROM domains WHERE name = $1 AND active)")
+        .bind(name.as_str())
+        .fetch_one()
+        .await
+}
+
+/// The project that a name serves.
+pub async fn project_of(db: &Db, name: &HostName) -> Result<Option<ProjectId>, StoreError> {
+    db.read("SELECT project_id FROM domains WHERE name = $1 AND active")
+        .bind(name.as_str())
+        .fetch_optional()
+        .await
+}
+
+/// Removes a domain.
+pub async fn delete_domain(tx: &mut Tx, id: DomainId) -> Result<(), StoreError> {
+    tx.query("DELETE FROM domains WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Pending domains that are to be looked up, the longest overdue first.
+pub async fn list_due_domains(
+    db: &Db,
+    now: Timestamp,
+    count: u32,
+) -> Result<Vec<DomainRow>, StoreError> {
+    db.read(select_domains!(
+        "WHERE d.next_check <= $1 AND NOT d.active ORDER BY d.next_check, d.id LIMIT $2"
+    ))
+    .bind(now)
+    .bind(count)
+    .fetch_all()
+    .await
+}
+
+/// Takes the right to look a pending domain up: false when somebody has since `since`.
+pub async fn claim_check(
+    tx: &mut Tx,
+    id: DomainId,
+    since: Timestamp,
+    now: Timestamp,
+    next_check: Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    let claimed = tx
+        .query(
+            "UPDATE domains SET checked_at = $2, checks = checks + 1, next_check = $3
+             WHERE id = $1 AND NOT active AND (checked_at IS NULL OR checked_at <= $4)",
+        )
+        .bind(id)
+        .bind(now)
+        .bind(next_check)
+        .bind(since)
+        .execute()
+        .await?;
+    Ok(claimed > 0)
+}
+
+/// Notes what DNS lacked.
+pub async fn set_problem(tx: &mut Tx, id: DomainId, problem: &str) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE domains SET problem = $2, version = version + 1
+         WHERE id = $1 AND NOT active AND problem IS DISTINCT FROM $2",
+    )
+    .bind(id)
+    .bind(problem)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Makes a pending domain serve its project; false when it is gone or serves already.
+pub async fn activate_domain(
+    tx: &mut Tx,
+    id: DomainId,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let activated = tx
+        .query(
+            "UPDATE domains SET active = TRUE, verified_at = $2, next_check = NULL, problem = NULL,
+                 version = version + 1
+             WHERE id = $1 AND NOT active",
+        )
+        .bind(id)
+        .bind(now)
+        .execute()
+        .await?;
+    Ok(activated > 0)
+}
+
+/// A page of all names that serve, in their order, after `after`.
+pub async fn list_active_domains(
+    db: &Db,
+    after: Option<&HostName>,
+    count: u32,
+) -> Result<Vec<ActiveDomain>, StoreError> {
+    db.read(
+        "SELECT name, project_id FROM domains WHERE active AND name > $1 ORDER BY name LIMIT $2",
+    )
+    .bind(after.map_or("", HostName::as_str))
+    .bind(count)
+    .fetch_all()
+    .await
+}
+
+/// The names that serve a project.
+pub async fn read_active_domains(db: &Db, project: ProjectId) -> Result<Vec<HostName>, StoreError> {
+    let rows: Vec<ActiveDomain> = db
+        .read("SELECT name, project_id FROM domains WHERE project_id = $1 AND active ORDER BY name")
+        .bind(project)
+        .fetch_all()
+        .await?;
+    Ok(rows.into_iter().map(|row| row.name).collect())
+}
