@@ -59,20 +59,28 @@ impl Child {
         }
     }
 
-    /// CPU time that the process has used, in user and system mode.
+    /// Waits until somebody listens on the address.
+    pub(crate) fn wait_until_listening(&mut self, address: SocketAddr) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("{} ended while it started: {status}", self.name);
+            }
+            ensure!(began.elapsed() < PATIENCE, "{} does not start", self.name);
+            sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// CPU time that the process and its children have used, in user and system mode.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // The second field is the name in parentheses, which may hold anything.
-        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat is odd")?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        let ticks = |index: usize| -> anyhow::Result<u64> {
-            Ok(fields
-                .get(index)
-                .context("/proc/PID/stat is short")?
-                .parse()?)
-        };
-        let millis = (ticks(11)? + ticks(12)?) * 1000 / rustix::param::clock_ticks_per_second();
-        Ok(Duration::from_millis(millis))
+        let own = cpu_of(self.id())?;
+        let children = format!("/proc/{0}/task/{0}/children", self.id());
+        let children = fs::read_to_string(children).unwrap_or_default();
+        let ids = children.split_ascii_whitespace().map(str::parse::<u32>);
+        ids.map(|id| cpu_of(id?))
+            .sum::<anyhow::Result<Duration>>()
+            .map(|sum| own + sum)
     }
 
     /// Resident memory in bytes.
@@ -110,6 +118,21 @@ impl Drop for Child {
             let _ = self.process.wait();
         }
     }
+}
+
+fn cpu_of(id: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
+    // The second field is the name in parentheses, which may hold anything.
+    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat is odd")?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let ticks = |index: usize| -> anyhow::Result<u64> {
+        Ok(fields
+            .get(index)
+            .context("/proc/PID/stat is short")?
+            .parse()?)
+    };
+    let millis = (ticks(11)? + ticks(12)?) * 1000 / rustix::param::clock_ticks_per_second();
+    Ok(Duration::from_millis(millis))
 }
 
 /// An address on loopback that nobody listens on at the moment.

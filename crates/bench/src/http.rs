@@ -65,26 +65,61 @@ pub(crate) fn post(
     )
 }
 
-fn send(address: SocketAddr, request: &str) -> anyhow::Result<Answer> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_nodelay(true)?;
-    stream.write_all(request.as_bytes())?;
-    let mut received = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    loop {
-        if let Some(found) = parse(&received)? {
-            let body = received.split_off(found.head);
-            ensure!(body.len() == found.body, "more bytes than announced");
-            return Ok(Answer {
-                status: found.status,
-                head: headers(&received)?,
-                body,
-            });
+/// `PUT path` with bytes that are text, ready to be sent.
+pub(crate) fn upload(path: &str, token: &str, content: &str) -> String {
+    let length = content.len();
+    format!(
+        "PUT {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/octet-stream\r\ncontent-length: {length}\r\n\r\n{content}"
+    )
+}
+
+/// Sends a request on a connection of its own.
+pub(crate) fn send(address: SocketAddr, request: &str) -> anyhow::Result<Answer> {
+    Connection::open(address)?.exchange(request)
+}
+
+/// A connection with one request at a time.
+pub(crate) struct Connection(TcpStream);
+
+impl Connection {
+    /// Connects.
+    pub(crate) fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        Ok(Self(stream))
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn exchange(&mut self, request: &str) -> anyhow::Result<Answer> {
+        self.write(request)?;
+        self.read()
+    }
+
+    /// Sends a request.
+    pub(crate) fn write(&mut self, request: &str) -> anyhow::Result<()> {
+        Ok(self.0.write_all(request.as_bytes())?)
+    }
+
+    /// Reads an answer.
+    pub(crate) fn read(&mut self) -> anyhow::Result<Answer> {
+        let mut received = Vec::new();
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            if let Some(found) = parse(&received)? {
+                let body = received.split_off(found.head);
+                ensure!(body.len() == found.body, "more bytes than announced");
+                return Ok(Answer {
+                    status: found.status,
+                    head: headers(&received)?,
+                    body,
+                });
+            }
+            let read = self.0.read(&mut chunk)?;
+            ensure!(read > 0, "the connection ended within an answer");
+            received.extend_from_slice(&chunk[..read]);
         }
-        let read = stream.read(&mut chunk)?;
-        ensure!(read > 0, "the connection ended within an answer");
-        received.extend_from_slice(&chunk[..read]);
     }
 }
 

@@ -19,13 +19,15 @@ const CONNECTIONS: usize = 64;
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How long the last answers may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest answer.
-const BUFFER: usize = 64 * 1024;
 
 /// What is sent, and what must come back.
 pub(crate) trait Traffic {
     /// Appends the next request; false when there is none left.
     fn request(&mut self, out: &mut Vec<u8>) -> bool;
+    /// The largest answer, head and all.
+    fn largest(&self) -> usize {
+        64 * 1024
+    }
     /// Looks at an answer.
     fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()>;
 }
@@ -118,6 +120,7 @@ struct Connection {
 
 impl<'t> Load<'t> {
     fn open(address: SocketAddr, traffic: &'t mut dyn Traffic) -> anyhow::Result<Self> {
+        let largest = traffic.largest();
         let mut load = Self {
             poll: Poll::new()?,
             events: Events::with_capacity(CONNECTIONS),
@@ -137,7 +140,7 @@ impl<'t> Load<'t> {
             load.connections.push(Connection {
                 stream,
                 out: Vec::with_capacity(2048),
-                received: vec![0; BUFFER].into(),
+                received: vec![0; largest].into(),
                 filled: 0,
                 sent_at: Instant::now(),
             });
@@ -244,6 +247,10 @@ impl Repeat {
 }
 
 impl Traffic for Repeat {
+    fn largest(&self) -> usize {
+        self.length.unwrap_or_default() + 64 * 1024
+    }
+
     fn request(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(request) = self.requests.get(self.next) else {
             return false;

@@ -11,12 +11,16 @@
 mod api;
 mod child;
 mod cores;
+mod disk;
+mod edge;
 mod http;
+mod installation;
 mod load;
 mod random;
 mod reference;
 mod report;
 mod stats;
+mod suite;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -37,6 +41,8 @@ struct Cli {
 enum Command {
     /// The two APIs: durable writes, reads, key checks, memory, start.
     Api(Options),
+    /// The edge: static files against nginx and caddy, many projects, deploys.
+    Edge(Options),
     /// A bare hyper server that answers an empty 200.
     #[command(hide = true)]
     ServeEmpty,
@@ -66,6 +72,9 @@ struct Options {
     /// Keys in the large database.
     #[arg(long, default_value_t = 1_000_000, hide = true)]
     keys: u64,
+    /// Projects on the large edge.
+    #[arg(long, default_value_t = 10_000, hide = true)]
+    projects: usize,
     /// Let server and load share all cores.
     #[arg(long, hide = true)]
     unpinned: bool,
@@ -74,6 +83,7 @@ struct Options {
 fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Api(options) => api::run(&options),
+        Command::Edge(options) => edge::run(&options),
         Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),
         Command::ServeProjects(of) => reference::serve_projects(&of).map(|()| ExitCode::SUCCESS),
     }

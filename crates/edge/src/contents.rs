@@ -26,7 +26,8 @@ pub struct Room {
 /// Reads contents and remembers those that are asked for often.
 pub struct Contents {
     store: BlobStore,
-    small: Cache<(PlaceId, u64), Bytes, ByLength>,
+    /// By all of where it lies: an empty content begins where the next one does.
+    small: Cache<Stored, Bytes, ByLength>,
     files: Cache<PlaceId, Arc<File>>,
 }
 
@@ -53,8 +54,8 @@ pub struct FileSlice {
 #[derive(Clone)]
 struct ByLength;
 
-impl Weighter<(PlaceId, u64), Bytes> for ByLength {
-    fn weight(&self, _: &(PlaceId, u64), bytes: &Bytes) -> u64 {
+impl Weighter<Stored, Bytes> for ByLength {
+    fn weight(&self, _: &Stored, bytes: &Bytes) -> u64 {
         // What an entry costs besides its bytes.
         bytes.len() as u64 + 128
     }
@@ -88,7 +89,7 @@ impl Contents {
                 length: size,
             }));
         }
-        if let Some(bytes) = self.small.get(&(place, offset)) {
+        if let Some(bytes) = self.small.get(&stored) {
             return Ok(Content::Bytes(bytes));
         }
         let slice = FileSlice {
@@ -97,7 +98,7 @@ impl Contents {
             length: size,
         };
         let bytes = slice.read().await?;
-        self.small.insert((place, offset), bytes.clone());
+        self.small.insert(stored, bytes.clone());
         Ok(Content::Bytes(bytes))
     }
 

@@ -25,9 +25,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What stands between the parts of an answer with several ranges. A text that a content could
-/// contain by chance only.
-const BOUNDARY: &str = "estrade-7MA4YWxkTrZu0gWEstradeP4rt";
 /// What a path in `Location` may not contain as it is.
 const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -345,10 +342,10 @@ impl Visit<'_> {
         } else {
             answer.formatted(
                 "content-type",
-                format_args!("multipart/byteranges; boundary={BOUNDARY}"),
+                format_args!("multipart/byteranges; boundary={}", boundary(entry)),
             );
             vary(&mut answer, entry);
-            answer.body = multipart(&content, parts, &media_type(found.path), size);
+            answer.body = multipart(&content, parts, &media_type(found.path), entry);
         }
         answer.number("content-length", answer.body.length());
         validate(&mut answer, found, Coding::Identity);
@@ -412,19 +409,26 @@ fn is_page(path: &RequestPath<'_>, ask: &Ask<'_>) -> bool {
     matches!(extension, None | Some("html" | "htm")) || wants_page()
 }
 
+/// What stands between the parts of an answer with several ranges. A content would have to contain
+/// its own hash to be mistaken for it.
+fn boundary(entry: &Entry) -> String {
+    entry.digest.to_string().chars().take(20).collect()
+}
+
 /// Several parts of a content in one body.
-fn multipart(content: &Content, parts: &[Range<u64>], media_type: &str, size: u64) -> Body {
+fn multipart(content: &Content, parts: &[Range<u64>], media_type: &str, entry: &Entry) -> Body {
+    let (boundary, size) = (boundary(entry), entry.plain.size);
     let mut pieces = Vec::with_capacity(parts.len() * 2 + 1);
     for part in parts {
         let head = format!(
-            "\r\n--{BOUNDARY}\r\nContent-Type: {media_type}\r\nContent-Range: bytes {}-{}/{size}\r\n\r\n",
+            "\r\n--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: bytes {}-{}/{size}\r\n\r\n",
             part.start,
             part.end - 1
         );
         pieces.push(Content::Bytes(head.into()));
         pieces.push(content.slice(part.clone()));
     }
-    let end = format!("\r\n--{BOUNDARY}--\r\n");
+    let end = format!("\r\n--{boundary}--\r\n");
     pieces.push(Content::Bytes(Bytes::from(end)));
     Body::Many(pieces)
 }

@@ -12,23 +12,26 @@ pub async fn note_upload(
     digest: Digest,
     at: Timestamp,
 ) -> Result<bool, StoreError> {
-    let renewed = tx
-        .query("UPDATE blob_uploads SET at = $3 WHERE project_id = $1 AND digest = $2")
+    let inserted = tx
+        .query(
+            "INSERT INTO blob_uploads (project_id, digest, at) VALUES ($1, $2, $3)
+             ON CONFLICT (project_id, digest) DO NOTHING",
+        )
         .bind(project)
         .bind(digest.as_bytes())
         .bind(at)
         .execute()
         .await?;
-    if renewed > 0 {
-        return Ok(false);
+    if inserted > 0 {
+        return Ok(true);
     }
-    tx.query("INSERT INTO blob_uploads (project_id, digest, at) VALUES ($1, $2, $3)")
+    tx.query("UPDATE blob_uploads SET at = $3 WHERE project_id = $1 AND digest = $2")
         .bind(project)
         .bind(digest.as_bytes())
         .bind(at)
         .execute()
         .await?;
-    Ok(true)
+    Ok(false)
 }
 
 struct Uploaded(Digest, u64);

@@ -1,12 +1,13 @@
 //! `/v1/keys/authorize` with warm keys, against a bare server; and with very many keys stored.
 
 use super::projects::{compare, reference_command, start_reference};
-use super::site::{Running, Site};
-use super::{Bench, seed, start};
+use super::{seed, start};
 use crate::http;
+use crate::installation::{Running, Site};
 use crate::load::{self, Repeat, Sample};
 use crate::report::{Row, Target, Unit, thousands};
 use crate::stats::median;
+use crate::suite::Bench;
 use anyhow::ensure;
 use std::time::Duration;
 

@@ -1,11 +1,12 @@
 //! Durable key creations over HTTP, against what the disk can do.
 
-use super::site::{NewKeys, Site};
-use super::{Bench, disk};
+use crate::disk;
 use crate::http;
+use crate::installation::{NewKeys, Site};
 use crate::load::Sample;
 use crate::report::{Row, Target, Unit, thousands};
 use crate::stats::median;
+use crate::suite::Bench;
 use anyhow::ensure;
 use serde_json::json;
 use std::time::Duration;

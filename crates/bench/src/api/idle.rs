@@ -1,10 +1,10 @@
 //! Memory of a server that has nothing to do.
 
-use super::Bench;
-use super::site::Site;
 use crate::http;
+use crate::installation::Site;
 use crate::load;
 use crate::report::{Row, Target, Unit};
+use crate::suite::Bench;
 use anyhow::ensure;
 use std::thread::sleep;
 use std::time::Duration;

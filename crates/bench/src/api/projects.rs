@@ -1,11 +1,11 @@
 //! `GET /v1/projects` with 20 projects, against a minimal server on the same database.
 
-use super::Bench;
-use super::site::Site;
 use crate::child::Child;
+use crate::installation::Site;
 use crate::load::{self, Repeat, Sample};
 use crate::report::{Row, Target, Unit, thousands};
 use crate::stats::median;
+use crate::suite::Bench;
 use crate::{http, reference};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! A database with very many keys, written past the server while it is stopped.
 
-use super::site::Site;
+use crate::installation::Site;
 use crate::random::Random;
 use anyhow::Context;
 use estrade_model::KeyId;

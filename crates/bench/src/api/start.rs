@@ -1,9 +1,9 @@
 //! From the start of the process until it is ready, on an existing data directory.
 
-use super::Bench;
-use super::site::{Running, Site};
+use crate::installation::{Running, Site};
 use crate::report::{Row, Target, Unit, thousands};
 use crate::stats::median;
+use crate::suite::Bench;
 
 /// Starts the server several times; the last one stays.
 pub(super) fn measure(bench: &mut Bench<'_>, site: &Site) -> anyhow::Result<Running> {

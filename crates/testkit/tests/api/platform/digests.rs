@@ -18,6 +18,7 @@ on_both_engines! {
     a_missing_file_is_no_final_answer;
     ten_thousand_files_can_be_missing;
     what_was_condemned_is_kept_again;
+    many_contents_come_at_once;
 }
 
 const PATH: &str = "/v2/projects/shop/releases";
@@ -311,4 +312,30 @@ async fn what_was_condemned_is_kept_again(app: &TestApp) {
     let files = json!([named("a", "ahead"), named("b", "<h1>Hello</h1>")]);
     deploy(&ada, "shop", &json!({ "files": files })).await;
     assert_eq!(left().await, 1);
+}
+
+async fn many_contents_come_at_once(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let contents: Vec<_> = (0..100).map(|number| format!("content {number}")).collect();
+    let begin = std::time::Instant::now();
+    let mut sending = tokio::task::JoinSet::new();
+    // Each of them twice, so that pairs meet.
+    for content in contents.iter().chain(&contents).cloned() {
+        let ada = ada.clone();
+        sending.spawn(async move { put_content(&ada, "shop", &content).await.status() });
+    }
+    let answers = sending.join_all().await;
+    println!("200 contents: {:?}", begin.elapsed());
+    let made = answers.iter().filter(|status| **status == 201).count();
+    assert_eq!((made, answers.len()), (100, 200), "{answers:?}");
+    let files: Vec<_> = contents
+        .iter()
+        .map(|content| named(content, content))
+        .collect();
+    let body = json!({ "files": files });
+    let begin = std::time::Instant::now();
+    let release = deploy(&ada, "shop", &body).await;
+    assert_eq!(ended(&ada, &release).await["state"], "READY");
+    println!("release: {:?}", begin.elapsed());
 }

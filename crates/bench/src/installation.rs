@@ -1,9 +1,9 @@
 //! An installation under measurement: a data directory and the server on it.
 
-use super::Bench;
 use crate::child::{self, Child};
 use crate::cores::Cores;
 use crate::load::{Sample, Traffic};
+use crate::suite::Bench;
 use crate::{http, load};
 use anyhow::{Context, ensure};
 use rusqlite::Connection;
@@ -15,16 +15,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Measured limits would be the configured ones.
-const CONFIG: &str = "[limits]\nrequests_per_second = 0\nkeys = 0\n";
+const CONFIG: &str = "[limits]\nrequests_per_second = 0\nkeys = 0\nprojects = 0\n";
 
 /// A data directory.
-pub(super) struct Site {
-    pub(super) directory: PathBuf,
+pub(crate) struct Site {
+    pub(crate) directory: PathBuf,
 }
 
 impl Site {
     /// A new one, without data.
-    pub(super) fn new(bench: &Bench<'_>, name: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(bench: &Bench<'_>, name: &str) -> anyhow::Result<Self> {
         let directory = bench.options.work.join(name);
         fs::create_dir_all(&directory)?;
         fs::write(directory.join("estrade.toml"), CONFIG)?;
@@ -32,28 +32,28 @@ impl Site {
     }
 
     /// The database file.
-    pub(super) fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.directory.join("data/estrade.db")
     }
 
     /// Opens the database file.
-    pub(super) fn open(&self) -> anyhow::Result<Connection> {
+    pub(crate) fn open(&self) -> anyhow::Result<Connection> {
         Ok(Connection::open(self.database())?)
     }
 
     /// The id of the account that the first start made.
-    pub(super) fn account(&self) -> anyhow::Result<String> {
+    pub(crate) fn account(&self) -> anyhow::Result<String> {
         let sql = "SELECT id FROM accounts WHERE email = 'admin@localhost'";
         Ok(self.open()?.query_row(sql, [], |row| row.get(0))?)
     }
 
     /// Starts a server on the server's cores and waits until it is ready.
-    pub(super) fn serve(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
+    pub(crate) fn serve(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
         self.serve_on(bench, &bench.cores)
     }
 
     /// The same on all cores.
-    pub(super) fn serve_everywhere(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
+    pub(crate) fn serve_everywhere(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
         self.serve_on(bench, &bench.cores.shared())
     }
 
@@ -102,20 +102,20 @@ fn said(log: &Path) -> String {
 }
 
 /// A running server.
-pub(super) struct Running {
-    pub(super) child: Child,
-    pub(super) platform: SocketAddr,
-    pub(super) ai: SocketAddr,
-    pub(super) edge: SocketAddr,
-    pub(super) token: String,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) platform: SocketAddr,
+    pub(crate) ai: SocketAddr,
+    pub(crate) edge: SocketAddr,
+    pub(crate) token: String,
     /// From its start until it was ready.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
     cores: Cores,
 }
 
 impl Running {
     /// Measures one window on one of its listeners.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         &self,
         address: SocketAddr,
         span: Duration,
@@ -125,15 +125,31 @@ impl Running {
     }
 
     /// Makes AI keys with the names `k0000000`, `k0000001`, … over HTTP, and returns their tokens.
-    pub(super) fn create_keys(&self, count: usize) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn create_keys(&self, count: usize) -> anyhow::Result<Vec<String>> {
         let mut keys = NewKeys::new(&self.token, "k", count);
         load::send_all(self.ai, &mut keys)?;
         ensure!(keys.tokens.len() == count, "not every key was made");
         Ok(keys.tokens)
     }
 
+    /// Deploys files and waits until they are live; returns the release.
+    pub(crate) fn deploy(&self, project: &str, files: &[(&str, &str)]) -> anyhow::Result<String> {
+        let file = |(path, data): &(&str, &str)| json!({"path": path, "data": data});
+        let body = json!({"files": files.iter().map(file).collect::<Vec<_>>()});
+        let path = format!("/v2/projects/{project}/releases");
+        let answer = http::post(self.platform, &path, &self.token, &body)?;
+        let text = String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status == 201, "status {}: {text}", answer.status);
+        let made = answer.json()?;
+        let release = made["releaseID"].as_str().context("no release")?.to_owned();
+        let path = format!("/v1/releases/{release}?wait=READY&timeout=60");
+        let read = http::get(self.platform, &path, Some(&self.token))?.json()?;
+        ensure!(read["release"]["state"] == "READY", "{read}");
+        Ok(release)
+    }
+
     /// Makes one project.
-    pub(super) fn create_project(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn create_project(&self, name: &str) -> anyhow::Result<()> {
         let body = json!({"name": name, "platform": "static", "planID": "nano"});
         let answer = http::post(self.platform, "/v1/projects", &self.token, &body)?;
         let text = String::from_utf8_lossy(&answer.body);
@@ -143,13 +159,13 @@ impl Running {
 }
 
 /// Keys to be made, each with a name of its own.
-pub(super) struct NewKeys {
+pub(crate) struct NewKeys {
     head: String,
     prefix: &'static str,
     asked: usize,
     left: usize,
     /// How many were made.
-    pub(super) made: u64,
+    pub(crate) made: u64,
     keep: bool,
     tokens: Vec<String>,
 }
@@ -171,7 +187,7 @@ impl NewKeys {
     }
 
     /// Keys without end, whose tokens nobody needs.
-    pub(super) fn endless(token: &str, prefix: &'static str) -> Self {
+    pub(crate) fn endless(token: &str, prefix: &'static str) -> Self {
         Self {
             keep: false,
             ..Self::new(token, prefix, usize::MAX)

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Commits per second of one thread: WAL, `synchronous=FULL`, one small insert each.
-pub(super) fn commits_per_second(directory: &Path, span: Duration) -> anyhow::Result<f64> {
+pub(crate) fn commits_per_second(directory: &Path, span: Duration) -> anyhow::Result<f64> {
     let database = Connection::open(directory.join("commits.db"))?;
     database.pragma_update(None, "journal_mode", "WAL")?;
     database.pragma_update(None, "synchronous", "FULL")?;
@@ -23,7 +23,7 @@ pub(super) fn commits_per_second(directory: &Path, span: Duration) -> anyhow::Re
 }
 
 /// How long one fsync takes after a page was appended, in milliseconds.
-pub(super) fn fsync_millis(directory: &Path, times: usize) -> anyhow::Result<f64> {
+pub(crate) fn fsync_millis(directory: &Path, times: usize) -> anyhow::Result<f64> {
     let mut file = File::create(directory.join("fsync"))?;
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {

@@ -1,0 +1,163 @@
+//! Which project a host leads to, and what there is when there is nothing to serve.
+
+use crate::support::{deploy, new_project, site};
+use crate::visitor::Visitor;
+use estrade_testkit::{Setup, TestApp, on_both_engines};
+use serde_json::json;
+
+on_both_engines! {
+    a_project_is_reached_by_its_name;
+    every_edge_domain_leads_to_it with two_domains;
+    an_unknown_host_has_no_site;
+    a_project_waits_for_its_first_release;
+    scale_zero_switches_it_off_and_one_on_again;
+    a_deleted_project_is_gone_and_its_name_can_lead_to_another;
+    a_failed_release_leaves_the_live_one_alone;
+    the_url_of_a_project_leads_to_it;
+    probes_are_answered_for_hosts_of_nobody;
+}
+
+fn two_domains() -> Setup {
+    Setup::with(|setup| setup.edge.domains = vec!["apps.localhost".into(), "example.test".into()])
+}
+
+async fn a_project_is_reached_by_its_name(app: &TestApp) {
+    let (_, mut visitor) = site(app, "my-site", &[("index.html", "<h1>Hello</h1>")]).await;
+    let page = visitor.get("/").await;
+    assert_eq!((page.status, page.text()), (200, "<h1>Hello</h1>"));
+    for host in [
+        "MY-SITE.LocalHost",
+        "my-site.localhost.",
+        "my-site.localhost:1234",
+    ] {
+        let mut other = Visitor::connect(app.edge(), host).await;
+        assert_eq!(other.get("/").await.status, 200, "{host}");
+    }
+}
+
+async fn every_edge_domain_leads_to_it(app: &TestApp) {
+    site(app, "my-site", &[("index.html", "x")]).await;
+    for (host, status) in [
+        ("my-site.apps.localhost", 200),
+        ("my-site.example.test", 200),
+        ("my-site.localhost", 404),
+        ("deep.my-site.example.test", 404),
+        ("example.test", 404),
+    ] {
+        let mut visitor = Visitor::connect(app.edge(), host).await;
+        assert_eq!(visitor.get("/").await.status, status, "{host}");
+    }
+}
+
+async fn an_unknown_host_has_no_site(app: &TestApp) {
+    for host in [
+        "nobody.localhost",
+        "127.0.0.1",
+        "[::1]:8080",
+        "",
+        "..",
+        "a b",
+    ] {
+        let mut visitor = Visitor::connect(app.edge(), host).await;
+        let page = visitor.get("/").await;
+        assert_eq!(page.status, 404, "{host}");
+        assert!(page.text().contains("There is no site here"), "{host}");
+        assert_eq!(page.header("cache-control"), Some("no-store"));
+    }
+}
+
+async fn a_project_waits_for_its_first_release(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let mut visitor = Visitor::connect(app.edge(), "soon.localhost").await;
+    assert!(
+        visitor
+            .get("/")
+            .await
+            .text()
+            .contains("There is no site here")
+    );
+    new_project(&ada, "soon").await;
+    let page = visitor.get("/").await;
+    assert_eq!(page.status, 404);
+    assert!(page.text().contains("Nothing deployed yet"));
+    deploy(&ada, "soon", &[("index.html", "here")]).await;
+    assert_eq!(visitor.get("/").await.text(), "here");
+}
+
+async fn scale_zero_switches_it_off_and_one_on_again(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("index.html", "on")]).await;
+    let scale = "/v1/projects/my-site/actions/scale";
+    ada.post(scale, &json!({"scale": 0})).await.assert(200);
+    let page = visitor.get("/").await;
+    assert_eq!(page.status, 503);
+    assert!(
+        page.header("retry-after")
+            .is_some_and(|text| text.parse::<u32>().is_ok())
+    );
+    ada.post(scale, &json!({"scale": 1})).await.assert(200);
+    assert_eq!(visitor.get("/").await.text(), "on");
+}
+
+async fn a_deleted_project_is_gone_and_its_name_can_lead_to_another(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("index.html", "old")]).await;
+    assert_eq!(visitor.get("/").await.status, 200);
+    ada.delete("/v1/projects/my-site").await.assert(200);
+    assert!(
+        visitor
+            .get("/")
+            .await
+            .text()
+            .contains("There is no site here")
+    );
+    let bob = app.new_account("bob").await;
+    new_project(&bob, "my-site").await;
+    assert!(
+        visitor
+            .get("/")
+            .await
+            .text()
+            .contains("Nothing deployed yet")
+    );
+    deploy(&bob, "my-site", &[("index.html", "new")]).await;
+    assert_eq!(visitor.get("/").await.text(), "new");
+}
+
+async fn a_failed_release_leaves_the_live_one_alone(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("index.html", "good")]).await;
+    let bad = json!({"type": "node", "files": [{"path": "index.js", "data": ""}]});
+    let made = ada
+        .post("/v2/projects/my-site/releases", &bad)
+        .await
+        .assert(201);
+    let path = format!(
+        "/v1/releases/{}?wait=READY&timeout=60",
+        made.field("/releaseID")
+    );
+    assert_eq!(ada.get(&path).await.field("/release/state"), "FAILED");
+    assert_eq!(visitor.get("/").await.text(), "good");
+}
+
+async fn the_url_of_a_project_leads_to_it(app: &TestApp) {
+    let (ada, _) = site(app, "my-site", &[("index.html", "x")]).await;
+    let url = ada
+        .get("/v1/projects/my-site")
+        .await
+        .assert(200)
+        .field("/project/url");
+    let host = url.strip_prefix("http://").expect("http");
+    let mut visitor = Visitor::connect(app.edge(), host).await;
+    assert_eq!(visitor.get("/").await.status, 200, "{url}");
+    let listed = ada.get("/v1/projects").await.assert(200);
+    assert_eq!(listed.field("/projects/0/url"), url);
+}
+
+async fn probes_are_answered_for_hosts_of_nobody(app: &TestApp) {
+    let mut visitor = Visitor::connect(app.edge(), &app.edge().to_string()).await;
+    for path in ["/healthz", "/readyz"] {
+        let page = visitor.get(path).await;
+        assert_eq!(
+            (page.status, page.header("content-type")),
+            (200, Some("application/json"))
+        );
+    }
+}

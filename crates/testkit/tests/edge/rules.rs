@@ -1,0 +1,91 @@
+//! `_redirects` and `_headers`.
+
+use crate::support::site;
+use estrade_testkit::{TestApp, on_both_engines};
+
+on_both_engines! {
+    redirects_send_people_on;
+    rewrites_stay_inside_the_site;
+    headers_are_added_where_their_pattern_fits;
+}
+
+async fn redirects_send_people_on(app: &TestApp) {
+    let rules = "/old /new\n/temp /new 302\n/blog/* /news/:splat 308\n/u/:id /users?id=:id\n/out https://example.com/x 307\n/real /elsewhere\n/forced /elsewhere 301!\n";
+    let files = [
+        ("_redirects", rules),
+        ("real.html", "real"),
+        ("forced.html", "forced"),
+        ("index.html", "x"),
+    ];
+    let (_, mut visitor) = site(app, "my-site", &files).await;
+    for (path, status, location) in [
+        ("/old", 301, "/new"),
+        ("/old?a=1", 301, "/new?a=1"),
+        ("/temp", 302, "/new"),
+        ("/blog/2024/x", 308, "/news/2024/x"),
+        ("/u/7", 301, "/users?id=7"),
+        ("/out", 307, "https://example.com/x"),
+        ("/forced", 301, "/elsewhere"),
+    ] {
+        let page = visitor.get(path).await;
+        assert_eq!(
+            (page.status, page.header("location")),
+            (status, Some(location)),
+            "{path}"
+        );
+    }
+    // A file wins over a rule that is not forced.
+    assert_eq!(visitor.get("/real").await.text(), "real");
+}
+
+async fn rewrites_stay_inside_the_site(app: &TestApp) {
+    let rules = "/app/* /app.html 200\n/gone/* /gone.html 404\n/proxy/* https://example.com/:splat 200\n/hidden /.env 200\n/up /../../etc/passwd 200\n";
+    let files = [
+        ("_redirects", rules),
+        ("app.html", "app"),
+        ("gone.html", "gone"),
+        (".env", "SECRET"),
+        ("app/real.txt", "real"),
+    ];
+    let (_, mut visitor) = site(app, "my-site", &files).await;
+    for (path, status, body) in [
+        ("/app/any/thing", 200, "app"),
+        ("/app/real.txt", 200, "real"),
+        ("/gone/x", 404, "gone"),
+    ] {
+        let page = visitor.get(path).await;
+        assert_eq!((page.status, page.text()), (status, body), "{path}");
+    }
+    for path in ["/proxy/x", "/hidden", "/up"] {
+        let page = visitor.get(path).await;
+        assert!(matches!(page.status, 400 | 404), "{path}");
+        assert!(!page.text().contains("SECRET"), "{path}");
+    }
+}
+
+async fn headers_are_added_where_their_pattern_fits(app: &TestApp) {
+    let rules = "/*\n  X-Frame-Options: DENY\n  Content-Length: 1\n  Set-Cookie: a=1\n  Set-Cookie: b=2\n/api/*\n  Access-Control-Allow-Origin: *\n  Cache-Control: no-store\n";
+    let files = [
+        ("_headers", rules),
+        ("index.html", "home"),
+        ("api/data.json", "{}"),
+        ("404.html", "no"),
+    ];
+    let (_, mut visitor) = site(app, "my-site", &files).await;
+    let home = visitor.get("/").await;
+    assert_eq!(
+        (home.text(), home.header("x-frame-options")),
+        ("home", Some("DENY"))
+    );
+    assert_eq!(home.header("set-cookie"), Some("a=1, b=2"));
+    assert_eq!(home.header("access-control-allow-origin"), None);
+    let data = visitor.get("/api/data.json").await;
+    assert_eq!(data.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(data.header("cache-control"), Some("no-store"));
+    assert_eq!(data.header("x-frame-options"), Some("DENY"));
+    let missing = visitor.get("/x").await;
+    assert_eq!(
+        (missing.status, missing.header("x-frame-options")),
+        (404, Some("DENY"))
+    );
+}
