@@ -27,8 +27,8 @@ pub(crate) struct Validators {
     pub modified: SystemTime,
 }
 
-/// The entity tag of a content in a coding, quotes included.
-pub(crate) fn tag(digest: &Digest, coding: Coding) -> String {
+#[cfg(test)]
+fn tag(digest: &Digest, coding: Coding) -> String {
     format!("\"{digest}{}\"", coding.tag_suffix())
 }
 

@@ -7,7 +7,7 @@ use crate::freshness::{cache_control, is_hashed};
 use crate::media_type::media_type;
 use crate::negotiate::Accepted;
 use crate::pages::Page;
-use crate::precondition::{Validators, Verdict, tag};
+use crate::precondition::{Validators, Verdict};
 use crate::range::{self, Wanted};
 use crate::redirects::Action;
 use crate::request_path::RequestPath;
@@ -384,7 +384,7 @@ enum Target<'p> {
 
 /// The headers by which a browser can ask again.
 fn validate(answer: &mut Answer, found: &Found<'_>, coding: Coding) {
-    answer.header("etag", tag(&found.entry.digest, coding));
+    answer.tag(&found.entry.digest, coding);
     answer.header("last-modified", found.modified.1);
     answer.header("cache-control", cache_control(found.path));
 }

@@ -46,8 +46,8 @@ impl Service<Request<Incoming>> for Visitors {
 async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody> {
     let started = Instant::now();
     let ask = read_ask(request, lane.tls.is_some());
-    let (answer, route) = lane.edge.answer(&ask).await;
     let now = lane.edge.now();
+    let (answer, route) = lane.edge.answer(&ask, now).await;
     let mut second = Second::default();
     second.update(now);
     let peer = request.extensions().get::<PeerAddr>();
@@ -62,7 +62,7 @@ async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody
         now,
         &ask,
         route.as_deref(),
-        client,
+        &client.to_string(),
         (answer.status, length),
         started,
     );

@@ -69,7 +69,7 @@ pub(super) fn caddy(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
     let file = directory.join("Caddyfile");
     fs::write(
         &file,
-        format!("{{\n admin off\n auto_https off\n persist_config off\n}}\n{sites}"),
+        format!("{{\n admin off\n auto_https off\n}}\n{sites}"),
     )?;
     let mut command = Command::new("caddy");
     command
