@@ -114,6 +114,7 @@ impl Contents {
 
 impl Content {
     /// A part of it.
+    #[must_use]
     pub fn slice(&self, range: std::ops::Range<u64>) -> Self {
         match self {
             Self::Bytes(bytes) => {

@@ -194,6 +194,10 @@ struct Request<'r> {
     forwarded: Vec<&'r [u8]>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one request; a box would be an allocation per request"
+)]
 enum Parsed<'r> {
     Simple(Request<'r>),
     Partial,

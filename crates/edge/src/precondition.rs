@@ -101,8 +101,9 @@ mod tests {
 
     fn headers<'r>(list: &[(&str, &'r str)]) -> Headers<'r> {
         let mut headers = Headers::default();
-        list.iter()
-            .for_each(|(name, value)| headers.note(name, value));
+        for (name, value) in list {
+            headers.note(name, value);
+        }
         headers
     }
 

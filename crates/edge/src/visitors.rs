@@ -66,7 +66,7 @@ async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody
         (answer.status, length),
         started,
     );
-    into_response(answer, ask.method, second.http())
+    into_response(&answer, ask.method, second.http())
 }
 
 fn read_ask(request: &Request<Incoming>, secure: bool) -> Ask<'_> {
@@ -101,15 +101,15 @@ fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     authority.or_else(host).unwrap_or_default()
 }
 
-fn into_response(answer: Answer, method: Method, date: &str) -> Response<HyperBody> {
-    let mut response = Response::new(match answer.body {
+fn into_response(answer: &Answer, method: Method, date: &str) -> Response<HyperBody> {
+    let mut response = Response::new(match &answer.body {
         _ if method == Method::Head => Either::Left(Full::default()),
         Body::Empty => Either::Left(Full::default()),
-        Body::One(Content::Bytes(ref bytes)) => Either::Left(Full::new(bytes.clone())),
-        Body::One(Content::File(ref slice)) => {
+        Body::One(Content::Bytes(bytes)) => Either::Left(Full::new(bytes.clone())),
+        Body::One(Content::File(slice)) => {
             Either::Right(stream(vec![Content::File(slice.clone())]))
         }
-        Body::Many(ref pieces) => Either::Right(stream(pieces.clone())),
+        Body::Many(pieces) => Either::Right(stream(pieces.clone())),
     });
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.header_map();

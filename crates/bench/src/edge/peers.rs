@@ -23,7 +23,7 @@ pub(super) fn root(directory: &Path, host: &str) -> PathBuf {
 pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyhow::Result<Peer> {
     let address = child::free_address()?;
     let folder = directory.display();
-    let servers: String = hosts
+    let servers: Vec<String> = hosts
         .iter()
         .map(|host| {
             let root = root(directory, host);
@@ -33,6 +33,7 @@ pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
             )
         })
         .collect();
+    let servers = servers.concat();
     let workers = bench.cores.count().0;
     let text = format!(
         "daemon off; user root; worker_processes {workers}; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
@@ -56,7 +57,7 @@ pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
 pub(super) fn caddy(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyhow::Result<Peer> {
     let address = child::free_address()?;
     let port = address.port();
-    let sites: String = hosts
+    let sites: Vec<String> = hosts
         .iter()
         .map(|host| {
             let root = root(directory, host);
@@ -66,6 +67,7 @@ pub(super) fn caddy(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
             )
         })
         .collect();
+    let sites = sites.concat();
     let file = directory.join("Caddyfile");
     fs::write(
         &file,

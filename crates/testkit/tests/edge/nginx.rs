@@ -315,20 +315,18 @@ impl Side {
             .iter()
             .map(|(name, value)| (*name, &**value))
             .collect();
-        match self
+        let first_try = self
             .visitor
             .try_ask(request.method, request.path, &headers)
-            .await
-        {
-            Ok(page) => page,
-            // A connection may be closed after an error; that is no answer to compare.
-            Err(_) => {
-                self.visitor = Visitor::connect(self.address, HOST).await;
-                self.visitor
-                    .ask(request.method, request.path, &headers)
-                    .await
-            }
+            .await;
+        if let Ok(page) = first_try {
+            return page;
         }
+        // A connection may be closed after an error; that is no answer to compare.
+        self.visitor = Visitor::connect(self.address, HOST).await;
+        self.visitor
+            .ask(request.method, request.path, &headers)
+            .await
     }
 }
 
