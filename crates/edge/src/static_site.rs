@@ -323,7 +323,10 @@ impl Visit<'_> {
         describe(&mut answer, found.path, entry, coding);
         answer.number("content-length", content.length());
         validate(&mut answer, found, coding);
-        answer.header("accept-ranges", "bytes");
+        if coding == Coding::Identity {
+            // A range is of the content as it is.
+            answer.header("accept-ranges", "bytes");
+        }
         answer.body = Body::One(content);
         Ok(answer)
     }

@@ -34,9 +34,13 @@ pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
         })
         .collect();
     let servers = servers.concat();
-    let workers = bench.cores.count().0;
+    // One process where one is enough: it ends with us, whatever happens.
+    let processes = match bench.cores.count().0 {
+        1 => "master_process off;".to_owned(),
+        workers => format!("user root; worker_processes {workers};"),
+    };
     let text = format!(
-        "daemon off; user root; worker_processes {workers}; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+        "daemon off; {processes} pid {folder}/nginx.pid; error_log {folder}/nginx.log;
          events {{ worker_connections 1024; }}
          http {{
              access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000;

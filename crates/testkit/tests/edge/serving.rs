@@ -298,16 +298,12 @@ async fn files_of_all_sizes_come_back_byte_for_byte(app: &TestApp) {
     let http2 = reqwest::Client::builder()
         .no_proxy()
         .http2_prior_knowledge()
+        .resolve("sizes.localhost", app.edge())
         .build()
         .unwrap();
     for size in sizes {
-        let url = format!("http://{}/{size}.bin", app.edge());
-        let answer = http2
-            .get(url)
-            .header("host", "sizes.localhost")
-            .send()
-            .await
-            .unwrap();
+        let url = format!("http://sizes.localhost:{}/{size}.bin", app.edge().port());
+        let answer = http2.get(url).send().await.unwrap();
         assert_eq!(answer.version(), reqwest::Version::HTTP_2);
         assert!(answer.bytes().await.unwrap() == noise(size), "{size}");
     }

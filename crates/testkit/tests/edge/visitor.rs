@@ -55,7 +55,7 @@ impl Visitor {
     pub(crate) async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
         self.try_ask(method, path, headers)
             .await
-            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+            .unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}"))
     }
 
     pub(crate) async fn try_ask(
