@@ -151,11 +151,10 @@ fn a_port_that_is_taken_is_named() {
     let home = Home::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for (option, other, name) in [
-        ("--platform-listen", "--ai-listen", "platform"),
-        ("--ai-listen", "--platform-listen", "ai"),
-    ] {
-        let ran = home.run(["serve", option, &address, other, "127.0.0.1:0"]);
+    for (position, name) in [(2, "platform"), (4, "ai"), (6, "edge")] {
+        let mut args: [&str; 7] = serve_args();
+        args[position] = &address;
+        let ran = home.run(args);
         ran.assert(1)
             .assert_says(&format!("cannot listen on {address} ({name})"));
         assert_eq!(ran.stdout, "");

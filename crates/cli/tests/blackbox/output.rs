@@ -1,6 +1,6 @@
 //! What commands print, for scripts that read it.
 
-use crate::support::{ADMIN, Home, Reaped, Server, time_until};
+use crate::support::{ADMIN, Home, Reaped, Server, serve_args, time_until};
 use reqwest::Method;
 use serde_json::Value;
 use std::io::Read;
@@ -55,8 +55,9 @@ async fn a_server_goes_on_when_nobody_reads_its_output() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
-    let listen = ["--platform-listen", &address, "--ai-listen", "127.0.0.1:0"];
-    let mut command = home.command(["serve"].iter().chain(&listen));
+    let mut args: [&str; 7] = serve_args();
+    args[2] = &address;
+    let mut command = home.command(args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Reaped(child.spawn().unwrap());
     drop((child.0.stdout.take(), child.0.stderr.take()));

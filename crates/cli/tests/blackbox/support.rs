@@ -127,12 +127,14 @@ impl Home {
 }
 
 /// `serve` on ports that the system chooses.
-pub(crate) fn serve_args() -> [&'static str; 5] {
+pub(crate) fn serve_args() -> [&'static str; 7] {
     [
         "serve",
         "--platform-listen",
         "127.0.0.1:0",
         "--ai-listen",
+        "127.0.0.1:0",
+        "--edge-listen",
         "127.0.0.1:0",
     ]
 }

@@ -428,9 +428,6 @@ async fn a_canceled_release_stops_unpacking(app: &TestApp) {
     }
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
     let large = std::fs::read_dir(app.directory().join("blobs/files")).unwrap();
-    assert_eq!(
-        large.count(),
-        0,
-        "neither the archive nor its content is that large"
-    );
+    let archives = usize::from(archive.len() >= 1 << 20);
+    assert_eq!(large.count(), archives, "the content is not kept");
 }
