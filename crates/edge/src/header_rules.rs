@@ -8,6 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub(crate) const FILE: &str = "_headers";
 /// More rules than this are not read.
 const MOST_RULES: usize = 1000;
+/// Nor more headers of all rules together.
+const MOST_HEADERS: usize = 5000;
 /// Most headers that rules add to one answer, and most bytes: clients take no more, and whoever
 /// writes a file of them must not make each of our answers as long as that.
 const MOST_ADDED: usize = 100;
@@ -39,7 +41,7 @@ impl HeaderRules {
     /// Reads the rules; lines that make no sense are left out.
     pub fn parse(text: &str) -> Self {
         let mut rules: Vec<(Pattern, Vec<_>)> = Vec::new();
-        let mut wanted = false;
+        let (mut wanted, mut count) = (false, 0);
         for line in text.lines() {
             let trimmed = line.trim();
             if trimmed.is_empty() || trimmed.starts_with('#') {
@@ -50,7 +52,9 @@ impl HeaderRules {
                 wanted = pattern.is_some();
                 rules.extend(pattern.map(|pattern| (pattern, Vec::new())));
             } else if let (true, Some((_, headers))) = (wanted, rules.last_mut()) {
-                headers.extend(parse_header(trimmed));
+                let header = parse_header(trimmed).filter(|_| count < MOST_HEADERS);
+                count += usize::from(header.is_some());
+                headers.extend(header);
             }
         }
         Self(rules)

@@ -5,6 +5,9 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 /// Longest target that captures may make: one line of rules can name a long capture very often.
 const LONGEST_TARGET: usize = 8 * 1024;
 
+/// Most segments of a pattern: real ones have a few, and each takes memory for as long as it serves.
+const MOST_SEGMENTS: usize = 32;
+
 /// What a captured text may not contain as it is in a path: it was decoded, and will be again.
 const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -35,12 +38,12 @@ enum Segment {
 pub(crate) struct Captures<'p>(Vec<(&'p str, &'p str)>);
 
 impl Pattern {
-    /// Reads a pattern; `None` when it does not begin with `/` or has a `*` inside.
+    /// Reads a pattern; `None` when it does not begin with `/`, has a `*` inside or is endless.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix('/')?;
         let mut segments = Vec::new();
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
-            if segments.last() == Some(&Segment::Splat) {
+            if segments.last() == Some(&Segment::Splat) || segments.len() == MOST_SEGMENTS {
                 return None;
             }
             segments.push(match segment.strip_prefix(':') {
@@ -187,7 +190,9 @@ mod tests {
                 "{pattern} {path}"
             );
         }
-        for bad in ["", "a", "/a*b", "/*/b"] {
+        let endless = "/a".repeat(MOST_SEGMENTS + 1);
+        assert!(Pattern::parse(&endless[2..]).is_some());
+        for bad in ["", "a", "/a*b", "/*/b", &endless] {
             assert_eq!(Pattern::parse(bad), None, "{bad}");
         }
     }

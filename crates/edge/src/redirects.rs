@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn rules_are_counted_with_all_that_they_hold() {
-        let line = format!("{} /x 302\n", "/:a".repeat(1000));
+        let line = format!("{} /x 302\n", "/:a".repeat(30));
         let rules = Redirects::parse(&line.repeat(100));
-        assert!(rules.bytes() > 100 * 1000 * size_of::<String>());
+        assert!(rules.bytes() > 100 * 30 * size_of::<String>());
         let long = format!("/a /{} 302\n/b /c 302\n", "x".repeat(LONGEST_LINE));
         assert_eq!(Redirects::parse(&long).0.len(), 1);
     }
