@@ -8,7 +8,6 @@ use crate::clock::Second;
 use estrade_model::Timestamp;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +15,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// How often lines reach the file.
-const WRITE_EVERY: Duration = Duration::from_millis(250);
+const WRITE_EVERY: Duration = Duration::from_millis(50);
 /// Bytes that wait per thread at most.
 const MOST_WAITING: usize = 4 << 20;
+/// Room that is kept for the next lines.
+const MOST_SPARE: usize = 1 << 20;
 /// A file that is larger than this is put aside…
 const LARGEST_FILE: u64 = 64 << 20;
 /// …and so many of those are kept.
@@ -30,6 +31,8 @@ const LONGEST_TEXT: usize = 1024;
 pub struct AccessLog {
     file: Option<PathBuf>,
     buffers: Box<[Mutex<Vec<u8>>]>,
+    /// An empty buffer with room, for the next exchange.
+    spare: Mutex<Vec<u8>>,
     dropped: AtomicU64,
 }
 
@@ -40,7 +43,7 @@ pub struct Noted<'n> {
     /// Which project it was for.
     pub project: Option<&'n str>,
     /// Who asked.
-    pub client: IpAddr,
+    pub client: &'n str,
     /// The status of the answer.
     pub status: u16,
     /// How long its body was.
@@ -55,6 +58,7 @@ impl AccessLog {
         Self {
             file,
             buffers: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
+            spare: Mutex::default(),
             dropped: AtomicU64::new(0),
         }
     }
@@ -84,6 +88,9 @@ impl AccessLog {
                 .run_until_cancelled(tokio::time::sleep(WRITE_EVERY))
                 .await
                 .is_none();
+            if !stopped && !self.has_lines() {
+                continue;
+            }
             let (log, path) = (Arc::clone(&self), path.clone());
             let written = tokio::task::spawn_blocking(move || log.write_out(&path)).await;
             match written {
@@ -100,6 +107,14 @@ impl AccessLog {
         }
     }
 
+    fn has_lines(&self) -> bool {
+        let is_empty = |buffer: &Mutex<Vec<u8>>| {
+            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.is_empty()
+        };
+        !self.buffers.iter().all(is_empty)
+    }
+
     fn write_out(&self, path: &Path) -> io::Result<()> {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
@@ -109,16 +124,22 @@ impl AccessLog {
             );
         }
         let mut file = None;
+        // Room goes back and forth, so that a busy thread does not grow its buffer anew each time.
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         for buffer in &self.buffers {
-            let lines = std::mem::take(&mut *buffer.lock().unwrap_or_else(PoisonError::into_inner));
-            if !lines.is_empty() {
+            let waiting = || buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            spare.clear();
+            std::mem::swap(&mut *waiting(), &mut *spare);
+            if !spare.is_empty() {
                 let file = match &mut file {
                     Some(file) => file,
                     none => none.insert(open(path)?),
                 };
-                file.write_all(&lines)?;
+                file.write_all(&spare)?;
             }
         }
+        spare.clear();
+        spare.shrink_to(MOST_SPARE);
         match file {
             Some(file) if file.metadata()?.len() > LARGEST_FILE => put_aside(path),
             _ => Ok(()),
@@ -171,15 +192,27 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
         Method::Head => "HEAD",
         Method::Other => "OTHER",
     };
-    let (millis, micros) = (now.millis().rem_euclid(1000), took.as_micros());
-    // Writing into memory does not fail.
-    let _ = write!(
-        out,
-        "{{\"time\":\"{}.{millis:03}Z\",\"status\":{status},\"bytes\":{bytes},\"us\":{micros},\"client\":\"{client}\",\"method\":\"{method}\"",
-        second.iso(),
+    let mut number = itoa::Buffer::new();
+    let mut put = |name: &str, value: u64| {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(number.format(value).as_bytes());
+    };
+    put("{\"status\":", (*status).into());
+    put(",\"bytes\":", *bytes);
+    put(
+        ",\"us\":",
+        u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
     );
+    let millis = u16::try_from(now.millis().rem_euclid(1000)).unwrap_or_default();
+    let digit = |value: u16| b'0' + u8::try_from(value % 10).unwrap_or_default();
+    out.extend_from_slice(b",\"time\":\"");
+    out.extend_from_slice(second.iso().as_bytes());
+    out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis)]);
+    out.extend_from_slice(b"Z\"");
     let headers = &ask.headers;
     for (name, value) in [
+        ("method", Some(method)),
+        ("client", Some(*client)),
         ("project", *project),
         ("host", Some(ask.host)),
         ("path", Some(ask.path)),
@@ -200,11 +233,17 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
 
 /// A text inside JSON quotes.
 fn write_text(out: &mut Vec<u8>, text: &str) {
-    let end = text.floor_char_boundary(LONGEST_TEXT);
-    for byte in text[..end].bytes() {
+    let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    if !text.as_bytes().iter().any(special) {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    for byte in text.bytes() {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
             0..=0x1f => {
+                // Writing into memory does not fail.
                 let _ = write!(out, "\\u{byte:04x}");
             }
             _ => out.push(byte),
@@ -236,7 +275,7 @@ mod tests {
         let noted = Noted {
             ask: &ask,
             project: Some("a"),
-            client: IpAddr::from([127, 0, 0, 1]),
+            client: "127.0.0.1",
             status: 200,
             bytes: 5,
             took: Duration::from_micros(42),
@@ -249,6 +288,9 @@ mod tests {
             (&line["path"], &line["us"], &line["project"]),
             (&"/p\"".into(), &42.into(), &"a".into())
         );
-        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(
+            out.iter().position(|byte| *byte == b'\n'),
+            Some(out.len() - 1)
+        );
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::contents::Content;
 use bytes::Bytes;
+use estrade_model::coding::Coding;
+use estrade_store::blobs::Digest;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::io::Write;
 
@@ -69,8 +71,15 @@ impl Answer {
 
     /// Adds a header whose value is a number.
     pub fn number(&mut self, name: &str, value: u64) -> &mut Self {
-        // Writing into memory does not fail.
-        let _ = write!(self.lines, "{name}: {value}\r\n");
+        self.header(name, itoa::Buffer::new().format(value))
+    }
+
+    /// Adds the entity tag of a content in a coding.
+    pub fn tag(&mut self, digest: &Digest, coding: Coding) -> &mut Self {
+        self.lines.extend_from_slice(b"etag: \"");
+        self.lines.extend_from_slice(&digest.to_hex());
+        self.lines.extend_from_slice(coding.tag_suffix().as_bytes());
+        self.lines.extend_from_slice(b"\"\r\n");
         self
     }
 

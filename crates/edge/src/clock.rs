@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 /// The texts of one second.
 #[derive(Debug, Clone)]
 pub struct Second {
-    second: i64,
+    /// Seconds since the epoch.
+    at: i64,
     /// As `Date` has it.
     http: String,
     /// As the access log has it, up to the seconds.
@@ -16,7 +17,7 @@ pub struct Second {
 impl Default for Second {
     fn default() -> Self {
         Self {
-            second: i64::MIN,
+            at: i64::MIN,
             http: String::new(),
             iso: String::new(),
         }
@@ -27,12 +28,12 @@ impl Second {
     /// Goes on to this moment.
     pub fn update(&mut self, now: Timestamp) {
         let second = now.millis().div_euclid(1000);
-        if self.second != second {
+        if self.at != second {
             let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
             self.http = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since);
             // `2026-11-15T01:02:03.004Z` without its fraction.
             self.iso = now.to_string().chars().take(19).collect();
-            self.second = second;
+            self.at = second;
         }
     }
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 /// Contents up to this size are sent from memory; for larger ones the kernel copies less.
-const SMALL: u64 = 64 * 1024;
+const SMALL: u64 = 8 * 1024;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -132,6 +132,7 @@ fn openable() -> usize {
 
 impl Content {
     /// A part of it.
+    #[must_use]
     pub fn slice(&self, range: std::ops::Range<u64>) -> Self {
         match self {
             Self::Bytes(bytes) => {

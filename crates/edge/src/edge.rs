@@ -10,6 +10,7 @@ use crate::pages::Page;
 use crate::routes::{LiveSite, Route, Routes, State};
 use crate::sites::Sites;
 use crate::static_site::{Trouble, Visit};
+use estrade_model::Timestamp;
 use estrade_model::error::causes;
 use estrade_service::{Core, Result};
 use estrade_store::blobs::BlobError;
@@ -119,12 +120,12 @@ impl Edge {
     }
 
     /// The present moment.
-    pub(crate) fn now(&self) -> estrade_model::Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.core.now()
     }
 
     /// Answers a request; also says which project it was for.
-    pub async fn answer(&self, ask: &Ask<'_>) -> (Answer, Option<Arc<Route>>) {
+    pub async fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> (Answer, Option<Arc<Route>>) {
         if let Some(doorway) = &self.doorway
             && let Some(answer) = doorway.answer(ask).await
         {
@@ -156,20 +157,20 @@ impl Edge {
             State::Off => Page::SwitchedOff.answer(),
             State::Empty => Page::NothingDeployed.answer(),
             State::Elsewhere => Page::Unavailable.answer(),
-            State::Files(site) => self.visit(&route, site, ask).await,
+            State::Files(site) => self.visit(&route, site, ask, now).await,
         };
         (answer, Some(route))
     }
 
-    async fn visit(&self, route: &Route, live: &LiveSite, ask: &Ask<'_>) -> Answer {
-        let trouble = match self.try_visit(live, ask).await {
+    async fn visit(&self, route: &Route, live: &LiveSite, ask: &Ask<'_>, now: Timestamp) -> Answer {
+        let trouble = match self.try_visit(live, ask, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
             Err(Trouble::Blob(BlobError::Missing)) => {
                 self.routes.sites().forget(live.row.release);
                 live.earlier
                     .iter()
                     .for_each(|it| self.routes.sites().forget(it.release));
-                self.try_visit(live, ask).await
+                self.try_visit(live, ask, now).await
             }
             other => other,
         };
@@ -187,6 +188,7 @@ impl Edge {
         &self,
         live: &LiveSite,
         ask: &Ask<'_>,
+        now: Timestamp,
     ) -> std::result::Result<Answer, Trouble> {
         let site = self
             .routes
@@ -202,7 +204,7 @@ impl Edge {
             site: &site,
             sites: self.routes.sites(),
             contents: &self.contents,
-            now: self.now(),
+            now,
             skew: self.skew,
         };
         visit.answer(ask).await

@@ -13,12 +13,12 @@ use crate::lane::Lane;
 use http::HeaderMap;
 use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 /// A head that has not ended after so many bytes is not for the express lane.
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -26,6 +26,8 @@ const LONGEST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
 /// What is read at once.
 const READ: usize = 4096;
+/// A body that is copied behind its head rather than sent beside it.
+const WORTH_COPYING: usize = 8 * 1024;
 /// Answers in a row, to a client that does not wait for them, before others get their turn.
 const IN_A_ROW: u32 = 32;
 
@@ -48,6 +50,7 @@ pub(crate) async fn serve(
     let mut head = Vec::with_capacity(1024);
     let (mut second, mut answered) = (Second::default(), 0_u32);
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
+    let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     loop {
         let request = match Request::parse(&input) {
             Parsed::Simple(request) => request,
@@ -59,7 +62,7 @@ pub(crate) async fn serve(
                     (true, _) => patience.between_requests(),
                     (false, _) => patience.within_request(),
                 }
-                match read_more(stream, &mut input, &mut patience, stop).await {
+                match read_more(stream, &mut input, &mut patience, stopped.as_mut()).await {
                     Ok(true) => continue,
                     Ok(false) | Err(_) => return Next::Ended,
                 }
@@ -67,8 +70,8 @@ pub(crate) async fn serve(
         };
         let started = Instant::now();
         let close = request.close || stop.is_cancelled();
-        let (answer, route) = lane.edge.answer(&request.ask).await;
         let now = lane.edge.now();
+        let (answer, route) = lane.edge.answer(&request.ask, now).await;
         second.update(now);
         head.clear();
         write_head(
@@ -83,16 +86,17 @@ pub(crate) async fn serve(
         } else {
             &answer.body
         };
-        if send(stream, &head, body).await.is_err() {
+        if send(stream, &mut head, body).await.is_err() {
             return Next::Ended;
         }
-        let client = lane.client(peer, &request.forwarded);
+        let forwarded = lane.forwarded_client(peer, &request.forwarded);
+        let forwarded = forwarded.map(|client| client.to_string());
         lane.note(
             &second,
             now,
             &request.ask,
             route.as_deref(),
-            client,
+            forwarded.as_deref().unwrap_or(&peer_text),
             (answer.status, body.length()),
             started,
         );
@@ -114,7 +118,7 @@ async fn read_more(
     stream: &mut TcpStream,
     input: &mut Vec<u8>,
     patience: &mut Patience,
-    stop: &CancellationToken,
+    mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
 ) -> io::Result<bool> {
     input.reserve(READ);
     loop {
@@ -127,7 +131,7 @@ async fn read_more(
                     return Ok(false);
                 }
             }
-            () = stop.cancelled(), if waiting => return Ok(false),
+            () = stopped.as_mut(), if waiting => return Ok(false),
         }
     }
 }
@@ -196,6 +200,10 @@ struct Request<'r> {
     forwarded: Vec<&'r [u8]>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one request; a box would be an allocation per request"
+)]
 enum Parsed<'r> {
     Simple(Request<'r>),
     Partial,
@@ -300,9 +308,14 @@ fn write_head(head: &mut Vec<u8>, status: http::StatusCode, date: &str, lines: &
     head.extend_from_slice(b"\r\n");
 }
 
-async fn send(stream: &TcpStream, head: &[u8], body: &Body) -> io::Result<()> {
+async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result<()> {
     match body.pieces() {
         [] => write_all(stream, head, &[]).await,
+        // One buffer is cheaper to send than two, up to where copying costs more.
+        [Content::Bytes(bytes)] if bytes.len() <= WORTH_COPYING => {
+            head.extend_from_slice(bytes);
+            write_all(stream, head, &[]).await
+        }
         [Content::Bytes(bytes)] => write_all(stream, head, bytes).await,
         pieces => {
             write_more(stream, head).await?;
@@ -319,10 +332,14 @@ async fn send(stream: &TcpStream, head: &[u8], body: &Body) -> io::Result<()> {
 
 /// Writes both, one after the other, with as few calls as it takes.
 async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Result<()> {
-    let mut slices = &mut [IoSlice::new(first), IoSlice::new(then)][..];
-    IoSlice::advance_slices(&mut slices, 0);
+    let mut both = [IoSlice::new(first), IoSlice::new(then)];
+    let mut slices = &mut both[..if then.is_empty() { 1 } else { 2 }];
     while !slices.is_empty() {
-        match stream.try_write_vectored(slices) {
+        let wrote = match &*slices {
+            [one] => stream.try_write(one),
+            several => stream.try_write_vectored(several),
+        };
+        match wrote {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut slices, written),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,

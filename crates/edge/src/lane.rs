@@ -86,12 +86,12 @@ impl Lane {
     }
 
     /// Who is behind a connection, if it is a proxy that may say so.
-    pub(crate) fn client(&self, peer: IpAddr, forwarded: &[&[u8]]) -> IpAddr {
+    pub(crate) fn forwarded_client(&self, peer: IpAddr, forwarded: &[&[u8]]) -> Option<IpAddr> {
         if forwarded.is_empty() || !self.options.trusted_proxies.contains(peer) {
-            return peer;
+            return None;
         }
         let headers = express::forwarded_headers(forwarded);
-        self.options.trusted_proxies.client(peer, &headers).0
+        Some(self.options.trusted_proxies.client(peer, &headers).0)
     }
 
     /// Counts and logs an answered request.
@@ -105,7 +105,7 @@ impl Lane {
         now: Timestamp,
         ask: &Ask<'_>,
         route: Option<&Route>,
-        client: IpAddr,
+        client: &str,
         (status, bytes): (StatusCode, u64),
         started: Instant,
     ) {

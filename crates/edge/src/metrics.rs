@@ -7,6 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Reads the counters when somebody asks.
 pub struct EdgeMetrics(pub Arc<Routes>);
@@ -64,7 +65,7 @@ impl Collector for EdgeMetrics {
         for (project, numbers) in &visited {
             let bounds = BUCKETS
                 .iter()
-                .map(|bound| bound.as_secs_f64())
+                .map(Duration::as_secs_f64)
                 .chain([f64::INFINITY]);
             let buckets: Vec<_> = bounds.zip(numbers.buckets).collect();
             let labels = [("project", &**project)];

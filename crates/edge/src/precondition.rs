@@ -29,8 +29,8 @@ pub(crate) struct Validators {
     pub dated: bool,
 }
 
-/// The entity tag of a content in a coding, quotes included.
-pub(crate) fn tag(digest: &Digest, coding: Coding) -> String {
+#[cfg(test)]
+fn tag(digest: &Digest, coding: Coding) -> String {
     format!("\"{digest}{}\"", coding.tag_suffix())
 }
 
@@ -108,8 +108,9 @@ mod tests {
 
     fn headers<'r>(list: &[(&str, &'r str)]) -> Headers<'r> {
         let mut headers = Headers::default();
-        list.iter()
-            .for_each(|(name, value)| headers.note(name, value));
+        for (name, value) in list {
+            headers.note(name, value);
+        }
         headers
     }
 

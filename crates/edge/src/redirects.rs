@@ -143,6 +143,10 @@ fn encode(to: &str) -> String {
 mod tests {
     use super::*;
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "it is compared with what may be none"
+    )]
     fn redirect(status: u16, to: &str) -> Option<Action> {
         Some(Action::Redirect {
             status,

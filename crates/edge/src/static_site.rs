@@ -7,7 +7,7 @@ use crate::freshness::{cache_control, is_hashed};
 use crate::media_type::media_type;
 use crate::negotiate::Accepted;
 use crate::pages::Page;
-use crate::precondition::{Validators, Verdict, tag};
+use crate::precondition::{Validators, Verdict};
 use crate::range::{self, Wanted};
 use crate::redirects::Action;
 use crate::request_path::RequestPath;
@@ -272,10 +272,10 @@ impl Visit<'_> {
         file: &str,
         entry: Entry,
     ) -> Result<Answer, Trouble> {
-        let coding = self.choose(ask, &entry);
+        let coding = choose(ask, &entry);
         let content = self.open(&entry, coding).await?;
         let mut answer = Answer::new(status);
-        self.describe(&mut answer, file, &entry, coding);
+        describe(&mut answer, file, &entry, coding);
         answer.number("content-length", content.length());
         answer.header("cache-control", "no-store");
         answer.body = Body::One(content);
@@ -293,7 +293,7 @@ impl Visit<'_> {
 
     async fn send_file(&self, ask: &Ask<'_>, found: &Found<'_>) -> Result<Answer, Trouble> {
         let (headers, entry) = (&ask.headers, &found.entry);
-        let coding = self.choose(ask, entry);
+        let coding = choose(ask, entry);
         let validators = Validators {
             digest: entry.digest,
             coding,
@@ -330,10 +330,13 @@ impl Visit<'_> {
         }
         let content = self.open(entry, coding).await?;
         let mut answer = Answer::new(StatusCode::OK);
-        self.describe(&mut answer, found.path, entry, coding);
+        describe(&mut answer, found.path, entry, coding);
         answer.number("content-length", content.length());
         validate(&mut answer, found, coding);
-        answer.header("accept-ranges", "bytes");
+        if coding == Coding::Identity {
+            // A range is of the content as it is.
+            answer.header("accept-ranges", "bytes");
+        }
         answer.body = Body::One(content);
         Ok(answer)
     }
@@ -343,7 +346,7 @@ impl Visit<'_> {
         let content = self.open(entry, Coding::Identity).await?;
         let mut answer = Answer::new(StatusCode::PARTIAL_CONTENT);
         if let [part] = parts {
-            self.describe(&mut answer, found.path, entry, Coding::Identity);
+            describe(&mut answer, found.path, entry, Coding::Identity);
             answer.formatted(
                 "content-range",
                 format_args!("bytes {}-{}/{size}", part.start, part.end - 1),
@@ -362,27 +365,28 @@ impl Visit<'_> {
         Ok(answer)
     }
 
-    fn choose(&self, ask: &Ask<'_>, entry: &Entry) -> Coding {
-        if !entry.has_variants() {
-            return Coding::Identity;
-        }
-        let accepted = Accepted::parse(ask.headers.accept_encoding.as_deref());
-        accepted.choose(|coding| entry.stored(coding).is_some())
-    }
-
-    /// The headers that say what the body is.
-    fn describe(&self, answer: &mut Answer, file: &str, entry: &Entry, coding: Coding) {
-        answer.header("content-type", media_type(file).as_bytes());
-        if coding != Coding::Identity {
-            answer.header("content-encoding", coding.name());
-        }
-        vary(answer, entry);
-    }
-
     async fn open(&self, entry: &Entry, coding: Coding) -> Result<Content, Trouble> {
         let stored = entry.stored(coding).unwrap_or(entry.plain);
         self.contents.open(stored).await.map_err(Trouble::Blob)
     }
+}
+
+/// The coding that a client gets of a file.
+fn choose(ask: &Ask<'_>, entry: &Entry) -> Coding {
+    if !entry.has_variants() {
+        return Coding::Identity;
+    }
+    let accepted = Accepted::parse(ask.headers.accept_encoding.as_deref());
+    accepted.choose(|coding| entry.stored(coding).is_some())
+}
+
+/// The headers that say what the body is.
+fn describe(answer: &mut Answer, file: &str, entry: &Entry, coding: Coding) {
+    answer.header("content-type", media_type(file).as_bytes());
+    if coding != Coding::Identity {
+        answer.header("content-encoding", coding.name());
+    }
+    vary(answer, entry);
 }
 
 /// What a path leads to.
@@ -394,7 +398,7 @@ enum Target<'p> {
 
 /// The headers by which a browser can ask again.
 fn validate(answer: &mut Answer, found: &Found<'_>, coding: Coding) {
-    answer.header("etag", tag(&found.entry.digest, coding));
+    answer.tag(&found.entry.digest, coding);
     answer.header("last-modified", found.modified.1);
     answer.header("cache-control", cache_control(found.path));
 }

@@ -47,12 +47,12 @@ impl Service<Request<Incoming>> for Visitors {
 async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody> {
     let started = Instant::now();
     let ask = read_ask(request, lane.tls.is_some());
+    let now = lane.edge.now();
     let (answer, route) = if names_one_host(request) {
-        lane.edge.answer(&ask).await
+        lane.edge.answer(&ask, now).await
     } else {
         (Page::BadRequest.answer(), None)
     };
-    let now = lane.edge.now();
     let mut second = Second::default();
     second.update(now);
     let peer = request.extensions().get::<PeerAddr>();
@@ -67,11 +67,11 @@ async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody
         now,
         &ask,
         route.as_deref(),
-        client,
+        &client.to_string(),
         (answer.status, length),
         started,
     );
-    into_response(answer, ask.method, second.http())
+    into_response(&answer, ask.method, second.http())
 }
 
 fn read_ask(request: &Request<Incoming>, secure: bool) -> Ask<'_> {
@@ -111,15 +111,15 @@ fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     authority.or_else(host).unwrap_or_default()
 }
 
-fn into_response(answer: Answer, method: Method, date: &str) -> Response<HyperBody> {
-    let mut response = Response::new(match answer.body {
+fn into_response(answer: &Answer, method: Method, date: &str) -> Response<HyperBody> {
+    let mut response = Response::new(match &answer.body {
         _ if method == Method::Head => Either::Left(Full::default()),
         Body::Empty => Either::Left(Full::default()),
-        Body::One(Content::Bytes(ref bytes)) => Either::Left(Full::new(bytes.clone())),
-        Body::One(Content::File(ref slice)) => {
+        Body::One(Content::Bytes(bytes)) => Either::Left(Full::new(bytes.clone())),
+        Body::One(Content::File(slice)) => {
             Either::Right(stream(vec![Content::File(slice.clone())]))
         }
-        Body::Many(ref pieces) => Either::Right(stream(pieces.clone())),
+        Body::Many(pieces) => Either::Right(stream(pieces.clone())),
     });
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.header_map();

@@ -9,6 +9,7 @@ use crate::stats::median;
 use crate::suite::Bench;
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 const FILES: usize = 200;
@@ -65,10 +66,12 @@ fn text(seed: usize, size: usize) -> String {
     let mut random = Random::new(seed as u64 + 1);
     let mut text = String::with_capacity(size + 32);
     while text.len() < size {
-        text.push_str(&format!(
-            "<li class=\"item\">{}</li>\n",
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "<li class=\"item\">{}</li>",
             random.next() % 1_000_000
-        ));
+        );
     }
     text.truncate(size);
     text

@@ -9,6 +9,7 @@ use crate::report::{Row, Target, Unit, thousands};
 use crate::stats::median;
 use crate::suite::Bench;
 use anyhow::ensure;
+use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -92,7 +93,8 @@ fn text(size: usize) -> String {
     let mut random = Random::new(7);
     let mut text = String::with_capacity(size + 16);
     while text.len() < size {
-        text.push_str(&format!("{:x} ", random.next()));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{:x} ", random.next());
     }
     text.truncate(size);
     text

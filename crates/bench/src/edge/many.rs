@@ -21,7 +21,7 @@ const SPREAD: usize = 200_000;
 /// Connections that releases are sent on.
 const CONNECTIONS: usize = 8;
 /// How long the releases may take.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_mins(15);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let projects = bench.options.projects;

@@ -23,7 +23,7 @@ pub(super) fn root(directory: &Path, host: &str) -> PathBuf {
 pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyhow::Result<Peer> {
     let address = child::free_address()?;
     let folder = directory.display();
-    let servers: String = hosts
+    let servers: Vec<String> = hosts
         .iter()
         .map(|host| {
             let root = root(directory, host);
@@ -33,9 +33,14 @@ pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
             )
         })
         .collect();
-    let workers = bench.cores.count().0;
+    let servers = servers.concat();
+    // One process where one is enough: it ends with us, whatever happens.
+    let processes = match bench.cores.count().0 {
+        1 => "master_process off;".to_owned(),
+        workers => format!("user root; worker_processes {workers};"),
+    };
     let text = format!(
-        "daemon off; user root; worker_processes {workers}; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+        "daemon off; {processes} pid {folder}/nginx.pid; error_log {folder}/nginx.log;
          events {{ worker_connections 1024; }}
          http {{
              access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000;
@@ -56,7 +61,7 @@ pub(super) fn nginx(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
 pub(super) fn caddy(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyhow::Result<Peer> {
     let address = child::free_address()?;
     let port = address.port();
-    let sites: String = hosts
+    let sites: Vec<String> = hosts
         .iter()
         .map(|host| {
             let root = root(directory, host);
@@ -66,10 +71,11 @@ pub(super) fn caddy(bench: &Bench<'_>, directory: &Path, hosts: &[&str]) -> anyh
             )
         })
         .collect();
+    let sites = sites.concat();
     let file = directory.join("Caddyfile");
     fs::write(
         &file,
-        format!("{{\n admin off\n auto_https off\n persist_config off\n}}\n{sites}"),
+        format!("{{\n admin off\n auto_https off\n}}\n{sites}"),
     )?;
     let mut command = Command::new("caddy");
     command

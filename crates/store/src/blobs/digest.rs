@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// A text that is not a [`Digest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is 64 lower-case hex digits")]
@@ -19,6 +21,16 @@ impl Digest {
     /// Hashes `content`.
     pub fn of(content: &[u8]) -> Self {
         blake3::hash(content).into()
+    }
+
+    /// The text, in ASCII: for who writes it so often that an allocation counts.
+    pub fn to_hex(&self) -> [u8; 64] {
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        hex
     }
 
     /// The hash itself.
@@ -63,7 +75,8 @@ impl From<Digest> for String {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        let hex = self.to_hex();
+        f.write_str(std::str::from_utf8(&hex).map_err(|_| fmt::Error)?)
     }
 }
 

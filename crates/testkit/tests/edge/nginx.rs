@@ -37,14 +37,13 @@ impl Nginx {
             .unwrap();
         fs::create_dir(root.path().join("site")).unwrap();
         let folder = root.path().display();
-        // As root it would change to a user who may not read the files.
         let configuration = format!(
-            "daemon off; user root; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+            "daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;
              events {{}}
              http {{
-                 access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;
+                 access_log off; keepalive_requests 1000000; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;
                  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-                 charset utf-8; gzip_static on; gzip_vary on;
+                 charset utf-8; charset_types text/plain text/css; gzip_static on; gzip_vary on;
                  types {{ text/html html; text/plain txt; text/css css; image/png png; }}
                  default_type application/octet-stream;
                  server {{ listen {address}; root {folder}/site; index index.html; }}
@@ -276,7 +275,7 @@ fn better(request: &Request) -> Option<&'static str> {
     let takes_gzip =
         value("Accept-Encoding").is_some_and(|it| it.contains("gzip") && !it.ends_with("q=0"));
     if takes_gzip && value("Range").is_some() {
-        return Some("a range is of the content as it is: parts of a compressed one help nobody");
+        return Some("a range is of the content as it is; nginx sends all of the compressed one");
     }
     None
 }
@@ -285,50 +284,49 @@ fn better(request: &Request) -> Option<&'static str> {
 struct Side {
     visitor: Visitor,
     address: SocketAddr,
+    may_close: bool,
 }
 
 impl Side {
-    async fn new(address: SocketAddr) -> Self {
+    async fn new(address: SocketAddr, may_close: bool) -> Self {
         let visitor = Visitor::connect(address, HOST).await;
-        Self { visitor, address }
+        Self {
+            visitor,
+            address,
+            may_close,
+        }
     }
 
     async fn ask(&mut self, request: &Request) -> Page {
-        let coding: Vec<_> = request
-            .headers
-            .iter()
-            .copied()
-            .filter(|(name, _)| *name == "Accept-Encoding")
-            .collect();
-        let first = self.visitor.ask("HEAD", request.path, &coding).await;
-        let (tag, date) = (
-            first.header("etag").unwrap_or("\"none\""),
-            first.header("last-modified").unwrap_or("none"),
-        );
-        let own = |value: &str| value.replace("TAG", tag).replace("DATE", date);
-        let headers: Vec<_> = request
-            .headers
-            .iter()
-            .map(|(name, value)| (*name, own(value)))
-            .collect();
+        let coding = |(name, _): &(&str, &str)| *name == "Accept-Encoding";
+        let coding: Vec<_> = request.headers.iter().copied().filter(coding).collect();
+        let first = self.exchange("HEAD", request.path, &coding).await;
+        let tag = first.header("etag").unwrap_or("\"none\"");
+        let date = first.header("last-modified").unwrap_or("none");
+        let own = |(name, value): &(&'static str, &str)| {
+            (*name, value.replace("TAG", tag).replace("DATE", date))
+        };
+        let headers: Vec<_> = request.headers.iter().map(own).collect();
         let headers: Vec<_> = headers
             .iter()
             .map(|(name, value)| (*name, &**value))
             .collect();
-        match self
-            .visitor
-            .try_ask(request.method, request.path, &headers)
-            .await
-        {
-            Ok(page) => page,
-            // A connection may be closed after an error; that is no answer to compare.
-            Err(_) => {
+        self.exchange(request.method, request.path, &headers).await
+    }
+
+    async fn exchange(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
+        let page = match self.visitor.try_ask(method, path, headers).await {
+            // nginx closes connections after some errors without saying so.
+            Err(_) if self.may_close => {
                 self.visitor = Visitor::connect(self.address, HOST).await;
-                self.visitor
-                    .ask(request.method, request.path, &headers)
-                    .await
+                self.visitor.ask(method, path, headers).await
             }
+            other => other.unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}")),
+        };
+        if page.header("connection") == Some("close") {
+            self.visitor = Visitor::connect(self.address, HOST).await;
         }
+        page
     }
 }
 
@@ -338,7 +336,7 @@ struct Compared {
     status: u16,
     headers: Vec<(&'static str, Option<String>)>,
     has: Vec<(&'static str, bool)>,
-    body: Option<Vec<u8>>,
+    body: Option<String>,
 }
 
 fn compared(page: &Page) -> Compared {
@@ -370,10 +368,9 @@ fn compared(page: &Page) -> Compared {
         headers.push(("location", Some(path.unwrap_or(location).to_owned())));
     }
     let has = |name: &'static str| (name, page.header(name).is_some());
-    let body = match String::from_utf8(page.body.clone()) {
-        Ok(text) => normal(&text).into_bytes(),
-        Err(_) => page.body.clone(),
-    };
+    // Bytes as characters, one to one, so that the boundary can be replaced in any content.
+    let body: String = page.body.iter().map(|byte| char::from(*byte)).collect();
+    let body = normal(&body);
     Compared {
         status: page.status,
         headers,
@@ -408,7 +405,10 @@ async fn answers_agree_with_nginx() {
         }
     }
     nginx.wait().await;
-    let (mut ours, mut theirs) = (Side::new(app.edge()).await, Side::new(nginx.address).await);
+    let (mut ours, mut theirs) = (
+        Side::new(app.edge(), false).await,
+        Side::new(nginx.address, true).await,
+    );
     let (mut dice, mut agreed, mut differed) = (Dice(0x9e37_79b9_7f4a_7c15), 0, Vec::new());
     for _ in 0..REQUESTS {
         let request = request(&mut dice);
@@ -444,6 +444,6 @@ fn shown(it: &Compared) -> String {
     let body = it
         .body
         .as_ref()
-        .map(|body| String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned());
+        .map(|body| body.chars().take(80).collect::<String>());
     format!("{} {:?} {:?} {body:?}", it.status, it.headers, it.has)
 }

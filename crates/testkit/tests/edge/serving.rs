@@ -299,6 +299,7 @@ async fn files_of_all_sizes_come_back_byte_for_byte(app: &TestApp) {
         .no_proxy()
         .resolve("sizes.localhost", app.edge())
         .http2_prior_knowledge()
+        .resolve("sizes.localhost", app.edge())
         .build()
         .unwrap();
     for size in sizes {

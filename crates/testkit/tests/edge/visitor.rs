@@ -55,7 +55,7 @@ impl Visitor {
     pub(crate) async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
         self.try_ask(method, path, headers)
             .await
-            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+            .unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}"))
     }
 
     pub(crate) async fn try_ask(
@@ -64,10 +64,9 @@ impl Visitor {
         path: &str,
         headers: &[(&str, &str)],
     ) -> io::Result<Page> {
-        let lines: String = headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
+        let line = |(name, value): &(&str, &str)| format!("{name}: {value}\r\n");
+        let lines: Vec<String> = headers.iter().map(line).collect();
+        let lines = lines.concat();
         let host = &self.host;
         let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
         self.send(request.as_bytes()).await?;
