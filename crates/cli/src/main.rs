@@ -17,6 +17,7 @@ const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     decline_huge_pages();
+    allow_many_files();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version come this way too, with exit code 0.
@@ -56,6 +57,19 @@ fn decline_huge_pages() {
     // Where this is refused the process is larger, and no worse.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
+
+/// Connections and stored contents are open files, and the usual limit of 1024 is one that only
+/// programs from the days of `select` need.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Where this is refused fewer can be served at once, and no worse.
+    let _ = setrlimit(Resource::Nofile, most);
 }
 
 fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {

@@ -8,7 +8,7 @@ use quick_cache::sync::Cache;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 /// Contents up to this size are sent from memory; for larger ones the kernel copies less.
@@ -70,7 +70,17 @@ impl Contents {
         Self {
             store,
             small: Cache::with_weighter(entries, room.bytes, ByLength),
-            files: Cache::new(room.files.max(16)),
+            files: Cache::new(room.files.min(openable()).max(16)),
+        }
+    }
+
+    /// Closes files that a clean-up has removed: as long as they are open, they take their room on
+    /// the disk.
+    pub fn close_removed(&self) {
+        for (place, file) in self.files.iter() {
+            if !file.metadata().is_ok_and(|it| it.nlink() > 0) {
+                self.files.remove(&place);
+            }
         }
     }
 
@@ -110,6 +120,14 @@ impl Contents {
         self.files.insert(place, Arc::clone(&file));
         Ok(file)
     }
+}
+
+/// How many files may be kept open: most of what this process may have is for connections.
+fn openable() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.map_or(usize::MAX, |most| {
+        usize::try_from(most / 4).unwrap_or(usize::MAX)
+    })
 }
 
 impl Content {
@@ -167,5 +185,41 @@ impl FileSlice {
         tokio::task::spawn_blocking(read)
             .await
             .map_err(io::Error::other)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[tokio::test]
+    async fn a_removed_file_does_not_stay_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = BlobStore::open(directory.path()).unwrap();
+        let publish = |content: &[u8]| {
+            let mut staging = store.stage(u64::MAX, |_| Ok(HashSet::new()));
+            staging.add(content).unwrap();
+            staging.publish().unwrap()
+        };
+        let room = Room {
+            bytes: 1 << 20,
+            files: 100,
+        };
+        let contents = Contents::new(store.clone(), room);
+        let (kept, removed) = (publish(b"kept"), publish(b"removed"));
+        for published in [&kept, &removed] {
+            let blob = published.blobs()[0];
+            let stored = Stored {
+                place: blob.place.id(),
+                offset: blob.place.offset(),
+                size: blob.size,
+            };
+            contents.open(stored).await.unwrap();
+        }
+        assert_eq!(contents.files.len(), 2);
+        removed.discard();
+        contents.close_removed();
+        assert_eq!(contents.files.len(), 1);
     }
 }

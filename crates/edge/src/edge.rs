@@ -19,6 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// How often files are closed that were removed.
+const TIDY_EVERY: Duration = Duration::from_secs(30);
 
 /// How the edge serves.
 #[derive(Debug, Clone)]
@@ -101,6 +105,20 @@ impl Edge {
         self.ready.store(true, Ordering::Release);
     }
 
+    /// Keeps what it serves from up to date until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let tidy = async {
+            loop {
+                tokio::time::sleep(TIDY_EVERY).await;
+                let edge = Arc::clone(&self);
+                // It looks at every open file. If it breaks off, the next one goes on.
+                drop(tokio::task::spawn_blocking(move || edge.contents.close_removed()).await);
+            }
+        };
+        let routes = Arc::clone(&self.routes);
+        tokio::join!(routes.follow(stop.clone()), stop.run_until_cancelled(tidy));
+    }
+
     /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.core.now()
@@ -116,7 +134,18 @@ impl Edge {
         let Some(route) = self.routes.find(ask.host).await else {
             return (self.without_project(ask), None);
         };
-        let live = match self.routes.live(&route).await {
+        let (route, live) = match self.routes.live(&route).await {
+            // Its name may be another project's by now.
+            Ok(live) if matches!(live.state, State::Gone) => {
+                let Some(route) = self.routes.find(ask.host).await else {
+                    return (self.without_project(ask), None);
+                };
+                let live = self.routes.live(&route).await;
+                (route, live)
+            }
+            live => (route, live),
+        };
+        let live = match live {
             Ok(live) => live,
             Err(error) => {
                 tracing::warn!(project = %route.name, error = causes(&error), "cannot read what is served");

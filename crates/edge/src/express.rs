@@ -105,6 +105,7 @@ pub(crate) async fn serve(
         }
         let length = request.length;
         input.drain(..length);
+        patience.next_request();
         answered += 1;
         if answered % IN_A_ROW == 0 {
             tokio::task::yield_now().await;
@@ -162,6 +163,11 @@ impl Patience {
     fn between_requests(&mut self) {
         self.in_head = false;
         self.due = Instant::now() + self.for_next;
+    }
+
+    /// A request was answered. What has come of the next one already began only now.
+    fn next_request(&mut self) {
+        self.in_head = false;
     }
 
     /// Waits for the rest of a request, counted from when it began.
@@ -250,8 +256,10 @@ impl<'r> Request<'r> {
                     }
                 }
                 10 if is("connection") => {
-                    close = header.value.eq_ignore_ascii_case(b"close");
-                    if !close && !header.value.eq_ignore_ascii_case(b"keep-alive") {
+                    // It may come twice; who wants to close once wants to close.
+                    if header.value.eq_ignore_ascii_case(b"close") {
+                        close = true;
+                    } else if !header.value.eq_ignore_ascii_case(b"keep-alive") {
                         return None;
                     }
                 }
@@ -393,4 +401,34 @@ pub(crate) fn forwarded_headers(forwarded: &[&[u8]]) -> HeaderMap {
         }
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_word_on_the_connection_does_not_undo_the_first() {
+        let head =
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
+        let Parsed::Simple(request) = Request::parse(head.as_bytes()) else {
+            panic!("it is simple");
+        };
+        assert!(request.close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_has_its_own_time_for_its_head() {
+        let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
+        let mut patience = Patience::new(head, idle);
+        // Each read ends in the middle of a request, as with a client that never waits.
+        for _ in 0..10 {
+            tokio::time::advance(Duration::from_secs(4)).await;
+            patience.next_request();
+            patience.within_request();
+            assert!(!patience.is_over());
+        }
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(patience.is_over());
+    }
 }

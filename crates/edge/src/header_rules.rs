@@ -2,12 +2,18 @@
 
 use crate::pattern::Pattern;
 use estrade_model::site::PathHeaders;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The file that holds the rules; it is not served.
 pub(crate) const FILE: &str = "_headers";
 /// More rules than this are not read.
 const MOST_RULES: usize = 1000;
+/// Nor more headers of all rules together.
+const MOST_HEADERS: usize = 5000;
+/// Most headers that rules add to one answer, and most bytes: clients take no more, and whoever
+/// writes a file of them must not make each of our answers as long as that.
+const MOST_ADDED: usize = 100;
+const MOST_BYTES: usize = 16 * 1024;
 
 /// Headers that say how the message is framed or coded: ours to set, never the site's.
 const OURS: [&str; 14] = [
@@ -35,7 +41,7 @@ impl HeaderRules {
     /// Reads the rules; lines that make no sense are left out.
     pub fn parse(text: &str) -> Self {
         let mut rules: Vec<(Pattern, Vec<_>)> = Vec::new();
-        let mut wanted = false;
+        let (mut wanted, mut count) = (false, 0);
         for line in text.lines() {
             let trimmed = line.trim();
             if trimmed.is_empty() || trimmed.starts_with('#') {
@@ -46,7 +52,9 @@ impl HeaderRules {
                 wanted = pattern.is_some();
                 rules.extend(pattern.map(|pattern| (pattern, Vec::new())));
             } else if let (true, Some((_, headers))) = (wanted, rules.last_mut()) {
-                headers.extend(parse_header(trimmed));
+                let header = parse_header(trimmed).filter(|_| count < MOST_HEADERS);
+                count += usize::from(header.is_some());
+                headers.extend(header);
             }
         }
         Self(rules)
@@ -65,8 +73,15 @@ impl HeaderRules {
 
     /// How much memory they take, roughly.
     pub fn bytes(&self) -> usize {
-        let lengths = self.0.iter().flat_map(|(_, headers)| headers);
-        self.0.len() * 64 + lengths.map(|(_, value)| value.len() + 64).sum::<usize>()
+        let header = |(name, value): &(HeaderName, HeaderValue)| {
+            name.as_str().len() + value.len() + size_of::<(HeaderName, HeaderValue)>()
+        };
+        let rules = self.0.iter();
+        rules
+            .map(|(pattern, headers)| {
+                pattern.bytes() + 64 + headers.iter().map(header).sum::<usize>()
+            })
+            .sum()
     }
 
     /// Whether there are none, which is what most sites have.
@@ -75,20 +90,28 @@ impl HeaderRules {
     }
 
     /// Sets the headers of a path. Several values of one name stand side by side; the first of ours
-    /// that a rule names is replaced.
-    pub fn apply(&self, path: &str, headers: &mut HeaderMap) {
-        let mut replaced: Vec<&HeaderName> = Vec::new();
-        for (pattern, extra) in &self.0 {
-            if pattern.captures(path).is_none() {
+    /// that a rule names is replaced. How long an error may be kept stays ours to say: a year would
+    /// outlive its cause.
+    pub fn apply(&self, path: &str, is_error: bool, headers: &mut HeaderMap) {
+        // What our own answer varies by, it goes on to vary by.
+        let mut replaced = vec![&header::VARY];
+        let (mut added, mut bytes) = (0, 0);
+        let fitting = self.0.iter();
+        let fitting = fitting.filter(|(pattern, _)| pattern.captures(path).is_some());
+        for (name, value) in fitting.flat_map(|(_, extra)| extra) {
+            if is_error && name == header::CACHE_CONTROL {
                 continue;
             }
-            for (name, value) in extra {
-                if replaced.contains(&name) {
-                    headers.append(name, value.clone());
-                } else {
-                    headers.insert(name, value.clone());
-                    replaced.push(name);
-                }
+            added += 1;
+            bytes += name.as_str().len() + value.len() + 4;
+            if added > MOST_ADDED || bytes > MOST_BYTES {
+                return;
+            }
+            if replaced.contains(&name) {
+                headers.append(name, value.clone());
+            } else {
+                headers.insert(name, value.clone());
+                replaced.push(name);
             }
         }
     }
@@ -116,13 +139,47 @@ mod tests {
         );
         let mut headers = HeaderMap::new();
         headers.insert("cache-control", HeaderValue::from_static("max-age=0"));
-        rules.apply("/docs/x", &mut headers);
+        rules.apply("/docs/x", false, &mut headers);
         assert_eq!(headers["x-frame-options"], "DENY");
         assert_eq!(headers["cache-control"], "no-store");
         assert_eq!(headers.get_all("link").iter().count(), 2);
         assert!(!headers.contains_key("content-length"));
         let mut others = HeaderMap::new();
-        rules.apply("/x", &mut others);
+        rules.apply("/x", false, &mut others);
         assert_eq!(others.len(), 2);
+    }
+
+    #[test]
+    fn a_file_of_headers_cannot_make_answers_endless() {
+        let names: Vec<_> = (0..60_000).map(|number| format!("x{number}:")).collect();
+        let rules = HeaderRules::parse(&format!("/*\n{}", names.join("\n")));
+        let mut headers = HeaderMap::new();
+        rules.apply("/x", false, &mut headers);
+        assert_eq!(headers.len(), MOST_ADDED);
+        let long = format!("/*\n A: {}\n B: x\n", "x".repeat(MOST_BYTES));
+        let mut headers = HeaderMap::new();
+        HeaderRules::parse(&long).apply("/x", false, &mut headers);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn errors_are_not_kept_and_vary_is_added_to() {
+        let rules = HeaderRules::parse("/*\n Cache-Control: immutable\n Vary: Cookie\n X: y\n");
+        for is_error in [false, true] {
+            let mut headers = HeaderMap::new();
+            headers.insert("cache-control", HeaderValue::from_static("no-store"));
+            headers.insert("vary", HeaderValue::from_static("accept-encoding"));
+            rules.apply("/x", is_error, &mut headers);
+            let kept = if is_error { "no-store" } else { "immutable" };
+            assert_eq!(
+                (&headers["cache-control"], &headers["x"]),
+                (
+                    &HeaderValue::from_static(kept),
+                    &HeaderValue::from_static("y")
+                )
+            );
+            let vary: Vec<_> = headers.get_all("vary").iter().collect();
+            assert_eq!(vary, ["accept-encoding", "Cookie"]);
+        }
     }
 }

@@ -1,5 +1,26 @@
 //! Path patterns of `_redirects` and `_headers`: `/blog/:year/*`.
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// Longest target that captures may make: one line of rules can name a long capture very often.
+const LONGEST_TARGET: usize = 8 * 1024;
+
+/// Most segments of a pattern: real ones have a few, and each takes memory for as long as it serves.
+const MOST_SEGMENTS: usize = 32;
+
+/// What a captured text may not contain as it is in a path: it was decoded, and will be again.
+const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\');
+/// And in a query, where more has a meaning.
+const UNSAFE_IN_QUERY: &AsciiSet = &UNSAFE_IN_PATH.add(b'&').add(b'+').add(b'=');
+
 /// A pattern that paths are held against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern(Vec<Segment>);
@@ -17,12 +38,12 @@ enum Segment {
 pub(crate) struct Captures<'p>(Vec<(&'p str, &'p str)>);
 
 impl Pattern {
-    /// Reads a pattern; `None` when it does not begin with `/` or has a `*` inside.
+    /// Reads a pattern; `None` when it does not begin with `/`, has a `*` inside or is endless.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix('/')?;
         let mut segments = Vec::new();
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
-            if segments.last() == Some(&Segment::Splat) {
+            if segments.last() == Some(&Segment::Splat) || segments.len() == MOST_SEGMENTS {
                 return None;
             }
             segments.push(match segment.strip_prefix(':') {
@@ -33,6 +54,16 @@ impl Pattern {
             });
         }
         Some(Self(segments))
+    }
+
+    /// How much memory it takes, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        let text = |segment: &Segment| match segment {
+            Segment::Literal(text) | Segment::Placeholder(text) => text.len() + 16,
+            Segment::Splat => 0,
+        };
+        let segments = self.0.iter();
+        segments.map(|it| text(it) + size_of::<Segment>()).sum()
     }
 
     /// What the variable parts stand for, when the path fits. A trailing slash does not matter.
@@ -57,8 +88,9 @@ impl Pattern {
 }
 
 impl Captures<'_> {
-    /// Puts what was captured into `:name` and `:splat` of a target.
-    pub(crate) fn fill(&self, target: &str) -> String {
+    /// Puts what was captured into `:name` and `:splat` of a target, encoded as an address carries
+    /// it. None when that makes it too long.
+    pub(crate) fn fill(&self, target: &str) -> Option<String> {
         let mut filled = String::with_capacity(target.len());
         let mut rest = target;
         while let Some(colon) = rest.find(':') {
@@ -73,13 +105,24 @@ impl Captures<'_> {
                 .iter()
                 .find(|(known, _)| *known == name && !name.is_empty())
             {
-                Some((_, value)) => filled.push_str(value),
+                Some((_, value)) => {
+                    let is_query = filled.contains('?');
+                    let kept = if is_query {
+                        UNSAFE_IN_QUERY
+                    } else {
+                        UNSAFE_IN_PATH
+                    };
+                    filled.extend(utf8_percent_encode(value, kept));
+                }
                 None => filled.push_str(&after[..name_end]),
+            }
+            if filled.len() > LONGEST_TARGET {
+                return None;
             }
             rest = &after[name_end..];
         }
         filled.push_str(rest);
-        filled
+        Some(filled).filter(|filled| filled.len() <= LONGEST_TARGET)
     }
 }
 
@@ -90,7 +133,27 @@ mod tests {
     fn filled(pattern: &str, path: &str, target: &str) -> Option<String> {
         let pattern = Pattern::parse(pattern)?;
         let captures = pattern.captures(path)?;
-        Some(captures.fill(target))
+        captures.fill(target)
+    }
+
+    #[test]
+    fn a_capture_means_what_it_meant_in_the_request() {
+        for (path, target, result) in [
+            ("/100%", "/to/:splat", "/to/100%25"),
+            ("/a?b#c", "/to/:splat", "/to/a%3Fb%23c"),
+            ("/a&b=c+d", "/to?q=:splat&r=1", "/to?q=a%26b%3Dc%2Bd&r=1"),
+            ("/é b", "/:splat", "/%C3%A9%20b"),
+        ] {
+            assert_eq!(filled("/*", path, target).as_deref(), Some(result));
+        }
+    }
+
+    #[test]
+    fn a_rule_cannot_make_a_huge_target_of_a_small_request() {
+        let path = format!("/{}", "a".repeat(8000));
+        assert!(filled("/*", &path, "/:splat").is_some());
+        assert_eq!(filled("/*", &path, "/:splat/:splat"), None);
+        assert_eq!(filled("/*", &path, &":splat".repeat(100_000)), None);
     }
 
     #[test]
@@ -127,7 +190,9 @@ mod tests {
                 "{pattern} {path}"
             );
         }
-        for bad in ["", "a", "/a*b", "/*/b"] {
+        let endless = "/a".repeat(MOST_SEGMENTS + 1);
+        assert!(Pattern::parse(&endless[2..]).is_some());
+        for bad in ["", "a", "/a*b", "/*/b", &endless] {
             assert_eq!(Pattern::parse(bad), None, "{bad}");
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct Validators {
     pub coding: Coding,
     /// When the release went live, to the second.
     pub modified: SystemTime,
+    /// Whether that tells it from all other releases.
+    pub dated: bool,
 }
 
 #[cfg(test)]
@@ -57,7 +59,7 @@ impl Validators {
                     return Verdict::NotModified(coding);
                 }
             }
-        } else if date(headers.if_modified_since.as_deref()) == Some(self.modified) {
+        } else if self.is_from(headers.if_modified_since.as_deref()) {
             // Equal and not "not after": a roll-back makes older content live at a later time, and
             // a copy from the time between must not pass for it.
             return Verdict::NotModified(self.coding);
@@ -72,8 +74,13 @@ impl Validators {
             Some(text) if text.ends_with('"') => {
                 coding_of(text, &self.digest) == Some(Coding::Identity)
             }
-            text => date(text) == Some(self.modified),
+            text => self.is_from(text),
         }
+    }
+
+    /// Whether a date can only mean this content.
+    fn is_from(&self, text: Option<&str>) -> bool {
+        self.dated && date(text) == Some(self.modified)
     }
 }
 
@@ -115,6 +122,7 @@ mod tests {
             digest,
             coding: Coding::Gzip,
             modified,
+            dated: true,
         };
         let (plain, gzip, brotli) = (
             tag(&digest, Coding::Identity),
@@ -176,5 +184,9 @@ mod tests {
                 "{value}"
             );
         }
+        let one_of_two = Validators { dated: false, ..it };
+        let asked = headers(&[("if-modified-since", &date), ("if-range", &date)]);
+        assert_eq!(one_of_two.check(&asked, |_| true), Verdict::Send);
+        assert!(!one_of_two.allows_range(&asked));
     }
 }

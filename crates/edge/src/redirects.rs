@@ -6,6 +6,8 @@ use crate::pattern::Pattern;
 pub(crate) const FILE: &str = "_redirects";
 /// More rules than this are not read: each request may have to look at all of them.
 const MOST_RULES: usize = 2000;
+/// Nor are lines that are longer than this.
+const LONGEST_LINE: usize = 4096;
 
 /// The redirects of a site.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,7 @@ impl Redirects {
     pub fn parse(text: &str) -> Self {
         Self(
             text.lines()
+                .filter(|line| line.len() <= LONGEST_LINE)
                 .filter_map(parse_line)
                 .take(MOST_RULES)
                 .collect(),
@@ -58,7 +61,10 @@ impl Redirects {
 
     /// How much memory they take, roughly.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|rule| rule.to.len() * 2 + 96).sum()
+        let rules = self.0.iter();
+        rules
+            .map(|rule| rule.from.bytes() + rule.to.len() + size_of::<Rule>())
+            .sum()
     }
 
     /// What the first rule that fits says. Where the site has a file, only forced rules hold.
@@ -68,7 +74,9 @@ impl Redirects {
             let Some(captures) = rule.from.captures(path) else {
                 continue;
             };
-            let mut to = captures.fill(&rule.to);
+            let Some(mut to) = captures.fill(&rule.to) else {
+                continue;
+            };
             if !is_redirect(rule.status) {
                 return Some(Action::Rewrite {
                     status: rule.status,
@@ -174,6 +182,15 @@ mod tests {
         assert_eq!(rules.action("/old", None, true), None);
         assert_eq!(rules.action("/forced", None, true), redirect(301, "/x"));
         assert_eq!(rules.action("/other", None, false), None);
+    }
+
+    #[test]
+    fn rules_are_counted_with_all_that_they_hold() {
+        let line = format!("{} /x 302\n", "/:a".repeat(30));
+        let rules = Redirects::parse(&line.repeat(100));
+        assert!(rules.bytes() > 100 * 30 * size_of::<String>());
+        let long = format!("/a /{} 302\n/b /c 302\n", "x".repeat(LONGEST_LINE));
+        assert_eq!(Redirects::parse(&long).0.len(), 1);
     }
 
     #[test]

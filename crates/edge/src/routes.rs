@@ -27,8 +27,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Projects that are read at once when the table is filled.
 const PAGE: u32 = 1000;
-/// Releases that were lately live and whose assets are still looked at, per project.
-const MOST_EARLIER: u32 = 20;
+/// Releases that were lately live and whose assets are still looked at, per project: more than
+/// anybody deploys in the time that a page stays open, and a bound for who deploys in a loop.
+const MOST_EARLIER: u32 = 200;
 /// How long the follower waits before it tries again what failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
@@ -77,6 +78,8 @@ pub struct LiveSite {
     pub modified: SystemTime,
     /// The same as `Last-Modified`.
     pub last_modified: String,
+    /// Whether no other release went live in the same second: else the date tells nothing.
+    pub dated: bool,
     /// Releases whose assets pages in open browsers may still ask for, the last one first.
     pub earlier: Vec<LiveRow>,
 }
@@ -186,10 +189,12 @@ impl Routes {
         if let Some(route) = table.get(name) {
             return Some(route);
         }
-        if self.any_dirty.load(Ordering::Acquire) && self.settle().await.is_ok() {
-            return table.get(name);
+        if !self.any_dirty.load(Ordering::Acquire) {
+            return None;
         }
-        None
+        // Whatever cannot be settled need not be what was asked for; the follower says what it is.
+        drop(self.settle().await);
+        table.get(name)
     }
 
     /// How a project is served now. When the database is away, as it was served last.
@@ -237,15 +242,20 @@ impl Routes {
         self.wake.notify_one();
     }
 
-    /// Brings the table up to what was heard so far.
+    /// Brings the table up to what was heard so far. A project that cannot be read is left for the
+    /// next time and does not keep the others waiting.
     async fn settle(&self) -> Result<()> {
         let _one_at_a_time = self.settling.lock().await;
         let heard = lock(&self.dirty).clone();
         if heard.everything {
             self.read_all().await?;
         }
+        let (mut unsettled, mut outcome) = (HashSet::new(), Ok(()));
         for project in &heard.projects {
-            self.settle_project(*project).await?;
+            if let Err(error) = self.settle_project(*project).await {
+                unsettled.insert(*project);
+                outcome = Err(error);
+            }
         }
         // What was heard meanwhile stays for the next time.
         let mut dirty = lock(&self.dirty);
@@ -253,7 +263,7 @@ impl Routes {
             dirty.everything = false;
         }
         dirty.projects.retain(|project| {
-            let settled = heard.projects.contains(project);
+            let settled = heard.projects.contains(project) && !unsettled.contains(project);
             let stale = || {
                 self.projects()
                     .get(project)
@@ -262,7 +272,7 @@ impl Routes {
             !settled || stale()
         });
         self.any_dirty.store(!dirty.is_empty(), Ordering::Release);
-        Ok(())
+        outcome
     }
 
     async fn settle_project(&self, project: ProjectId) -> Result<()> {
@@ -291,8 +301,8 @@ impl Routes {
         if route.current().is_none() {
             let live = self.refresh(&route).await?;
             if let State::Files(site) = &live.state {
-                // The first visitor need not wait for it.
-                self.sites.get(&site.row).await?;
+                // The first visitor need not wait for it; nor fail, if it cannot be read now.
+                drop(self.sites.get(&site.row).await);
             }
         }
         Ok(())
@@ -369,25 +379,40 @@ impl Routes {
     }
 
     /// Makes exactly these domains lead to a project.
+    ///
+    /// First it asks, then it changes, so that whoever is cut off in between (the visitor may have
+    /// gone away) leaves it to the next one, and no domain is forgotten half-way.
     async fn set_hosts(&self, route: &Arc<Route>, hosts: Vec<HostName>) -> Result<()> {
         let new: HashSet<HostName> = hosts.into_iter().collect();
-        let old = std::mem::replace(&mut *lock(&route.hosts), new.clone());
+        let old = lock(&route.hosts).clone();
+        let lost: Vec<HostName> = old.difference(&new).cloned().collect();
+        // They may lead elsewhere by now, and we may have been slower than that.
+        let names = lost.clone();
+        let owners = self.on_runtime(move |core| async move {
+            let mut owners = Vec::new();
+            for name in names {
+                owners.push(domains::project_of(&core.db, &name).await?);
+            }
+            Ok(owners)
+        });
+        let owners = if lost.is_empty() {
+            Vec::new()
+        } else {
+            owners.await?
+        };
         let added = new.difference(&old).map(|host| host.as_str().into());
-        self.hosts
-            .extend(added.map(|host| (host, Arc::clone(route))));
-        for host in old.difference(&new) {
+        let added: Vec<_> = added.map(|host| (host, Arc::clone(route))).collect();
+        *lock(&route.hosts) = new;
+        self.hosts.extend(added);
+        for (host, owner) in lost.into_iter().zip(owners) {
             self.hosts.remove(host.as_str(), route);
-            // It may lead elsewhere by now, and we may have been slower than that.
-            let name = host.clone();
-            let owner = self
-                .on_runtime(
-                    move |core| async move { Ok(domains::project_of(&core.db, &name).await?) },
-                )
-                .await?;
             let owner = owner.and_then(|project| self.projects().get(&project).cloned());
             if let Some(owner) = owner {
-                lock(&owner.hosts).insert(host.clone());
-                self.hosts.extend([(host.as_str().into(), owner)]);
+                self.hosts
+                    .extend([(host.as_str().into(), Arc::clone(&owner))]);
+                lock(&owner.hosts).insert(host);
+                // If that is not so any more, it finds out before it serves.
+                owner.mark_stale();
             }
         }
         Ok(())
@@ -464,12 +489,23 @@ async fn read_state(core: &Core, project: ProjectId, since: Timestamp) -> Result
     if row.platform != Platform::Static {
         return Ok(State::Elsewhere);
     }
-    let earlier = routes::list_lately_live(&core.db, project, since, MOST_EARLIER).await?;
+    let second = |time: Timestamp| time.millis().div_euclid(1000);
+    let began = Timestamp::from_millis(second(row.since) * 1000 - 1);
+    let since = since.min(began);
+    let mut earlier = routes::list_lately_live(&core.db, project, since, MOST_EARLIER).await?;
+    let dated = earlier
+        .iter()
+        .all(|it| second(it.since) != second(row.since));
+    // Roll-backs make many releases of few artifacts: the same files need not be looked at twice,
+    // nor those that are live.
+    let mut seen = HashSet::from([row.artifact]);
+    earlier.retain(|it| seen.insert(it.artifact));
     let seconds = u64::try_from(row.since.millis() / 1000).unwrap_or_default();
     let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     Ok(State::Files(LiveSite {
         last_modified: httpdate::fmt_http_date(modified),
         modified,
+        dated,
         earlier,
         row,
     }))

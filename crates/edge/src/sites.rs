@@ -14,22 +14,26 @@ use estrade_store::routes::LiveRow;
 use estrade_store::variants::VariantRow;
 use estrade_store::{artifacts, blob_rows, variants};
 use futures_util::future::BoxFuture;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// Longest `_redirects` or `_headers` that is read.
 const MOST_RULES_BYTES: u64 = 512 * 1024;
+/// Parts of the cache, which are locked one by one.
+const PARTS: usize = 8;
 
 /// The sites that are in memory.
 pub struct Sites {
     core: Arc<Core>,
     /// Where the database is asked: its connections live there, and not in the threads that serve.
     runtime: Handle,
-    cache: Cache<ReleaseId, Arc<Site>, ByBytes>,
+    cache: SiteCache,
 }
+
+type SiteCache = Cache<ReleaseId, Arc<Site>, ByBytes>;
 
 #[derive(Clone)]
 struct ByBytes;
@@ -43,11 +47,10 @@ impl Weighter<ReleaseId, Arc<Site>> for ByBytes {
 impl Sites {
     /// None yet; together at most so many bytes.
     pub fn new(core: Arc<Core>, runtime: Handle, bytes: u64) -> Self {
-        let entries = usize::try_from(bytes / 8192).unwrap_or(usize::MAX).max(16);
         Self {
             core,
             runtime,
-            cache: Cache::with_weighter(entries, bytes, ByBytes),
+            cache: new_cache(bytes),
         }
     }
 
@@ -92,6 +95,29 @@ impl Publisher for Sites {
     ) -> BoxFuture<'p, Result<()>> {
         Box::pin(async move { self.get_with(release, fresh).await.map(drop) })
     }
+}
+
+/// A cache in few parts. It keeps nothing that is larger than a part, and as many parts as a large
+/// machine has cores would be smaller than a large site: that would be loaded for each request.
+fn new_cache(bytes: u64) -> SiteCache {
+    let entries = usize::try_from(bytes / 8192).unwrap_or(usize::MAX).max(16);
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity(entries)
+        .weight_capacity(bytes)
+        .shards(PARTS)
+        .build();
+    // Both are set above, which is all that it asks for.
+    options.map_or_else(
+        |_| Cache::with_weighter(entries, bytes, ByBytes),
+        |options| {
+            Cache::with_options(
+                options,
+                ByBytes,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            )
+        },
+    )
 }
 
 fn read_config(release: &LiveRow) -> SiteConfig {
@@ -162,5 +188,21 @@ async fn read_rules(
             String::new()
         }
         Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use estrade_model::paths::FilePath;
+
+    #[test]
+    fn the_largest_site_fits_whatever_the_machine() {
+        let bytes = crate::EdgeOptions::default().site_bytes;
+        let cache = new_cache(bytes);
+        // 10,000 files with the longest paths.
+        let largest = 10_000 * (FilePath::LONGEST as u64 + 100);
+        assert!(cache.shard_capacity() > largest);
+        assert_eq!(cache.capacity(), bytes);
     }
 }

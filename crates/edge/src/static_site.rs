@@ -17,6 +17,7 @@ use crate::sites::Sites;
 use bytes::Bytes;
 use estrade_model::Timestamp;
 use estrade_model::coding::Coding;
+use estrade_model::paths::FilePath;
 use estrade_service::Error;
 use estrade_store::blobs::BlobError;
 use http::StatusCode;
@@ -86,7 +87,10 @@ impl Visit<'_> {
             && let Ok(path) = RequestPath::parse(ask.path)
         {
             let mut headers = answer.header_map();
-            self.site.headers.apply(path.as_str(), &mut headers);
+            let is_error = answer.status.is_client_error() || answer.status.is_server_error();
+            self.site
+                .headers
+                .apply(path.as_str(), is_error, &mut headers);
             answer.set_headers(&headers);
         }
         Ok(answer)
@@ -166,13 +170,14 @@ impl Visit<'_> {
                 let Ok(target) = RequestPath::parse(to) else {
                     return Ok(Page::BadRequest.answer());
                 };
+                if target.is_hidden() {
+                    return self.not_found(ask, path).await;
+                }
                 let found = match self.resolve(target.file(), target.is_directory()) {
-                    Target::File(file, entry) if !target.is_hidden() => {
-                        Some((file.into_owned(), entry))
-                    }
+                    Target::File(file, entry) => Some((file.into_owned(), entry)),
                     // A rewrite does not send the client anywhere.
                     Target::Moved(to) => self.index_of(&to),
-                    _ => None,
+                    Target::Nothing => None,
                 };
                 match found {
                     Some((file, entry)) if status == 200 => self.send_live(ask, &file, entry).await,
@@ -240,6 +245,10 @@ impl Visit<'_> {
         let mut directory = path.file();
         loop {
             directory = directory.rfind('/').map_or("", |slash| &directory[..slash]);
+            // A long path has many folders above it, and none so far down can exist.
+            if directory.len() > FilePath::LONGEST {
+                continue;
+            }
             let page = match directory {
                 "" => "404.html".to_owned(),
                 _ => format!("{directory}/404.html"),
@@ -289,6 +298,7 @@ impl Visit<'_> {
             digest: entry.digest,
             coding,
             modified: found.modified.0,
+            dated: self.live.dated,
         };
         let accepted = Accepted::parse(headers.accept_encoding.as_deref());
         let takes = |coding| accepted.quality(coding) > 0 && entry.stored(coding).is_some();

@@ -5,6 +5,7 @@ use crate::ask::{Ask, Headers, Method};
 use crate::clock::Second;
 use crate::contents::{Content, FileSlice};
 use crate::lane::Lane;
+use crate::pages::Page;
 use bytes::Bytes;
 use estrade_listener::peer::PeerAddr;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
@@ -47,7 +48,11 @@ async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody
     let started = Instant::now();
     let ask = read_ask(request, lane.tls.is_some());
     let now = lane.edge.now();
-    let (answer, route) = lane.edge.answer(&ask, now).await;
+    let (answer, route) = if names_one_host(request) {
+        lane.edge.answer(&ask, now).await
+    } else {
+        (Page::BadRequest.answer(), None)
+    };
     let mut second = Second::default();
     second.update(now);
     let peer = request.extensions().get::<PeerAddr>();
@@ -88,6 +93,11 @@ fn read_ask(request: &Request<Incoming>, secure: bool) -> Ask<'_> {
         query: request.uri().query(),
         headers,
     }
+}
+
+/// Whoever stands before us may have believed the other one.
+fn names_one_host(request: &Request<Incoming>) -> bool {
+    request.headers().get_all(header::HOST).iter().count() <= 1
 }
 
 /// HTTP/2 has the host in the request line, and so has a request as a proxy would send it.

@@ -24,6 +24,9 @@ use tokio_util::task::TaskTracker;
 const MAX_HEAD: usize = 64 * 1024;
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 200;
+/// What waits in memory for one of them: a client that asks for much and reads nothing pays for
+/// little of it.
+const MAX_SEND_BUFFER: usize = 64 * 1024;
 /// A silent HTTP/2 connection is asked after this long whether it still lives…
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// …and dropped when it does not answer for this long.
@@ -77,6 +80,7 @@ impl Connections {
         http.http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
+            .max_send_buf_size(MAX_SEND_BUFFER)
             .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT);

@@ -11,12 +11,13 @@ use std::fmt;
 #[schema(value_type = String, min_length = 1, max_length = 1024, example = "index.html")]
 pub struct FilePath(String);
 
-/// Longest path, in bytes; longer ones could not be unpacked everywhere.
-const LONGEST_PATH: usize = 1024;
 /// Longest segment, in bytes, as on common file systems.
 const LONGEST_SEGMENT: usize = 255;
 
 impl FilePath {
+    /// Longest path, in bytes; longer ones could not be unpacked everywhere.
+    pub const LONGEST: usize = 1024;
+
     /// The path as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -27,8 +28,8 @@ impl TryFrom<String> for FilePath {
     type Error = Invalid;
 
     fn try_from(text: String) -> Result<Self, Invalid> {
-        if text.is_empty() || text.len() > LONGEST_PATH {
-            return Err(format!("a path must be 1 to {LONGEST_PATH} bytes long").into());
+        if text.is_empty() || text.len() > Self::LONGEST {
+            return Err(format!("a path must be 1 to {} bytes long", Self::LONGEST).into());
         }
         if text.starts_with('/') {
             return Err("a path must not be absolute".into());

@@ -109,7 +109,7 @@ impl OpenEdge {
         for port in self.ports {
             listeners.spawn(port.serve(Arc::clone(&self.edge), shutdown.clone()));
         }
-        workers.spawn(Arc::clone(self.edge.routes()).follow(stop_workers.clone()));
+        workers.spawn(Arc::clone(&self.edge).run(stop_workers.clone()));
         workers.spawn(self.access_log.run(stop_workers.clone()));
         if let Some(acme) = self.acme {
             workers.spawn(acme.run(stop_workers.clone()));

@@ -88,10 +88,11 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Re
     let moves: Vec<_> = moves
         .filter_map(|blob| Some((*blob, *from.get(&blob.digest)?)))
         .collect();
+    let held = published.hold();
     let noted = core
         .db
         .transact(move |tx| {
-            let moves = moves.clone();
+            let (moves, _held) = (moves.clone(), &held);
             Box::pin(async move { Ok::<_, Error>(cleanup::move_blobs(tx, &moves).await?) })
         })
         .await;

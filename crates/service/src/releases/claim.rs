@@ -8,7 +8,7 @@ use super::transition::{Failure, Walk, walk};
 use crate::{Core, Error, Result};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_store::blobs::StoredBlob;
+use estrade_store::blobs::{HeldBlobs, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::release_queue::{self, ClaimedRow};
 use estrade_store::releases::Recipe;
@@ -169,6 +169,8 @@ pub(super) struct Built {
     pub(super) manifest: Manifest,
     /// Contents that are new.
     pub(super) new: Vec<StoredBlob>,
+    /// Until the transaction is over, also when nobody waits for it any more.
+    pub(super) _held: HeldBlobs,
     /// How it is served, as JSON; none as usual.
     pub(super) site: Option<String>,
     /// What the build said.

@@ -10,7 +10,7 @@ use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
-use estrade_store::blobs::{Digest, Published, StoredBlob};
+use estrade_store::blobs::{Digest, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
 use estrade_store::releases::{Recipe, ReleaseDraft};
@@ -145,6 +145,8 @@ struct Contents {
     manifest: Manifest,
     new: Vec<StoredBlob>,
     known: Vec<Digest>,
+    /// Until the transaction is over, also when nobody waits for it any more.
+    _held: HeldBlobs,
 }
 
 impl Contents {
@@ -155,6 +157,7 @@ impl Contents {
             manifest,
             new,
             known,
+            _held: published.hold(),
         }
     }
 }

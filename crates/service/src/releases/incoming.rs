@@ -185,11 +185,11 @@ pub async fn keep_upload(
     }
     let (owner, project, now) = (scope.owner, received.project, core.now());
     let published = received.publish(core).await?;
-    let new = published.blobs().to_vec();
+    let (new, held) = (published.blobs().to_vec(), published.hold());
     let noted = core
         .db
         .transact(move |tx| {
-            let new = new.clone();
+            let (new, _held) = (new.clone(), &held);
             Box::pin(async move {
                 let key = ProjectKey::Id(project);
                 // It may have been deleted since the upload began.

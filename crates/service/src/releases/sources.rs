@@ -27,11 +27,11 @@ pub async fn create_source(core: &Core, scope: &Scope, received: Received) -> Re
         },
     );
     let published = received.publish(core).await?;
-    let blobs = published.blobs().to_vec();
+    let (blobs, held) = (published.blobs().to_vec(), published.hold());
     let stored = core
         .db
         .transact(move |tx| {
-            let blobs = blobs.clone();
+            let (blobs, _held) = (blobs.clone(), &held);
             Box::pin(async move {
                 let key = ProjectKey::Id(new.project);
                 // It may have been deleted since the upload began.

@@ -39,7 +39,7 @@ pub use digest::{BadDigest, Digest};
 pub use error::{BlobError, LookupError};
 pub use inventory::{PlaceEntry, RemovedOrphans};
 pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
-pub use published::Published;
+pub use published::{HeldBlobs, Published};
 pub use read::{Part, RandomReader};
 pub use staging::Staging;
 pub use writer::{Content, ContentWriter};

@@ -51,6 +51,19 @@ impl Published {
         &self.blobs
     }
 
+    /// Keeps the search for orphans away for as long as the transaction that inserts the rows may
+    /// take place: move it into that. Its caller may stop waiting, and then this value is dropped
+    /// while the transaction goes on.
+    pub fn hold(&self) -> HeldBlobs {
+        for &id in &self.places {
+            self.disk.claims.add(id);
+        }
+        HeldBlobs {
+            disk: Arc::clone(&self.disk),
+            places: self.places.clone(),
+        }
+    }
+
     /// The rows are committed, or may be: leave the files alone.
     pub fn keep(self) {}
 
@@ -68,6 +81,22 @@ impl Published {
 }
 
 impl Drop for Published {
+    fn drop(&mut self) {
+        for &id in &self.places {
+            self.disk.claims.release(id);
+        }
+    }
+}
+
+/// Published files that a transaction needs; made by [`Published::hold`].
+#[must_use = "move it into the transaction"]
+#[derive(Debug)]
+pub struct HeldBlobs {
+    disk: Arc<Disk>,
+    places: Vec<PlaceId>,
+}
+
+impl Drop for HeldBlobs {
     fn drop(&mut self) {
         for &id in &self.places {
             self.disk.claims.release(id);

@@ -60,6 +60,20 @@ fn what_waits_for_its_commit_is_no_orphan() {
 }
 
 #[test]
+fn what_a_transaction_needs_is_no_orphan_when_its_caller_is_gone() {
+    let (_root, store) = new_store();
+    let published = publish(&store, &[b"on the way"]);
+    let held = published.hold();
+    // A request that was dropped: the transaction that it began goes on without it.
+    drop(published);
+    let removed = store.remove_orphans(|_| Ok(false), soon()).unwrap();
+    assert_eq!(removed.places, 0);
+    drop(held);
+    let removed = store.remove_orphans(|_| Ok(false), soon()).unwrap();
+    assert_eq!(removed.places, 1);
+}
+
+#[test]
 fn a_kill_before_publishing_leaves_only_temporary_files() {
     let (root, store) = new_store();
     let kept = store_contents(&store, &[b"kept"]);

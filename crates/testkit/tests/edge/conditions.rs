@@ -7,6 +7,7 @@ use std::time::Duration;
 on_both_engines! {
     a_file_that_did_not_change_is_not_sent_again;
     a_roll_back_never_passes_for_what_was_live_in_between;
+    of_two_releases_in_one_second_none_passes_for_the_other;
     parts_of_a_file;
     several_parts_in_one_answer;
     a_part_is_sent_only_of_the_version_that_was_begun;
@@ -31,6 +32,27 @@ async fn a_file_that_did_not_change_is_not_sent_again(app: &TestApp) {
     assert_eq!((changed.status, changed.text()), (200, "new"));
     let failed = visitor.get_with("/b.txt", &[("if-match", &tag(&b))]).await;
     assert_eq!(failed.status, 412);
+}
+
+async fn of_two_releases_in_one_second_none_passes_for_the_other(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("a.txt", "first")]).await;
+    for number in 0..20 {
+        let before = visitor.get("/a.txt").await;
+        let content = format!("number {number}");
+        deploy(&ada, "my-site", &[("a.txt", &content)]).await;
+        let date = before.header("last-modified").unwrap();
+        let page = visitor.get("/a.txt").await;
+        if page.header("last-modified") != Some(date) {
+            continue;
+        }
+        let since = [("if-modified-since", date)];
+        let asked = visitor.get_with("/a.txt", &since).await;
+        assert_eq!((asked.status, asked.text()), (200, &*content));
+        let part = [("if-range", date), ("range", "bytes=1-")];
+        assert_eq!(visitor.get_with("/a.txt", &part).await.text(), content);
+        return;
+    }
+    panic!("no two releases in one second");
 }
 
 async fn a_roll_back_never_passes_for_what_was_live_in_between(app: &TestApp) {

@@ -84,6 +84,11 @@ async fn nonsense_is_refused_and_nothing_is_smuggled() {
         let good = answer.as_ref().is_ok_and(|page| page.status < 400);
         assert!(!good, "{request:?}: {answer:?}");
     }
+    for hosts in ["a", "my-site.localhost"] {
+        let mut visitor = Visitor::connect(app.edge(), hosts).await;
+        let two = [("Host", "my-site.localhost")];
+        assert_eq!(visitor.get_with("/", &two).await.status, 400, "{hosts}");
+    }
     // What looks like a second request is the body of the first.
     let mut visitor = Visitor::connect(app.edge(), "my-site.localhost").await;
     let inner = "GET /a.txt HTTP/1.1\r\nHost: my-site.localhost\r\n\r\n";

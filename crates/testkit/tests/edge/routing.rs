@@ -15,6 +15,7 @@ on_both_engines! {
     a_failed_release_leaves_the_live_one_alone;
     the_url_of_a_project_leads_to_it;
     probes_are_answered_for_hosts_of_nobody;
+    a_project_that_cannot_be_read_does_not_hide_others;
 }
 
 fn two_domains() -> Setup {
@@ -160,4 +161,38 @@ async fn probes_are_answered_for_hosts_of_nobody(app: &TestApp) {
             (200, Some("application/json"))
         );
     }
+}
+
+async fn a_project_that_cannot_be_read_does_not_hide_others(app: &TestApp) {
+    let (ada, mut broken) = site(app, "broken", &[("index.html", "x")]).await;
+    assert_eq!(broken.get("/").await.status, 200);
+    let project = ada
+        .get("/v1/projects/broken")
+        .await
+        .field("/project/_id")
+        .parse::<estrade_model::ProjectId>()
+        .unwrap();
+    let (project, now) = (project, app.core().now());
+    let damaged = app.core().db.transact(move |tx| {
+        Box::pin(async move {
+            let damage =
+                tx.query("UPDATE releases SET platform = 'unheard-of' WHERE project_id = $1");
+            damage.bind(project).execute().await?;
+            tx.changed(estrade_store::ChangeKind::Route, project, now)
+                .await
+        })
+    });
+    damaged
+        .await
+        .map_err(|error: estrade_store::StoreError| error)
+        .unwrap();
+    for number in 0..5 {
+        let name = format!("new-{number}");
+        new_project(&ada, &name).await;
+        let mut visitor = Visitor::connect(app.edge(), &format!("{name}.localhost")).await;
+        let page = visitor.get("/").await;
+        assert!(page.text().contains("Nothing deployed yet"), "{name}");
+    }
+    // As it was served last.
+    assert_eq!(broken.get("/").await.status, 200);
 }

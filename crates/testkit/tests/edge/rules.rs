@@ -39,12 +39,14 @@ async fn redirects_send_people_on(app: &TestApp) {
 }
 
 async fn rewrites_stay_inside_the_site(app: &TestApp) {
-    let rules = "/app/* /app.html 200\n/gone/* /gone.html 404\n/proxy/* https://example.com/:splat 200\n/hidden /.env 200\n/up /../../etc/passwd 200\n";
+    let rules = "/app/* /app.html 200\n/gone/* /gone.html 404\n/proxy/* https://example.com/:splat 200\n/hidden /.env 200\n/up /../../etc/passwd 200\n/history /.git 200\n/any/* /:splat 200\n";
     let files = [
         ("_redirects", rules),
         ("app.html", "app"),
         ("gone.html", "gone"),
         (".env", "SECRET"),
+        (".git/index.html", "SECRET"),
+        ("100%.txt", "percent"),
         ("app/real.txt", "real"),
     ];
     let (_, mut visitor) = site(app, "my-site", &files).await;
@@ -52,11 +54,21 @@ async fn rewrites_stay_inside_the_site(app: &TestApp) {
         ("/app/any/thing", 200, "app"),
         ("/app/real.txt", 200, "real"),
         ("/gone/x", 404, "gone"),
+        ("/any/100%25.txt", 200, "percent"),
+        ("/any/app/real.txt", 200, "real"),
     ] {
         let page = visitor.get(path).await;
         assert_eq!((page.status, page.text()), (status, body), "{path}");
     }
-    for path in ["/proxy/x", "/hidden", "/up"] {
+    for path in [
+        "/proxy/x",
+        "/hidden",
+        "/up",
+        "/history",
+        "/any/.env",
+        "/any/.git",
+        "/any/%252egit/",
+    ] {
         let page = visitor.get(path).await;
         assert!(matches!(page.status, 400 | 404), "{path}");
         assert!(!page.text().contains("SECRET"), "{path}");

@@ -297,6 +297,7 @@ async fn files_of_all_sizes_come_back_byte_for_byte(app: &TestApp) {
     }
     let http2 = reqwest::Client::builder()
         .no_proxy()
+        .resolve("sizes.localhost", app.edge())
         .http2_prior_knowledge()
         .resolve("sizes.localhost", app.edge())
         .build()
@@ -305,6 +306,7 @@ async fn files_of_all_sizes_come_back_byte_for_byte(app: &TestApp) {
         let url = format!("http://sizes.localhost:{}/{size}.bin", app.edge().port());
         let answer = http2.get(url).send().await.unwrap();
         assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+        assert_eq!(answer.status(), 200, "{size}");
         assert!(answer.bytes().await.unwrap() == noise(size), "{size}");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 on_both_engines! {
     assets_of_earlier_releases_stay_for_a_while with one_minute;
     the_newest_earlier_release_wins with one_minute;
+    many_releases_and_roll_backs_later_assets_are_still_there with one_minute;
     a_roll_back_keeps_the_assets_of_what_it_replaced with one_minute;
 }
 
@@ -53,6 +54,19 @@ async fn assets_of_earlier_releases_stay_for_a_while(app: &TestApp) {
         assert_eq!(visitor.get(path).await.status, 404, "{path}");
     }
     assert_eq!(visitor.get("/app.cccc3333.js").await.status, 200);
+}
+
+async fn many_releases_and_roll_backs_later_assets_are_still_there(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("app.aaaa1111.js", "oldest")]).await;
+    let mut releases = Vec::new();
+    for number in 0..22 {
+        let page = format!("{number}");
+        releases.push(deploy(&ada, "my-site", &[("index.html", page.as_str())]).await);
+    }
+    for release in releases.iter().skip(19) {
+        roll_back(&ada, release).await;
+    }
+    assert_eq!(visitor.get("/app.aaaa1111.js").await.text(), "oldest");
 }
 
 async fn the_newest_earlier_release_wins(app: &TestApp) {

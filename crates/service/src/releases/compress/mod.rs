@@ -13,7 +13,7 @@ pub use slow::run as run_slow;
 use crate::{Core, Error, Result};
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
-use estrade_store::blobs::{Digest, Published, StoredBlob};
+use estrade_store::blobs::{Digest, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::variants::{NewVariant, VariantRow};
 use estrade_store::{Tx, artifacts, blob_rows, variants};
@@ -65,12 +65,15 @@ pub(super) struct MadeRows {
     variants: Vec<NewVariant>,
     new: Vec<StoredBlob>,
     known: Vec<Digest>,
+    /// Until the transaction is over, also when nobody waits for it any more.
+    _held: Vec<HeldBlobs>,
 }
 
 impl Made {
     fn new(artifact: ArtifactId, packed: Packed) -> Self {
         let rows = MadeRows {
             artifact,
+            _held: packed.published.iter().map(Published::hold).collect(),
             new: packed.new_blobs(),
             known: packed.known_blobs(),
             variants: packed.variants,

@@ -51,7 +51,12 @@ fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, Stop> {
             format!("`{path}` is a link that leaves the archive; put a copy in its place"),
         );
     }
-    Ok(at.join("/"))
+    let target = at.join("/");
+    // Thousands of links may follow, each with a target that is far longer than a path.
+    if target.len() > FilePath::LONGEST {
+        return refuse("archive_invalid", lost(path, &target));
+    }
+    Ok(target)
 }
 
 /// The files that the links stand for.
@@ -72,7 +77,7 @@ pub(super) fn resolve(files: &[ManifestFile], links: &[Link]) -> Result<Vec<Mani
             }
             match others.get(target) {
                 Some(next) => target = &next.target,
-                None => return refuse("archive_invalid", lost(link)),
+                None => return refuse("archive_invalid", lost(&link.path, &link.target)),
             }
         }
         refuse(
@@ -86,14 +91,10 @@ pub(super) fn resolve(files: &[ManifestFile], links: &[Link]) -> Result<Vec<Mani
     links.iter().map(follow).collect()
 }
 
-fn lost(link: &Link) -> String {
+fn lost(path: &FilePath, target: &str) -> String {
+    let shown: String = target.chars().take(100).collect();
     format!(
-        "`{}` is a link to `{}`, which is no file of the archive; put a copy in its place",
-        link.path,
-        link.target
-            .chars()
-            .take(100)
-            .collect::<String>()
-            .escape_debug()
+        "`{path}` is a link to `{}`, which is no file of the archive; put a copy in its place",
+        shown.escape_debug()
     )
 }

@@ -117,6 +117,7 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let built = Built {
         manifest: site.manifest,
         new: site.published.blobs().to_vec(),
+        _held: site.published.hold(),
         site: site.config,
         said: site.said,
     };

@@ -7,6 +7,7 @@
 
 use super::tree::{Member, Tree};
 use super::{Stop, TooMuch, refuse};
+use estrade_model::paths::FilePath;
 use estrade_store::blobs::RandomReader;
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
@@ -23,8 +24,8 @@ const END_LENGTH: usize = 22;
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
 /// Stands for "see the record of 64 bits".
 const IN_64: u32 = u32::MAX;
-/// Longest name that is looked at; longer ones are no paths.
-const LONGEST_NAME: usize = 4096;
+/// Longest name that is looked at; longer ones are no paths. All of them are in memory at once.
+const LONGEST_NAME: usize = FilePath::LONGEST + 64;
 /// Longest target of a link.
 const LONGEST_TARGET: u64 = 4096;
 /// File types of Unix, in the upper half of the attributes.
@@ -155,7 +156,10 @@ fn find_directory_64(archive: &RandomReader, end: u64) -> Result<Option<(Directo
     let disks = fields.u32()?;
     let record = read_exactly::<56>(archive, record_at)?;
     let mut fields = Fields(&record);
-    if fields.u32()? != END_64 || record_at.checked_add(12 + fields.u64()?) != Some(at) {
+    let signature = fields.u32()?;
+    let ends = fields.u64()?.checked_add(12);
+    let ends = ends.and_then(|length| record_at.checked_add(length));
+    if signature != END_64 || ends != Some(at) {
         return damaged("its directory is not where it should be");
     }
     let _versions = fields.u32()?;

@@ -283,6 +283,18 @@ fn bombs_are_refused_early_and_in_little_memory() {
 }
 
 #[test]
+fn a_link_to_nowhere_is_refused_before_the_next_one_is_read() {
+    let target = vec![b'n'; 60_000];
+    let bad = archive(&[
+        file("a", "1"),
+        entry(b"L", EntryType::GNULongLink, &target),
+        symlink("b", "short"),
+        entry(b"dev", EntryType::Char, b""),
+    ]);
+    Bench::usual().refuses(&bad, "archive_invalid", "no file of the archive");
+}
+
+#[test]
 fn damage_is_told() {
     let bench = Bench::usual();
     let good = archive(&[

@@ -320,6 +320,23 @@ fn bombs_are_refused_early_and_in_little_memory() {
 }
 
 #[test]
+fn names_that_are_no_paths_are_not_kept() {
+    // The last one: all before it would be in memory.
+    let long = "n".repeat(2000);
+    let bad = stored(&[("a", ""), (long.as_str(), "")]);
+    Bench::usual().refuses(&bad, "archive_unsafe", "far too long");
+}
+
+#[test]
+fn a_length_that_goes_beyond_all_numbers_is_damage() {
+    let record = [b"PK\x06\x06".as_slice(), &[0xff; 8], &[0; 44]].concat();
+    let locator = [b"PK\x06\x07".as_slice(), &[0; 12], &[1, 0, 0, 0]].concat();
+    let end = [END, &[0; 4], &[0xff; 12], &[0; 2]].concat();
+    let bad = [record, locator, end].concat();
+    Bench::usual().refuses(&bad, "archive_invalid", "directory");
+}
+
+#[test]
 fn no_change_of_a_byte_breaks_us() {
     let wide = options(CompressionMethod::Deflated).large_file(true);
     survive_changes(
