@@ -48,7 +48,7 @@ impl Work {
 
     /// Makes the variants. Dropping the future stops the work.
     pub(super) async fn carry_out(self, core: &Core) -> Result<Made> {
-        let packed = pack(core, self.jobs, all_cores()).await?;
+        let packed = pack(core, self.jobs, all_cores(), false).await?;
         Ok(Made::new(self.artifact, packed))
     }
 }
@@ -179,7 +179,7 @@ fn hopes(manifest: &Manifest) -> BTreeMap<Digest, Hope> {
     hopes
 }
 
-async fn pack(core: &Core, jobs: Vec<Job>, threads: usize) -> Result<Packed> {
+async fn pack(core: &Core, jobs: Vec<Job>, threads: usize, gently: bool) -> Result<Packed> {
     if jobs.is_empty() {
         return Ok(Packed::default());
     }
@@ -191,6 +191,7 @@ async fn pack(core: &Core, jobs: Vec<Job>, threads: usize) -> Result<Packed> {
         runtime: Handle::current(),
         stop,
         threads,
+        gently,
     };
     tokio::task::spawn_blocking(move || workshop.pack_all(jobs))
         .await

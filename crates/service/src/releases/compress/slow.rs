@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_hours(1);
 /// How much is compressed before it is written down, so that little is lost when we are killed.
 const BATCH_BYTES: u64 = 512 * 1024;
 /// A site is often deployed several times in a row; only the last is worth the effort.
-const SETTLE: Duration = Duration::from_millis(200);
+const SETTLE: Duration = Duration::from_secs(1);
 /// Artifacts looked at, at once. More than one, because some may have failed.
 const LOOKED_AT: u32 = 64;
 
@@ -90,7 +90,7 @@ async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
     let packed = if jobs.is_empty() {
         Packed::default()
     } else {
-        pack(core, jobs, 1).await?
+        pack(core, jobs, 1, true).await?
     };
     let made = Made::new(artifact.id, packed);
     let (rows, now) = (Arc::clone(&made.rows), core.now());

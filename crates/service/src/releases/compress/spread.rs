@@ -46,11 +46,20 @@ pub(super) struct Workshop {
     pub(super) stop: CancellationToken,
     /// Most threads.
     pub(super) threads: usize,
+    /// Whether everything else on the machine comes first.
+    pub(super) gently: bool,
 }
 
 /// As many threads as there are cores.
 pub(super) fn all_cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Lets this thread, which ends with its work, run only when no other wants to.
+fn give_way() {
+    // On Linux the priority is the thread's own; a system that refuses just runs it as usual.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, 19);
 }
 
 /// A small variant on its way to the one who writes them.
@@ -127,6 +136,9 @@ impl Workshop {
         next: &AtomicUsize,
         done: SyncSender<Small>,
     ) -> std::result::Result<Packed, BlobError> {
+        if self.gently {
+            give_way();
+        }
         let mut codecs = Codecs::new()?;
         let (mut large, mut variants) = (self.stage(), Vec::new());
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
