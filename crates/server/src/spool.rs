@@ -12,6 +12,7 @@ use blake3::{Hash, Hasher};
 use bytes::Bytes;
 use estrade_service::Error;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -21,6 +22,9 @@ use tokio::time::timeout;
 
 /// What a body may hold in memory; also the size of each write to a file.
 const IN_MEMORY: usize = 1024 * 1024;
+/// A body on disk up to this size is read whole to be parsed: from a file that takes several times
+/// as long. Only a few are parsed at once.
+const HELD_WHOLE: u64 = 16 * 1024 * 1024;
 /// JSON up to this size is parsed where it is; more would hold up other requests.
 const PARSED_INLINE: u64 = 64 * 1024;
 
@@ -167,6 +171,19 @@ impl Spool {
     /// Whether it was too large for memory.
     pub fn is_on_disk(&self) -> bool {
         matches!(self.content, Content::File { .. })
+    }
+
+    /// All bytes at once, if they are not too many to be held for a moment. Blocks.
+    pub fn whole(&self) -> io::Result<Option<Cow<'_, [u8]>>> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(Some(Cow::Borrowed(bytes))),
+            Content::File { .. } if self.length > HELD_WHOLE => Ok(None),
+            Content::File { .. } => {
+                let mut bytes = Vec::with_capacity(usize::try_from(self.length).unwrap_or(0));
+                self.reader()?.read_to_end(&mut bytes)?;
+                Ok(Some(Cow::Owned(bytes)))
+            }
+        }
     }
 
     /// The bytes, from the start. Reading blocks when they are on disk.

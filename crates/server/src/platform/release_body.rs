@@ -50,8 +50,12 @@ pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> 
         upload,
         refused: &refused,
     };
-    let reader = spool.reader().map_err(Error::internal)?;
-    let parsed = strict_json::from_reader_seed(seed, reader);
+    let parsed = if let Some(bytes) = spool.whole().map_err(Error::internal)? {
+        strict_json::from_slice_seed(seed, &bytes)
+    } else {
+        let reader = spool.reader().map_err(Error::internal)?;
+        strict_json::from_reader_seed(seed, reader)
+    };
     match refused.into_inner() {
         Some(error) => Err(Problem::from(error)),
         None => Ok(parsed.map_err(Error::from)?.check()?),
