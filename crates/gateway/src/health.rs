@@ -125,8 +125,8 @@ impl Health {
         breaker.in_a_row = breaker.in_a_row.saturating_add(1);
         breaker.note(now, false);
         let bad = breaker.recent.iter().filter(|(_, good)| !good).count();
-        let too_many = breaker.in_a_row >= IN_A_ROW
-            || breaker.recent.len() >= WINDOW && bad * 2 > WINDOW;
+        let too_many =
+            breaker.in_a_row >= IN_A_ROW || breaker.recent.len() >= WINDOW && bad * 2 > WINDOW;
         match &mut breaker.open {
             Some(open) if probe => {
                 open.pause = (open.pause * 2).min(LONGEST_PAUSE);
