@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod amount;
+pub mod call;
 pub mod coding;
 pub mod domain;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod paths;
 pub mod plan;
 pub mod platform;
 pub mod project;
+pub mod provider;
 pub mod release;
 pub mod secret;
 pub mod serde_rules;

@@ -1,0 +1,190 @@
+//! The account of one call: opened when its key was let in, closed exactly once, whatever happens.
+
+use crate::doors::Pass;
+use crate::gateway::Gateway;
+use crate::metrics::Series;
+use crate::rates::Taken;
+use estrade_model::Id;
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, Operation, Price, Ticket, Tokens};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What to wait for before the caller sees the end, in strict mode.
+pub(crate) type Hold = Option<BoxFuture<'static, ()>>;
+
+/// A call that is under way.
+pub(crate) struct Account {
+    gateway: Arc<Gateway>,
+    pub(crate) pass: Pass,
+    /// None once it is closed.
+    call: Option<Call>,
+    ticket: Ticket,
+    taken: Taken,
+    started: Instant,
+    first_byte: Option<Instant>,
+    series: Option<Arc<Series>>,
+    /// The price at which it has been sent to a provider.
+    sent: Option<Price>,
+    pub(crate) prompt_estimate: u64,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ending {
+    pub(crate) status: u16,
+    pub(crate) partial: bool,
+    pub(crate) estimated: bool,
+    pub(crate) cached: bool,
+    pub(crate) tokens: Tokens,
+    pub(crate) price: Option<Price>,
+}
+
+impl Account {
+    pub(crate) fn open(
+        gateway: Arc<Gateway>,
+        pass: Pass,
+        operation: Operation,
+        started: Instant,
+    ) -> Self {
+        let now = (gateway.options.clock)();
+        let call = Call {
+            id: Id::generate(now.millis(), fastrand::u64(..)),
+            workspace: pass.workspace.id,
+            key: pass.key.id,
+            created_at: now,
+            operation,
+            model: Arc::clone(&gateway.nothing),
+            provider: Arc::clone(&gateway.nothing),
+            status: 0,
+            streamed: false,
+            partial: false,
+            estimated: false,
+            cached: false,
+            tokens: Tokens::default(),
+            cost: Amount::ZERO,
+            latency_us: 0,
+            ttfb_us: 0,
+            attempts: 0,
+        };
+        Self {
+            gateway,
+            pass,
+            call: Some(call),
+            ticket: Ticket::NONE,
+            taken: Taken::default(),
+            started,
+            first_byte: None,
+            series: None,
+            sent: None,
+            prompt_estimate: 0,
+        }
+    }
+
+    /// The record; none when it is closed already.
+    pub(crate) fn call(&mut self) -> Option<&mut Call> {
+        self.call.as_mut()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.call.is_some()
+    }
+
+    /// Where the call is counted from now on.
+    pub(crate) fn count_in(&mut self, series: &Arc<Series>) {
+        self.series = Some(Arc::clone(series));
+    }
+
+    /// What was taken from the buckets: settled or given back when the account is closed.
+    pub(crate) fn hold_taken(&mut self, taken: Taken) {
+        self.taken = taken;
+    }
+
+    /// What was set aside.
+    pub(crate) fn hold_ticket(&mut self, ticket: Ticket) {
+        self.ticket = ticket;
+    }
+
+    /// The call is refused by a later check: it does not count as a request.
+    pub(crate) fn give_back(&mut self) {
+        self.gateway
+            .limiter
+            .give_back(std::mem::take(&mut self.taken));
+    }
+
+    /// A provider is asked.
+    pub(crate) fn asks(&mut self, provider: &Arc<str>, price: Price) {
+        self.sent = Some(price);
+        if let Some(call) = &mut self.call {
+            call.provider = Arc::clone(provider);
+            call.attempts += 1;
+        }
+    }
+
+    /// The provider did not take the call: nothing is owed.
+    pub(crate) fn not_taken(&mut self) {
+        self.sent = None;
+    }
+
+    /// The first byte of the answer has come.
+    pub(crate) fn answered(&mut self, now: Instant) {
+        self.first_byte = Some(now);
+    }
+
+    /// How long it took until the first byte, and since then.
+    pub(crate) fn spans(&self) -> (Duration, Duration) {
+        let first = self.first_byte.unwrap_or(self.started);
+        (first - self.started, first.elapsed())
+    }
+
+    /// Closes it. What comes back has to be waited for before the end is sent.
+    pub(crate) fn close(&mut self, ending: &Ending) -> Hold {
+        let mut call = self.call.take()?;
+        let took = self.started.elapsed();
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        call.status = ending.status;
+        call.partial = ending.partial;
+        call.estimated = ending.estimated;
+        call.cached = ending.cached;
+        call.tokens = ending.tokens;
+        call.cost = ending
+            .price
+            .map_or(Amount::ZERO, |price| price.cost(ending.tokens));
+        call.latency_us = micros(took);
+        call.ttfb_us = self
+            .first_byte
+            .map_or(call.latency_us, |first| micros(first - self.started));
+        let used = if ending.cached {
+            0
+        } else {
+            ending.tokens.total()
+        };
+        self.gateway.limiter.settle(self.taken, used);
+        let series = self.series.as_ref().unwrap_or(&self.gateway.unknown);
+        series.note(call.status, took, call.tokens, call.attempts);
+        self.gateway.books.close(self.ticket, call)
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        // Still open: the caller left before the first byte. What was sent is owed all the same.
+        if self.call.is_none() {
+            return;
+        }
+        let sent = self.sent.is_some();
+        let _ = self.close(&Ending {
+            status: 499,
+            partial: sent,
+            estimated: sent,
+            cached: false,
+            tokens: Tokens {
+                prompt: if sent { self.prompt_estimate } else { 0 },
+                completion: 0,
+            },
+            price: self.sent,
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! Asks the providers of a model, one after the other and again, until one answers.
+
+use crate::account::Account;
+use crate::catalogue::{Model, Target};
+use crate::error::Refusal;
+use crate::look::Look;
+use crate::relay::Lane;
+use crate::upstream::{AnswerHead, Connection, Failure, Question, Upstream};
+use bytes::Bytes;
+use estrade_model::call::Operation;
+use http::{HeaderMap, header};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A provider that asks for a longer pause gets this one.
+const LONGEST_WISH: Duration = Duration::from_secs(2);
+
+/// A request on its way to a provider.
+pub(crate) struct Errand<'e> {
+    pub(crate) operation: Operation,
+    pub(crate) model: &'e Model,
+    pub(crate) look: &'e Look,
+    pub(crate) body: &'e Bytes,
+    pub(crate) headers: &'e HeaderMap,
+}
+
+/// A provider answers.
+pub(crate) struct Answered {
+    pub(crate) target: Arc<Target>,
+    pub(crate) head: AnswerHead,
+    pub(crate) connection: Connection,
+    /// Whether the usage of the stream was asked for by us and not by the caller.
+    pub(crate) hide_usage: bool,
+}
+
+/// Why an attempt came to nothing.
+#[derive(Debug, Clone, Copy)]
+enum Miss {
+    Busy(Option<Duration>),
+    Status(u16, Option<Duration>),
+    Auth,
+    Failed(Failure),
+}
+
+impl Miss {
+    /// Whether the same provider may do better next time.
+    fn is_passing(self) -> bool {
+        match self {
+            Self::Busy(_) | Self::Failed(_) => true,
+            Self::Status(status, _) => matches!(status, 500 | 502 | 503 | 504),
+            Self::Auth => false,
+        }
+    }
+
+    fn wish(self) -> Option<Duration> {
+        match self {
+            Self::Busy(wish) | Self::Status(_, wish) => wish,
+            Self::Auth | Self::Failed(_) => None,
+        }
+    }
+
+    fn into_refusal(self) -> Refusal {
+        match self {
+            Self::Busy(wish) => Refusal::upstream_busy(wish),
+            Self::Auth => Refusal::upstream_auth(),
+            Self::Failed(Failure::Timeout | Failure::ConnectTimeout) => Refusal::upstream_timeout(),
+            Self::Failed(_) => Refusal::upstream_error(None),
+            Self::Status(504, _) => Refusal::upstream_timeout(),
+            Self::Status(status, _) => Refusal::upstream_error(Some(status)),
+        }
+    }
+}
+
+/// Asks until somebody answers or nobody is left.
+pub(crate) async fn ask_around(
+    lane: &Lane,
+    errand: &Errand<'_>,
+    account: &mut Account,
+) -> Result<Answered, Refusal> {
+    let preference = account.pass.workspace.preference;
+    let mut last = None;
+    for (target, anyway) in errand.model.order(preference, Instant::now()) {
+        let Some(trial) = target.health.begin(Instant::now(), anyway) else {
+            continue;
+        };
+        account.count_in(&target.series);
+        match ask_often(lane, errand, target, account).await {
+            Ok(answered) => {
+                trial.succeeded(Instant::now());
+                return Ok(answered);
+            }
+            Err(miss) => {
+                trial.failed(Instant::now());
+                account.not_taken();
+                tracing::debug!(provider = %target.upstream.name, ?miss, "a provider failed");
+                last = Some(miss);
+            }
+        }
+    }
+    Err(last.map_or_else(Refusal::no_target, Miss::into_refusal))
+}
+
+/// Asks one provider, and again after a pause if that may help.
+async fn ask_often(
+    lane: &Lane,
+    errand: &Errand<'_>,
+    target: &Arc<Target>,
+    account: &mut Account,
+) -> Result<Answered, Miss> {
+    let upstream = &target.upstream;
+    let hide_usage = errand.look.stream
+        && upstream.stream_usage
+        && !errand.look.include_usage
+        && errand.operation == Operation::Chat;
+    let body = errand
+        .look
+        .rewrite(errand.body, target.name.as_deref(), hide_usage);
+    let more_head = more_head(errand.headers, body.len());
+    let question = Question {
+        head: upstream.head(errand.operation),
+        more_head: &more_head,
+        body: &body,
+    };
+    let mut pause = FIRST_PAUSE;
+    let mut tries = 0;
+    loop {
+        account.asks(&upstream.name, target.price);
+        let miss = match ask(lane, upstream, question, account).await {
+            Ok((head, connection)) => match judge(&head) {
+                None => {
+                    let target = Arc::clone(target);
+                    return Ok(Answered {
+                        target,
+                        head,
+                        connection,
+                        hide_usage,
+                    });
+                }
+                Some(miss) => {
+                    discard(lane, upstream, connection);
+                    miss
+                }
+            },
+            Err(failure) => Miss::Failed(failure),
+        };
+        account.not_taken();
+        if tries >= upstream.retries || !miss.is_passing() {
+            return Err(miss);
+        }
+        tries += 1;
+        let jitter = pause.mul_f64(fastrand::f64());
+        sleep(jitter.max(miss.wish().unwrap_or_default().min(LONGEST_WISH))).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Whether an answer is one that the caller shall not see.
+fn judge(head: &AnswerHead) -> Option<Miss> {
+    match head.status {
+        200..=299 => None,
+        401 | 403 => Some(Miss::Auth),
+        429 => Some(Miss::Busy(head.retry_after)),
+        400..=499 => None,
+        // We follow nobody elsewhere: that would take the key along.
+        status => Some(Miss::Status(status, head.retry_after)),
+    }
+}
+
+/// The connection is worth keeping when the answer nobody reads is in already.
+fn discard(lane: &Lane, upstream: &Upstream, mut connection: Connection) {
+    if connection.take_whole().is_some() {
+        lane.pool.put(upstream, connection);
+    }
+}
+
+/// One question, one answer. A connection that turns out to be dead is replaced once, without ado.
+async fn ask(
+    lane: &Lane,
+    upstream: &Upstream,
+    question: Question<'_>,
+    account: &mut Account,
+) -> Result<(AnswerHead, Connection), Failure> {
+    let now = Instant::now();
+    if let Some(mut connection) = lane.pool.take(upstream, now) {
+        match connection
+            .ask(question, now + upstream.timeouts.first_byte)
+            .await
+        {
+            Err(Failure::Unanswered) => {}
+            outcome => return outcome.map(|head| arrived(account, head, connection)),
+        }
+    }
+    let mut connection = Connection::open(upstream).await?;
+    let due = Instant::now() + upstream.timeouts.first_byte;
+    let head = connection.ask(question, due).await?;
+    Ok(arrived(account, head, connection))
+}
+
+fn arrived(
+    account: &mut Account,
+    head: AnswerHead,
+    connection: Connection,
+) -> (AnswerHead, Connection) {
+    account.answered(Instant::now());
+    (head, connection)
+}
+
+/// The rest of a request's head: what the caller may say to a provider, and the length.
+fn more_head(headers: &HeaderMap, length: usize) -> Vec<u8> {
+    let mut more = Vec::with_capacity(128);
+    let mut add = |name: &str, value: &[u8]| {
+        more.extend_from_slice(name.as_bytes());
+        more.extend_from_slice(value);
+        more.extend_from_slice(b"\r\n");
+    };
+    if let Some(accept) = headers.get(header::ACCEPT) {
+        add("accept: ", accept.as_bytes());
+    }
+    if let Some(beta) = headers.get("openai-beta") {
+        add("openai-beta: ", beta.as_bytes());
+    }
+    if let Some(parent) = headers.get("traceparent") {
+        add("traceparent: ", parent.as_bytes());
+    }
+    add(
+        "content-length: ",
+        itoa::Buffer::new().format(length).as_bytes(),
+    );
+    more.extend_from_slice(b"\r\n");
+    more
+}

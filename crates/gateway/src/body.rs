@@ -1,0 +1,81 @@
+//! The body of an answer.
+
+use crate::metered::Metered;
+use crate::upstream::Cut;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The body of an answer: known already, or as it comes from a provider.
+pub struct GatewayBody(Kind);
+
+enum Kind {
+    Whole(Bytes),
+    Pieces(VecDeque<Bytes>),
+    Metered(Box<Metered>),
+}
+
+/// The provider broke off, so the answer is cut: the caller shall notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken(pub(crate) Cut);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the provider's answer was cut ({:?})", self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl GatewayBody {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self(Kind::Whole(bytes))
+    }
+
+    pub(crate) fn pieces(pieces: VecDeque<Bytes>) -> Self {
+        Self(Kind::Pieces(pieces))
+    }
+
+    pub(crate) fn metered(metered: Metered) -> Self {
+        Self(Kind::Metered(Box::new(metered)))
+    }
+}
+
+impl Body for GatewayBody {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let data = match &mut self.get_mut().0 {
+            Kind::Whole(bytes) if bytes.is_empty() => None,
+            Kind::Whole(bytes) => Some(std::mem::take(bytes)),
+            Kind::Pieces(pieces) => pieces.pop_front(),
+            Kind::Metered(metered) => return metered.poll_frame(cx),
+        };
+        Poll::Ready(data.map(|data| Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Pieces(pieces) => pieces.is_empty(),
+            Kind::Metered(metered) => metered.has_ended(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Pieces(_) => SizeHint::default(),
+            Kind::Metered(metered) => metered
+                .left()
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}

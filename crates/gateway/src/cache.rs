@@ -1,0 +1,127 @@
+//! Answers that are kept: for requests whose answer is always the same, for the same owner only.
+
+use bytes::Bytes;
+use estrade_model::OwnerId;
+use estrade_model::call::{Operation, Tokens};
+use http::HeaderValue;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Larger answers are not kept.
+const MOST_KEPT: usize = 1 << 20;
+/// What an entry costs besides its bytes.
+const OVERHEAD: u64 = 256;
+
+/// Identifies a request.
+pub(crate) type CacheKey = [u8; 32];
+
+/// An answer that was kept.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) body: Bytes,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) tokens: Tokens,
+    until: Instant,
+}
+
+#[derive(Clone)]
+struct BySize;
+
+impl Weighter<CacheKey, Kept> for BySize {
+    fn weight(&self, _: &CacheKey, kept: &Kept) -> u64 {
+        kept.body.len() as u64 + OVERHEAD
+    }
+}
+
+/// All of them, bounded by their bytes.
+pub(crate) struct Answers {
+    kept: Cache<CacheKey, Kept, BySize>,
+    ttl: Duration,
+}
+
+impl Answers {
+    pub(crate) fn new(bytes: u64, ttl: Duration) -> Self {
+        let estimate = usize::try_from(bytes / 4096).unwrap_or(1024).max(16);
+        Self {
+            kept: Cache::with_weighter(estimate, bytes, BySize),
+            ttl,
+        }
+    }
+
+    /// The key of a request, from its body on both sides of the model's name.
+    pub(crate) fn key(
+        owner: OwnerId,
+        operation: Operation,
+        model: &str,
+        (before, after): (&[u8], &[u8]),
+    ) -> CacheKey {
+        let mut hasher = blake3::Hasher::new();
+        for part in [
+            owner.as_bytes(),
+            operation.path().as_bytes(),
+            model.as_bytes(),
+            before,
+            after,
+        ] {
+            hasher
+                .update(&(part.len() as u64).to_le_bytes())
+                .update(part);
+        }
+        hasher.finalize().into()
+    }
+
+    pub(crate) fn find(&self, key: &CacheKey, now: Instant) -> Option<Kept> {
+        let kept = self.kept.get(key)?;
+        if kept.until <= now {
+            self.kept.remove(key);
+            return None;
+        }
+        Some(kept)
+    }
+
+    /// Keeps an answer.
+    pub(crate) fn keep(
+        &self,
+        key: CacheKey,
+        body: Bytes,
+        content_type: HeaderValue,
+        tokens: Tokens,
+    ) {
+        if body.len() > MOST_KEPT {
+            return;
+        }
+        let kept = Kept {
+            // Its bytes may be a small part of a large buffer.
+            body: Bytes::copy_from_slice(&body),
+            content_type,
+            tokens,
+            until: Instant::now() + self.ttl,
+        };
+        self.kept.insert(key, kept);
+    }
+}
+
+/// An answer that is collected while it passes.
+pub(crate) struct Saving {
+    pub(crate) answers: Arc<Answers>,
+    pub(crate) key: CacheKey,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Saving {
+    pub(crate) fn add(&mut self, part: &[u8]) {
+        // One byte more than is kept, so that it is known to be too large.
+        let room = (MOST_KEPT + 1).saturating_sub(self.body.len());
+        self.body.extend_from_slice(&part[..part.len().min(room)]);
+    }
+
+    pub(crate) fn save(self, tokens: Option<Tokens>) {
+        let tokens = tokens.unwrap_or_default();
+        self.answers
+            .keep(self.key, self.body.into(), self.content_type, tokens);
+    }
+}

@@ -1,0 +1,489 @@
+//! What the relay refuses, in OpenAI's shape. Every code and every sentence is here.
+
+use crate::body::GatewayBody;
+use crate::books::Refused;
+use crate::doors::Denied;
+use crate::look::BadBody;
+use crate::rates::{Exceeded, Standing, Standings, Unit};
+use crate::upstream::Cut;
+use bytes::Bytes;
+use estrade_model::Timestamp;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::time::Duration;
+
+const INVALID: &str = "invalid_request_error";
+const SERVER: &str = "server_error";
+
+/// An answer that is an error of ours.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    kind: &'static str,
+    code: &'static str,
+    message: Cow<'static, str>,
+    param: Option<&'static str>,
+    limit: Option<Box<Limit>>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The limit that was met, for programs.
+#[derive(Debug, Serialize)]
+struct Limit {
+    of: &'static str,
+    name: &'static str,
+    value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resets_in: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resets_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Envelope<'e> {
+    error: Wire<'e>,
+}
+
+#[derive(Serialize)]
+struct Wire<'e> {
+    message: &'e str,
+    #[serde(rename = "type")]
+    kind: &'e str,
+    code: &'e str,
+    param: Option<&'e str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'e Limit>,
+}
+
+impl Refusal {
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        code: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            kind,
+            code,
+            message: message.into(),
+            param: None,
+            limit: None,
+            headers: Vec::new(),
+        }
+    }
+
+    fn header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    pub(crate) fn no_key() -> Self {
+        let said = "an API key is needed: send it as 'Authorization: Bearer <key>'";
+        Self::denied(Denied::Unauthorized("missing_key", said))
+    }
+
+    pub(crate) fn denied(denied: Denied) -> Self {
+        match denied {
+            Denied::Unauthorized(code, message) => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "authentication_error",
+                code,
+                message,
+            )
+            .header(header::WWW_AUTHENTICATE, "Bearer"),
+            Denied::Forbidden(code, message) => {
+                Self::new(StatusCode::FORBIDDEN, "permission_error", code, message)
+            }
+            Denied::WhichWorkspace => Self::new(
+                StatusCode::BAD_REQUEST,
+                INVALID,
+                "workspace_required",
+                "this key has several workspaces: use the base URL /api/<workspace>/v1",
+            ),
+            Denied::Unavailable => Self::unavailable(
+                "keys_unavailable",
+                "the key can not be checked at the moment; try again",
+            ),
+        }
+    }
+
+    fn unavailable(code: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, code, message)
+            .header(header::RETRY_AFTER, "1")
+    }
+
+    pub(crate) fn unknown_path() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            INVALID,
+            "not_found",
+            "there is nothing at this path",
+        )
+    }
+
+    pub(crate) fn wrong_method(allow: &'static str) -> Self {
+        let said = "this path does not take that method";
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            INVALID,
+            "method_not_allowed",
+            said,
+        )
+        .header(header::ALLOW, allow)
+    }
+
+    pub(crate) fn too_large(most: u64) -> Self {
+        let said = format!("the body is larger than {most} bytes");
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            INVALID,
+            "body_too_large",
+            said,
+        )
+        .header(header::CONNECTION, "close")
+    }
+
+    pub(crate) fn slow_body() -> Self {
+        let said = "the body did not arrive in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, "body_timeout", said)
+            .header(header::CONNECTION, "close")
+    }
+
+    pub(crate) fn broken_body() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            INVALID,
+            "body_incomplete",
+            "the body broke off",
+        )
+    }
+
+    pub(crate) fn bad_body(bad: &BadBody) -> Self {
+        let refuse =
+            |code, message: String| Self::new(StatusCode::BAD_REQUEST, INVALID, code, message);
+        match bad {
+            BadBody::NotText => refuse("invalid_json", "the body is not UTF-8".to_owned()),
+            BadBody::Malformed(malformed) => refuse(
+                "invalid_json",
+                format!(
+                    "the body is not JSON that can be read: {} at byte {}",
+                    malformed.why, malformed.at
+                ),
+            ),
+            BadBody::NoModel => Self {
+                param: Some("model"),
+                ..refuse(
+                    "model_required",
+                    "model is missing: name the one to use".to_owned(),
+                )
+            },
+            BadBody::Field(field, why) => Self {
+                param: Some(field),
+                ..refuse("invalid_value", format!("{field} {why}"))
+            },
+        }
+    }
+
+    pub(crate) fn echo(message: &'static str, param: &'static str) -> Self {
+        Self {
+            param: Some(param),
+            ..Self::new(StatusCode::BAD_REQUEST, INVALID, "invalid_value", message)
+        }
+    }
+
+    pub(crate) fn model_not_allowed(model: &str) -> Self {
+        let said = format!("this key may not use the model {}", shown(model));
+        Self {
+            param: Some("model"),
+            ..Self::new(
+                StatusCode::FORBIDDEN,
+                "permission_error",
+                "model_not_allowed",
+                said,
+            )
+        }
+    }
+
+    pub(crate) fn model_not_found(model: &str) -> Self {
+        let said = format!(
+            "the model {} does not exist; GET models lists those that do",
+            shown(model)
+        );
+        Self {
+            param: Some("model"),
+            ..Self::new(StatusCode::NOT_FOUND, INVALID, "model_not_found", said)
+        }
+    }
+
+    pub(crate) fn rate(exceeded: &Exceeded) -> Self {
+        let Exceeded {
+            of_workspace,
+            unit,
+            standing,
+            retry,
+        } = exceeded;
+        let of = owner(*of_workspace);
+        let (name, code) = match unit {
+            Unit::Requests => ("requests", "rate_limit_requests"),
+            Unit::Tokens => ("tokens", "rate_limit_tokens"),
+        };
+        let wait = span(*retry);
+        let said = format!(
+            "the {of} may use {} {name} per minute, and they are used up; try again in {wait}",
+            standing.limit
+        );
+        let mut refusal = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limit_error",
+            code,
+            said,
+        );
+        refusal.limit = Some(Box::new(Limit {
+            of,
+            name,
+            value: standing.limit.to_string(),
+            resets_in: Some(span(standing.reset)),
+            resets_at: None,
+        }));
+        let mut headers = HeaderMap::new();
+        standing_headers(*unit, standing, &mut headers);
+        refusal.headers.extend(
+            headers
+                .into_iter()
+                .filter_map(|(name, value)| Some((name?, value))),
+        );
+        refusal.header(header::RETRY_AFTER, whole_seconds(*retry).to_string())
+    }
+
+    pub(crate) fn books(refused: Refused, now: Timestamp) -> Self {
+        let (of_workspace, budget, resets_at) = match refused {
+            Refused::Unavailable => {
+                return Self::unavailable(
+                    "ledger_unavailable",
+                    "calls can not be recorded at the moment, so none is made; try again",
+                );
+            }
+            Refused::Budget {
+                of_workspace,
+                budget,
+                resets_at,
+            } => (of_workspace, budget, resets_at),
+        };
+        let (of, period) = (owner(of_workspace), budget.period.as_str());
+        let until = resets_at.map_or_else(
+            || "it does not reset".to_owned(),
+            |at| format!("it resets at {at}"),
+        );
+        let said = format!(
+            "the {period} budget of the {of}, {}, does not cover this call; {until}",
+            budget.amount
+        );
+        let mut refusal = Self::new(
+            StatusCode::PAYMENT_REQUIRED,
+            "insufficient_quota",
+            "budget_exceeded",
+            said,
+        );
+        refusal.limit = Some(Box::new(Limit {
+            of,
+            name: "budget",
+            value: budget.amount.to_string(),
+            resets_in: None,
+            resets_at: resets_at.map(|at| at.to_string()),
+        }));
+        refusal = refusal.header(
+            HeaderName::from_static("x-ratelimit-limit-budget"),
+            budget.amount.to_string(),
+        );
+        if let Some(at) = resets_at {
+            let left = u64::try_from(at.millis().saturating_sub(now.millis())).unwrap_or(0);
+            let left = Duration::from_millis(left);
+            refusal = refusal
+                .header(
+                    HeaderName::from_static("x-ratelimit-reset-budget"),
+                    span(left),
+                )
+                .header(header::RETRY_AFTER, whole_seconds(left).to_string());
+        }
+        refusal
+    }
+
+    pub(crate) fn no_target() -> Self {
+        Self::unavailable(
+            "no_target",
+            "nobody answers this model at the moment; try again",
+        )
+    }
+
+    pub(crate) fn upstream_auth() -> Self {
+        let said =
+            "the provider does not accept this gateway's credentials; its operator has to look";
+        Self::new(StatusCode::BAD_GATEWAY, SERVER, "upstream_auth", said)
+    }
+
+    pub(crate) fn upstream_timeout() -> Self {
+        let said = "the provider did not answer in time";
+        Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            SERVER,
+            "upstream_timeout",
+            said,
+        )
+    }
+
+    pub(crate) fn upstream_error(status: Option<u16>) -> Self {
+        let said: Cow<'static, str> = match status {
+            Some(status) => format!("the provider answered {status}").into(),
+            None => "the provider can not be reached or does not speak HTTP".into(),
+        };
+        Self::new(StatusCode::BAD_GATEWAY, SERVER, "upstream_error", said)
+    }
+
+    pub(crate) fn upstream_busy(retry_after: Option<Duration>) -> Self {
+        let said = "the provider takes no more requests at the moment; try again later";
+        let refusal = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limit_error",
+            "upstream_rate_limited",
+            said,
+        );
+        let wait = whole_seconds(retry_after.unwrap_or(Duration::from_secs(1)));
+        refusal.header(header::RETRY_AFTER, wait.to_string())
+    }
+
+    /// The answer.
+    pub(crate) fn into_response(self) -> Response<GatewayBody> {
+        let envelope = Envelope {
+            error: Wire {
+                message: &self.message,
+                kind: self.kind,
+                code: self.code,
+                param: self.param,
+                limit: self.limit.as_deref(),
+            },
+        };
+        let body = serde_json::to_vec(&envelope).unwrap_or_default();
+        let mut response = Response::new(GatewayBody::whole(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        headers.extend(
+            self.headers
+                .into_iter()
+                .map(|(name, value)| (Some(name), value)),
+        );
+        response
+    }
+}
+
+/// The last event of a stream that was cut.
+pub(crate) fn last_event(cut: Cut) -> Bytes {
+    Bytes::from_static(match cut {
+        Cut::Closed | Cut::Garbage => b"data: {\"error\":{\"message\":\"the provider broke off before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_error\",\"param\":null}}\n\n",
+        Cut::Idle => b"data: {\"error\":{\"message\":\"the provider went silent before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_timeout\",\"param\":null}}\n\n",
+        Cut::TooLarge => b"data: {\"error\":{\"message\":\"the answer is too large and was cut\",\"type\":\"server_error\",\"code\":\"answer_too_large\",\"param\":null}}\n\n",
+    })
+}
+
+/// What the limits of a key leave, for an answer's headers.
+pub(crate) fn standings_headers(standings: &Standings, headers: &mut HeaderMap) {
+    if let Some(standing) = &standings.requests {
+        standing_headers(Unit::Requests, standing, headers);
+    }
+    if let Some(standing) = &standings.tokens {
+        standing_headers(Unit::Tokens, standing, headers);
+    }
+}
+
+fn standing_headers(unit: Unit, standing: &Standing, headers: &mut HeaderMap) {
+    let names = match unit {
+        Unit::Requests => [
+            "x-ratelimit-limit-requests",
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-requests",
+        ],
+        Unit::Tokens => [
+            "x-ratelimit-limit-tokens",
+            "x-ratelimit-remaining-tokens",
+            "x-ratelimit-reset-tokens",
+        ],
+    }
+    .map(HeaderName::from_static);
+    let [limit, remaining, reset] = names;
+    headers.insert(limit, HeaderValue::from(standing.limit));
+    headers.insert(remaining, HeaderValue::from(standing.remaining));
+    if let Ok(value) = HeaderValue::try_from(span(standing.reset)) {
+        headers.insert(reset, value);
+    }
+}
+
+fn owner(of_workspace: bool) -> &'static str {
+    if of_workspace { "workspace" } else { "key" }
+}
+
+fn whole_seconds(span: Duration) -> u64 {
+    span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+/// A span as OpenAI writes it: `6ms`, `1.2s`, `1m0s`, `2h3m0s`. Never less than it is.
+fn span(span: Duration) -> String {
+    let millis = span.as_nanos().div_ceil(1_000_000);
+    let seconds = millis.div_ceil(1000);
+    match millis {
+        0..1000 => format!("{millis}ms"),
+        1000..60_000 => {
+            let tenths = millis.div_ceil(100);
+            match tenths % 10 {
+                0 => format!("{}s", tenths / 10),
+                tenth => format!("{}.{tenth}s", tenths / 10),
+            }
+        }
+        60_000..3_600_000 => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m{}s", seconds / 3600, seconds / 60 % 60, seconds % 60),
+    }
+}
+
+/// A name that a caller made up, not longer than a line.
+fn shown(name: &str) -> String {
+    let short: String = name.chars().take(100).filter(|c| !c.is_control()).collect();
+    format!("'{short}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_written_as_openai_does() {
+        let said = |millis| span(Duration::from_millis(millis));
+        assert_eq!([said(0), said(6), said(999)], ["0ms", "6ms", "999ms"]);
+        assert_eq!(
+            [said(1000), said(1200), said(59_900)],
+            ["1s", "1.2s", "59.9s"]
+        );
+        assert_eq!([said(60_000), said(61_001)], ["1m0s", "1m2s"]);
+        assert_eq!(said(7_380_000), "2h3m0s");
+        assert_eq!(span(Duration::from_micros(1)), "1ms");
+    }
+
+    #[test]
+    fn the_last_events_are_json() {
+        for cut in [Cut::Closed, Cut::Garbage, Cut::Idle, Cut::TooLarge] {
+            let event = last_event(cut);
+            let data = event
+                .strip_prefix(b"data: ")
+                .unwrap()
+                .strip_suffix(b"\n\n")
+                .unwrap();
+            let value: serde_json::Value = serde_json::from_slice(data).unwrap();
+            assert!(value["error"]["message"].is_string(), "{cut:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What all serving threads share.
+
+use crate::books::Books;
+use crate::cache::Answers;
+use crate::catalogue::Catalogue;
+use crate::doors::{Doors, Pass};
+use crate::metrics::{Registry, Series, Snapshot};
+use crate::models;
+use crate::options::Options;
+use crate::rates::Limiter;
+use crate::relay::Relay;
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use estrade_model::Invalid;
+use estrade_model::provider::Provider;
+use std::sync::Arc;
+
+/// The gateway: who may call, what there is, what was used. One per process.
+pub struct Gateway {
+    pub(crate) doors: Arc<dyn Doors>,
+    pub(crate) books: Arc<dyn Books>,
+    pub(crate) options: Options,
+    pub(crate) catalogue: ArcSwap<Catalogue>,
+    pub(crate) limiter: Limiter,
+    pub(crate) answers: Arc<Answers>,
+    pub(crate) metrics: Registry,
+    /// Where calls are counted that name no model that exists.
+    pub(crate) unknown: Arc<Series>,
+    /// The empty text, for records.
+    pub(crate) nothing: Arc<str>,
+    started: i64,
+}
+
+impl Gateway {
+    /// A gateway without providers.
+    pub fn new(doors: Arc<dyn Doors>, books: Arc<dyn Books>, options: Options) -> Arc<Self> {
+        let metrics = Registry::default();
+        Arc::new(Self {
+            doors,
+            books,
+            catalogue: ArcSwap::default(),
+            limiter: Limiter::new(),
+            answers: Arc::new(Answers::new(options.cache_bytes, options.cache_ttl)),
+            unknown: metrics.series("", ""),
+            metrics,
+            nothing: Arc::from(""),
+            started: (options.clock)().seconds(),
+            options,
+        })
+    }
+
+    /// Says who answers from now on. On an error everything stays as it was. Reads certificate files.
+    pub fn set_providers(&self, providers: &[Provider], echo: bool) -> Result<(), Invalid> {
+        let previous = self.catalogue.load_full();
+        let new = Catalogue::build(providers, echo, &previous, &self.metrics)?;
+        self.catalogue.store(Arc::new(new));
+        Ok(())
+    }
+
+    /// The relay of one serving thread.
+    pub fn relay(self: &Arc<Self>) -> Relay {
+        Relay::new(Arc::clone(self))
+    }
+
+    /// `GET models`, as a JSON body, of what this key may use.
+    pub fn models_for(&self, pass: &Pass) -> Bytes {
+        models::list(&self.catalogue.load(), Some(&pass.key), self.started)
+    }
+
+    /// `GET models`, as a JSON body, of everything there is.
+    pub fn all_models(&self) -> Bytes {
+        models::list(&self.catalogue.load(), None, self.started)
+    }
+
+    /// What was counted since the start.
+    pub fn snapshot(&self) -> Vec<Snapshot> {
+        self.metrics.snapshot()
+    }
+}

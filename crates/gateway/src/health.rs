@@ -1,0 +1,327 @@
+//! How a target fares: its circuit breaker, and what was measured of it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So many failed calls in a row open the breaker…
+const IN_A_ROW: u32 = 5;
+/// …or more than half of so many…
+const WINDOW: usize = 20;
+/// …within so long.
+const WINDOW_SPAN: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// What was measured longer ago says little of now.
+const MEASURE_FRESH: Duration = Duration::from_mins(5);
+
+/// The health of one target. Shared by all cores.
+pub(crate) struct Health {
+    born: Instant,
+    /// How many failures the breaker remembers; as long as it is none, successes need no lock.
+    failures: AtomicUsize,
+    breaker: Mutex<Breaker>,
+    latency: Average,
+    throughput: Average,
+}
+
+#[derive(Default)]
+struct Breaker {
+    in_a_row: u32,
+    recent: Vec<(Instant, bool)>,
+    open: Option<Open>,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    since: Instant,
+    probe_at: Instant,
+    pause: Duration,
+    probing: bool,
+}
+
+/// How a breaker stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Closed,
+    /// Somebody may try.
+    Due,
+    /// Opened then, and not to be tried yet.
+    Open(Instant),
+}
+
+/// A call to a target that has not ended. One call is one success or one failure.
+pub(crate) struct Trial<'h> {
+    health: &'h Health,
+    probe: bool,
+    settled: bool,
+}
+
+impl Health {
+    pub(crate) fn new() -> Self {
+        let born = Instant::now();
+        Self {
+            born,
+            failures: AtomicUsize::new(0),
+            breaker: Mutex::default(),
+            latency: Average::new(),
+            throughput: Average::new(),
+        }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How its breaker stands.
+    pub(crate) fn state(&self, now: Instant) -> State {
+        if self.failures.load(Ordering::Acquire) == 0 {
+            return State::Closed;
+        }
+        match self.breaker().open {
+            None => State::Closed,
+            Some(open) if !open.probing && now >= open.probe_at => State::Due,
+            Some(open) => State::Open(open.since),
+        }
+    }
+
+    /// Begins a call. With an open breaker it is the one probe, or (`anyway`) a call that has nowhere
+    /// else to go.
+    pub(crate) fn begin(&self, now: Instant, anyway: bool) -> Option<Trial<'_>> {
+        let mut probe = false;
+        if self.failures.load(Ordering::Acquire) > 0
+            && let Some(open) = &mut self.breaker().open
+        {
+            if !open.probing && now >= open.probe_at {
+                open.probing = true;
+                probe = true;
+            } else if !anyway {
+                return None;
+            }
+        }
+        Some(Trial {
+            health: self,
+            probe,
+            settled: false,
+        })
+    }
+
+    fn succeeded(&self, now: Instant) {
+        if self.failures.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut breaker = self.breaker();
+        breaker.in_a_row = 0;
+        if breaker.open.take().is_some() {
+            breaker.recent.clear();
+        }
+        breaker.note(now, true);
+        self.remember(&breaker);
+    }
+
+    fn failed(&self, now: Instant, probe: bool) {
+        let mut breaker = self.breaker();
+        breaker.in_a_row = breaker.in_a_row.saturating_add(1);
+        breaker.note(now, false);
+        let bad = breaker.recent.iter().filter(|(_, good)| !good).count();
+        let too_many =
+            breaker.in_a_row >= IN_A_ROW || breaker.recent.len() >= WINDOW && bad * 2 > WINDOW;
+        match &mut breaker.open {
+            Some(open) if probe => {
+                open.pause = (open.pause * 2).min(LONGEST_PAUSE);
+                open.probe_at = now + open.pause;
+                open.probing = false;
+            }
+            Some(_) => {}
+            None if too_many => {
+                breaker.open = Some(Open {
+                    since: now,
+                    probe_at: now + FIRST_PAUSE,
+                    pause: FIRST_PAUSE,
+                    probing: false,
+                });
+            }
+            None => {}
+        }
+        self.remember(&breaker);
+    }
+
+    fn remember(&self, breaker: &Breaker) {
+        let bad = breaker.recent.iter().filter(|(_, good)| !good).count();
+        let remembered = bad + usize::from(breaker.open.is_some());
+        self.failures.store(remembered, Ordering::Release);
+    }
+
+    /// Notes what a call took.
+    pub(crate) fn measure(&self, first_byte: Duration, tokens_per_second: Option<f64>) {
+        let now = self.born.elapsed();
+        self.latency.note(first_byte.as_secs_f64(), now);
+        if let Some(rate) = tokens_per_second {
+            self.throughput.note(rate, now);
+        }
+    }
+
+    /// Seconds until the first byte, lately.
+    pub(crate) fn latency(&self) -> Option<f64> {
+        self.latency.value(self.born.elapsed())
+    }
+
+    /// Tokens per second, lately.
+    pub(crate) fn throughput(&self) -> Option<f64> {
+        self.throughput.value(self.born.elapsed())
+    }
+}
+
+impl Breaker {
+    fn note(&mut self, now: Instant, good: bool) {
+        self.recent
+            .retain(|(at, _)| now.saturating_duration_since(*at) < WINDOW_SPAN);
+        if self.recent.len() >= WINDOW {
+            self.recent.remove(0);
+        }
+        self.recent.push((now, good));
+    }
+}
+
+impl Trial<'_> {
+    /// The target did its part.
+    pub(crate) fn succeeded(mut self, now: Instant) {
+        self.settled = true;
+        self.health.succeeded(now);
+    }
+
+    /// It did not.
+    pub(crate) fn failed(mut self, now: Instant) {
+        self.settled = true;
+        self.health.failed(now, self.probe);
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        // The caller left: nothing was learned, so the next one may probe.
+        if self.probe
+            && !self.settled
+            && let Some(open) = &mut self.health.breaker().open
+        {
+            open.probing = false;
+        }
+    }
+}
+
+/// A moving average. Cores that write at once may lose a sample, which does not matter.
+struct Average {
+    value: AtomicU64,
+    /// Milliseconds; 0 is never.
+    at: AtomicU64,
+}
+
+impl Average {
+    const WEIGHT: f64 = 0.2;
+
+    fn new() -> Self {
+        Self {
+            value: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+        }
+    }
+
+    fn note(&self, sample: f64, now: Duration) {
+        let next = self
+            .value(now)
+            .map_or(sample, |old| old + Self::WEIGHT * (sample - old));
+        self.value.store(next.to_bits(), Ordering::Relaxed);
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.at.store(millis.max(1), Ordering::Relaxed);
+    }
+
+    fn value(&self, now: Duration) -> Option<f64> {
+        let at = self.at.load(Ordering::Relaxed);
+        let fresh = now.saturating_sub(Duration::from_millis(at)) < MEASURE_FRESH;
+        (at != 0 && fresh).then(|| f64::from_bits(self.value.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail(health: &Health, at: Instant) {
+        health.begin(at, true).unwrap().failed(at);
+    }
+
+    #[test]
+    fn it_opens_after_five_failures_in_a_row_and_probes_one_at_a_time() {
+        let (health, now) = (Health::new(), Instant::now());
+        for _ in 0..4 {
+            fail(&health, now);
+            assert_eq!(health.state(now), State::Closed);
+        }
+        fail(&health, now);
+        assert_eq!(health.state(now), State::Open(now));
+        assert!(health.begin(now, false).is_none());
+        let due = now + FIRST_PAUSE;
+        assert_eq!(health.state(due), State::Due);
+        let probe = health.begin(due, false).unwrap();
+        assert!(health.begin(due, false).is_none(), "a second probe");
+        drop(probe);
+        assert_eq!(health.state(due), State::Due, "the prober left");
+        health.begin(due, false).unwrap().failed(due);
+        assert!(matches!(health.state(due + FIRST_PAUSE), State::Open(_)));
+        let due = due + 2 * FIRST_PAUSE;
+        assert_eq!(health.state(due), State::Due, "the pause has doubled");
+        health.begin(due, false).unwrap().succeeded(due);
+        assert_eq!(health.state(due), State::Closed);
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_a_minute() {
+        let (health, mut now) = (Health::new(), Instant::now());
+        (0..5).for_each(|_| fail(&health, now));
+        for _ in 0..10 {
+            now += LONGEST_PAUSE;
+            assert_eq!(health.state(now), State::Due);
+            health.begin(now, false).unwrap().failed(now);
+        }
+    }
+
+    #[test]
+    fn it_opens_when_more_than_half_of_twenty_fail() {
+        let (health, now) = (Health::new(), Instant::now());
+        for round in 0..20 {
+            assert_eq!(health.state(now), State::Closed, "{round}");
+            if round % 3 == 2 {
+                health.begin(now, false).unwrap().succeeded(now);
+            } else {
+                fail(&health, now);
+            }
+        }
+        assert_eq!(health.state(now), State::Open(now));
+        let slow = Health::new();
+        for round in 0..100 {
+            let at = now + Duration::from_secs(2 * round);
+            if round % 3 == 2 {
+                slow.begin(at, false).unwrap().succeeded(at);
+            } else {
+                fail(&slow, at);
+            }
+            assert_eq!(
+                slow.state(at),
+                State::Closed,
+                "fewer than twenty in thirty seconds"
+            );
+        }
+    }
+
+    #[test]
+    fn averages_follow_what_is_measured() {
+        let health = Health::new();
+        assert_eq!(health.latency(), None);
+        health.measure(Duration::from_millis(100), None);
+        assert_eq!((health.latency(), health.throughput()), (Some(0.1), None));
+        (0..50).for_each(|_| health.measure(Duration::from_millis(200), Some(50.0)));
+        assert!((health.latency().unwrap() - 0.2).abs() < 0.001);
+        assert_eq!(health.throughput(), Some(50.0));
+    }
+}

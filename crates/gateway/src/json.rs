@@ -1,0 +1,396 @@
+//! Looks at JSON without building it: spans of bytes, no recursion, no allocation.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Nested deeper than this is refused.
+pub(crate) const DEEPEST: usize = 1024;
+
+/// Not JSON, or nested too deep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    /// Where reading stopped.
+    pub(crate) at: usize,
+    /// What is wrong there.
+    pub(crate) why: &'static str,
+}
+
+/// A string as it is written, without its quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text {
+    /// Where it lies, without the quotes.
+    pub(crate) span: Range<usize>,
+    /// Whether something in it is escaped.
+    escaped: bool,
+}
+
+/// What kind of value comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    Bool(bool),
+    Null,
+}
+
+/// Reads JSON from bytes that are UTF-8.
+pub(crate) struct Scanner<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Scanner<'b> {
+    /// At the beginning of a text.
+    pub(crate) fn new(text: &'b str) -> Self {
+        Self {
+            bytes: text.as_bytes(),
+            at: 0,
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    fn wrong(&self, why: &'static str) -> Malformed {
+        Malformed { at: self.at, why }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// The kind of the next value, which is not read yet.
+    pub(crate) fn kind(&mut self) -> Result<Kind, Malformed> {
+        self.space();
+        match self.peek() {
+            Some(b'{') => Ok(Kind::Object),
+            Some(b'[') => Ok(Kind::Array),
+            Some(b'"') => Ok(Kind::String),
+            Some(b't') => Ok(Kind::Bool(true)),
+            Some(b'f') => Ok(Kind::Bool(false)),
+            Some(b'n') => Ok(Kind::Null),
+            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            _ => Err(self.wrong("a value is expected")),
+        }
+    }
+
+    /// Reads an object; `member` is given each name and must read the value behind it.
+    pub(crate) fn object<E: From<Malformed>>(
+        &mut self,
+        mut member: impl FnMut(&mut Self, &Text) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.space();
+        if self.peek() != Some(b'{') {
+            return Err(self.wrong("an object is expected").into());
+        }
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            let name = self.name()?;
+            member(self, &name)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.wrong("a comma or a closing brace is expected").into()),
+            }
+        }
+    }
+
+    fn name(&mut self) -> Result<Text, Malformed> {
+        self.space();
+        let name = self.string()?;
+        self.space();
+        if self.peek() != Some(b':') {
+            return Err(self.wrong("a colon is expected"));
+        }
+        self.at += 1;
+        Ok(name)
+    }
+
+    /// Nothing but space may follow.
+    pub(crate) fn end(&mut self) -> Result<(), Malformed> {
+        self.space();
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.wrong("something follows the end")),
+        }
+    }
+
+    /// Reads a string.
+    pub(crate) fn string(&mut self) -> Result<Text, Malformed> {
+        if self.peek() != Some(b'"') {
+            return Err(self.wrong("a string is expected"));
+        }
+        let start = self.at + 1;
+        self.at = start;
+        let mut escaped = false;
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let Some(stop) = memchr::memchr2(b'"', b'\\', rest) else {
+                return Err(self.wrong("a string does not end"));
+            };
+            // No early exit: so the compiler makes vector code of it.
+            let control = rest[..stop].iter().fold(false, |any, b| any | (*b < 0x20));
+            if control {
+                return Err(self.wrong("a control character in a string must be escaped"));
+            }
+            self.at += stop;
+            if rest[stop] == b'"' {
+                let span = start..self.at;
+                self.at += 1;
+                return Ok(Text { span, escaped });
+            }
+            escaped = true;
+            self.escape()?;
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Malformed> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') => {
+                let digits = self.bytes.get(self.at + 2..self.at + 6);
+                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+                    return Err(self.wrong("an escape is not complete"));
+                }
+                self.at += 6;
+            }
+            _ => return Err(self.wrong("an unknown escape")),
+        }
+        Ok(())
+    }
+
+    /// The next value as a number, if it is one that can be counted with.
+    pub(crate) fn number(&mut self) -> Result<f64, Malformed> {
+        let span = self.skip()?;
+        let text = std::str::from_utf8(&self.bytes[span]).unwrap_or_default();
+        text.parse().map_err(|_| self.wrong("a number is expected"))
+    }
+
+    fn digits(&mut self) -> Result<(), Malformed> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start {
+            return Err(self.wrong("a digit is expected"));
+        }
+        Ok(())
+    }
+
+    fn skip_number(&mut self) -> Result<(), Malformed> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, word: &'static str) -> Result<(), Malformed> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return Err(self.wrong("a value is expected"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// Reads over one value, whatever it is, and says where it lies.
+    pub(crate) fn skip(&mut self) -> Result<Range<usize>, Malformed> {
+        self.space();
+        let start = self.at;
+        let mut nest = Nest::default();
+        loop {
+            // Here a value is due.
+            match self.kind()? {
+                Kind::String => drop(self.string()?),
+                Kind::Number => self.skip_number()?,
+                Kind::Bool(true) => self.word("true")?,
+                Kind::Bool(false) => self.word("false")?,
+                Kind::Null => self.word("null")?,
+                opened @ (Kind::Object | Kind::Array) => {
+                    self.at += 1;
+                    self.space();
+                    let object = opened == Kind::Object;
+                    if self.peek() == Some(if object { b'}' } else { b']' }) {
+                        self.at += 1;
+                    } else {
+                        nest.open(object)
+                            .ok_or_else(|| self.wrong("it is nested too deep"))?;
+                        if object {
+                            self.name()?;
+                        }
+                        continue;
+                    }
+                }
+            }
+            // A value has ended: so may what is around it.
+            loop {
+                let Some(object) = nest.inner() else {
+                    return Ok(start..self.at);
+                };
+                self.space();
+                match self.peek() {
+                    Some(b',') => {
+                        self.at += 1;
+                        if object {
+                            self.name()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if object => self.at += 1,
+                    Some(b']') if !object => self.at += 1,
+                    _ => return Err(self.wrong("a comma or a closing bracket is expected")),
+                }
+                nest.close();
+            }
+        }
+    }
+
+    /// Whether a string says this.
+    pub(crate) fn says(&self, text: &Text, what: &str) -> bool {
+        if text.escaped {
+            self.value(text) == what
+        } else {
+            self.bytes[text.span.clone()] == *what.as_bytes()
+        }
+    }
+
+    /// What a string says.
+    pub(crate) fn value(&self, text: &Text) -> Cow<'b, str> {
+        let quoted = &self.bytes[text.span.start - 1..text.span.end + 1];
+        if text.escaped {
+            // A lone surrogate says nothing that could be a name.
+            return Cow::Owned(serde_json::from_slice(quoted).unwrap_or_default());
+        }
+        Cow::Borrowed(std::str::from_utf8(&self.bytes[text.span.clone()]).unwrap_or_default())
+    }
+}
+
+/// What is open around the present place, a bit each: object or array.
+#[derive(Default)]
+struct Nest {
+    depth: usize,
+    objects: [u64; DEEPEST / 64],
+}
+
+impl Nest {
+    fn open(&mut self, object: bool) -> Option<()> {
+        let word = self.objects.get_mut(self.depth / 64)?;
+        let bit = 1 << (self.depth % 64);
+        *word = if object { *word | bit } else { *word & !bit };
+        self.depth += 1;
+        Some(())
+    }
+
+    fn inner(&self) -> Option<bool> {
+        let last = self.depth.checked_sub(1)?;
+        Some(self.objects[last / 64] >> (last % 64) & 1 == 1)
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn accepts(text: &str) -> bool {
+        let mut scanner = Scanner::new(text);
+        scanner.skip().and_then(|_| scanner.end()).is_ok()
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::hash_map(".*", inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        #[test]
+        fn it_accepts_what_serde_writes(value in any_json(), pretty: bool) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            prop_assert!(accepts(&text), "{}", text);
+        }
+
+        #[test]
+        fn it_judges_damaged_json_like_serde(value in any_json(), at: prop::sample::Index, with in r#"[\[\]{},:"\\0-9eE.+\-tfnu a]?"#) {
+            let text = serde_json::to_string(&value).unwrap();
+            let mut chars: Vec<char> = text.chars().collect();
+            let at = at.index(chars.len());
+            chars.splice(at..=at, with.chars());
+            let text: String = chars.into_iter().collect();
+            // serde_json calls numbers wrong that no float can hold; for us they are only skipped.
+            let serde = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
+            prop_assert_eq!(accepts(&text), serde, "{}", text);
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_and_shallow_nesting_is_not() {
+        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(accepts(&deep(DEEPEST)));
+        assert!(accepts(&deep(DEEPEST + 1).replace("[]", "1")));
+        assert!(!accepts(&deep(10_000)));
+        let objects = format!("{}1{}", r#"{"a":"#.repeat(1000), "}".repeat(1000));
+        assert!(accepts(&objects));
+        assert!(!accepts(&objects.replace('1', "")));
+    }
+
+    #[test]
+    fn names_are_compared_as_they_read() {
+        let text = r#""mod\u0065l""#;
+        let mut scanner = Scanner::new(text);
+        let name = scanner.string().unwrap();
+        assert!(scanner.says(&name, "model"));
+        assert_eq!(scanner.value(&name), "model");
+    }
+}

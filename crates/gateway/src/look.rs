@@ -1,0 +1,292 @@
+//! What the relay has to know of a request's body, and the few places where it changes it.
+
+use crate::json::{Kind, Malformed, Scanner, Text};
+use bytes::Bytes;
+use std::ops::Range;
+
+/// What a body says, with the places where it says it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Look {
+    /// The model's name.
+    pub(crate) model: String,
+    /// Where the name stands, with its quotes.
+    model_span: Range<usize>,
+    /// Whether the answer shall be a stream.
+    pub(crate) stream: bool,
+    /// Whether the caller wants to see the usage of a stream.
+    pub(crate) include_usage: bool,
+    usage_edit: Option<(Range<usize>, &'static [u8])>,
+    /// The most tokens per answer.
+    pub(crate) max_tokens: Option<u64>,
+    /// How many answers.
+    pub(crate) n: u64,
+    /// Whether the same request gives the same answer.
+    pub(crate) deterministic: bool,
+}
+
+/// Why a body is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BadBody {
+    /// It is not UTF-8.
+    NotText,
+    /// It is not JSON.
+    Malformed(Malformed),
+    /// It names no model.
+    NoModel,
+    /// A field says something that it must not, or says it twice.
+    Field(&'static str, &'static str),
+}
+
+impl From<Malformed> for BadBody {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+const FIELDS: [&str; 8] = [
+    "model",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "temperature",
+    "seed",
+];
+
+/// Looks at a body.
+pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
+    let text = std::str::from_utf8(body).map_err(|_| BadBody::NotText)?;
+    let mut look = Look {
+        n: 1,
+        ..Look::default()
+    };
+    let mut scanner = Scanner::new(text);
+    let start = memchr::memchr(b'{', body).unwrap_or(0) + 1;
+    let mut seen = 0_u8;
+    scanner.object(|scanner, name| {
+        let known = FIELDS
+            .iter()
+            .enumerate()
+            .find(|(_, field)| scanner.says(name, field));
+        let Some((number, field)) = known else {
+            scanner.skip()?;
+            return Ok(());
+        };
+        // Two readers may believe two different ones, so neither is believed.
+        if seen & 1 << number != 0 {
+            return Err(BadBody::Field(field, "is given twice"));
+        }
+        seen |= 1 << number;
+        look.field(field, scanner)
+    })?;
+    scanner.end()?;
+    if look.model.is_empty() {
+        return Err(BadBody::NoModel);
+    }
+    if seen & 1 << 2 == 0 {
+        look.usage_edit = Some((start..start, br#""stream_options":{"include_usage":true},"#));
+    }
+    Ok(look)
+}
+
+impl Look {
+    fn field(&mut self, field: &'static str, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
+        let kind = scanner.kind()?;
+        match (field, kind) {
+            ("model", Kind::String) => {
+                let Text { span, .. } = &scanner.string().map(|text| {
+                    self.model = scanner.value(&text).into_owned();
+                    text
+                })?;
+                self.model_span = span.start - 1..span.end + 1;
+            }
+            ("model", _) => return Err(BadBody::Field("model", "must be a string")),
+            ("stream", Kind::Bool(stream)) => {
+                self.stream = stream;
+                scanner.skip()?;
+            }
+            ("stream_options", Kind::Object) => self.stream_options(scanner)?,
+            ("stream_options", Kind::Null) => {
+                let whole = scanner.skip()?;
+                self.usage_edit = Some((whole, br#"{"include_usage":true}"#));
+            }
+            ("max_tokens" | "max_completion_tokens", Kind::Number) => {
+                let most = count(field, scanner.number()?)?;
+                self.max_tokens = Some(self.max_tokens.map_or(most, |other| other.max(most)));
+            }
+            ("n", Kind::Number) => self.n = count(field, scanner.number()?)?.max(1),
+            ("temperature", Kind::Number) => {
+                let temperature = scanner.number()?;
+                self.deterministic |= temperature == 0.0;
+            }
+            ("seed", Kind::Number) => {
+                self.deterministic = true;
+                scanner.skip()?;
+            }
+            (_, Kind::Null) => drop(scanner.skip()?),
+            ("stream", _) => return Err(BadBody::Field(field, "must be true or false")),
+            ("stream_options", _) => return Err(BadBody::Field(field, "must be an object")),
+            _ => return Err(BadBody::Field(field, "must be a number")),
+        }
+        Ok(())
+    }
+
+    fn stream_options(&mut self, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
+        let start = scanner.at() + 1;
+        let (mut found, mut empty) = (None, true);
+        scanner.object(|scanner, name| {
+            empty = false;
+            if !scanner.says(name, "include_usage") {
+                scanner.skip()?;
+                return Ok(());
+            }
+            if found.is_some() {
+                return Err(BadBody::Field("stream_options", "says include_usage twice"));
+            }
+            self.include_usage = scanner.kind()? == Kind::Bool(true);
+            found = Some(scanner.skip()?);
+            Ok(())
+        })?;
+        self.usage_edit = match found {
+            _ if self.include_usage => None,
+            Some(value) => Some((value, b"true")),
+            None if empty => Some((start..start, br#""include_usage":true"#)),
+            None => Some((start..start, br#""include_usage":true,"#)),
+        };
+        Ok(())
+    }
+
+    /// The body as a provider gets it: its own name of the model (as JSON), and asked for the usage
+    /// of a stream. Everything else stays as it is, byte for byte.
+    pub(crate) fn rewrite(&self, body: &Bytes, model: Option<&[u8]>, ask_usage: bool) -> Bytes {
+        let mut edits = [None, None];
+        if let Some(name) = model {
+            edits[0] = Some((self.model_span.clone(), name));
+        }
+        if let (true, Some((span, text))) = (ask_usage, &self.usage_edit) {
+            edits[1] = Some((span.clone(), *text));
+        }
+        if edits == [None, None] {
+            return body.clone();
+        }
+        edits.sort_by_key(|edit| edit.as_ref().map(|(span, _)| span.start));
+        let mut new = Vec::with_capacity(body.len() + 160);
+        let mut at = 0;
+        for (span, text) in edits.into_iter().flatten() {
+            new.extend_from_slice(&body[at..span.start]);
+            new.extend_from_slice(text);
+            at = span.end;
+        }
+        new.extend_from_slice(&body[at..]);
+        Bytes::from(new)
+    }
+
+    /// The parts of a body before and after the model's name.
+    pub(crate) fn around_model<'b>(&self, body: &'b [u8]) -> (&'b [u8], &'b [u8]) {
+        (&body[..self.model_span.start], &body[self.model_span.end..])
+    }
+}
+
+fn count(field: &'static str, number: f64) -> Result<u64, BadBody> {
+    if !(0.0..1e12).contains(&number) {
+        return Err(BadBody::Field(field, "must not be negative or so large"));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "its range was checked"
+    )]
+    let count = number.ceil() as u64;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn rewritten(text: &str, model: Option<&str>, usage: bool) -> String {
+        let body = Bytes::copy_from_slice(text.as_bytes());
+        let new = look(&body)
+            .unwrap()
+            .rewrite(&body, model.map(str::as_bytes), usage);
+        String::from_utf8(new.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_is_needed_is_found_and_the_rest_is_left_alone() {
+        let body = br#" {"messages":[{"model":"inner","n":9}],"model":"a\/b","stream":true,"n":2,
+            "max_tokens":7,"max_completion_tokens":null,"temperature":0.0,"x":{"stream":false}} "#;
+        let found = look(body).unwrap();
+        assert_eq!(found.model, "a/b");
+        assert!(found.stream && found.deterministic && !found.include_usage);
+        assert_eq!((found.n, found.max_tokens), (2, Some(7)));
+    }
+
+    #[test]
+    fn the_model_is_replaced_and_every_other_byte_survives() {
+        let text = r#"{ "temperature" : 1.50, "model" : "m" ,"unknown":[1e400, "\u00e9"] }"#;
+        let expected = r#"{ "temperature" : 1.50, "model" : "up" ,"unknown":[1e400, "\u00e9"] }"#;
+        assert_eq!(rewritten(text, Some(r#""up""#), false), expected);
+        assert_eq!(rewritten(text, None, false), text);
+    }
+
+    #[test]
+    fn usage_is_asked_for_wherever_the_options_stand() {
+        for options in [
+            "",
+            r#","stream_options":null"#,
+            r#","stream_options":{}"#,
+            r#","stream_options":{ "include_usage" : false }"#,
+            r#","stream_options":{"include_obfuscation":false}"#,
+            r#","stream_options":{"include_usage":true}"#,
+        ] {
+            let text = format!(r#"  {{"model":"m","stream":true{options},"a":1}}"#);
+            let new: Value = serde_json::from_str(&rewritten(&text, Some("\"u\""), true)).unwrap();
+            assert_eq!(
+                new["stream_options"]["include_usage"],
+                json!(true),
+                "{text}"
+            );
+            assert_eq!(
+                (&new["model"], &new["a"]),
+                (&json!("u"), &json!(1)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn bad_bodies_are_refused_by_name() {
+        let field = |text: &str| match look(text.as_bytes()) {
+            Err(BadBody::Field(field, _)) => field,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(field(r#"{"model":"a","model":"b"}"#), "model");
+        assert_eq!(field(r#"{"model":"a","mod\u0065l":"b"}"#), "model");
+        assert_eq!(field(r#"{"model":1}"#), "model");
+        assert_eq!(field(r#"{"model":"a","stream":"yes"}"#), "stream");
+        assert_eq!(field(r#"{"model":"a","max_tokens":-1}"#), "max_tokens");
+        assert_eq!(field(r#"{"model":"a","max_tokens":1e400}"#), "max_tokens");
+        assert_eq!(field(r#"{"model":"a","n":1,"n":2}"#), "n");
+        assert_eq!(look(b"{}"), Err(BadBody::NoModel));
+        assert_eq!(look(br#"{"model":""}"#), Err(BadBody::NoModel));
+        assert_eq!(look(b"{\"model\":\"\xff\"}"), Err(BadBody::NotText));
+        for text in [
+            "",
+            "[]",
+            "null",
+            r#"{"model":"a"} x"#,
+            r#"{"model":"a","#,
+            r#"{"model":"a",}"#,
+        ] {
+            assert!(
+                matches!(look(text.as_bytes()), Err(BadBody::Malformed(_))),
+                "{text}"
+            );
+        }
+        let deep = format!(r#"{{"model":"a","x":{}}}"#, "[".repeat(10_000));
+        assert!(matches!(look(deep.as_bytes()), Err(BadBody::Malformed(_))));
+    }
+}

@@ -1,0 +1,289 @@
+//! An answer that passes from a provider to the caller, metered on its way.
+
+use crate::account::{Account, Ending, Hold};
+use crate::body::Broken;
+use crate::cache::Saving;
+use crate::catalogue::Target;
+use crate::error::last_event;
+use crate::relay::Lane;
+use crate::scan::Scan;
+use crate::sse::Events;
+use crate::upstream::{Connection, Cut};
+use bytes::Bytes;
+use estrade_model::call::{Operation, Tokens};
+use http_body::Frame;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::time::Instant;
+
+const COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
+
+/// What an answer is made of.
+pub(crate) enum Content {
+    /// Events.
+    Events(Events),
+    /// JSON, to be read if somebody shall pay for it.
+    Json {
+        scan: Scan,
+        /// What is left of it, when its length is known.
+        left: Option<u64>,
+        /// For the cache.
+        saving: Option<Saving>,
+    },
+}
+
+impl Content {
+    fn usage(&self) -> Option<Tokens> {
+        match self {
+            Self::Events(events) => events.usage(),
+            Self::Json { scan, .. } => scan.usage(),
+        }
+    }
+
+    fn said(&self) -> u64 {
+        match self {
+            Self::Events(events) => events.said(),
+            Self::Json { scan, .. } => scan.said(),
+        }
+    }
+}
+
+/// An answer on its way.
+pub(crate) struct Metered {
+    lane: Arc<Lane>,
+    target: Arc<Target>,
+    operation: Operation,
+    account: Account,
+    status: u16,
+    /// None once the answer has been read to its end, or is not read any further.
+    connection: Option<Connection>,
+    content: Content,
+    /// What can go out.
+    out: VecDeque<Bytes>,
+    /// What has to happen before it does.
+    hold: Hold,
+    passed: u64,
+    /// When the provider last sent something…
+    heard: Instant,
+    /// …and when the caller last got something.
+    spoke: Instant,
+    broken: Option<Cut>,
+}
+
+impl Metered {
+    pub(crate) fn new(
+        lane: Arc<Lane>,
+        target: Arc<Target>,
+        operation: Operation,
+        status: u16,
+        connection: Connection,
+        content: Content,
+        account: Account,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            lane,
+            target,
+            operation,
+            account,
+            status,
+            connection: Some(connection),
+            content,
+            out: VecDeque::new(),
+            hold: None,
+            passed: 0,
+            heard: now,
+            spoke: now,
+            broken: None,
+        }
+    }
+
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        loop {
+            if let Some(hold) = &mut self.hold {
+                ready!(hold.as_mut().poll(cx));
+                self.hold = None;
+            }
+            if let Some(data) = self.out.pop_front() {
+                if let Content::Json {
+                    left: Some(left), ..
+                } = &mut self.content
+                {
+                    *left = left.saturating_sub(data.len() as u64);
+                }
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if let Some(cut) = self.broken.take() {
+                return Poll::Ready(Some(Err(Broken(cut))));
+            }
+            let Some(connection) = &mut self.connection else {
+                return Poll::Ready(None);
+            };
+            match connection.poll_data(cx) {
+                Poll::Ready(Ok(Some(data))) => self.take_in(data),
+                Poll::Ready(Ok(None)) => self.finish(),
+                Poll::Ready(Err(cut)) => self.cut(cut),
+                Poll::Pending => ready!(self.poll_silence(cx)),
+            }
+        }
+    }
+
+    fn take_in(&mut self, data: Bytes) {
+        self.heard = Instant::now();
+        self.spoke = self.heard;
+        self.passed += data.len() as u64;
+        if self.passed > self.lane.gateway.options.most_answer {
+            return self.cut(Cut::TooLarge);
+        }
+        match &mut self.content {
+            Content::Events(events) => {
+                events.feed(data, &mut self.out);
+                // Callers hang up once they have read this: nothing is missing then.
+                if events.is_done() && self.account.is_open() {
+                    self.close(false);
+                }
+            }
+            Content::Json { scan, saving, .. } => {
+                scan.feed(&data);
+                if let Some(saving) = saving {
+                    saving.add(&data);
+                }
+                self.out.push_back(data);
+            }
+        }
+        if self.connection.as_mut().is_some_and(Connection::is_done) {
+            self.finish();
+        }
+    }
+
+    /// Nothing comes: after a while the caller is told that we are still here, after a longer one
+    /// it is over.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let give_up = self.heard + self.target.upstream.timeouts.idle;
+        let comment = match &self.content {
+            Content::Events(events) if events.is_between() => {
+                Some(self.spoke + self.lane.gateway.options.keep_alive)
+            }
+            _ => None,
+        };
+        let due = comment.map_or(give_up, |comment| comment.min(give_up));
+        if let Some(connection) = &mut self.connection {
+            ready!(connection.poll_due(cx, due));
+        }
+        if due == give_up {
+            self.cut(Cut::Idle);
+        } else {
+            self.out.push_back(COMMENT);
+            self.spoke = Instant::now();
+        }
+        Poll::Ready(())
+    }
+
+    /// The provider's answer has ended as it should.
+    fn finish(&mut self) {
+        if let Content::Events(events) = &mut self.content {
+            events.finish(&mut self.out);
+        }
+        if let Some(connection) = self.connection.take() {
+            self.lane.pool.put(&self.target.upstream, connection);
+        }
+        if self.account.is_open() {
+            self.close(false);
+        }
+        if let Content::Json { saving, .. } = &mut self.content
+            && let Some(saving) = saving.take()
+        {
+            saving.save(self.content.usage());
+        }
+    }
+
+    /// The answer is cut, by the provider or by us.
+    fn cut(&mut self, cut: Cut) {
+        self.connection = None;
+        if !self.account.is_open() {
+            return;
+        }
+        tracing::debug!(provider = %self.target.upstream.name, ?cut, "an answer was cut");
+        match &self.content {
+            Content::Events(events) => {
+                if !events.is_between() {
+                    self.out.push_back(Bytes::from_static(b"\n\n"));
+                }
+                self.out.push_back(last_event(cut));
+            }
+            Content::Json { .. } => self.broken = Some(cut),
+        }
+        self.close(true);
+    }
+
+    fn close(&mut self, partial: bool) {
+        let (tokens, estimated) = tokens(
+            self.operation,
+            self.content.usage(),
+            self.account.prompt_estimate,
+            self.content.said(),
+        );
+        let (first_byte, since) = self.account.spans();
+        if !partial {
+            self.target.measured(first_byte, since, tokens, estimated);
+        }
+        self.hold = self.account.close(&Ending {
+            status: self.status,
+            partial,
+            estimated,
+            cached: false,
+            tokens,
+            price: Some(self.target.price),
+        });
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.is_none()
+            && self.out.is_empty()
+            && self.hold.is_none()
+            && self.broken.is_none()
+    }
+
+    /// How much is left, if that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        match &self.content {
+            Content::Json { left, .. } => *left,
+            Content::Events(_) => None,
+        }
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.connection.take()
+            && connection.is_done()
+        {
+            self.lane.pool.put(&self.target.upstream, connection);
+        }
+        // The caller left in the middle.
+        if self.account.is_open() {
+            self.close(true);
+        }
+    }
+}
+
+/// What a call took: as reported, else estimated.
+pub(crate) fn tokens(
+    operation: Operation,
+    reported: Option<Tokens>,
+    prompt: u64,
+    said: u64,
+) -> (Tokens, bool) {
+    if let Some(tokens) = reported {
+        return (tokens, false);
+    }
+    let completion = match operation {
+        Operation::Chat => said.div_ceil(4),
+        Operation::Embeddings | Operation::Images => 0,
+    };
+    (Tokens { prompt, completion }, true)
+}

@@ -1,0 +1,75 @@
+//! The list of models, as OpenAI and as its imitators write it.
+
+use crate::catalogue::{Catalogue, Model};
+use crate::doors::KeyPass;
+use crate::echo;
+use bytes::Bytes;
+use estrade_model::call::Price;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct List<'l> {
+    object: &'static str,
+    data: &'l [Entry<'l>],
+    models: &'l [Entry<'l>],
+}
+
+#[derive(Serialize)]
+struct Entry<'l> {
+    id: &'l str,
+    object: &'static str,
+    created: i64,
+    owned_by: &'l str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_length: Option<u32>,
+    /// Of a million tokens.
+    pricing: Pricing,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Pricing {
+    prompt: String,
+    completion: String,
+}
+
+/// Whether a key may use a model.
+pub(crate) fn may_use(key: &KeyPass, model: &str) -> bool {
+    key.models
+        .as_ref()
+        .is_none_or(|models| models.iter().any(|allowed| allowed == model))
+}
+
+/// The models that a key may use; without a key: all.
+pub(crate) fn list(catalogue: &Catalogue, key: Option<&KeyPass>, created: i64) -> Bytes {
+    let entries: Vec<Entry<'_>> = catalogue
+        .listed
+        .iter()
+        .filter(|model| key.is_none_or(|key| may_use(key, &model.id)))
+        .map(|model| entry(model, created))
+        .collect();
+    let list = List {
+        object: "list",
+        data: &entries,
+        models: &entries,
+    };
+    Bytes::from(serde_json::to_vec(&list).unwrap_or_default())
+}
+
+fn entry(model: &Model, created: i64) -> Entry<'_> {
+    let first = model.targets.first();
+    let Price { prompt, completion } = first.map_or(Price::FREE, |target| target.price);
+    Entry {
+        id: &model.id,
+        object: "model",
+        created,
+        owned_by: first.map_or(echo::PROVIDER, |target| &target.upstream.name),
+        context_length: model.context_length,
+        pricing: Pricing {
+            prompt: prompt.to_string(),
+            completion: completion.to_string(),
+        },
+        description: model.echo.then_some(echo::DESCRIPTION),
+    }
+}

@@ -1,0 +1,55 @@
+//! What can be set about the relay.
+
+use estrade_model::Timestamp;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What can be set about the relay.
+#[derive(Clone)]
+pub struct Options {
+    /// The present time, for records; spans are measured otherwise.
+    pub clock: Clock,
+    /// Larger request bodies are refused.
+    pub most_body: u64,
+    /// A request body that stands still for so long is given up.
+    pub body_idle: Duration,
+    /// Larger answers are cut.
+    pub most_answer: u64,
+    /// A stream that is silent for so long gets a comment.
+    pub keep_alive: Duration,
+    /// Bytes of answers that the cache keeps.
+    pub cache_bytes: u64,
+    /// How long the cache keeps them.
+    pub cache_ttl: Duration,
+    /// Connections to one provider that a thread keeps for later.
+    pub most_idle: usize,
+    /// How long it keeps them.
+    pub idle_timeout: Duration,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            most_body: 32 << 20,
+            body_idle: Duration::from_secs(20),
+            most_answer: 1 << 30,
+            keep_alive: Duration::from_secs(10),
+            cache_bytes: 32 << 20,
+            cache_ttl: Duration::from_mins(5),
+            most_idle: 256,
+            idle_timeout: Duration::from_mins(1),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Which paths of the AI listener are inference, and what they mean.
+
+use crate::doors::Place;
+use estrade_model::call::Operation;
+use http::Method;
+
+/// An inference request's path, understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InferenceRoute<'p> {
+    /// Where.
+    pub place: Place<'p>,
+    /// What.
+    pub endpoint: Endpoint,
+}
+
+/// What a path asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A call.
+    Call(Operation),
+    /// The list of models.
+    Models,
+    /// There is something here, but not for this method; these are allowed.
+    WrongMethod(&'static str),
+    /// There is nothing here.
+    Unknown,
+}
+
+/// Recognises `/api/{workspace}/v1/…`, the older `/api/v1/{workspace}/…` and plain `/v1/…`; none:
+/// the path is not one of the gateway's.
+pub fn parse<'p>(method: &Method, path: &'p str) -> Option<InferenceRoute<'p>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let Some(inside) = path.strip_prefix("/api/") else {
+        let endpoint = endpoint(method, path.strip_prefix("/v1/")?);
+        // The list of models without a workspace, and all that is not inference, is the management API's.
+        let ours =
+            !matches!(endpoint, Endpoint::Models | Endpoint::Unknown) && path != "/v1/models";
+        let place = Place::Only;
+        return ours.then_some(InferenceRoute { place, endpoint });
+    };
+    let (first, rest) = inside.split_once('/').unwrap_or((inside, ""));
+    let (second, rest_of_rest) = rest.split_once('/').unwrap_or((rest, ""));
+    let (workspace, tail) = match (first, second) {
+        ("v1", workspace) => (workspace, rest_of_rest),
+        (workspace, "v1") => (workspace, rest_of_rest),
+        (workspace, _) => (workspace, ""),
+    };
+    Some(InferenceRoute {
+        place: Place::Workspace(workspace),
+        endpoint: endpoint(method, tail),
+    })
+}
+
+fn endpoint(method: &Method, tail: &str) -> Endpoint {
+    if tail == "models" {
+        return match *method {
+            Method::GET | Method::HEAD => Endpoint::Models,
+            _ => Endpoint::WrongMethod("GET, HEAD"),
+        };
+    }
+    match Operation::ALL.into_iter().find(|op| op.path() == tail) {
+        Some(operation) if method == Method::POST => Endpoint::Call(operation),
+        Some(_) => Endpoint::WrongMethod("POST"),
+        None => Endpoint::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_apart() {
+        let at =
+            |method: Method, path| parse(&method, path).map(|route| (route.place, route.endpoint));
+        let chat = Endpoint::Call(Operation::Chat);
+        let ws = Place::Workspace("w1");
+        assert_eq!(
+            at(Method::POST, "/api/w1/v1/chat/completions"),
+            Some((ws, chat))
+        );
+        assert_eq!(
+            at(Method::POST, "/api/v1/w1/chat/completions/"),
+            Some((ws, chat))
+        );
+        assert_eq!(
+            at(Method::POST, "/v1/chat/completions"),
+            Some((Place::Only, chat))
+        );
+        assert_eq!(
+            at(Method::POST, "/v1/images/generations/"),
+            Some((Place::Only, Endpoint::Call(Operation::Images)))
+        );
+        assert_eq!(
+            at(Method::GET, "/api/w1/v1/models"),
+            Some((ws, Endpoint::Models))
+        );
+        assert_eq!(
+            at(Method::GET, "/api/v1/w1/models"),
+            Some((ws, Endpoint::Models))
+        );
+        assert_eq!(
+            at(Method::GET, "/api/w1/v1/embeddings"),
+            Some((ws, Endpoint::WrongMethod("POST")))
+        );
+        assert_eq!(
+            at(Method::GET, "/v1/embeddings"),
+            Some((Place::Only, Endpoint::WrongMethod("POST")))
+        );
+        assert_eq!(
+            at(Method::POST, "/api/w1/v1/audio"),
+            Some((ws, Endpoint::Unknown))
+        );
+        assert_eq!(at(Method::POST, "/api/w1"), Some((ws, Endpoint::Unknown)));
+        for other in [
+            "/v1/models",
+            "/v1/keys",
+            "/v1/workspaces",
+            "/",
+            "/healthz",
+            "/v1",
+            "/apix",
+        ] {
+            assert_eq!(at(Method::GET, other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Reads an answer as it passes: its usage and how much was said. Keeps nothing else of it.
+
+use estrade_model::call::Tokens;
+
+/// A usage is never larger than this.
+const MOST_USAGE: usize = 16 * 1024;
+/// No call has more tokens than this; who says so is not believed.
+const MOST_TOKENS: u64 = 1 << 40;
+/// Strings under these names are what was said.
+const SAID: [&[u8]; 6] = [
+    b"content",
+    b"reasoning_content",
+    b"reasoning",
+    b"arguments",
+    b"refusal",
+    b"text",
+];
+
+/// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    /// Whether the next value belongs to `name`.
+    after_colon: bool,
+    /// Whether the present string is something that was said.
+    counting: bool,
+    name: Name,
+    /// The usage as it was written, while and after it is read.
+    usage: Vec<u8>,
+    in_usage: bool,
+    has_usage: bool,
+    /// Whether `choices` has just been opened, and was closed again at once.
+    choices_open: bool,
+    choices_empty: bool,
+    said: u64,
+}
+
+/// The last string that may have been a name; only its beginning, names of interest are short.
+#[derive(Debug, Default)]
+struct Name {
+    bytes: [u8; 20],
+    length: usize,
+}
+
+impl Name {
+    fn push(&mut self, part: &[u8]) {
+        let start = self.length.min(self.bytes.len());
+        let fits = part.len().min(self.bytes.len() - start);
+        self.bytes[start..start + fits].copy_from_slice(&part[..fits]);
+        self.length = self.length.saturating_add(part.len());
+    }
+
+    fn is(&self, name: &[u8]) -> bool {
+        self.length == name.len() && self.bytes.get(..self.length) == Some(name)
+    }
+}
+
+impl Scan {
+    /// Reads the next part.
+    pub(crate) fn feed(&mut self, part: &[u8]) {
+        let mut at = 0;
+        while at < part.len() {
+            let (start, was_in_usage) = (at, self.in_usage);
+            at = if self.in_string {
+                self.string(part, at)
+            } else {
+                self.outside(part[at]);
+                at + 1
+            };
+            // Both braces belong to it.
+            if was_in_usage || self.in_usage {
+                self.keep(&part[start..at]);
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.usage.len() + bytes.len() <= MOST_USAGE {
+            self.usage.extend_from_slice(bytes);
+        }
+    }
+
+    fn string(&mut self, part: &[u8], at: usize) -> usize {
+        if self.escaped {
+            self.escaped = false;
+            self.inside(&part[at..=at]);
+            return at + 1;
+        }
+        let rest = &part[at..];
+        let stop = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        self.inside(&rest[..stop]);
+        match rest.get(stop) {
+            None => return part.len(),
+            Some(b'"') => {
+                self.in_string = false;
+                self.counting = false;
+            }
+            Some(_) => self.escaped = true,
+        }
+        at + stop + 1
+    }
+
+    fn inside(&mut self, bytes: &[u8]) {
+        if self.counting {
+            self.said += bytes.len() as u64;
+        } else if !self.after_colon {
+            self.name.push(bytes);
+        }
+    }
+
+    fn outside(&mut self, byte: u8) {
+        if byte.is_ascii_whitespace() {
+            return;
+        }
+        if self.choices_open {
+            self.choices_empty = byte == b']';
+            self.choices_open = false;
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                self.counting = self.after_colon && SAID.iter().any(|name| self.name.is(name));
+                if !self.after_colon {
+                    self.name.length = 0;
+                }
+            }
+            b':' => self.after_colon = true,
+            b',' => self.after_colon = false,
+            b'{' | b'[' => {
+                let member = self.depth == 1 && self.after_colon;
+                if member && byte == b'{' && self.name.is(b"usage") {
+                    self.in_usage = true;
+                    self.has_usage = false;
+                    self.usage.clear();
+                }
+                self.choices_open = member && byte == b'[' && self.name.is(b"choices");
+                self.depth = self.depth.saturating_add(1);
+                self.after_colon = false;
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.in_usage && self.depth == 1 {
+                    self.in_usage = false;
+                    self.has_usage = true;
+                }
+                self.after_colon = false;
+            }
+            _ => {}
+        }
+    }
+
+    /// The usage, if one was reported.
+    pub(crate) fn usage(&self) -> Option<Tokens> {
+        tokens(self.has_usage.then_some(&self.usage)?)
+    }
+
+    /// Whether this is an event that says nothing but a usage.
+    pub(crate) fn is_usage_only(&self) -> bool {
+        self.choices_empty && self.has_usage
+    }
+
+    /// How many bytes were said.
+    pub(crate) fn said(&self) -> u64 {
+        self.said
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Usage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+}
+
+fn tokens(written: &[u8]) -> Option<Tokens> {
+    let usage: Usage = serde_json::from_slice(written).ok()?;
+    let prompt = usage.prompt_tokens.or(usage.input_tokens);
+    let completion = usage.completion_tokens.or(usage.output_tokens);
+    let tokens = match (prompt, completion, usage.total_tokens) {
+        (Some(prompt), Some(completion), _) => Tokens { prompt, completion },
+        (Some(prompt), None, total) => Tokens {
+            prompt,
+            completion: total.unwrap_or(prompt).saturating_sub(prompt),
+        },
+        (None, Some(completion), total) => Tokens {
+            prompt: total.unwrap_or(completion).saturating_sub(completion),
+            completion,
+        },
+        (None, None, Some(total)) => Tokens {
+            prompt: total,
+            completion: 0,
+        },
+        (None, None, None) => return None,
+    };
+    (tokens.total() <= MOST_TOKENS).then_some(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(text: &str, at: usize) -> Scan {
+        let mut scan = Scan::default();
+        scan.feed(&text.as_bytes()[..at]);
+        scan.feed(&text.as_bytes()[at..]);
+        scan
+    }
+
+    #[test]
+    fn usage_is_found_at_the_top_wherever_the_text_is_split() {
+        let text = r#"{"id":"x","choices":[{"message":{"role":"assistant","content":"a \"usage\":{\"prompt_tokens\":9} \\",
+            "usage":{"prompt_tokens":7}},"usage":{"prompt_tokens":8}}], "usage" : {"prompt_tokens":12,"completion_tokens":34,
+            "total_tokens":46,"prompt_tokens_details":{"cached_tokens":{"a":[{}]}}},"z":{"usage":{"prompt_tokens":1}}}"#;
+        for at in 0..text.len() {
+            let scan = scan(text, at);
+            let expected = Tokens {
+                prompt: 12,
+                completion: 34,
+            };
+            assert_eq!(scan.usage(), Some(expected), "{at}");
+            assert!(!scan.is_usage_only());
+        }
+        let said = r#"a \"usage\":{\"prompt_tokens\":9} \\"#
+            .replace("\\\"", "\"")
+            .replace("\\\\", "\\");
+        assert_eq!(scan(text, 0).said(), said.len() as u64);
+    }
+
+    #[test]
+    fn usages_of_all_shapes_are_read_and_nonsense_is_not() {
+        let usage = |text: &str| scan(&format!(r#"{{"usage":{text}}}"#), 3).usage();
+        let tokens = |prompt, completion| Some(Tokens { prompt, completion });
+        assert_eq!(
+            usage(r#"{"prompt_tokens":5,"total_tokens":5}"#),
+            tokens(5, 0)
+        );
+        assert_eq!(
+            usage(r#"{"input_tokens":5,"output_tokens":6}"#),
+            tokens(5, 6)
+        );
+        assert_eq!(usage(r#"{"total_tokens":5}"#), tokens(5, 0));
+        for none in [
+            "null",
+            "{}",
+            "[]",
+            r#"{"prompt_tokens":-5}"#,
+            r#"{"prompt_tokens":99999999999999}"#,
+            "7",
+            r#""{""#,
+        ] {
+            assert_eq!(usage(none), None, "{none}");
+        }
+        let long = format!(r#"{{"x":"{}","prompt_tokens":1}}"#, "y".repeat(MOST_USAGE));
+        assert_eq!(usage(&long), None);
+    }
+
+    #[test]
+    fn events_that_only_report_usage_are_told_from_others() {
+        let only = |text: &str| (0..text.len()).all(|at| scan(text, at).is_usage_only());
+        assert!(only(r#"{"choices":[],"usage":{"prompt_tokens":1}}"#));
+        assert!(only(r#"{"usage":{"prompt_tokens":1},"choices": [ ] }"#));
+        assert!(!only(r#"{"choices":[],"usage":null}"#));
+        assert!(!only(
+            r#"{"choices":[{"delta":{}}],"usage":{"prompt_tokens":1}}"#
+        ));
+        assert!(!only(r#"{"x":{"choices":[]},"usage":{"prompt_tokens":1}}"#));
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        for text in [
+            "",
+            "}}}}",
+            "]]]\"",
+            "\"\\",
+            "{\"usage\":{",
+            ":::{{{[",
+            "\u{0}\u{1}",
+        ] {
+            assert_eq!(scan(text, text.len() / 2).usage(), None);
+        }
+    }
+}

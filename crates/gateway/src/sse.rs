@@ -1,0 +1,223 @@
+//! A stream of events on its way to the caller: whole events only, the usage read, and what the
+//! caller did not ask for left out.
+
+use crate::scan::Scan;
+use bytes::{Bytes, BytesMut};
+use estrade_model::call::Tokens;
+use std::collections::VecDeque;
+
+/// An event that is longer is passed on in pieces.
+const LONGEST_HELD: usize = 256 * 1024;
+
+/// The events of one answer.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// The beginning of an event that has not ended.
+    held: BytesMut,
+    /// How much of `held` is known to have no end in it.
+    searched: usize,
+    /// Whether the beginning of an unfinished event is out already.
+    torn: bool,
+    /// Whether the event with the usage is for us only.
+    hide_usage: bool,
+    usage: Option<Tokens>,
+    said: u64,
+    done: bool,
+}
+
+impl Events {
+    pub(crate) fn new(hide_usage: bool) -> Self {
+        Self {
+            hide_usage,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in what came; what can go out is added to `out`.
+    pub(crate) fn feed(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) {
+        let mut searched = 0;
+        let part = if self.held.is_empty() {
+            part
+        } else {
+            self.held.extend_from_slice(&part);
+            searched = std::mem::take(&mut self.searched);
+            self.held.split().freeze()
+        };
+        // From `kept` to `at` are whole events that go out as they are.
+        let (mut kept, mut at) = (0, 0);
+        while let Some(end) = event_end(&part, at.max(searched)) {
+            let hidden = self.note(&part[at..end]);
+            if hidden {
+                push(out, part.slice(kept..at));
+                kept = end;
+            }
+            at = end;
+        }
+        push(out, part.slice(kept..at));
+        let rest = part.slice(at..);
+        if rest.len() > LONGEST_HELD {
+            self.said += rest.len() as u64;
+            self.torn = true;
+            out.push_back(rest);
+        } else if !rest.is_empty() {
+            // An end has at most four bytes: the last three may be the beginning of one.
+            self.searched = rest.len().saturating_sub(3);
+            self.held.extend_from_slice(&rest);
+        }
+    }
+
+    /// The stream has ended as it should; what was held back goes out.
+    pub(crate) fn finish(&mut self, out: &mut VecDeque<Bytes>) {
+        let rest = self.held.split().freeze();
+        if !rest.is_empty() && !self.note(&rest) {
+            out.push_back(rest);
+        }
+    }
+
+    /// Reads an event; whether it is hidden from the caller.
+    fn note(&mut self, event: &[u8]) -> bool {
+        if std::mem::take(&mut self.torn) {
+            return false;
+        }
+        let mut scan = Scan::default();
+        let mut lines = event;
+        while !lines.is_empty() {
+            let end = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
+            if let Some(data) = lines[..end].strip_prefix(b"data:") {
+                self.done |= data.trim_ascii() == b"[DONE]";
+                scan.feed(data);
+            }
+            lines = &lines[end..];
+        }
+        self.said += scan.said();
+        self.usage = scan.usage().or(self.usage);
+        self.hide_usage && scan.is_usage_only()
+    }
+
+    /// Whether something may be put in: nothing of an unfinished event is out.
+    pub(crate) fn is_between(&self) -> bool {
+        !self.torn
+    }
+
+    /// Whether the end was announced.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The usage, if one was reported.
+    pub(crate) fn usage(&self) -> Option<Tokens> {
+        self.usage
+    }
+
+    /// How many bytes were said.
+    pub(crate) fn said(&self) -> u64 {
+        self.said
+    }
+}
+
+fn push(out: &mut VecDeque<Bytes>, bytes: Bytes) {
+    if !bytes.is_empty() {
+        out.push_back(bytes);
+    }
+}
+
+/// Where the event ends that lies at `from`: behind its empty line.
+fn event_end(part: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        let rest = part.get(at..)?;
+        at += memchr::memchr(b'\n', rest)? + 1;
+        match part.get(at..)? {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}],\"usage\":null}\n\n\
+        : a comment\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"lo\"}}]}\r\n\r\n\
+        event: x\ndata: {\"choices\":[],\ndata: \"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\n\
+        data: [DONE]\n\n";
+
+    fn pass(parts: &[&str], hide: bool) -> (String, Events) {
+        let (mut events, mut out) = (Events::new(hide), VecDeque::new());
+        for part in parts {
+            events.feed(Bytes::copy_from_slice(part.as_bytes()), &mut out);
+        }
+        events.finish(&mut out);
+        let text = out
+            .into_iter()
+            .map(|b| String::from_utf8(b.to_vec()).unwrap());
+        (text.collect(), events)
+    }
+
+    #[test]
+    fn a_stream_is_read_the_same_wherever_it_is_split() {
+        let start = STREAM.find("event:").unwrap();
+        let end = STREAM.find("data: [DONE]").unwrap();
+        let hidden = format!("{}{}", &STREAM[..start], &STREAM[end..]);
+        for hide in [true, false] {
+            for one in 0..STREAM.len() {
+                for two in [
+                    one,
+                    (one + 1).min(STREAM.len()),
+                    (one + 40).min(STREAM.len()),
+                ] {
+                    let parts = [&STREAM[..one], &STREAM[one..two], &STREAM[two..]];
+                    let (text, events) = pass(&parts, hide);
+                    assert_eq!(text, if hide { &*hidden } else { STREAM }, "{one} {two}");
+                    let tokens = Tokens {
+                        prompt: 3,
+                        completion: 4,
+                    };
+                    assert_eq!(
+                        (events.usage(), events.said()),
+                        (Some(tokens), 5),
+                        "{one} {two}"
+                    );
+                    assert!(events.is_done() && events.is_between());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_events_go_out_at_once_and_without_a_copy() {
+        let (mut events, mut out) = (Events::new(true), VecDeque::new());
+        let part = Bytes::from_static(b"data: {}\n\ndata: {}\n\ndata: {");
+        events.feed(part.clone(), &mut out);
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].as_ptr(), part.as_ptr());
+        assert_eq!(&out[0][..], b"data: {}\n\ndata: {}\n\n");
+        assert!(!events.is_done());
+    }
+
+    #[test]
+    fn a_hidden_event_is_not_lost_for_us_at_the_end_of_a_stream() {
+        let (text, events) = pass(
+            &["data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}"],
+            true,
+        );
+        assert_eq!((&*text, events.usage().unwrap().prompt), ("", 1));
+    }
+
+    #[test]
+    fn an_endless_event_is_not_held() {
+        let (mut events, mut out) = (Events::new(true), VecDeque::new());
+        let part = Bytes::from(vec![b'x'; 100 * 1024]);
+        for _ in 0..10 {
+            events.feed(part.clone(), &mut out);
+            assert!(events.held.len() <= LONGEST_HELD);
+        }
+        assert!(!events.is_between());
+        events.feed(Bytes::from_static(b"\n\ndata: [DONE]\n\n"), &mut out);
+        assert!(events.is_between() && events.is_done());
+        let total: usize = out.iter().map(Bytes::len).sum();
+        assert_eq!(total, 10 * part.len() + 16);
+    }
+}

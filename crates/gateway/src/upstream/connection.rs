@@ -1,0 +1,317 @@
+//! One connection to a provider, and a question and its answer on it.
+
+use crate::upstream::Upstream;
+use crate::upstream::framing::{Cut, Framing, Step};
+use crate::upstream::head::{self, AnswerHead};
+use bytes::{Bytes, BytesMut};
+use futures_util::task::noop_waker_ref;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_rustls::client::TlsStream;
+use tokio_util::io::poll_read_buf;
+
+/// What is read at once: little at first, since most answers and all events are small…
+const FIRST_READ: usize = 4 * 1024;
+/// …and more as long as the buffer is filled each time.
+const LARGEST_READ: usize = 64 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No connection.
+    Connect,
+    /// No connection in time.
+    ConnectTimeout,
+    /// The connection ended before the first byte of an answer.
+    Unanswered,
+    /// What came is not HTTP, or breaks off within the head.
+    Garbage,
+    /// No answer in time.
+    Timeout,
+}
+
+/// What is sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Question<'q> {
+    /// The head as it is for every request to this provider…
+    pub(crate) head: &'q [u8],
+    /// …and the rest of it.
+    pub(crate) more_head: &'q [u8],
+    pub(crate) body: &'q Bytes,
+}
+
+/// A connection that is used by one call at a time.
+pub(crate) struct Connection {
+    io: Io,
+    buffer: BytesMut,
+    read_size: usize,
+    framing: Framing,
+    keep_alive: bool,
+    /// Made once and moved forward only when it fires: setting a timer per read would cost more than
+    /// the read.
+    timer: Pin<Box<Sleep>>,
+    /// Whether it has answered before.
+    pub(super) used: bool,
+    /// Since when it waits for the next call.
+    pub(super) idle_since: Instant,
+}
+
+impl Connection {
+    /// Connects.
+    pub(crate) async fn open(upstream: &Upstream) -> Result<Self, Failure> {
+        let connecting = timeout(upstream.timeouts.connect, Io::connect(upstream));
+        let io = match connecting.await {
+            Err(_) => return Err(Failure::ConnectTimeout),
+            Ok(Err(error)) => {
+                tracing::debug!(provider = %upstream.name, %error, "cannot connect to a provider");
+                return Err(Failure::Connect);
+            }
+            Ok(Ok(io)) => io,
+        };
+        let now = Instant::now();
+        Ok(Self {
+            io,
+            buffer: BytesMut::new(),
+            read_size: FIRST_READ,
+            framing: Framing::Done,
+            keep_alive: true,
+            timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
+            used: false,
+            idle_since: now,
+        })
+    }
+
+    /// Sends a question and waits for the head of its answer.
+    pub(crate) async fn ask(
+        &mut self,
+        question: Question<'_>,
+        due: Instant,
+    ) -> Result<AnswerHead, Failure> {
+        let mut sent = 0;
+        let mut head = poll_fn(|cx| self.poll_ask(cx, question, &mut sent, due)).await?;
+        let whole = question.head.len() + question.more_head.len() + question.body.len();
+        // Who answers before it has read everything may take the rest for the next question.
+        self.keep_alive = head.keep_alive && sent == whole;
+        self.framing = std::mem::replace(&mut head.framing, Framing::Done);
+        self.used = true;
+        Ok(head)
+    }
+
+    fn poll_ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        question: Question<'_>,
+        sent: &mut usize,
+        due: Instant,
+    ) -> Poll<Result<AnswerHead, Failure>> {
+        // A provider that hangs up while we send may have said why: so its answer is looked for anyway.
+        let _ = self.poll_send(cx, question, sent);
+        loop {
+            if !self.buffer.is_empty() {
+                match head::parse(&mut self.buffer) {
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => {}
+                    Err(head::Garbage) => return Poll::Ready(Err(Failure::Garbage)),
+                }
+            }
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() => {
+                    return Poll::Ready(Err(Failure::Unanswered));
+                }
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Failure::Garbage)),
+                Poll::Pending => break,
+            }
+        }
+        ready!(self.poll_due(cx, due));
+        Poll::Ready(Err(Failure::Timeout))
+    }
+
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        question: Question<'_>,
+        sent: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut skip = *sent;
+            let left = [question.head, question.more_head, question.body].map(|part| {
+                let gone = skip.min(part.len());
+                skip -= gone;
+                IoSlice::new(&part[gone..])
+            });
+            let first = left.iter().position(|part| !part.is_empty());
+            let Some(first) = first else {
+                return Pin::new(&mut self.io).poll_flush(cx);
+            };
+            match ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &left[first..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => *sent += written,
+            }
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.buffer.capacity() - self.buffer.len() < self.read_size / 4 {
+            self.buffer.reserve(self.read_size);
+        }
+        let read = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer))?;
+        if self.buffer.len() == self.buffer.capacity() {
+            self.read_size = (self.read_size * 2).min(LARGEST_READ);
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// The next part of the answer's body.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Cut>> {
+        loop {
+            match self.framing.next(&mut self.buffer)? {
+                Step::Data(data) => return Poll::Ready(Ok(Some(data))),
+                Step::Done => return Poll::Ready(Ok(None)),
+                Step::More => {}
+            }
+            match ready!(self.poll_fill(cx)) {
+                Ok(1..) => {}
+                Ok(0) => self.framing.closed()?,
+                Err(_) => return Poll::Ready(Err(Cut::Closed)),
+            }
+        }
+    }
+
+    /// The whole body, if it has been read already in one piece.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        match self.framing {
+            Framing::Done => Some(Bytes::new()),
+            Framing::Length(length) if self.buffer.len() as u64 >= length => {
+                self.framing = Framing::Done;
+                let length = usize::try_from(length).ok()?;
+                Some(self.buffer.split_to(length).freeze())
+            }
+            _ => None,
+        }
+    }
+
+    /// How long the body is, if that is known and nothing of it was taken yet.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Done => Some(0),
+            Framing::Length(length) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// Whether the body has ended, as far as was read.
+    pub(crate) fn is_done(&mut self) -> bool {
+        self.framing.is_done(&mut self.buffer)
+    }
+
+    /// Whether it can take another question.
+    pub(crate) fn is_reusable(&self) -> bool {
+        self.keep_alive && self.framing == Framing::Done && self.buffer.is_empty()
+    }
+
+    /// Whether nothing has come since the last answer: neither its end nor what nobody asked for.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let (mut one, mut cx) = ([0], Context::from_waker(noop_waker_ref()));
+        let mut one = ReadBuf::new(&mut one);
+        // As long as the socket is not readable this is no system call.
+        Pin::new(&mut self.io)
+            .poll_read(&mut cx, &mut one)
+            .is_pending()
+    }
+
+    /// Resolves when this moment has come.
+    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        if self.timer.deadline() > due {
+            self.timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            if Instant::now() >= due {
+                // Whoever asks next asks for a later moment.
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(due);
+        }
+    }
+}
+
+/// The socket, with or without TLS.
+enum Io {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Io {
+    async fn connect(upstream: &Upstream) -> io::Result<Self> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in lookup_host((&*upstream.host, upstream.port)).await? {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    let Some((connector, name)) = &upstream.tls else {
+                        return Ok(Self::Plain(stream));
+                    };
+                    let stream = connector.connect(name.clone(), stream).await?;
+                    return Ok(Self::Tls(Box::new(stream)));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

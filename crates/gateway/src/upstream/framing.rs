@@ -1,0 +1,211 @@
+//! Where an answer's body ends: by length, in chunks, or with the connection.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// A line with a chunk's size, its extensions included, is no longer than this…
+const LONGEST_SIZE_LINE: usize = 1024;
+/// …and all trailers together than this.
+const MOST_TRAILERS: usize = 8 * 1024;
+
+/// Why an answer has no proper end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The connection broke off.
+    Closed,
+    /// What came is not HTTP.
+    Garbage,
+    /// Nothing came for too long.
+    Idle,
+    /// Too much came.
+    TooLarge,
+}
+
+/// What is left of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length(u64),
+    /// A size line comes next.
+    Size,
+    /// So much of a chunk is left.
+    Chunk(u64),
+    /// The end of a chunk's line comes next.
+    ChunkEnd,
+    /// Trailers come next, after so many bytes of them.
+    Trailers(usize),
+    UntilClose,
+    Done,
+}
+
+/// What a look into the buffer gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Data(Bytes),
+    /// More has to be read.
+    More,
+    Done,
+}
+
+impl Framing {
+    /// The next part of the body from what was read.
+    pub(crate) fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, Cut> {
+        self.settle(buffer)?;
+        let (left, then) = match self {
+            Self::Done => return Ok(Step::Done),
+            _ if buffer.is_empty() => return Ok(Step::More),
+            Self::UntilClose => return Ok(Step::Data(buffer.split().freeze())),
+            Self::Length(left) => (left, Self::Done),
+            Self::Chunk(left) => (left, Self::ChunkEnd),
+            _ => return Ok(Step::More),
+        };
+        let part = usize::try_from(*left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        *left -= part as u64;
+        if *left == 0 {
+            *self = then;
+        }
+        Ok(Step::Data(buffer.split_to(part).freeze()))
+    }
+
+    /// Reads over what is not data, as far as the buffer goes.
+    fn settle(&mut self, buffer: &mut BytesMut) -> Result<(), Cut> {
+        loop {
+            match *self {
+                Self::ChunkEnd => match &buffer[..] {
+                    [b'\r', b'\n', ..] => {
+                        buffer.advance(2);
+                        *self = Self::Size;
+                    }
+                    [] | [b'\r'] => return Ok(()),
+                    _ => return Err(Cut::Garbage),
+                },
+                Self::Size => {
+                    let Some(end) = memchr::memchr(b'\n', buffer) else {
+                        let long = buffer.len() > LONGEST_SIZE_LINE;
+                        return if long { Err(Cut::Garbage) } else { Ok(()) };
+                    };
+                    let size = chunk_size(&buffer[..end]).ok_or(Cut::Garbage)?;
+                    buffer.advance(end + 1);
+                    *self = if size == 0 {
+                        Self::Trailers(0)
+                    } else {
+                        Self::Chunk(size)
+                    };
+                }
+                Self::Trailers(before) => {
+                    let Some(end) = memchr::memchr(b'\n', buffer) else {
+                        let long = before + buffer.len() > MOST_TRAILERS;
+                        return if long { Err(Cut::Garbage) } else { Ok(()) };
+                    };
+                    let empty = matches!(&buffer[..end], [] | [b'\r']);
+                    buffer.advance(end + 1);
+                    *self = if empty {
+                        Self::Done
+                    } else {
+                        Self::Trailers(before + end + 1)
+                    };
+                    if before + end > MOST_TRAILERS {
+                        return Err(Cut::Garbage);
+                    }
+                }
+                Self::Length(0) => *self = Self::Done,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether the body has ended, as far as the buffer tells.
+    pub(crate) fn is_done(&mut self, buffer: &mut BytesMut) -> bool {
+        self.settle(buffer).is_ok() && *self == Self::Done
+    }
+
+    /// What the end of the connection means.
+    pub(crate) fn closed(&mut self) -> Result<(), Cut> {
+        match self {
+            Self::UntilClose | Self::Done => {
+                *self = Self::Done;
+                Ok(())
+            }
+            _ => Err(Cut::Closed),
+        }
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    let rest_is_extension = matches!(line[digits..].trim_ascii_start(), [] | [b';', ..]);
+    // Fifteen digits are more than anybody sends, and cannot overflow.
+    if !(1..=15).contains(&digits) || !rest_is_extension {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds bytes in two parts, and collects what comes out.
+    fn decode(framing: Framing, bytes: &[u8], at: usize) -> Result<(Vec<u8>, bool), Cut> {
+        let (mut framing, mut buffer, mut out) = (framing, BytesMut::new(), Vec::new());
+        for part in [&bytes[..at], &bytes[at..]] {
+            buffer.extend_from_slice(part);
+            loop {
+                match framing.next(&mut buffer)? {
+                    Step::Data(data) => out.extend_from_slice(&data),
+                    Step::More => break,
+                    Step::Done => return Ok((out, true)),
+                }
+            }
+        }
+        Ok((out, framing.closed().is_ok()))
+    }
+
+    #[test]
+    fn chunks_are_read_wherever_they_are_split() {
+        let bytes = b"5\r\nhello\r\n1;a=b\r\n \r\n005 ;x\r\nworld\r\n0\r\nx-a: b\r\n\r\n";
+        for at in 0..=bytes.len() {
+            assert_eq!(
+                decode(Framing::Size, bytes, at),
+                Ok((b"hello world".to_vec(), true)),
+                "{at}"
+            );
+            let (_, done) = decode(Framing::Size, &bytes[..at], 0).unwrap();
+            assert_eq!(done, at == bytes.len(), "{at}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        for bad in [
+            &b"x\r\n"[..],
+            b"\r\n",
+            b"5\r\nhelloX",
+            b"-1\r\n",
+            b"5 5\r\n",
+            b"ffffffffffffffff\r\n",
+        ] {
+            assert_eq!(decode(Framing::Size, bad, 0), Err(Cut::Garbage), "{bad:?}");
+        }
+        assert_eq!(decode(Framing::Size, &[b'0'; 2000], 0), Err(Cut::Garbage));
+        let trailers = [b"0\r\n".as_slice(), &b"a: b\r\n".repeat(5000)].concat();
+        assert_eq!(decode(Framing::Size, &trailers, 3), Err(Cut::Garbage));
+    }
+
+    #[test]
+    fn lengths_and_closes_end_a_body() {
+        assert_eq!(
+            decode(Framing::Length(3), b"abcd", 2),
+            Ok((b"abc".to_vec(), true))
+        );
+        assert_eq!(
+            decode(Framing::Length(5), b"abcd", 2),
+            Ok((b"abcd".to_vec(), false))
+        );
+        assert_eq!(
+            decode(Framing::UntilClose, b"abcd", 2),
+            Ok((b"abcd".to_vec(), true))
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! Connections that wait for the next call, of one serving thread.
+
+use crate::upstream::{Connection, Upstream};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The idle connections of a thread, by provider. The one that was used last is taken first, so that
+/// those that are not needed grow old.
+pub(crate) struct Pool {
+    idle: Mutex<HashMap<u64, Vec<Connection>>>,
+    most_idle: usize,
+    idle_timeout: Duration,
+}
+
+impl Pool {
+    pub(crate) fn new(most_idle: usize, idle_timeout: Duration) -> Self {
+        Self {
+            idle: Mutex::default(),
+            most_idle,
+            idle_timeout,
+        }
+    }
+
+    /// Never contended: the calls of one thread take turns.
+    fn idle(&self) -> MutexGuard<'_, HashMap<u64, Vec<Connection>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that seems to be alive.
+    pub(crate) fn take(&self, upstream: &Upstream, now: Instant) -> Option<Connection> {
+        loop {
+            let mut connection = self.idle().get_mut(&upstream.number)?.pop()?;
+            let fresh = now.saturating_duration_since(connection.idle_since) < self.idle_timeout;
+            if fresh && connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection whose answer has ended.
+    pub(crate) fn put(&self, upstream: &Upstream, mut connection: Connection) {
+        if !connection.is_reusable() {
+            return;
+        }
+        connection.idle_since = Instant::now();
+        let mut idle = self.idle();
+        let idle = idle.entry(upstream.number).or_default();
+        if idle.len() < self.most_idle {
+            idle.push(connection);
+        }
+    }
+
+    /// Closes what has waited for too long, was closed at the other end or leads to a provider that
+    /// is no more.
+    pub(crate) fn sweep(&self, known: &[Arc<Upstream>], now: Instant) {
+        self.idle().retain(|number, idle| {
+            idle.retain_mut(|connection| {
+                now.saturating_duration_since(connection.idle_since) < self.idle_timeout
+                    && connection.is_quiet()
+            });
+            !idle.is_empty() && known.iter().any(|upstream| upstream.number == *number)
+        });
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.idle().values().map(Vec::len).sum()
+    }
+}

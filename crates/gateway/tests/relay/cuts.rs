@@ -1,0 +1,210 @@
+//! Callers that leave and providers that die: everything is closed, and accounted for once.
+
+use crate::support::provider::{Act, Scripted, done, event, event_text, send, stream_head};
+use crate::support::{TestGateway, chat, chat_answer, provider_at};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const STREAM: &str = r#","stream":true"#;
+
+#[tokio::test]
+async fn a_caller_that_leaves_closes_the_provider_at_once() {
+    let provider = Scripted::new(|_| vec![stream_head(), event("12345678"), Act::AwaitClose]).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    coming.next().await.unwrap().unwrap();
+    let left = Instant::now();
+    drop(coming);
+    assert!(provider.until_open(0).await);
+    assert!(
+        left.elapsed() < Duration::from_millis(50),
+        "{:?}",
+        left.elapsed()
+    );
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let call = gateway.books.only().await;
+    assert_eq!(
+        (call.status, call.partial, call.estimated),
+        (200, true, true)
+    );
+    assert_eq!(call.tokens.completion, 2);
+    assert_eq!(call.tokens.prompt, (chat(STREAM).len() as u64).div_ceil(4));
+    assert!(call.cost.nanos() > 0);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_before_the_first_byte_is_noted_as_such() {
+    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let caller = gateway.caller();
+    let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
+    while provider.asked().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(stream);
+    assert!(provider.until_open(0).await);
+    let call = gateway.books.only().await;
+    assert_eq!((call.status, call.partial, call.attempts), (499, true, 1));
+    assert_eq!(call.tokens.completion, 0);
+    assert!(call.tokens.prompt > 0, "it was sent");
+}
+
+#[tokio::test]
+async fn who_hangs_up_after_the_end_was_announced_has_seen_all() {
+    let provider = Scripted::new(|_| {
+        vec![
+            stream_head(),
+            event("a"),
+            send("e\r\ndata: [DONE]\n\n\r\n"),
+            Act::AwaitClose,
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    let mut text = String::new();
+    while !text.ends_with("data: [DONE]\n\n") {
+        text.push_str(&coming.next().await.unwrap().unwrap());
+    }
+    drop(coming);
+    assert!(provider.until_open(0).await);
+    assert!(!gateway.books.only().await.partial);
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
+    for (end, code) in [
+        (vec![Act::Close], "upstream_error"),
+        (
+            vec![send("40\r\ndata: {\"half"), Act::Close],
+            "upstream_error",
+        ),
+        (vec![send("zz\r\n")], "upstream_error"),
+        (vec![Act::AwaitClose], "upstream_timeout"),
+    ] {
+        let script = end.clone();
+        let provider = Scripted::new(move |_| {
+            let mut acts = vec![
+                stream_head(),
+                event("12345678"),
+                Act::Sleep(Duration::from_millis(5)),
+            ];
+            acts.extend(script.clone());
+            acts
+        })
+        .await;
+        let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+        let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+        let last = text.strip_prefix(&event_text("12345678")).unwrap();
+        let last = last
+            .strip_prefix("data: ")
+            .unwrap()
+            .strip_suffix("\n\n")
+            .unwrap();
+        let last: serde_json::Value = serde_json::from_str(last).unwrap();
+        assert_eq!(
+            (last["error"]["code"].as_str(), whole),
+            (Some(code), true),
+            "{end:?}"
+        );
+        let call = gateway.books.only().await;
+        assert_eq!(
+            (call.status, call.partial, call.tokens.completion),
+            (200, true, 2),
+            "{end:?}"
+        );
+        assert!(provider.until_open(0).await);
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
+    let provider = Scripted::new(|_| {
+        let body = chat_answer(1, 1);
+        let half = &body[..50];
+        vec![
+            send(format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{half}",
+                body.len()
+            )),
+            Act::Close,
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let (text, whole) = gateway.caller().stream(&chat("")).await.rest().await;
+    assert_eq!((text.len(), whole), (50, false));
+    let call = gateway.books.only().await;
+    assert!(call.partial && call.estimated);
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut() {
+    let provider = Scripted::new(|number| match number {
+        0 => {
+            let mut acts = vec![stream_head()];
+            acts.extend((0..100).map(|_| event(&"x".repeat(1000))));
+            acts.push(done());
+            acts
+        }
+        _ => vec![send("HTTP/1.1 200 OK\r\n\r\n"), send("x".repeat(100_000))],
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.most_answer = 50_000;
+    })
+    .await;
+    let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(
+        whole && text.len() < 60_000 && text.contains("answer_too_large"),
+        "{}",
+        text.len()
+    );
+    let (text, whole) = gateway.caller().stream(&chat("")).await.rest().await;
+    assert!(!whole && text.len() < 60_000, "{}", text.len());
+    assert!(
+        gateway
+            .books
+            .wait(2)
+            .await
+            .iter()
+            .all(|(_, call)| call.partial)
+    );
+}
+
+#[tokio::test]
+async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
+    let provider = Scripted::new(|number| {
+        let mut acts = vec![stream_head()];
+        for _ in 0..20 {
+            acts.push(event("some words"));
+            if number % 5 == 0 {
+                acts.push(Act::Sleep(Duration::from_millis(1)));
+            }
+            if number % 2 == 0 && fastrand::u32(..20) == 0 {
+                acts.extend([send("3"), Act::Close]);
+            }
+        }
+        acts.push(done());
+        acts
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let caller = gateway.caller();
+    for round in 0..100 {
+        let mut stream = caller.raw(&caller.raw_chat(&chat(STREAM))).await;
+        if round % 2 == 1 {
+            let mut some = vec![0; fastrand::usize(1..2000)];
+            let _ = stream.read_exact(&mut some).await;
+        } else {
+            let mut all = Vec::new();
+            stream.shutdown().await.unwrap();
+            let _ = stream.read_to_end(&mut all).await;
+        }
+    }
+    let rows = gateway.books.wait(100).await;
+    let ids: std::collections::HashSet<_> = rows.iter().map(|(_, call)| call.id).collect();
+    assert_eq!(ids.len(), 100);
+    // Only connections that can be used again are left.
+    assert!(provider.until_open(gateway.relay.idle_connections()).await);
+}

@@ -1,0 +1,121 @@
+//! Rates and budgets, as callers meet them.
+
+use crate::support::provider::{Scripted, json};
+use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at};
+use estrade_gateway::Refused;
+use estrade_gateway::doors::Rates;
+use estrade_model::Timestamp;
+use estrade_model::call::Ticket;
+use estrade_model::key::{Budget, Period};
+use serde_json::Value;
+use std::num::NonZeroU32;
+
+fn rates(rpm: u32, tpm: u32) -> Rates {
+    Rates {
+        rpm: NonZeroU32::new(rpm),
+        tpm: NonZeroU32::new(tpm),
+    }
+}
+
+#[tokio::test]
+async fn requests_per_minute_are_counted_and_said() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.invite("slow", |key, _| key.rates = rates(2, 0));
+    let caller = gateway.caller_with("slow");
+    for left in ["1", "0"] {
+        let answer = caller.chat(&chat("")).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("x-ratelimit-limit-requests"), "2");
+        assert_eq!(answer.header("x-ratelimit-remaining-requests"), left);
+        assert_eq!(answer.header("x-ratelimit-limit-tokens"), "");
+    }
+    let refused = caller.chat(&chat("")).await;
+    assert_eq!(
+        (refused.status.as_u16(), &*error_code(&refused.body)),
+        (429, "rate_limit_requests")
+    );
+    assert_eq!(refused.header("x-ratelimit-remaining-requests"), "0");
+    assert_eq!(refused.header("x-ratelimit-reset-requests"), "1m0s");
+    assert_eq!(refused.header("retry-after"), "30");
+    let limit = &serde_json::from_slice::<Value>(&refused.body).unwrap()["error"]["limit"];
+    assert_eq!(
+        (&limit["of"], &limit["name"], &limit["value"]),
+        (&"key".into(), &"requests".into(), &"2".into())
+    );
+    let (ticket, call) = gateway.books.wait(3).await.remove(2);
+    assert_eq!(
+        (ticket, call.status, call.cost.nanos(), call.attempts),
+        (Ticket::NONE, 429, 0, 0)
+    );
+    assert_eq!(refused.header("x-estrade-call"), call.id.to_string());
+}
+
+#[tokio::test]
+async fn tokens_per_minute_are_settled_with_what_was_used() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(10, 10))).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.invite("shared", |_, workspace| workspace.rates = rates(0, 1000));
+    let caller = gateway.caller_with("shared");
+    let body = chat(r#","max_tokens":900"#);
+    for _ in 0..3 {
+        let answer = caller.chat(&body).await;
+        assert_eq!(
+            (
+                answer.status.as_u16(),
+                answer.header("x-ratelimit-limit-tokens")
+            ),
+            (200, "1000")
+        );
+    }
+    let large = chat(r#","max_tokens":990"#);
+    let refused = caller.chat(&large).await;
+    assert_eq!(
+        (refused.status.as_u16(), &*error_code(&refused.body)),
+        (429, "rate_limit_tokens")
+    );
+    let limit = &serde_json::from_slice::<Value>(&refused.body).unwrap()["error"]["limit"];
+    assert_eq!(limit["of"], "workspace");
+}
+
+#[tokio::test]
+async fn a_spent_budget_is_said_with_its_amount_and_reset() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.invite("poor", |key, _| key.rates = rates(1, 0));
+    gateway.books.refuse(Refused::Budget {
+        of_workspace: false,
+        budget: Budget {
+            amount: "12.5".parse().unwrap(),
+            period: Period::Monthly,
+        },
+        resets_at: Some(Timestamp::from_millis(1_800_000_060_000)),
+    });
+    for _ in 0..3 {
+        let answer = gateway.caller_with("poor").chat(&chat("")).await;
+        assert_eq!(
+            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (402, "budget_exceeded")
+        );
+        assert!(
+            answer.text().contains("monthly") && answer.text().contains("12.50"),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(answer.header("x-ratelimit-limit-budget"), "12.50");
+        assert_eq!(answer.header("x-ratelimit-reset-budget"), "1m0s");
+        assert_eq!(answer.header("retry-after"), "60");
+    }
+    gateway.books.refuse(Refused::Unavailable);
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(
+        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (503, "ledger_unavailable")
+    );
+    assert!(provider.asked().is_empty());
+    let rows = gateway.books.wait(4).await;
+    assert!(
+        rows.iter()
+            .all(|(ticket, call)| *ticket == Ticket::NONE && call.cost.nanos() == 0)
+    );
+}

@@ -1,0 +1,158 @@
+//! What is refused before a provider is asked.
+
+use crate::support::provider::{Scripted, json};
+use crate::support::{MODEL, TestGateway, chat, chat_answer, error_code, provider_at};
+use http::Method;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[tokio::test]
+async fn keys_are_checked_before_anything_else() {
+    let gateway = TestGateway::new(&[]).await;
+    for (key, status, code) in [
+        ("", 401, "missing_key"),
+        ("wrong", 401, "invalid_key"),
+        ("off", 403, "key_disabled"),
+        ("many", 400, "workspace_required"),
+        ("down", 503, "keys_unavailable"),
+    ] {
+        let answer = gateway.caller_with(key).chat("not even json").await;
+        assert_eq!(
+            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (status, code),
+            "{key}"
+        );
+        assert_eq!(
+            answer.header("www-authenticate"),
+            if status == 401 { "Bearer" } else { "" }
+        );
+        assert_eq!(answer.header("x-estrade-call"), "");
+    }
+    assert!(gateway.books.rows().is_empty());
+    let cold = gateway.caller_with("cold").chat("{}").await;
+    assert_eq!(cold.status, 400, "it was looked up");
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_and_noted() {
+    let gateway = TestGateway::new(&[provider_at("acme", "127.0.0.1:9".parse().unwrap())]).await;
+    gateway.invite("few", |key, _| {
+        key.models = Some(vec!["estrade/echo".to_owned()])
+    });
+    let deep = format!(r#"{{"model":"{MODEL}","x":{}"#, "[".repeat(10_000));
+    for (key, body, status, code) in [
+        ("good", "", 400, "invalid_json"),
+        ("good", "{\"model\":", 400, "invalid_json"),
+        ("good", &*deep, 400, "invalid_json"),
+        ("good", "{}", 400, "model_required"),
+        ("good", r#"{"model":"a","model":"b"}"#, 400, "invalid_value"),
+        (
+            "good",
+            r#"{"model":"nobody/knows"}"#,
+            404,
+            "model_not_found",
+        ),
+        ("few", &*chat(""), 403, "model_not_allowed"),
+        (
+            "few",
+            r#"{"model":"nobody/knows"}"#,
+            403,
+            "model_not_allowed",
+        ),
+    ] {
+        let answer = gateway.caller_with(key).chat(body).await;
+        assert_eq!(
+            (answer.status.as_u16(), &*error_code(&answer.body)),
+            (status, code),
+            "{body:.60}"
+        );
+        let (_, call) = gateway.books.rows().pop().unwrap();
+        assert_eq!(
+            (call.status, answer.header("x-estrade-call")),
+            (status, &*call.id.to_string())
+        );
+        assert_eq!(
+            (call.cost.nanos(), call.attempts, &*call.provider),
+            (0, 0, "")
+        );
+    }
+    gateway.books.wait(8).await;
+}
+
+#[tokio::test]
+async fn paths_and_methods_are_refused_in_the_same_shape() {
+    let gateway = TestGateway::new(&[]).await;
+    let caller = gateway.caller();
+    let answer = caller
+        .call(caller.request(Method::GET, "/v1/chat/completions", ""))
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("allow")),
+        (405, "POST")
+    );
+    assert_eq!(error_code(&answer.body), "method_not_allowed");
+    let answer = caller.post("/api/w1/v1/models", "").await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("allow")),
+        (405, "GET, HEAD")
+    );
+    let answer = caller.post("/api/w1/v1/audio/speech", "").await;
+    assert_eq!(
+        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (404, "not_found")
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_not_read() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.most_body = 10_000;
+    })
+    .await;
+    let caller = gateway.caller();
+    // Announced: refused before a byte of it was sent.
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer good\r\n";
+    let mut stream = caller
+        .raw(&format!("{head}content-length: 104857600\r\n\r\n"))
+        .await;
+    assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 413"));
+    // Not announced: refused when it is.
+    let mut stream = caller
+        .raw(&format!("{head}transfer-encoding: chunked\r\n\r\n"))
+        .await;
+    let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096));
+    for _ in 0..10 {
+        let _ = stream.write_all(chunk.as_bytes()).await;
+    }
+    assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 413"));
+    let fits = chat(&format!(r#","x":"{}""#, "x".repeat(9000)));
+    assert_eq!(caller.chat(&fits).await.status, 200);
+    assert!(
+        gateway.books.wait(3).await[..2]
+            .iter()
+            .all(|(_, call)| call.status == 413)
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up() {
+    let gateway = TestGateway::new(&[]).await;
+    let caller = gateway.caller();
+    let whole = caller.raw_chat(&chat(""));
+    let mut stream = caller.raw(&whole[..whole.len() - 10]).await;
+    assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 408"));
+    let stream = caller.raw(&whole[..whole.len() - 10]).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    drop(stream);
+    let rows = gateway.books.wait(2).await;
+    assert_eq!(rows[0].1.status, 408);
+    assert!(matches!(rows[1].1.status, 400 | 499), "{rows:?}");
+}
+
+async fn read_some(stream: &mut tokio::net::TcpStream) -> String {
+    let mut bytes = vec![0; 4096];
+    let read = tokio::time::timeout(Duration::from_secs(2), stream.read(&mut bytes)).await;
+    let length = read.unwrap().unwrap();
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}

@@ -1,0 +1,168 @@
+//! Streams: at once, whole events, metered.
+
+use crate::support::provider::{
+    Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
+};
+use crate::support::{TestGateway, chat, provider_at};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const STREAM: &str = r#","stream":true"#;
+
+#[tokio::test]
+async fn events_go_out_as_they_come_and_the_hidden_usage_is_metered() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let provider = Scripted::new(move |_| {
+        vec![
+            stream_head(),
+            event("Hel"),
+            Act::Wait(Arc::clone(&wait)),
+            event("lo"),
+            usage_event(7, 8),
+            done(),
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    assert_eq!(
+        coming.response.headers()["content-type"],
+        "text/event-stream"
+    );
+    assert_eq!(coming.next().await.unwrap().unwrap(), event_text("Hel"));
+    assert!(gateway.books.rows().is_empty());
+    go.notify_one();
+    let (rest, whole) = coming.rest().await;
+    assert!(whole);
+    assert_eq!(rest, format!("{}data: [DONE]\n\n", event_text("lo")));
+    let sent: Value = serde_json::from_str(&provider.asked()[0].body).unwrap();
+    assert_eq!(sent["stream_options"]["include_usage"], true);
+    let call = gateway.books.only().await;
+    assert!(call.streamed && !call.partial && !call.estimated);
+    assert_eq!((call.tokens.prompt, call.tokens.completion), (7, 8));
+    assert_eq!(gateway.relay.idle_connections(), 1);
+}
+
+#[tokio::test]
+async fn who_asks_for_the_usage_sees_it_and_a_provider_that_cannot_is_not_asked() {
+    let script = |_| vec![stream_head(), event("Hello"), usage_event(7, 8), done()];
+    let provider = Scripted::new(script).await;
+    let mut simple = provider_at("acme", provider.address);
+    let gateway = TestGateway::new(&[simple.clone()]).await;
+    let body = chat(r#","stream":true,"stream_options":{"include_usage":true}"#);
+    let (text, _) = gateway.caller().stream(&body).await.rest().await;
+    assert!(text.contains("prompt_tokens"), "{text}");
+    simple.stream_usage = false;
+    gateway.gateway.set_providers(&[simple], true).unwrap();
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(
+        text.contains("prompt_tokens"),
+        "what it sends anyway is passed on: {text}"
+    );
+    assert!(!provider.asked()[1].body.contains("stream_options"));
+    assert_eq!(gateway.books.wait(2).await[1].1.tokens.total(), 15);
+}
+
+#[tokio::test]
+async fn events_that_are_split_anywhere_arrive_whole() {
+    let text = format!("{}{}data: [DONE]\n\n", event_text("a"), event_text("b"));
+    let sent = text.clone();
+    let provider = Scripted::new(move |number| {
+        let (one, two) = sent.split_at((number * 13 + 1).min(sent.len() - 1));
+        vec![
+            stream_head(),
+            chunk(one),
+            Act::Sleep(Duration::from_millis(2)),
+            chunk(two),
+            send("0\r\n\r\n"),
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    for _ in 0..text.len() / 13 {
+        let (got, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+        assert_eq!((&*got, whole), (&*text, true));
+    }
+    assert_eq!(provider.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_silent_stream_gets_comments_between_events() {
+    let provider = Scripted::new(|_| {
+        let (one, two) = ("data: {\"x\":", "1}\n\n");
+        let pause = Act::Sleep(Duration::from_millis(100));
+        vec![
+            stream_head(),
+            event("a"),
+            pause.clone(),
+            chunk(one),
+            pause,
+            chunk(two),
+            done(),
+        ]
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.keep_alive = Duration::from_millis(30);
+    })
+    .await;
+    let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    let comments = text.matches(": keep-alive\n\n").count();
+    assert!(whole && (4..=8).contains(&comments), "{text}");
+    let without = text.replace(": keep-alive\n\n", "");
+    assert_eq!(
+        without,
+        format!("{}data: {{\"x\":1}}\n\ndata: [DONE]\n\n", event_text("a"))
+    );
+}
+
+#[tokio::test]
+async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
+    let provider = Scripted::new(|number| match number {
+        0 => vec![
+            stream_head(),
+            event("a"),
+            Act::Sleep(Duration::from_millis(5)),
+            usage_event(1, 1),
+            done(),
+        ],
+        _ => crate::support::provider::json(200, "{}"),
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let durable = Arc::new(Notify::new());
+    *gateway.books.durable.lock().unwrap() = Some(Arc::clone(&durable));
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    assert_eq!(coming.next().await.unwrap().unwrap(), event_text("a"));
+    gateway.books.wait(1).await;
+    let early = tokio::time::timeout(Duration::from_millis(30), coming.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    durable.notify_one();
+    assert_eq!(coming.rest().await, ("data: [DONE]\n\n".to_owned(), true));
+    let caller = gateway.caller();
+    let body = chat("");
+    let whole = caller.chat(&body);
+    tokio::pin!(whole);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), &mut whole)
+            .await
+            .is_err()
+    );
+    assert_eq!(gateway.books.wait(2).await[1].1.status, 200);
+    durable.notify_one();
+    assert_eq!(whole.await.status, 200);
+}
+
+#[tokio::test]
+async fn a_stream_without_usage_is_estimated() {
+    let provider =
+        Scripted::new(|_| vec![stream_head(), event("12345678"), event("1234"), done()]).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    let call = gateway.books.only().await;
+    assert!(call.estimated && !call.partial);
+    assert_eq!(call.tokens.completion, 3);
+}

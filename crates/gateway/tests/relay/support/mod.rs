@@ -1,0 +1,291 @@
+//! A gateway on a socket, and what a test needs around it.
+
+pub(crate) mod caller;
+pub(crate) mod provider;
+
+use bytes::Bytes;
+use caller::Caller;
+use estrade_gateway::books::Draft;
+use estrade_gateway::doors::{KeyPass, Rates, WorkspacePass};
+use estrade_gateway::{
+    Admission, Books, Denied, Doors, Gateway, GatewayBody, Options, Pass, Place, Refused, Relay,
+};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, Price, Ticket};
+use estrade_model::provider::{OfferedModel, Preference, Provider, Timeouts};
+use estrade_model::secret::Secret;
+use estrade_model::{Id, Timestamp};
+use futures_util::future::BoxFuture;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// What providers are sent as bearer.
+pub(crate) const SECRET: &str = "sk-provider-secret";
+/// The key that is good for everything.
+pub(crate) const KEY: &str = "good";
+/// The model that [`provider_at`] offers.
+pub(crate) const MODEL: &str = "acme/large";
+
+/// Lets in whom it knows.
+#[derive(Default)]
+pub(crate) struct Guests(Mutex<HashMap<String, Pass>>);
+
+impl Doors for Guests {
+    fn check(&self, token: &str, place: Place<'_>) -> Option<Result<Pass, Denied>> {
+        match (token, place) {
+            ("cold" | "down", _) => None,
+            ("off", _) => Some(Err(Denied::Forbidden("key_disabled", "switched off"))),
+            ("many", Place::Only) => Some(Err(Denied::WhichWorkspace)),
+            _ => {
+                let unknown = Denied::Unauthorized("invalid_key", "no such key");
+                Some(self.0.lock().unwrap().get(token).cloned().ok_or(unknown))
+            }
+        }
+    }
+
+    fn look_up<'a>(&'a self, token: &'a str, _: Place<'a>) -> BoxFuture<'a, Result<Pass, Denied>> {
+        let known = self.0.lock().unwrap().get(KEY).cloned();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            match token {
+                "cold" => known.ok_or(Denied::Unavailable),
+                _ => Err(Denied::Unavailable),
+            }
+        })
+    }
+}
+
+/// Remembers every call that was closed.
+#[derive(Default)]
+pub(crate) struct Notebook {
+    closed: Mutex<Vec<(Ticket, Call)>>,
+    changed: Notify,
+    refuse: Mutex<Option<Refused>>,
+    drafts: Mutex<Vec<Draft>>,
+    /// In strict mode: lets calls be durable.
+    pub(crate) durable: Mutex<Option<Arc<Notify>>>,
+}
+
+/// The ticket of every call that was let in.
+pub(crate) const TICKET: Ticket = Ticket {
+    recorded: true,
+    ..Ticket::NONE
+};
+
+impl Books for Notebook {
+    fn admit(&self, _: &Pass, draft: &Draft) -> Admission {
+        self.drafts.lock().unwrap().push(draft.clone());
+        match self.refuse.lock().unwrap().clone() {
+            Some(refused) => Admission::Wait(Box::pin(async { Err(refused) })),
+            None => Admission::Ready(TICKET),
+        }
+    }
+
+    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {
+        self.closed.lock().unwrap().push((ticket, call));
+        self.changed.notify_waiters();
+        let durable = self.durable.lock().unwrap().clone()?;
+        Some(Box::pin(async move { durable.notified().await }))
+    }
+}
+
+impl Notebook {
+    pub(crate) fn refuse(&self, refused: Refused) {
+        *self.refuse.lock().unwrap() = Some(refused);
+    }
+
+    pub(crate) fn most(&self) -> Amount {
+        self.drafts.lock().unwrap().last().unwrap().most
+    }
+
+    pub(crate) fn rows(&self) -> Vec<(Ticket, Call)> {
+        self.closed.lock().unwrap().clone()
+    }
+
+    /// Waits until so many calls are closed; there must not be more.
+    pub(crate) async fn wait(&self, count: usize) -> Vec<(Ticket, Call)> {
+        let enough = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.rows().len() >= count {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(5), enough).await;
+        let rows = self.rows();
+        assert_eq!(rows.len(), count, "{rows:?}");
+        rows
+    }
+
+    pub(crate) async fn only(&self) -> Call {
+        self.wait(1).await.remove(0).1
+    }
+}
+
+/// A gateway that listens.
+pub(crate) struct TestGateway {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) relay: Relay,
+    pub(crate) books: Arc<Notebook>,
+    pub(crate) guests: Arc<Guests>,
+    pub(crate) address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl TestGateway {
+    pub(crate) async fn new(providers: &[Provider]) -> Self {
+        Self::with(providers, |_| {}).await
+    }
+
+    pub(crate) async fn with(providers: &[Provider], set: impl FnOnce(&mut Options)) -> Self {
+        let (guests, books) = (Arc::new(Guests::default()), Arc::new(Notebook::default()));
+        let mut options = Options::new(Arc::new(|| Timestamp::from_millis(1_800_000_000_000)));
+        options.body_idle = Duration::from_millis(200);
+        set(&mut options);
+        let gateway = Gateway::new(Arc::clone(&guests) as _, Arc::clone(&books) as _, options);
+        gateway.set_providers(providers, true).unwrap();
+        let relay = gateway.relay();
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(socket, relay.clone()));
+        let this = Self {
+            gateway,
+            relay,
+            books,
+            guests,
+            address,
+            _tasks: tasks,
+        };
+        this.invite(KEY, |_, _| {});
+        this
+    }
+
+    /// Lets a key in, with the given properties.
+    pub(crate) fn invite(&self, token: &str, set: impl FnOnce(&mut KeyPass, &mut WorkspacePass)) {
+        let mut key = KeyPass {
+            id: Id::generate(1, fastrand::u64(..)),
+            owner: Id::generate(1, 1),
+            models: None,
+            cache: false,
+            rates: Rates::default(),
+            budget: None,
+        };
+        let mut workspace = WorkspacePass {
+            id: Id::generate(1, fastrand::u64(..)),
+            preference: Preference::Order,
+            rates: Rates::default(),
+            budget: None,
+        };
+        set(&mut key, &mut workspace);
+        let pass = Pass {
+            key: Arc::new(key),
+            workspace: Arc::new(workspace),
+        };
+        self.guests.0.lock().unwrap().insert(token.to_owned(), pass);
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        Caller::new(self.address, KEY)
+    }
+
+    pub(crate) fn caller_with(&self, key: &str) -> Caller {
+        Caller::new(self.address, key)
+    }
+}
+
+async fn serve(socket: TcpListener, relay: Relay) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = socket.accept().await {
+        let relay = relay.clone();
+        stream.set_nodelay(true).unwrap();
+        connections.spawn(async move {
+            let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+                let relay = relay.clone();
+                async move { Ok::<_, Infallible>(answer(&relay, request).await) }
+            });
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn answer(
+    relay: &Relay,
+    request: http::Request<hyper::body::Incoming>,
+) -> http::Response<GatewayBody> {
+    let path = request.uri().path().to_owned();
+    match estrade_gateway::route::parse(request.method(), &path) {
+        Some(route) => relay.handle(route, request).await,
+        None => panic!("not a path of the gateway: {path}"),
+    }
+}
+
+/// A provider of [`MODEL`] at this address, with short timeouts.
+pub(crate) fn provider_at(name: &str, address: SocketAddr) -> Provider {
+    Provider {
+        name: name.to_owned(),
+        base_url: format!("http://{address}/v1"),
+        api_key: Some(Secret(SECRET.to_owned())),
+        ca_file: None,
+        timeouts: Timeouts {
+            connect: Duration::from_millis(500),
+            first_byte: Duration::from_millis(400),
+            idle: Duration::from_millis(400),
+        },
+        retries: 1,
+        stream_usage: true,
+        models: vec![OfferedModel {
+            id: MODEL.to_owned(),
+            upstream: Some("large-v1".to_owned()),
+            price: Price {
+                prompt: "1".parse().unwrap(),
+                completion: "2".parse().unwrap(),
+            },
+            context_length: NonZeroU32::new(1000),
+            weight: None,
+        }],
+    }
+}
+
+/// A chat request.
+pub(crate) fn chat(more: &str) -> String {
+    format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"hi"}}]{more}}}"#)
+}
+
+/// A chat answer with so many tokens.
+pub(crate) fn chat_answer(prompt: u64, completion: u64) -> String {
+    format!(
+        r#"{{"id":"c1","object":"chat.completion","model":"large-v1","choices":[{{"index":0,"message":{{"role":"assistant","content":"Hello there"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{}}}}}"#,
+        prompt + completion
+    )
+}
+
+/// Checks a body for the shape of an error, and gives its code.
+pub(crate) fn error_code(body: &Bytes) -> String {
+    let value: serde_json::Value = serde_json::from_slice(body).unwrap();
+    let error = &value["error"];
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty()),
+        "{value}"
+    );
+    assert!(
+        error["type"].is_string() && error.get("param").is_some(),
+        "{value}"
+    );
+    error["code"].as_str().unwrap().to_owned()
+}
