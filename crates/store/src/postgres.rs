@@ -228,13 +228,16 @@ async fn execute(client: &Object, sql: &str, values: &[Value]) -> Result<u64, St
 }
 
 /// Sends all at once, prepared once, and then waits for all.
-async fn execute_many(client: &Object, sql: &str, rows: &[Vec<Value>]) -> Result<(), StoreError> {
+async fn execute_each(
+    client: &Object,
+    sql: &str,
+    rows: &[Vec<Value>],
+) -> Result<Vec<u64>, StoreError> {
     let statement = client.prepare_cached(sql).await?;
     let executions = rows
         .iter()
         .map(|values| async { client.execute(&statement, &bind(values)).await });
-    try_join_all(executions).await?;
-    Ok(())
+    Ok(try_join_all(executions).await?)
 }
 
 /// Boxed, so that it is compiled here and not wherever something is read.
