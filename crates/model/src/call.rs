@@ -6,6 +6,7 @@ use crate::{Invalid, KeyId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Identifies a call; `x-estrade-call` carries it.
 pub type CallId = Id<kind::Call>;
@@ -246,6 +247,32 @@ pub enum Span {
     Week,
     /// The last 12 months.
     Month,
+}
+
+impl Span {
+    /// When the span around a moment began.
+    pub fn start(self, at: Timestamp) -> Timestamp {
+        match self {
+            Self::Hour => {
+                let at = at.millis();
+                Timestamp::from_millis(at - at.rem_euclid(HOUR_MS))
+            }
+            Self::Day => at.start_of_day(),
+            Self::Week => at.start_of_week(),
+            Self::Month => at.start_of_month(0),
+        }
+    }
+
+    /// When the first of the spans that are shown began.
+    pub fn first(self, now: Timestamp) -> Timestamp {
+        let earlier = |hours| self.start(now).before(Duration::from_hours(hours));
+        match self {
+            Self::Hour => earlier(23),
+            Self::Day => earlier(29 * 24),
+            Self::Week => earlier(11 * 7 * 24),
+            Self::Month => now.start_of_month(-11),
+        }
+    }
 }
 
 /// What was used in an hour, day, week or month.

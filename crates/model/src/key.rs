@@ -9,6 +9,7 @@ use crate::{Invalid, KeyId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Most workspaces that one key may have.
 pub const MOST_WORKSPACES: usize = 100;
@@ -95,6 +96,24 @@ impl Period {
             Self::Daily => "daily",
             Self::Monthly => "monthly",
             Self::Total => "total",
+        }
+    }
+
+    /// When the period around a moment began; 0 for a total.
+    pub fn start(self, at: Timestamp) -> Timestamp {
+        match self {
+            Self::Daily => at.start_of_day(),
+            Self::Monthly => at.start_of_month(0),
+            Self::Total => Timestamp::from_millis(0),
+        }
+    }
+
+    /// When the next one begins; never, for a total.
+    pub fn end(self, at: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Daily => Some(at.start_of_day().after(Duration::from_hours(24))),
+            Self::Monthly => Some(at.start_of_month(1)),
+            Self::Total => None,
         }
     }
 }

@@ -32,6 +32,7 @@ mod seal;
 mod state_cache;
 pub mod teams;
 pub mod tokens;
+pub mod usage;
 mod watch;
 pub mod workspaces;
 

@@ -102,11 +102,7 @@ pub async fn write_calls(
 
 /// Closes up to `most` calls that a server left open, at what was set aside for them: they may have
 /// reached the provider. Returns how many there were.
-pub(crate) async fn close_left(
-    tx: &mut Tx,
-    node: NodeId,
-    most: u32,
-) -> Result<usize, StoreError> {
+pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<usize, StoreError> {
     let left: Vec<Left> = tx
         .query(concat!(
             "SELECT ",

@@ -154,10 +154,7 @@ impl Record for Hour {
 }
 
 /// How many calls there were in each hour since a moment, newest first.
-pub async fn calls_by_hour(
-    db: &Db,
-    since: Timestamp,
-) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+pub async fn calls_by_hour(db: &Db, since: Timestamp) -> Result<Vec<(Timestamp, u64)>, StoreError> {
     let hours: Vec<Hour> = db
         .read(
             "SELECT at, CAST(SUM(requests) AS BIGINT) FROM usage_hours WHERE at >= $1
@@ -166,7 +163,10 @@ pub async fn calls_by_hour(
         .bind(since)
         .fetch_all()
         .await?;
-    Ok(hours.into_iter().map(|Hour(at, calls)| (at, calls)).collect())
+    Ok(hours
+        .into_iter()
+        .map(|Hour(at, calls)| (at, calls))
+        .collect())
 }
 
 struct Oldest {
