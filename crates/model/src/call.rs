@@ -71,12 +71,26 @@ impl Tokens {
 }
 
 /// The price of a million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Price {
     /// Of what is sent.
+    #[serde(default = "free")]
+    #[schema(required = false)]
     pub prompt: Amount,
     /// Of what comes back.
+    #[serde(default = "free")]
+    #[schema(required = false)]
     pub completion: Amount,
+}
+
+fn free() -> Amount {
+    Amount::ZERO
+}
+
+impl Default for Price {
+    fn default() -> Self {
+        Self::FREE
+    }
 }
 
 impl Price {

@@ -38,6 +38,8 @@ pub struct Key {
     pub created_at: Timestamp,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
+    /// Whether answers to its deterministic requests may come from the cache.
+    pub cache: bool,
     /// Its limits.
     #[serde(flatten)]
     pub limits: KeyLimits,
@@ -209,6 +211,10 @@ macro_rules! with_limits {
             #[serde(default)]
             #[schema(value_type = Option<Budget>)]
             pub budget: Patch<Budget>,
+            /// Whether answers to its deterministic requests may come from the cache.
+            #[serde(default, deserialize_with = "present")]
+            #[schema(value_type = bool, required = false)]
+            pub cache: Option<bool>,
         }
 
         impl $name {

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod amount;
+pub mod audit;
 pub mod call;
 pub mod coding;
 pub mod domain;

@@ -298,7 +298,7 @@ async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
     }
     assert_eq!(before + after, 50 - 15 - 2, "{before} + {after}");
     heir.stop().await;
-    let sum = whole(48).nanos() + quarter.nanos();
+    let sum = whole(33 + 15 + 1).nanos() + quarter.nanos();
     assert_eq!(books(&at.core, &who).await.1, [sum; 3]);
 }
 

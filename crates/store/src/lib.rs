@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod acme;
 pub mod artifacts;
+pub mod audit;
 pub mod blob_rows;
 pub mod blob_uploads;
 pub mod blobs;
@@ -31,6 +32,7 @@ mod migrate;
 pub mod networks;
 mod postgres;
 pub mod projects;
+pub mod providers;
 pub mod quotas;
 pub mod release_queue;
 pub mod releases;
