@@ -263,6 +263,20 @@ pub enum Span {
     Month,
 }
 
+impl FromStr for Span {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "hour" => Ok(Self::Hour),
+            "day" => Ok(Self::Day),
+            "week" => Ok(Self::Week),
+            "month" => Ok(Self::Month),
+            _ => Err("must be hour, day, week or month".into()),
+        }
+    }
+}
+
 impl Span {
     /// When the span around a moment began.
     pub fn start(self, at: Timestamp) -> Timestamp {

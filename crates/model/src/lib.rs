@@ -16,6 +16,7 @@ pub mod invalid;
 pub mod ip_range;
 pub mod key;
 pub mod names;
+pub mod pass;
 pub mod paths;
 pub mod plan;
 pub mod platform;

@@ -19,7 +19,6 @@ macro_rules! columns {
         "id, name, created_at, version, rpm, tpm, budget_nanos, budget_period, preference"
     };
 }
-use columns;
 
 impl Record for WorkspaceRow {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
