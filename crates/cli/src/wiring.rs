@@ -76,6 +76,7 @@ pub fn settings(config: &Config) -> Settings {
             (_, port) => format!("{edge_domain}:{port}"),
         },
         domains: domains(config),
+        usage: estrade_service::usage::UsageSettings::default(),
     }
 }
 

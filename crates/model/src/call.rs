@@ -2,13 +2,21 @@
 
 use crate::amount::Amount;
 use crate::id::{Id, kind};
-use crate::{KeyId, Timestamp, WorkspaceId};
+use crate::{Invalid, KeyId, Timestamp, WorkspaceId};
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Identifies a call; `x-estrade-call` carries it.
 pub type CallId = Id<kind::Call>;
 /// Identifies a slice of a budget that a node has leased.
 pub type SliceId = Id<kind::Slice>;
+/// Identifies one life of a server that may spend.
+pub type NodeId = Id<kind::Node>;
+
+/// Milliseconds of an hour: what calls are summed up by.
+pub const HOUR_MS: i64 = 3_600_000;
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,6 +43,17 @@ impl Operation {
     }
 }
 
+impl FromStr for Operation {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.path() == text)
+            .ok_or_else(|| Invalid::from("must be the path of an operation"))
+    }
+}
+
 /// What a call took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
@@ -52,12 +71,26 @@ impl Tokens {
 }
 
 /// The price of a million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Price {
     /// Of what is sent.
+    #[serde(default = "free")]
+    #[schema(required = false)]
     pub prompt: Amount,
     /// Of what comes back.
+    #[serde(default = "free")]
+    #[schema(required = false)]
     pub completion: Amount,
+}
+
+fn free() -> Amount {
+    Amount::ZERO
+}
+
+impl Default for Price {
+    fn default() -> Self {
+        Self::FREE
+    }
 }
 
 impl Price {
@@ -138,6 +171,158 @@ impl Ticket {
         reserved: Amount::ZERO,
         recorded: false,
     };
+}
+
+/// A call as the logs of a workspace show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoggedCall {
+    /// Identifier; `x-estrade-call` of the answer.
+    #[serde(rename = "_id")]
+    pub id: CallId,
+    /// When it came in.
+    pub created_at: Timestamp,
+    /// Identifier of the key that it was made with.
+    pub key: KeyId,
+    /// The model, as the caller wrote it.
+    pub model: String,
+    /// Who answered; empty when nobody was asked.
+    pub provider: String,
+    /// What was asked for: the path behind the base URL.
+    #[schema(example = "chat/completions")]
+    pub url: &'static str,
+    /// The status that the caller got; 499 when it left before the first byte.
+    pub status: u16,
+    /// Whether the answer was a stream.
+    pub streamed: bool,
+    /// Whether the answer was cut, by whomever.
+    pub partial: bool,
+    /// Whether the tokens are an estimate.
+    pub estimated: bool,
+    /// Whether the answer came from the cache.
+    pub cached: bool,
+    /// Tokens of what was sent.
+    pub prompt_tokens: u64,
+    /// Tokens of what came back.
+    pub completion_tokens: u64,
+    /// What it cost.
+    pub cost: Amount,
+    /// From the request's head to the end of the answer.
+    pub latency_ms: u64,
+    /// Until the first byte of the answer.
+    pub ttfb_ms: u64,
+    /// How often a provider was asked.
+    pub attempts: u32,
+}
+
+impl From<&Call> for LoggedCall {
+    fn from(call: &Call) -> Self {
+        Self {
+            id: call.id,
+            created_at: call.created_at,
+            key: call.key,
+            model: call.model.to_string(),
+            provider: call.provider.to_string(),
+            url: call.operation.path(),
+            status: call.status,
+            streamed: call.streamed,
+            partial: call.partial,
+            estimated: call.estimated,
+            cached: call.cached,
+            prompt_tokens: call.tokens.prompt,
+            completion_tokens: call.tokens.completion,
+            cost: call.cost,
+            latency_ms: call.latency_us.div_ceil(1000),
+            ttfb_ms: call.ttfb_us.div_ceil(1000),
+            attempts: call.attempts,
+        }
+    }
+}
+
+/// A page of a workspace's calls.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct CallLog {
+    /// The calls, newest first.
+    pub logs: Vec<LoggedCall>,
+    /// How many match, on all pages together; counted up to 10000.
+    pub count: u64,
+}
+
+/// By what activity is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Span {
+    /// The last 24 hours, by hour.
+    Hour,
+    /// The last 30 days.
+    #[default]
+    Day,
+    /// The last 12 weeks; a week begins on Monday.
+    Week,
+    /// The last 12 months.
+    Month,
+}
+
+impl FromStr for Span {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "hour" => Ok(Self::Hour),
+            "day" => Ok(Self::Day),
+            "week" => Ok(Self::Week),
+            "month" => Ok(Self::Month),
+            _ => Err("must be hour, day, week or month".into()),
+        }
+    }
+}
+
+impl Span {
+    /// When the span around a moment began.
+    pub fn start(self, at: Timestamp) -> Timestamp {
+        match self {
+            Self::Hour => {
+                let at = at.millis();
+                Timestamp::from_millis(at - at.rem_euclid(HOUR_MS))
+            }
+            Self::Day => at.start_of_day(),
+            Self::Week => at.start_of_week(),
+            Self::Month => at.start_of_month(0),
+        }
+    }
+
+    /// When the first of the spans that are shown began.
+    pub fn first(self, now: Timestamp) -> Timestamp {
+        let earlier = |hours| self.start(now).before(Duration::from_hours(hours));
+        match self {
+            Self::Hour => earlier(23),
+            Self::Day => earlier(29 * 24),
+            Self::Week => earlier(11 * 7 * 24),
+            Self::Month => now.start_of_month(-11),
+        }
+    }
+}
+
+/// What was used in an hour, day, week or month.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Activity {
+    /// When it began.
+    pub date: Timestamp,
+    /// By model.
+    pub data: Vec<ModelActivity>,
+}
+
+/// What was used of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct ModelActivity {
+    /// The model; empty for calls that were refused before any was asked.
+    pub model: String,
+    /// What the calls took, both ways.
+    pub total_tokens: u64,
+    /// What they cost.
+    pub total_cost: Amount,
+    /// How many there were.
+    pub request_count: u64,
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::{Invalid, KeyId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Most workspaces that one key may have.
 pub const MOST_WORKSPACES: usize = 100;
@@ -37,6 +38,8 @@ pub struct Key {
     pub created_at: Timestamp,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
+    /// Whether answers to its deterministic requests may come from the cache.
+    pub cache: bool,
     /// Its limits.
     #[serde(flatten)]
     pub limits: KeyLimits,
@@ -77,7 +80,7 @@ pub struct Budget {
 }
 
 /// The period of a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Period {
     /// Each day, UTC.
@@ -95,6 +98,24 @@ impl Period {
             Self::Daily => "daily",
             Self::Monthly => "monthly",
             Self::Total => "total",
+        }
+    }
+
+    /// When the period around a moment began; 0 for a total.
+    pub fn start(self, at: Timestamp) -> Timestamp {
+        match self {
+            Self::Daily => at.start_of_day(),
+            Self::Monthly => at.start_of_month(0),
+            Self::Total => Timestamp::from_millis(0),
+        }
+    }
+
+    /// When the next one begins; never, for a total.
+    pub fn end(self, at: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Daily => Some(at.start_of_day().after(Duration::from_hours(24))),
+            Self::Monthly => Some(at.start_of_month(1)),
+            Self::Total => None,
         }
     }
 }
@@ -190,6 +211,10 @@ macro_rules! with_limits {
             #[serde(default)]
             #[schema(value_type = Option<Budget>)]
             pub budget: Patch<Budget>,
+            /// Whether answers to its deterministic requests may come from the cache.
+            #[serde(default, deserialize_with = "present")]
+            #[schema(value_type = bool, required = false)]
+            pub cache: Option<bool>,
         }
 
         impl $name {

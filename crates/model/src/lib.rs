@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod amount;
+pub mod audit;
 pub mod call;
 pub mod coding;
 pub mod domain;
@@ -15,6 +16,7 @@ pub mod invalid;
 pub mod ip_range;
 pub mod key;
 pub mod names;
+pub mod pass;
 pub mod paths;
 pub mod plan;
 pub mod platform;

@@ -49,6 +49,59 @@ impl Timestamp {
     }
 }
 
+/// Calendar arithmetic, in UTC.
+impl Timestamp {
+    /// Midnight before this moment, or this moment.
+    #[must_use]
+    pub fn start_of_day(self) -> Self {
+        Self::from_millis(self.0 - self.0.rem_euclid(DAY_MS))
+    }
+
+    /// Midnight of the last Monday.
+    #[must_use]
+    pub fn start_of_week(self) -> Self {
+        // The epoch was a Thursday.
+        let day = self.start_of_day().0;
+        Self::from_millis(day - (day.div_euclid(DAY_MS) + 3).rem_euclid(7) * DAY_MS)
+    }
+
+    /// The beginning of the month that is so many after this moment's; negative: before.
+    #[must_use]
+    pub fn start_of_month(self, months: i64) -> Self {
+        let (year, month) = self.year_and_month();
+        let count = year * 12 + (month - 1) + months;
+        let (year, month) = (count.div_euclid(12), count.rem_euclid(12) + 1);
+        Self::from_millis(days_from_epoch(year, month) * DAY_MS)
+    }
+
+    fn year_and_month(self) -> (i64, i64) {
+        // The inverse of `days_from_epoch`: close, then corrected.
+        let days = self.0.div_euclid(DAY_MS);
+        let mut year = 1970 + days.div_euclid(366);
+        while days_from_epoch(year + 1, 1) <= days {
+            year += 1;
+        }
+        let month = (1..=12)
+            .rev()
+            .find(|month| days_from_epoch(year, *month) <= days);
+        (year, month.unwrap_or(1))
+    }
+}
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Days from the epoch to the first of a month, in the Gregorian calendar.
+fn days_from_epoch(year: i64, month: i64) -> i64 {
+    const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let leaps = |year: i64| year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let is_leap = leaps(year) > leaps(year - 1);
+    let before = usize::try_from(month - 1)
+        .ok()
+        .and_then(|month| BEFORE.get(month));
+    let leap_day = i64::from(is_leap && month > 2);
+    (year - 1970) * 365 + leaps(year - 1) - leaps(1969) + before.unwrap_or(&0) + leap_day
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moment = jiff::Timestamp::from_millisecond(self.0).map_err(|_| fmt::Error)?;
@@ -153,6 +206,34 @@ mod tests {
         );
         assert!("yesterday".parse::<Timestamp>().is_err());
         assert_eq!(Timestamp::from_millis(i64::MAX).to_string().len(), 24);
+    }
+
+    #[test]
+    fn the_calendar_is_the_one_on_the_wall() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let moment = at("2026-11-15T01:02:03.004Z");
+        assert_eq!(moment.start_of_day(), at("2026-11-15T00:00:00Z"));
+        assert_eq!(moment.start_of_week(), at("2026-11-09T00:00:00Z"));
+        for day in 1..400_000_i64 {
+            let moment = Timestamp::from_millis(day * DAY_MS - 1);
+            let text = moment.to_string();
+            assert_eq!(
+                moment.start_of_month(0),
+                at(&format!("{}-01T00:00:00Z", &text[..7]))
+            );
+        }
+        for (months, text) in [
+            (0, "2026-11-01"),
+            (1, "2026-12-01"),
+            (2, "2027-01-01"),
+            (-10, "2026-01-01"),
+            (-11, "2025-12-01"),
+            (-81, "2020-02-01"),
+        ] {
+            let start = at(&format!("{text}T00:00:00Z"));
+            assert_eq!(moment.start_of_month(months), start, "{months}");
+            assert_eq!(start.start_of_month(0), start);
+        }
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Workspaces: what AI keys are for.
 
+use crate::key::Budget;
 use crate::names::WorkspaceName;
+use crate::provider::Preference;
+use crate::serde_rules::Patch;
 use crate::{Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
 
 /// A workspace as keys show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -45,5 +49,66 @@ pub struct CreatedWorkspace {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct WorkspaceBody {
     /// The workspace.
+    pub workspace: WorkspaceDetail,
+}
+
+/// What all keys of a workspace together may use; `null` is no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct WorkspaceSettings {
+    /// Requests per minute.
+    #[schema(value_type = Option<u32>)]
+    pub rpm: Option<NonZeroU32>,
+    /// Tokens per minute.
+    #[schema(value_type = Option<u32>)]
+    pub tpm: Option<NonZeroU32>,
+    /// What they may cost.
+    pub budget: Option<Budget>,
+    /// Which provider of a model is asked first.
+    pub preference: Preference,
+}
+
+/// A workspace with its settings.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct WorkspaceDetail {
+    /// The workspace.
+    #[serde(flatten)]
     pub workspace: Workspace,
+    /// Its settings.
+    #[serde(flatten)]
+    pub settings: WorkspaceSettings,
+}
+
+/// `PUT /v1/workspaces/{id}`: what is absent stays as it is, `null` clears.
+#[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
+#[schema(example = json!({"rpm": 600, "budget": {"amount": "25.00", "period": "monthly"}}))]
+pub struct UpdateWorkspace {
+    /// Requests per minute.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    pub rpm: Patch<NonZeroU32>,
+    /// Tokens per minute.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    pub tpm: Patch<NonZeroU32>,
+    /// What its keys together may cost.
+    #[serde(default)]
+    #[schema(value_type = Option<Budget>)]
+    pub budget: Patch<Budget>,
+    /// Which provider of a model is asked first; `null` is `order`.
+    #[serde(default)]
+    #[schema(value_type = Option<Preference>)]
+    pub preference: Patch<Preference>,
+}
+
+impl UpdateWorkspace {
+    /// The settings after this request.
+    pub fn apply(&self, present: WorkspaceSettings) -> WorkspaceSettings {
+        let preference = self.preference.clone().apply(Some(present.preference));
+        WorkspaceSettings {
+            rpm: self.rpm.clone().apply(present.rpm),
+            tpm: self.tpm.clone().apply(present.tpm),
+            budget: self.budget.clone().apply(present.budget),
+            preference: preference.unwrap_or_default(),
+        }
+    }
 }

@@ -6,6 +6,7 @@ use crate::spool::SpoolRoom;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
+use estrade_service::usage::Ledger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,8 @@ pub struct App {
     pub tokens: Arc<AccountTokens>,
     /// Checks AI keys.
     pub keys: Arc<KeyCheck>,
+    /// Accounts for calls.
+    pub ledger: Arc<Ledger>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.

@@ -4,13 +4,15 @@
 //! the rest of the request.
 
 use crate::app::AppState;
+use crate::context::RequestContext;
 use crate::error::ErrorShape;
 use crate::problem::Problem;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use estrade_listener::peer::PeerAddr;
 use estrade_model::TeamId;
-use estrade_service::access::{self, Caller, Scope};
+use estrade_service::access::{self, Caller, Origin, Scope};
 use estrade_service::{Error, Result};
 use std::borrow::Cow;
 
@@ -52,10 +54,19 @@ pub async fn authenticate(
         return Ok(caller.clone());
     }
     let token = bearer(&parts.headers).ok_or(Error::Unauthenticated)?;
-    let caller = app.tokens.authenticate(token).await?;
+    let mut caller = app.tokens.authenticate(token).await?;
+    caller.origin = origin(parts);
     app.rates.check(caller.token.as_bytes())?;
     parts.extensions.insert(caller.clone());
     Ok(caller)
+}
+
+/// Where a request came from, for the audit log.
+fn origin(parts: &Parts) -> Origin {
+    Origin {
+        address: parts.extensions.get().map(|PeerAddr(address)| *address),
+        request: RequestContext::of(&parts.extensions).map(|context| context.id().into()),
+    }
 }
 
 /// The text of a bearer token; the scheme's case does not matter.

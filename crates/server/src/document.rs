@@ -55,9 +55,12 @@ pub const AI: Description = Description {
     sections: &[
         ("keys", "Make, change and check keys"),
         ("workspaces", "What keys are for"),
+        ("usage", "What they used, and what it cost"),
+        ("audit", "Who changed what"),
+        ("providers", "Who answers, for administrators"),
         ("health", "For those who watch the server"),
     ],
-    personal: &["health"],
+    personal: &["providers", "health"],
 };
 
 /// The name of the account token in the document.

@@ -5,6 +5,9 @@ use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use estrade_service::Error;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// Path parameters. What cannot be an id answers as the API says: 400 for keys, else 404.
 pub struct Params<T, E: ErrorShape>(pub E::Plain<T>);
@@ -23,6 +26,17 @@ where
             Err(rejection) => Err(E::bad_path(rejection.body_text()).into()),
         }
     }
+}
+
+/// Reads a query parameter that may be absent, or there and empty, which is the same.
+pub fn unless_empty<'de, D: Deserializer<'de>, T>(source: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+{
+    let text = Option::<String>::deserialize(source)?;
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| text.parse().map_err(serde::de::Error::custom))
+        .transpose()
 }
 
 /// Query parameters; a bad one is a 400 that names it.

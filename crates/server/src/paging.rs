@@ -49,6 +49,21 @@ impl<E> Paging<E> {
     }
 }
 
+impl<E> Paging<E> {
+    /// The part that was asked for, `default` long when it was not said, at most `max`.
+    pub fn window_of(&self, default: u64, max: u64) -> Window {
+        let asked = Self {
+            count: Some(self.count.unwrap_or(default)),
+            ..*self
+        };
+        let all = Window {
+            offset: 0,
+            limit: default,
+        };
+        asked.window(max).unwrap_or(all)
+    }
+}
+
 impl<S: Send + Sync, E: ErrorShape> FromRequestParts<S> for Paging<E> {
     type Rejection = E;
 

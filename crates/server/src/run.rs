@@ -25,6 +25,7 @@ use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::{self, Worker};
+use estrade_service::usage::Ledger;
 use estrade_service::{cleanup, domains, housekeeping, leftovers};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
@@ -119,6 +120,7 @@ impl Server {
         let app = Arc::new(App {
             tokens: Arc::new(AccountTokens::new(&core)),
             keys: Arc::new(KeyCheck::new(&core)),
+            ledger: Ledger::new(&core).map_err(io::Error::other)?,
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
@@ -222,6 +224,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(cleanup::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(
         Arc::clone(&app.core),

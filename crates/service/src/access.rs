@@ -8,6 +8,8 @@ use estrade_model::team::Role;
 use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
 use estrade_store::members;
 use futures_util::future::BoxFuture;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 /// What a team answers to those who are not in it, whether it exists or not.
 pub const NOT_A_MEMBER: &str = "you are not a member of this team";
@@ -25,6 +27,29 @@ pub struct Caller {
     pub fullname: String,
     /// Whether it may use the admin API.
     pub admin: bool,
+    /// Where the request came from.
+    pub origin: Origin,
+}
+
+/// Where a request came from, for the audit log.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The client's address.
+    pub address: Option<IpAddr>,
+    /// The request's id.
+    pub request: Option<Arc<str>>,
+}
+
+impl Caller {
+    /// Refuses (403) who may not use the admin API.
+    pub fn require_admin(&self) -> Result<()> {
+        if self.admin {
+            return Ok(());
+        }
+        Err(Error::Forbidden(
+            "this needs an account that is an administrator".into(),
+        ))
+    }
 }
 
 /// Whose things a request is about, and what the caller may do with them.

@@ -5,6 +5,7 @@ use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
 use crate::rush::Rush;
 use crate::seal::MasterKey;
+use crate::usage::UsageSettings;
 use crate::{Result, random};
 use arc_swap::ArcSwap;
 use estrade_model::plan::Plans;
@@ -156,6 +157,8 @@ pub struct Settings {
     pub edge_authority: String,
     /// Host names of projects.
     pub domains: DomainSettings,
+    /// How calls are accounted for.
+    pub usage: UsageSettings,
 }
 
 impl Default for Settings {
@@ -179,6 +182,7 @@ impl Default for Settings {
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),
             domains: DomainSettings::default(),
+            usage: UsageSettings::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! feed empties, so a revocation that was answered is in force for the next request. Failures are
 //! not cached.
 
-use crate::access::Caller;
+use crate::access::{Caller, Origin};
 use crate::jwt::{Audience, Keyring, Proof};
 use crate::state_cache::StateCache;
 use crate::{Core, Error, Result};
@@ -172,6 +172,7 @@ impl AccountTokens {
                 email: state.email.clone(),
                 fullname: state.fullname.clone(),
                 admin: state.admin,
+                origin: Origin::default(),
             })
         })
     }

@@ -4,7 +4,7 @@
 use crate::credentials::AccountTokens;
 use crate::idempotency::RENEW_EVERY;
 use crate::key_check::KeyCheck;
-use crate::{Core, Result, idempotency, login};
+use crate::{Core, Result, idempotency, login, usage};
 use estrade_model::error::causes;
 use estrade_store::{
     StoreError, acme, changes, housekeeping as secrets, idempotency as answers, invitations,
@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// How often what has ended is removed.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
+/// How often calls that are too old or too many are removed.
+const RETAIN_EVERY: Duration = Duration::from_mins(10);
 /// Rows that one transaction removes: a backlog never holds up the writer for long.
 const BATCH: u32 = 1000;
 /// How long the change feed goes back; followers lag by a second, not by an hour.
@@ -39,6 +41,10 @@ pub fn run(
         tokio::join!(
             repeat(FLUSH_EVERY, &stop, || flush(&tokens, &keys)),
             repeat(SWEEP_EVERY, &stop, || sweep(&core, &stop)),
+            repeat(RETAIN_EVERY, &stop, || async {
+                let pruned = usage::retention::prune(&core, &stop).await;
+                report("remove calls that are too old", pruned);
+            }),
             repeat(RENEW_EVERY, &stop, || keep_tickets(&core)),
             release_as_dropped(&core, &stop),
         );

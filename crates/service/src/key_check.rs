@@ -7,16 +7,21 @@ use crate::jwt::{Audience, Proof};
 use crate::state_cache::StateCache;
 use crate::{Core, Result, Scope};
 use bytes::Bytes;
+use estrade_model::error::causes;
 use estrade_model::id::kind;
 use estrade_model::key::{Key, Verified, VerifyKey};
+use estrade_model::pass::{Denied, KeyPass, Pass, Place, Rates, WorkspacePass};
 use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
-use estrade_store::ChangeKind;
 use estrade_store::keys::{self, KeyState};
+use estrade_store::{ChangeKind, workspaces};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 /// Keys whose live state is kept.
 const MOST_KEYS: usize = 200_000;
+
+/// Workspaces whose settings are kept.
+const MOST_WORKSPACES: usize = 100_000;
 
 /// Why a key is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,17 @@ impl Refusal {
     }
 }
 
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        let (code, message) = (refusal.code(), refusal.message());
+        if refusal.is_forbidden() {
+            Self::Forbidden(code, message)
+        } else {
+            Self::Unauthorized(code, message)
+        }
+    }
+}
+
 /// Whether a key is let in.
 pub type Verdict = std::result::Result<Arc<CheckedKey>, Refusal>;
 
@@ -73,6 +89,8 @@ pub struct CheckedKey {
     pub workspace_ids: Bytes,
     /// Its id as text, ready to be sent as a header.
     pub id_text: Bytes,
+    /// What a relay needs to know of it.
+    pass: Arc<KeyPass>,
 }
 
 impl CheckedKey {
@@ -83,7 +101,20 @@ impl CheckedKey {
             .iter()
             .map(|workspace| workspace.id.to_string())
             .collect();
+        let limits = &state.key.limits;
+        let pass = KeyPass {
+            id: state.key.id,
+            owner: state.owner,
+            models: limits.models.clone(),
+            cache: state.key.cache,
+            rates: Rates {
+                rpm: limits.rpm,
+                tpm: limits.tpm,
+            },
+            budget: limits.budget.clone(),
+        };
         Self {
+            pass: Arc::new(pass),
             touched: AtomicI64::new(state.key.last_used_at.map_or(0, Timestamp::millis)),
             workspace_ids: ids.join(",").into(),
             id_text: state.key.id.to_string().into(),
@@ -126,11 +157,27 @@ impl CheckedKey {
     }
 
     fn has_workspace(&self, name_or_id: &str) -> bool {
+        self.workspace(name_or_id).is_some()
+    }
+
+    fn workspace(&self, name_or_id: &str) -> Option<WorkspaceId> {
         let mut own = self.key().workspaces.iter();
         // An id is never taken for a name: names are not unique across owners, ids are.
-        match name_or_id.parse::<WorkspaceId>() {
-            Ok(id) => own.any(|workspace| workspace.id == id),
-            Err(_) => own.any(|workspace| workspace.name == name_or_id),
+        let found = match name_or_id.parse::<WorkspaceId>() {
+            Ok(id) => own.find(|workspace| workspace.id == id),
+            Err(_) => own.find(|workspace| workspace.name == name_or_id),
+        };
+        found.map(|workspace| workspace.id)
+    }
+
+    /// The one workspace that a call is made in.
+    fn place(&self, place: Place<'_>) -> std::result::Result<WorkspaceId, Denied> {
+        match (place, &self.key().workspaces[..]) {
+            (Place::Workspace(name_or_id), _) => self
+                .workspace(name_or_id)
+                .ok_or_else(|| Refusal::WrongWorkspace.into()),
+            (Place::Only, [only]) => Ok(only.id),
+            (Place::Only, _) => Err(Denied::WhichWorkspace),
         }
     }
 }
@@ -140,6 +187,7 @@ pub struct KeyCheck {
     core: Arc<Core>,
     verifier: Verifier<kind::Key>,
     states: Arc<StateCache<KeyId, CheckedKey>>,
+    workspaces: Arc<StateCache<WorkspaceId, WorkspacePass>>,
     touches: Touches<KeyId>,
 }
 
@@ -152,6 +200,7 @@ impl KeyCheck {
             core: Arc::clone(core),
             verifier,
             states,
+            workspaces: StateCache::hooked(core, MOST_WORKSPACES, ChangeKind::Workspace, &[]),
             touches: Touches::default(),
         }
     }
@@ -169,6 +218,62 @@ impl KeyCheck {
             Some((checked, proof)) => self.judge(checked, &proof, workspace),
             None => Err(Refusal::Unknown),
         })
+    }
+
+    /// The same as [`Self::pass`] when everything it needs is at hand, without waiting.
+    pub fn pass_warm(
+        &self,
+        token: &str,
+        place: Place<'_>,
+    ) -> Option<std::result::Result<Pass, Denied>> {
+        let proof = self.verifier.remembered(token)?;
+        let checked = self.states.get(&proof.id)?;
+        let (key, id) = match self.enter(checked, &proof, place) {
+            Ok(entered) => entered,
+            Err(denied) => return Some(Err(denied)),
+        };
+        let workspace = self.workspaces.get(&id)?;
+        Some(Ok(Pass { key, workspace }))
+    }
+
+    /// Lets a key in for calls in a workspace, from the database if need be.
+    pub async fn pass(&self, token: &str, place: Place<'_>) -> std::result::Result<Pass, Denied> {
+        let unavailable = |error: crate::Error| {
+            tracing::warn!(error = causes(&error), "cannot look a key up");
+            Denied::Unavailable
+        };
+        let found = self.look_up(token).await.map_err(unavailable)?;
+        let (checked, proof) = found.ok_or(Refusal::Unknown)?;
+        let (key, id) = self.enter(checked, &proof, place)?;
+        let load = || async { self.load_workspace(id).await };
+        let workspace = self.workspaces.get_or_load(id, load).await;
+        let workspace = workspace.map_err(unavailable)?;
+        let workspace = workspace.ok_or(Refusal::WrongWorkspace)?;
+        Ok(Pass { key, workspace })
+    }
+
+    fn enter(
+        &self,
+        checked: Arc<CheckedKey>,
+        proof: &Proof<kind::Key>,
+        place: Place<'_>,
+    ) -> std::result::Result<(Arc<KeyPass>, WorkspaceId), Denied> {
+        let checked = self.judge(checked, proof, None)?;
+        let id = checked.place(place)?;
+        Ok((Arc::clone(&checked.pass), id))
+    }
+
+    async fn load_workspace(&self, id: WorkspaceId) -> Result<Option<WorkspacePass>> {
+        let settings = workspaces::workspace_settings(&self.core.db, id).await?;
+        Ok(settings.map(|settings| WorkspacePass {
+            id,
+            preference: settings.preference,
+            rates: Rates {
+                rpm: settings.rpm,
+                tpm: settings.tpm,
+            },
+            budget: settings.budget,
+        }))
     }
 
     fn judge(

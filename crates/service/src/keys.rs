@@ -1,8 +1,10 @@
 //! AI keys: made, listed, changed, rotated, deleted. Checking them is in [`crate::key_check`].
 
+use crate::audit::Note;
 use crate::jwt::Audience;
 use crate::workspaces::Resolver;
 use crate::{Core, Error, Result, Scope};
+use estrade_model::audit::Action;
 use estrade_model::key::{CreateKey, CreatedBy, Grace, Key, KeyLimits, RotatedKey, UpdateKey};
 use estrade_model::team::Role;
 use estrade_model::{KeyId, Timestamp};
@@ -40,16 +42,18 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
         secret_hash: signed.secret_hash,
         created_by: scope.caller.account,
         created_at: now,
+        cache: new.cache.unwrap_or_default(),
         limits: limits.clone(),
     };
-    let name = new.name.clone();
-    let job = Arc::new((row, new.workspaces, resolver));
+    let (name, cache) = (new.name.clone(), row.cache);
+    let note = Note::creation(scope, Action::CreateKey, id, now).about(name.as_str());
+    let job = Arc::new((row, new.workspaces, resolver, note));
     let workspaces = core
         .db
         .transact(move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
-                let (row, names, resolver) = &*job;
+                let (row, names, resolver, note) = &*job;
                 if !quotas::count_up(tx, owner, Counted::Keys, most).await? {
                     return Err(Error::Quota {
                         what: "keys",
@@ -61,6 +65,7 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
                 }
                 let workspaces = resolver.resolve(tx, names).await?;
                 keys::set_key_workspaces(tx, row.id, &workspaces, true).await?;
+                note.write(tx).await?;
                 Ok(workspaces)
             })
         })
@@ -76,6 +81,7 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
         },
         created_at: now,
         last_used_at: None,
+        cache,
         limits,
     })
 }
@@ -110,13 +116,15 @@ pub async fn update_key(
     scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     let resolver = Resolver::new(core, scope, update.workspaces.as_ref())?;
-    let job = Arc::new((update, resolver, if_match));
+    let note = Note::new(core, scope, Action::UpdateKey, id)?;
+    let job = Arc::new((update, resolver, if_match, note));
     core.db
         .transact(move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
-                let (update, resolver, if_match) = &*job;
+                let (update, resolver, if_match, note) = &*job;
                 let mut row = find(tx, owner, id, if_match.as_deref()).await?;
+                let before = row.key.clone();
                 apply(&mut row, update)?;
                 match keys::update_key(tx, &row).await {
                     Err(StoreError::Duplicate) => return Err(name_taken()),
@@ -126,10 +134,41 @@ pub async fn update_key(
                     let workspaces = resolver.resolve(tx, names).await.map_err(clash)?;
                     keys::set_key_workspaces(tx, id, &workspaces, false).await?;
                 }
+                noted(note.clone(), &before, &row.key, update)
+                    .write(tx)
+                    .await?;
                 Ok(tx.changed(ChangeKind::Key, id, now).await?)
             })
         })
         .await
+}
+
+/// What the audit log says of an update: switching is what people look for, so it has its own name.
+fn noted(note: Note, before: &Key, after: &Key, update: &UpdateKey) -> Note {
+    let (old, new) = (&before.limits, &after.limits);
+    let changes = [
+        ("name", before.name != after.name),
+        ("enabled", before.enabled != after.enabled),
+        ("workspaces", update.workspaces.is_some()),
+        ("cache", before.cache != after.cache),
+        ("expiresAt", old.expires_at != new.expires_at),
+        ("models", old.models != new.models),
+        ("rpm", old.rpm != new.rpm),
+        ("tpm", old.tpm != new.tpm),
+        ("budget", old.budget != new.budget),
+    ];
+    let fields: Vec<_> = changes
+        .into_iter()
+        .filter_map(|(name, changed)| changed.then_some(name))
+        .collect();
+    let action = match (before.enabled, after.enabled) {
+        (true, false) => Action::DisableKey,
+        (false, true) => Action::EnableKey,
+        _ => Action::UpdateKey,
+    };
+    note.action(action)
+        .about(after.name.as_str())
+        .fields(&fields)
 }
 
 /// An unknown workspace is a bad request when creating, but a clash when updating.
@@ -146,6 +185,9 @@ fn apply(row: &mut KeyRow, update: &UpdateKey) -> Result<()> {
     }
     if let Some(enabled) = update.enabled {
         row.key.enabled = enabled;
+    }
+    if let Some(cache) = update.cache {
+        row.key.cache = cache;
     }
     row.key.limits = update.limits(std::mem::take(&mut row.key.limits));
     let end = row
@@ -183,12 +225,16 @@ pub async fn delete_key(
 ) -> Result<()> {
     scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
+    let note = Note::new(core, scope, Action::DeleteKey, id)?;
+    let job = Arc::new((if_match, note));
     core.db
         .transact(move |tx| {
-            let if_match = if_match.clone();
+            let job = Arc::clone(&job);
             Box::pin(async move {
-                find(tx, owner, id, if_match.as_deref()).await?;
+                let (if_match, note) = &*job;
+                let row = find(tx, owner, id, if_match.as_deref()).await?;
                 keys::delete_key(tx, owner, id).await?;
+                note.clone().about(row.key.name.as_str()).write(tx).await?;
                 quotas::count_down(tx, owner, Counted::Keys).await?;
                 Ok(tx.changed(ChangeKind::Key, id, now).await?)
             })
@@ -210,8 +256,10 @@ pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> 
         .sign(Audience::Inference, id, now, expires_at)?;
     let secret_hash = signed.secret_hash;
     let old_until = now.after(Duration::from_secs(grace.0.into()));
+    let note = Arc::new(Note::new(core, scope, Action::RotateKey, id)?);
     core.db
         .transact(move |tx| {
+            let note = Arc::clone(&note);
             Box::pin(async move {
                 let row = find(tx, owner, id, None).await?;
                 if row.key.limits.expires_at != expires_at {
@@ -219,6 +267,8 @@ pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> 
                     return Err(Error::conflict("changed", message));
                 }
                 keys::rotate_key(tx, id, secret_hash, expires_at, old_until).await?;
+                let note = Note::clone(&note).about(row.key.name.as_str());
+                note.write(tx).await?;
                 Ok(tx.changed(ChangeKind::Key, id, now).await?)
             })
         })

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod audit;
 pub mod bootstrap;
 pub mod certificates;
 pub mod cleanup;
@@ -26,6 +27,7 @@ pub mod members;
 pub mod networks;
 mod passwords;
 pub mod projects;
+pub mod providers;
 mod random;
 pub mod releases;
 mod rush;
@@ -33,9 +35,10 @@ mod seal;
 mod state_cache;
 pub mod teams;
 pub mod tokens;
+pub mod usage;
 mod watch;
 pub mod workspaces;
 
-pub use access::{Caller, Scope};
+pub use access::{Caller, Origin, Scope};
 pub use core::{Clock, Core, Publisher, Quotas, Settings, UnknownWorkspace};
 pub use error::{Error, Result};

@@ -1,14 +1,19 @@
 //! Workspaces: what AI keys are for.
 
+use crate::audit::Note;
 use crate::core::UnknownWorkspace;
 use crate::{Core, Error, Result, Scope};
+use estrade_model::audit::Action;
 use estrade_model::key::WorkspaceSet;
 use estrade_model::names::WorkspaceName;
 use estrade_model::team::Role;
-use estrade_model::workspace::{Workspace, WorkspaceRef};
+use estrade_model::workspace::{
+    UpdateWorkspace, Workspace, WorkspaceDetail, WorkspaceRef, WorkspaceSettings,
+};
 use estrade_model::{OwnerId, Timestamp, WorkspaceId};
 use estrade_store::quotas::{self, Counted};
-use estrade_store::{Tx, workspaces};
+use estrade_store::{ChangeKind, Tx, workspaces};
+use std::sync::Arc;
 
 /// A page of the owner's workspaces, newest first.
 pub async fn list_workspaces(
@@ -19,7 +24,7 @@ pub async fn list_workspaces(
     skip: u64,
 ) -> Result<Vec<Workspace>> {
     let rows = workspaces::list_workspaces(&core.db, scope.owner, before, count, skip).await?;
-    Ok(rows.into_iter().map(|row| row.workspace).collect())
+    Ok(rows.into_iter().map(|row| row.detail.workspace).collect())
 }
 
 /// One workspace and its row version.
@@ -27,9 +32,9 @@ pub async fn read_workspace(
     core: &Core,
     scope: &Scope,
     id: WorkspaceId,
-) -> Result<(Workspace, i64)> {
+) -> Result<(WorkspaceDetail, i64)> {
     let row = workspaces::read_workspace(&core.db, scope.owner, id).await?;
-    row.map(|row| (row.workspace, row.version))
+    row.map(|row| (row.detail, row.version))
         .ok_or(Error::NotFound("the workspace"))
 }
 
@@ -40,16 +45,16 @@ pub async fn create_workspace(
     name: WorkspaceName,
 ) -> Result<WorkspaceRef> {
     scope.require(Role::Developer)?;
-    let (owner, now, most) = (scope.owner, core.now(), core.settings.quotas.workspaces);
+    let (now, most) = (core.now(), core.settings.quotas.workspaces);
     let workspace = WorkspaceRef {
         id: core.new_id()?,
         name: name.into(),
     };
-    let created = workspace.clone();
+    let job = Arc::new((workspace.clone(), scope.clone()));
     core.db
         .transact(move |tx| {
-            let workspace = created.clone();
-            Box::pin(async move { insert(tx, owner, &workspace, most, now).await })
+            let job = Arc::clone(&job);
+            Box::pin(async move { insert(tx, &job.1, &job.0, most, now).await })
         })
         .await?;
     Ok(workspace)
@@ -63,34 +68,98 @@ pub async fn delete_workspace(
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
     scope.require(Role::Admin)?;
-    let owner = scope.owner;
+    let (owner, now) = (scope.owner, core.now());
+    let note = Note::new(core, scope, Action::DeleteWorkspace, id)?;
+    let job = Arc::new((if_match, note));
     core.db
         .transact(move |tx| {
-            let if_match = if_match.clone();
+            let job = Arc::clone(&job);
             Box::pin(async move {
-                let version = workspaces::workspace_version(tx, owner, id).await?;
-                let version = version.ok_or(Error::NotFound("the workspace"))?;
-                if if_match.is_some_and(|versions| !versions.contains(&version)) {
-                    return Err(Error::PreconditionFailed);
-                }
+                let (if_match, note) = &*job;
+                let detail = find(tx, owner, id, if_match.as_deref()).await?;
                 if workspaces::is_workspace_used(tx, id).await? {
                     let message = "a key still uses this workspace; delete or change the key first";
                     return Err(Error::conflict("workspace_in_use", message));
                 }
                 workspaces::delete_workspace(tx, owner, id).await?;
+                note.clone().about(&detail.workspace.name).write(tx).await?;
+                tx.changed(ChangeKind::Workspace, id, now).await?;
                 Ok(quotas::count_down(tx, owner, Counted::Workspaces).await?)
             })
         })
         .await
 }
 
-async fn insert(
+async fn find(
     tx: &mut Tx,
     owner: OwnerId,
+    id: WorkspaceId,
+    if_match: Option<&[i64]>,
+) -> Result<WorkspaceDetail> {
+    let row = workspaces::workspace_for_update(tx, owner, id).await?;
+    let row = row.ok_or(Error::NotFound("the workspace"))?;
+    if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
+        return Err(Error::PreconditionFailed);
+    }
+    Ok(row.detail)
+}
+
+/// Changes what all keys of a workspace together may use; in force for the next request.
+pub async fn update_workspace(
+    core: &Core,
+    scope: &Scope,
+    id: WorkspaceId,
+    update: UpdateWorkspace,
+    if_match: Option<Vec<i64>>,
+) -> Result<WorkspaceDetail> {
+    scope.require(Role::Developer)?;
+    let (owner, now) = (scope.owner, core.now());
+    let note = Note::new(core, scope, Action::UpdateWorkspace, id)?;
+    let job = Arc::new((update, if_match, note));
+    core.db
+        .transact(move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                let (update, if_match, note) = &*job;
+                let WorkspaceDetail {
+                    workspace,
+                    settings: before,
+                } = find(tx, owner, id, if_match.as_deref()).await?;
+                let settings = update.apply(before.clone());
+                workspaces::update_workspace(tx, id, &settings).await?;
+                let note = note.clone().about(&workspace.name);
+                note.fields(&changed(&before, &settings)).write(tx).await?;
+                tx.changed(ChangeKind::Workspace, id, now).await?;
+                Ok(WorkspaceDetail {
+                    workspace,
+                    settings,
+                })
+            })
+        })
+        .await
+}
+
+fn changed(before: &WorkspaceSettings, after: &WorkspaceSettings) -> Vec<&'static str> {
+    let changes = [
+        ("rpm", before.rpm != after.rpm),
+        ("tpm", before.tpm != after.tpm),
+        ("budget", before.budget != after.budget),
+        ("preference", before.preference != after.preference),
+    ];
+    let names = changes.into_iter();
+    names
+        .filter_map(|(name, changed)| changed.then_some(name))
+        .collect()
+}
+
+async fn insert(
+    tx: &mut Tx,
+    scope: &Scope,
     workspace: &WorkspaceRef,
     most: u64,
     now: Timestamp,
 ) -> Result<()> {
+    let owner = scope.owner;
     if !workspaces::insert_workspace(tx, owner, workspace, now).await? {
         let message = format!("a workspace named `{}` exists", workspace.name);
         return Err(Error::conflict("workspace_exists", message));
@@ -101,13 +170,14 @@ async fn insert(
             limit: most,
         });
     }
-    Ok(())
+    let note = Note::creation(scope, Action::CreateWorkspace, workspace.id, now);
+    note.about(&workspace.name).write(tx).await
 }
 
 /// What a key request needs to turn workspace names into workspaces.
 #[derive(Clone)]
 pub(crate) struct Resolver {
-    owner: OwnerId,
+    scope: Scope,
     unknown: UnknownWorkspace,
     most: u64,
     now: Timestamp,
@@ -119,7 +189,7 @@ impl Resolver {
     pub(crate) fn new(core: &Core, scope: &Scope, names: Option<&WorkspaceSet>) -> Result<Self> {
         let needed = names.map_or(0, |set| set.names().len());
         Ok(Self {
-            owner: scope.owner,
+            scope: scope.clone(),
             unknown: core.settings.unknown_workspace,
             most: core.settings.quotas.workspaces,
             now: core.now(),
@@ -135,7 +205,7 @@ impl Resolver {
     ) -> Result<Vec<WorkspaceRef>> {
         let mut found = Vec::with_capacity(names.names().len());
         for (name, spare) in names.names().iter().zip(&self.spare) {
-            let known = workspaces::workspace_by_name(tx, self.owner, name.as_str()).await?;
+            let known = workspaces::workspace_by_name(tx, self.scope.owner, name.as_str()).await?;
             found.push(match (known, self.unknown) {
                 (Some(workspace), _) => workspace,
                 (None, UnknownWorkspace::Create) => {
@@ -143,7 +213,7 @@ impl Resolver {
                         id: *spare,
                         name: name.to_string(),
                     };
-                    insert(tx, self.owner, &workspace, self.most, self.now).await?;
+                    insert(tx, &self.scope, &workspace, self.most, self.now).await?;
                     workspace
                 }
                 (None, UnknownWorkspace::Reject) => {

@@ -10,15 +10,18 @@
 mod support;
 
 use estrade_model::key::{Grace, Key};
+use estrade_model::pass::{Denied, Place};
 use estrade_service::access::{Scope, scope_of};
 use estrade_service::key_check::{KeyCheck, Refusal};
-use estrade_service::{Caller, accounts, keys};
+use estrade_service::{Caller, accounts, keys, workspaces};
 use serde_json::{from_value, json};
 use support::{Installation, on_both_engines};
 
 on_both_engines! {
     a_key_ends_with_its_owner
     a_rotation_without_grace_ends_every_older_secret
+    a_pass_says_where_a_key_may_call_and_what_it_may_use
+    a_key_that_may_not_call_is_told_why
 }
 
 async fn scope(at: &Installation, caller: Caller) -> Scope {
@@ -73,4 +76,78 @@ async fn a_rotation_without_grace_ends_every_older_secret(at: &Installation) {
         assert_eq!(refusal(&check, old.expose()).await, Some(Refusal::Rotated));
     }
     assert_eq!(refusal(&check, third.expose()).await, None);
+}
+
+async fn a_pass_says_where_a_key_may_call_and_what_it_may_use(at: &Installation) {
+    let scope = scope(at, at.person("ada").await).await;
+    let check = KeyCheck::new(&at.core);
+    let new =
+        json!({"name": "ci-bot", "workspaces": ["main"], "rpm": 7, "models": ["a"], "cache": true});
+    let key = keys::create_key(&at.core, &scope, from_value(new).unwrap()).await;
+    let key = key.unwrap();
+    let (token, workspace) = (key.key.unwrap(), key.workspaces[0].id);
+    let (token, id) = (token.expose(), workspace.to_string());
+    assert!(check.pass_warm(token, Place::Only).is_none());
+    for place in [Place::Only, Place::Workspace(&id), Place::Workspace("main")] {
+        let pass = check.pass(token, place).await.unwrap();
+        assert_eq!((pass.key.id, pass.workspace.id), (key.id, workspace));
+        assert_eq!(pass.key.owner, scope.owner);
+        assert_eq!(pass.key.rates.rpm.unwrap().get(), 7);
+        assert_eq!(pass.key.models.as_deref(), Some(&["a".to_owned()][..]));
+        assert!(pass.key.cache && pass.workspace.budget.is_none());
+        let warm = check.pass_warm(token, place).unwrap().unwrap();
+        assert!(std::sync::Arc::ptr_eq(&warm.key, &pass.key));
+    }
+    // A change is in force for the next request.
+    let update = from_value(json!({"budget": {"amount": "1", "period": "daily"}})).unwrap();
+    workspaces::update_workspace(&at.core, &scope, workspace, update, None)
+        .await
+        .unwrap();
+    assert!(check.pass_warm(token, Place::Only).is_none());
+    let pass = check.pass(token, Place::Only).await.unwrap();
+    assert!(pass.workspace.budget.is_some());
+}
+
+async fn a_key_that_may_not_call_is_told_why(at: &Installation) {
+    let scope = scope(at, at.person("ada").await).await;
+    let check = KeyCheck::new(&at.core);
+    let new = from_value(json!({"name": "ci-bot", "workspaces": ["main", "other"]})).unwrap();
+    let key = keys::create_key(&at.core, &scope, new).await.unwrap();
+    let token = key.key.unwrap();
+    // Asked twice, because the second answer comes from the caches.
+    let denied = async |token: &str, place: Place<'_>| {
+        let first = check.pass(token, place).await.unwrap_err();
+        if let Some(warm) = check.pass_warm(token, place) {
+            assert_eq!(warm.unwrap_err(), first);
+        }
+        match first {
+            Denied::Unauthorized(code, _) => (401, code),
+            Denied::Forbidden(code, _) => (403, code),
+            Denied::WhichWorkspace => (400, ""),
+            Denied::Unavailable => (503, ""),
+        }
+    };
+    let (token, main) = (token.expose(), Place::Workspace("main"));
+    assert_eq!(denied(token, Place::Only).await, (400, ""));
+    let foreign = Place::Workspace("0123456789abcdef01234567");
+    assert_eq!(denied(token, foreign).await, (403, "wrong_workspace"));
+    assert_eq!(denied("x.y.z", main).await, (401, "unknown"));
+    check.pass(token, main).await.unwrap();
+    let off = from_value(json!({"enabled": false})).unwrap();
+    keys::update_key(&at.core, &scope, key.id, off, None)
+        .await
+        .unwrap();
+    assert_eq!(denied(token, main).await, (403, "disabled"));
+    let on = from_value(json!({"enabled": true})).unwrap();
+    keys::update_key(&at.core, &scope, key.id, on, None)
+        .await
+        .unwrap();
+    keys::rotate_key(&at.core, &scope, key.id, Grace(0))
+        .await
+        .unwrap();
+    assert_eq!(denied(token, main).await, (401, "rotated"));
+    keys::delete_key(&at.core, &scope, key.id, None)
+        .await
+        .unwrap();
+    assert_eq!(denied(token, main).await, (401, "unknown"));
 }

@@ -31,6 +31,10 @@ pub enum ChangeKind {
     Account,
     /// An AI key was changed, rotated or deleted.
     Key,
+    /// A workspace was changed or deleted.
+    Workspace,
+    /// A provider of models was added, changed or removed.
+    Provider,
     /// A project was changed or deleted.
     Project,
     /// What visitors of a project get changed: another release serves, or it is switched off, new or
@@ -47,10 +51,12 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::Token, "token"),
         (Self::Account, "account"),
         (Self::Key, "key"),
+        (Self::Workspace, "workspace"),
+        (Self::Provider, "provider"),
         (Self::Project, "project"),
         (Self::Route, "route"),
         (Self::Release, "release"),

@@ -236,11 +236,18 @@ impl Tx {
         sql: &'static str,
         rows: Vec<Vec<Value>>,
     ) -> Result<(), StoreError> {
+        self.execute_each(sql, &rows).await.map(drop)
+    }
+
+    /// Like [`Self::execute_many`], and says for each row of values how many rows it touched.
+    pub async fn execute_each(
+        &mut self,
+        sql: &'static str,
+        rows: &[Vec<Value>],
+    ) -> Result<Vec<u64>, StoreError> {
         let result = match &mut self.inner {
-            TxInner::Sqlite(tx) => rows
-                .iter()
-                .try_for_each(|values| tx.execute(sql, values).map(drop)),
-            TxInner::Postgres(tx) => tx.execute_many(sql, &rows).await,
+            TxInner::Sqlite(tx) => rows.iter().map(|values| tx.execute(sql, values)).collect(),
+            TxInner::Postgres(tx) => tx.execute_each(sql, rows).await,
         };
         self.watch(result)
     }

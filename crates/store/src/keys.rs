@@ -23,6 +23,8 @@ pub struct NewKey {
     pub created_by: AccountId,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Whether answers to its deterministic requests may come from the cache.
+    pub cache: bool,
     /// Its limits; `expires_at` is also the `exp` of the JWT.
     pub limits: KeyLimits,
 }
@@ -40,7 +42,7 @@ pub struct KeyRow {
 
 macro_rules! columns {
     () => {
-        "k.id, k.name, k.enabled, a.fullname, k.created_at, k.last_used_at, k.expires_at, k.models, \
+        "k.id, k.name, k.enabled, a.fullname, k.created_at, k.last_used_at, k.cache, k.expires_at, k.models, \
          k.rpm, k.tpm, k.budget_nanos, k.budget_period, k.token_exp, k.version"
     };
 }
@@ -63,6 +65,7 @@ impl Record for KeyRow {
             },
             created_at: row.take()?,
             last_used_at: row.take()?,
+            cache: row.take()?,
             limits: limits_from_row(row)?,
         };
         Ok(Self {
@@ -79,14 +82,7 @@ fn limits_from_row(row: &mut Row<'_>) -> Result<KeyLimits, StoreError> {
     let models = models.map(|text| serde_json::from_str(&text)).transpose();
     let rpm = row.take::<Option<u32>>()?.and_then(NonZeroU32::new);
     let tpm = row.take::<Option<u32>>()?.and_then(NonZeroU32::new);
-    let (amount, period) = (row.take::<Option<i64>>()?, row.take::<Option<String>>()?);
-    let budget = match (amount, period) {
-        (Some(nanos), Some(period)) => Some(Budget {
-            amount: Amount::from_nanos(nanos),
-            period: period.parse().map_err(StoreError::bug)?,
-        }),
-        _ => None,
-    };
+    let budget = budget_from_row(row)?;
     Ok(KeyLimits {
         expires_at,
         models: models.map_err(StoreError::bug)?,
@@ -96,6 +92,26 @@ fn limits_from_row(row: &mut Row<'_>) -> Result<KeyLimits, StoreError> {
     })
 }
 
+/// A budget from its two columns.
+pub(crate) fn budget_from_row(row: &mut Row<'_>) -> Result<Option<Budget>, StoreError> {
+    let (amount, period) = (row.take::<Option<i64>>()?, row.take::<Option<String>>()?);
+    let (Some(nanos), Some(period)) = (amount, period) else {
+        return Ok(None);
+    };
+    Ok(Some(Budget {
+        amount: Amount::from_nanos(nanos),
+        period: period.parse().map_err(StoreError::bug)?,
+    }))
+}
+
+/// The two columns of a budget.
+pub(crate) fn budget_values(budget: Option<&Budget>) -> [Value; 2] {
+    [
+        budget.map(|budget| budget.amount.nanos()).into(),
+        budget.map(|budget| budget.period.as_str()).into(),
+    ]
+}
+
 /// The columns of a key's limits, in the order of the statements below.
 fn limit_values(limits: &KeyLimits) -> Result<[Value; 6], StoreError> {
     let models = limits
@@ -103,21 +119,14 @@ fn limit_values(limits: &KeyLimits) -> Result<[Value; 6], StoreError> {
         .as_ref()
         .map(serde_json::to_string)
         .transpose();
+    let [amount, period] = budget_values(limits.budget.as_ref());
     Ok([
         limits.expires_at.into(),
         models.map_err(StoreError::bug)?.into(),
         limits.rpm.map(NonZeroU32::get).into(),
         limits.tpm.map(NonZeroU32::get).into(),
-        limits
-            .budget
-            .as_ref()
-            .map(|budget| budget.amount.nanos())
-            .into(),
-        limits
-            .budget
-            .as_ref()
-            .map(|budget| budget.period.as_str())
-            .into(),
+        amount,
+        period,
     ])
 }
 
@@ -126,8 +135,8 @@ pub async fn insert_key(tx: &mut Tx, key: &NewKey) -> Result<bool, StoreError> {
     let mut query = tx
         .query(
             "INSERT INTO keys (id, owner_id, name, enabled, secret_hash, created_by, created_at, token_exp,
-                               expires_at, models, rpm, tpm, budget_nanos, budget_period, version)
-             VALUES ($1, $2, $3, TRUE, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1)
+                               cache, expires_at, models, rpm, tpm, budget_nanos, budget_period, version)
+             VALUES ($1, $2, $3, TRUE, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 1)
              ON CONFLICT (owner_id, name) DO NOTHING",
         )
         .bind(key.id)
@@ -136,7 +145,8 @@ pub async fn insert_key(tx: &mut Tx, key: &NewKey) -> Result<bool, StoreError> {
         .bind(key.secret_hash)
         .bind(key.created_by)
         .bind(key.created_at)
-        .bind(key.limits.expires_at);
+        .bind(key.limits.expires_at)
+        .bind(key.cache);
     for value in limit_values(&key.limits)? {
         query = query.bind(value);
     }
@@ -277,12 +287,14 @@ pub async fn list_keys(
 pub async fn update_key(tx: &mut Tx, row: &KeyRow) -> Result<(), StoreError> {
     let mut query = tx
         .query(
-            "UPDATE keys SET version = version + 1, name = $2, enabled = $3, expires_at = $4, models = $5,
-                             rpm = $6, tpm = $7, budget_nanos = $8, budget_period = $9 WHERE id = $1",
+            "UPDATE keys SET version = version + 1, name = $2, enabled = $3, cache = $4, expires_at = $5,
+                             models = $6, rpm = $7, tpm = $8, budget_nanos = $9, budget_period = $10
+             WHERE id = $1",
         )
         .bind(row.key.id)
         .bind(row.key.name.as_str())
-        .bind(row.key.enabled);
+        .bind(row.key.enabled)
+        .bind(row.key.cache);
     for value in limit_values(&row.key.limits)? {
         query = query.bind(value);
     }

@@ -9,6 +9,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("../migrations/0001_init.sql")),
     (2, include_str!("../migrations/0002_edge.sql")),
     (3, include_str!("../migrations/0003_domains.sql")),
+    (4, include_str!("../migrations/0004_usage.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.
@@ -63,25 +64,40 @@ async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// What the engines spell differently in a schema.
+struct Dialect {
+    bytes: &'static str,
+    serial: &'static str,
+    txid: &'static str,
+    /// Behind a table that lies in the order of its primary key, if the engine knows such a thing.
+    clustered: &'static str,
+}
+
+const SQLITE: Dialect = Dialect {
+    bytes: "BLOB",
+    serial: "INTEGER PRIMARY KEY AUTOINCREMENT",
+    txid: "0",
+    clustered: "WITHOUT ROWID",
+};
+const POSTGRES: Dialect = Dialect {
+    bytes: "BYTEA",
+    serial: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    txid: "(pg_current_xact_id()::text::bigint)",
+    clustered: "",
+};
+
 async fn execute_script(tx: &mut Tx, sql: &str) -> Result<(), StoreError> {
     match &mut tx.inner {
-        TxInner::Sqlite(tx) => tx.execute_script(&in_dialect(
-            sql,
-            "BLOB",
-            "INTEGER PRIMARY KEY AUTOINCREMENT",
-            "0",
-        )),
-        TxInner::Postgres(tx) => {
-            let serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY";
-            let txid = "(pg_current_xact_id()::text::bigint)";
-            tx.execute_script(&in_dialect(sql, "BYTEA", serial, txid))
-                .await
-        }
+        TxInner::Sqlite(tx) => tx.execute_script(&SQLITE.spell(sql)),
+        TxInner::Postgres(tx) => tx.execute_script(&POSTGRES.spell(sql)).await,
     }
 }
 
-fn in_dialect(sql: &str, bytes: &str, serial: &str, txid: &str) -> String {
-    sql.replace("{BYTES}", bytes)
-        .replace("{SERIAL}", serial)
-        .replace("{TXID}", txid)
+impl Dialect {
+    fn spell(&self, sql: &str) -> String {
+        sql.replace("{BYTES}", self.bytes)
+            .replace("{SERIAL}", self.serial)
+            .replace("{TXID}", self.txid)
+            .replace("{CLUSTERED}", self.clustered)
+    }
 }

@@ -240,18 +240,17 @@ fn execute<'a>(
 }
 
 /// Sends all at once, prepared once, and then waits for all.
-fn execute_many<'a>(
+fn execute_each<'a>(
     client: &'a Object,
     sql: &'a str,
     rows: &'a [Vec<Value>],
-) -> Boxed<'a, Result<(), StoreError>> {
+) -> Boxed<'a, Result<Vec<u64>, StoreError>> {
     Box::pin(async move {
         let statement = client.prepare_cached(sql).await?;
         let executions = rows
             .iter()
             .map(|values| async { client.execute(&statement, &bind(values)).await });
-        try_join_all(executions).await?;
-        Ok(())
+        Ok(try_join_all(executions).await?)
     })
 }
 

@@ -246,3 +246,8 @@ pub fn before<T>(last: Option<Id<T>>) -> Value {
     // `g` sorts after every hexadecimal digit, so the first page needs no query of its own.
     last.map_or_else(|| Value::Text("g".into()), Value::from)
 }
+
+/// Sorts before every id that was made at or after a moment, and after every older one.
+pub fn first_id_of(millis: i64) -> Value {
+    Value::Text(format!("{:012x}", millis.clamp(0, (1 << 48) - 1)))
+}

@@ -1,15 +1,23 @@
 //! Workspaces of AI keys.
 
+use crate::keys::{budget_from_row, budget_values};
 use crate::{Db, Record, Row, StoreError, Tx, value};
-use estrade_model::workspace::{Workspace, WorkspaceRef};
+use estrade_model::workspace::{Workspace, WorkspaceDetail, WorkspaceRef, WorkspaceSettings};
 use estrade_model::{OwnerId, Timestamp, WorkspaceId};
+use std::num::NonZeroU32;
 
 /// A workspace and its row version.
 pub struct WorkspaceRow {
     /// What the wire shows.
-    pub workspace: Workspace,
+    pub detail: WorkspaceDetail,
     /// Rises with every change.
     pub version: i64,
+}
+
+macro_rules! columns {
+    () => {
+        "id, name, created_at, version, rpm, tpm, budget_nanos, budget_period, preference"
+    };
 }
 
 impl Record for WorkspaceRow {
@@ -19,9 +27,19 @@ impl Record for WorkspaceRow {
             name: row.take()?,
             created_at: row.take()?,
         };
+        let version = row.take()?;
+        let settings = WorkspaceSettings {
+            rpm: row.take::<Option<u32>>()?.and_then(NonZeroU32::new),
+            tpm: row.take::<Option<u32>>()?.and_then(NonZeroU32::new),
+            budget: budget_from_row(row)?,
+            preference: row.parse()?,
+        };
         Ok(Self {
-            workspace,
-            version: row.take()?,
+            detail: WorkspaceDetail {
+                workspace,
+                settings,
+            },
+            version,
         })
     }
 }
@@ -75,11 +93,15 @@ pub async fn read_workspace(
     owner: OwnerId,
     id: WorkspaceId,
 ) -> Result<Option<WorkspaceRow>, StoreError> {
-    db.read("SELECT id, name, created_at, version FROM workspaces WHERE owner_id = $1 AND id = $2")
-        .bind(owner)
-        .bind(id)
-        .fetch_optional()
-        .await
+    db.read(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workspaces WHERE owner_id = $1 AND id = $2"
+    ))
+    .bind(owner)
+    .bind(id)
+    .fetch_optional()
+    .await
 }
 
 /// A page of an owner's workspaces, newest first.
@@ -90,10 +112,12 @@ pub async fn list_workspaces(
     count: u32,
     skip: u64,
 ) -> Result<Vec<WorkspaceRow>, StoreError> {
-    db.read(
-        "SELECT id, name, created_at, version FROM workspaces
-         WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
-    )
+    db.read(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workspaces
+         WHERE owner_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4"
+    ))
     .bind(owner)
     .bind(value::before(before))
     .bind(count)
@@ -112,17 +136,60 @@ pub async fn is_workspace_used(tx: &mut Tx, id: WorkspaceId) -> Result<bool, Sto
     Ok(key.is_some())
 }
 
-/// The row version of an owner's workspace, inside a transaction.
-pub async fn workspace_version(
+/// An owner's workspace, inside a transaction that may change it.
+pub async fn workspace_for_update(
     tx: &mut Tx,
     owner: OwnerId,
     id: WorkspaceId,
-) -> Result<Option<i64>, StoreError> {
-    tx.query("SELECT version FROM workspaces WHERE owner_id = $1 AND id = $2")
-        .bind(owner)
+) -> Result<Option<WorkspaceRow>, StoreError> {
+    tx.query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM workspaces WHERE owner_id = $1 AND id = $2"
+    ))
+    .bind(owner)
+    .bind(id)
+    .fetch_optional()
+    .await
+}
+
+/// The settings of a workspace, whoever owns it.
+pub async fn workspace_settings(
+    db: &Db,
+    id: WorkspaceId,
+) -> Result<Option<WorkspaceSettings>, StoreError> {
+    let row: Option<WorkspaceRow> = db
+        .read(concat!(
+            "SELECT ",
+            columns!(),
+            " FROM workspaces WHERE id = $1"
+        ))
         .bind(id)
         .fetch_optional()
-        .await
+        .await?;
+    Ok(row.map(|row| row.detail.settings))
+}
+
+/// Writes back the settings of a workspace.
+pub async fn update_workspace(
+    tx: &mut Tx,
+    id: WorkspaceId,
+    settings: &WorkspaceSettings,
+) -> Result<(), StoreError> {
+    let [amount, period] = budget_values(settings.budget.as_ref());
+    tx.query(
+        "UPDATE workspaces SET rpm = $2, tpm = $3, budget_nanos = $4, budget_period = $5, preference = $6,
+                               version = version + 1 WHERE id = $1",
+    )
+    .bind(id)
+    .bind(settings.rpm.map(NonZeroU32::get))
+    .bind(settings.tpm.map(NonZeroU32::get))
+    .bind(amount)
+    .bind(period)
+    .bind(settings.preference.as_str())
+    .execute()
+    .await
+    .map(drop)
 }
 
 /// Removes an owner's workspace.

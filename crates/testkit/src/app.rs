@@ -17,6 +17,7 @@ use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
 use estrade_service::certificates::AcmeSettings;
+use estrade_service::usage::Ledger;
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
 use serde_json::json;
@@ -302,6 +303,11 @@ impl TestApp {
     /// What the services share: for what no request can do, such as moving the clock.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// Accounts for calls, as the relay would use it.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.state.ledger
     }
 
     /// Writes down now which tokens and keys were used; a server does it every few seconds.

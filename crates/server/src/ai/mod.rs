@@ -1,7 +1,10 @@
-//! The AI API: keys, workspaces, and the question whether a key is good.
+//! The AI API: keys, workspaces, what they used, and the question whether a key is good.
 
+pub mod audit;
 pub mod authorize;
 pub mod keys;
+pub mod providers;
+pub mod usage;
 pub mod workspaces;
 
 use crate::app::AppState;
@@ -28,7 +31,21 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
         ))
         .routes(routes!(
             workspaces::read_workspace,
+            workspaces::update_workspace,
             workspaces::delete_workspace
+        ))
+        .routes(routes!(usage::read_activity))
+        .routes(routes!(usage::list_calls))
+        .routes(routes!(usage::read_call))
+        .routes(routes!(audit::list_audit))
+        .routes(routes!(
+            providers::list_providers,
+            providers::create_provider
+        ))
+        .routes(routes!(
+            providers::read_provider,
+            providers::update_provider,
+            providers::delete_provider
         ))
         .routes(routes!(jwks))
         .routes(routes!(health::healthz))

@@ -14,7 +14,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use estrade_model::WorkspaceId;
 use estrade_model::id::kind;
-use estrade_model::workspace::{CreateWorkspace, CreatedWorkspace, Workspace, WorkspaceBody};
+use estrade_model::workspace::{
+    CreateWorkspace, CreatedWorkspace, UpdateWorkspace, Workspace, WorkspaceBody,
+};
 use estrade_service::workspaces;
 
 /// `GET /v1/workspaces`.
@@ -73,6 +75,27 @@ pub async fn read_workspace(
 ) -> Result<Response, KeysError> {
     let (workspace, version) = workspaces::read_workspace(&app.core, &scope, id).await?;
     Ok(ETag::of(version).respond(&headers, || Json(WorkspaceBody { workspace })))
+}
+
+/// Change a workspace
+///
+/// What all its keys together may use, and which provider it prefers. What is absent stays as it is;
+/// in force for the next request.
+#[utoipa::path(put, path = "/v1/workspaces/{id}", tag = "workspaces", params(("id" = WorkspaceId, Path)), request_body = UpdateWorkspace, responses(
+    (status = 200, body = WorkspaceBody), (status = 404), (status = 412),
+))]
+pub async fn update_workspace(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<KeysError>,
+    Params(id): Params<WorkspaceId, KeysError>,
+    headers: HeaderMap,
+    Body(update): Body<UpdateWorkspace, KeysError>,
+) -> Result<Json<WorkspaceBody>, KeysError> {
+    let expected = IfMatch::from_headers(&headers)?.expected();
+    let updated = workspaces::update_workspace(&app.core, &scope, id, update, expected);
+    Ok(Json(WorkspaceBody {
+        workspace: updated.await?,
+    }))
 }
 
 /// Delete a workspace

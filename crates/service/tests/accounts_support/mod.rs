@@ -12,6 +12,7 @@ mod postgres;
 use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
+use estrade_service::access::Origin;
 use estrade_service::bootstrap::{self, Places};
 use estrade_service::{Caller, Core, Settings, accounts};
 use estrade_store::Location;
@@ -78,6 +79,7 @@ impl Installation {
             email: email.into(),
             fullname: name.into(),
             admin: false,
+            origin: Origin::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Transactions on PostgreSQL: serialisable, repeated when they clash.
 
-use super::{execute, execute_many, fetch};
+use super::{execute, execute_each, fetch};
 use crate::StoreError;
 use crate::changes::Change;
 use crate::db::{ErasedJob, Tx, TxInner};
@@ -100,12 +100,12 @@ impl PostgresTx {
         self.watch(result)
     }
 
-    pub(crate) async fn execute_many(
+    pub(crate) async fn execute_each(
         &mut self,
         sql: &str,
         rows: &[Vec<Value>],
-    ) -> Result<(), StoreError> {
-        let result = execute_many(self.client()?, sql, rows).await;
+    ) -> Result<Vec<u64>, StoreError> {
+        let result = execute_each(self.client()?, sql, rows).await;
         self.watch(result)
     }
 

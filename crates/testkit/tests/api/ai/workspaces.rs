@@ -33,7 +33,9 @@ async fn workspaces_are_made_listed_and_read(app: &TestApp) {
     assert_time(&list["workspaces"][0]["createdAt"]);
     let path = format!("{PATH}/{}", made["workspace"]["_id"].as_str().unwrap());
     let read = ada.get(&path).await.assert(200).json();
-    assert_eq!(read["workspace"], list["workspaces"][1]);
+    for field in ["_id", "name", "createdAt"] {
+        assert_eq!(read["workspace"][field], list["workspaces"][1][field]);
+    }
     let page = ada.get(&format!("{PATH}?page=2&count=1")).await.json();
     assert_eq!(column(&page["workspaces"], "name"), ["main"]);
     ada.delete(&path).await.assert_empty(204);

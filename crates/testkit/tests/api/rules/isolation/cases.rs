@@ -192,6 +192,7 @@ impl World {
             path if path.starts_with("/v1/tokens/") => &self.token,
             path if path.starts_with("/v1/workspaces/") => &self.workspace,
             path if path.starts_with("/v1/domains/") => &self.domain,
+            path if path.starts_with("/v1/providers/") => NOTHING,
             _ => "",
         };
         let filled = path
@@ -200,6 +201,7 @@ impl World {
             .replace("{keyID}", &self.key)
             .replace("{memberID}", &self.member)
             .replace("{digest}", &site_digest())
+            .replace("{callID}", NOTHING)
             .replace("{id}", id);
         assert!(
             !filled.contains('{') && !filled.contains("//"),
@@ -213,7 +215,7 @@ impl World {
         let mut filled = path
             .replace("{project_id}", project)
             .replace("{digest}", &site_digest());
-        for id in ["{releaseID}", "{keyID}", "{memberID}", "{id}"] {
+        for id in ["{releaseID}", "{keyID}", "{memberID}", "{callID}", "{id}"] {
             filled = filled.replace(id, NOTHING);
         }
         filled
@@ -284,7 +286,16 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             "GET /v1/projects" | "GET /v1/networks" | "GET /v1/domains" | "GET /v1/me"
             | "GET /v1/tokens" | "GET /v2/teams",
         )
-        | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces") => list(),
+        | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces" | "GET /v1/audit") => list(),
+        // Only administrators: whatever there is, the answer is the same.
+        (Api::Ai, "GET /v1/providers") => Case::Theirs(vec![Try {
+            theirs: with(path, None),
+            nobodys: with(path, None),
+        }]),
+        (Api::Ai, "POST /v1/providers") => {
+            let new = json!({"name": "mine", "baseURL": "http://127.0.0.1:9/v1"});
+            in_body(new.clone(), new)
+        }
         (Api::Platform, "POST /v1/networks") => own(json!({"name": "secret-network"})),
         (Api::Platform, "POST /v1/api-token") => own(json!({"name": "mine"})),
         (Api::Platform, "POST /v2/teams") => own(json!({"name": "Mine"})),
@@ -352,7 +363,12 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             "GET /v1/keys/{keyID}"
             | "DELETE /v1/keys/{keyID}"
             | "GET /v1/workspaces/{id}"
-            | "DELETE /v1/workspaces/{id}",
+            | "GET /v1/workspaces/{id}/activity"
+            | "GET /v1/workspaces/{id}/logs"
+            | "GET /v1/workspaces/{id}/logs/{callID}"
+            | "DELETE /v1/workspaces/{id}"
+            | "GET /v1/providers/{id}"
+            | "DELETE /v1/providers/{id}",
         ) => Value::Null,
         (Api::Platform, "POST /v1/projects/{project_id}/actions/scale") => json!({"scale": 0}),
         (Api::Platform, "POST /v1/projects/{project_id}/resize") => json!({"planID": "micro"}),
@@ -369,6 +385,8 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
         (Api::Platform, "POST /v2/teams/{id}/invitations") => {
             json!({"email": "eve@example.com", "role": "owner"})
         }
+        (Api::Ai, "PUT /v1/workspaces/{id}") => json!({"rpm": 1}),
+        (Api::Ai, "PUT /v1/providers/{id}") => json!({"retries": 1}),
         (Api::Ai, "PUT /v1/keys/{keyID}") => json!({"enabled": false}),
         (Api::Ai, "POST /v1/keys/{keyID}/rotate") => json!({"grace": 0}),
         _ => return None,

@@ -1,0 +1,279 @@
+//! Providers of models that administrators keep in the database, besides those of the configuration.
+
+use crate::audit::Note;
+use crate::{Caller, Core, Error, Result};
+use estrade_model::audit::Action;
+use estrade_model::provider::{
+    CreateProvider, KeptProvider, OfferedModel, Provider, ProviderId, ProviderKey,
+    ProviderSettings, UpdateProvider,
+};
+use estrade_model::secret::Secret;
+use estrade_model::serde_rules::Patch;
+use estrade_store::providers::{self, ProviderRow};
+use estrade_store::{ChangeKind, StoreError, Tx};
+use std::sync::Arc;
+
+const PROVIDER: Error = Error::NotFound("the provider");
+/// Providers that one query reads.
+const CHUNK: u32 = 500;
+
+fn name_taken() -> Error {
+    Error::conflict("provider_exists", "a provider with this name exists")
+}
+
+/// What a provider's key is sealed for.
+fn purpose(id: ProviderId) -> String {
+    format!("provider:{id}")
+}
+
+fn seal(core: &Core, id: ProviderId, key: &ProviderKey) -> Result<Vec<u8>> {
+    core.master.seal(&purpose(id), key.0.expose().as_bytes())
+}
+
+/// Every provider in the database with its key, oldest first: for the catalogue.
+pub async fn list(core: &Core) -> Result<Vec<Provider>> {
+    let (mut all, mut before) = (Vec::new(), None);
+    loop {
+        let rows = providers::list_providers(&core.db, before, CHUNK, 0).await?;
+        before = rows.last().map(|row| row.provider.id);
+        let more = rows.len() == CHUNK as usize;
+        for row in rows {
+            all.push(open(core, row)?);
+        }
+        if !more {
+            all.reverse();
+            return Ok(all);
+        }
+    }
+}
+
+fn open(core: &Core, row: ProviderRow) -> Result<Provider> {
+    let KeptProvider {
+        id, name, settings, ..
+    } = row.provider;
+    let api_key = match row.sealed_key {
+        Some(sealed) => {
+            let text = core.master.open(&purpose(id), &sealed)?;
+            let text = std::str::from_utf8(&text).map_err(Error::internal)?;
+            Some(Secret(text.to_owned()))
+        }
+        None => None,
+    };
+    let models = settings.models.0.into_iter().map(|offer| OfferedModel {
+        id: offer.id.into(),
+        upstream: offer.upstream.map(Into::into),
+        price: offer.price,
+        context_length: offer.context_length,
+        weight: offer.weight,
+    });
+    Ok(Provider {
+        name: name.into(),
+        base_url: settings.base_url.into(),
+        api_key,
+        ca_file: None,
+        timeouts: settings.timeouts.into(),
+        retries: settings.retries.0,
+        stream_usage: settings.stream_usage,
+        models: models.collect(),
+    })
+}
+
+/// A page of providers, newest first, without their keys.
+pub async fn list_providers(
+    core: &Core,
+    caller: &Caller,
+    before: Option<ProviderId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<KeptProvider>> {
+    caller.require_admin()?;
+    let rows = providers::list_providers(&core.db, before, count, skip).await?;
+    Ok(rows.into_iter().map(|row| row.provider).collect())
+}
+
+/// One provider and its row version.
+pub async fn read_provider(
+    core: &Core,
+    caller: &Caller,
+    id: ProviderId,
+) -> Result<(KeptProvider, i64)> {
+    caller.require_admin()?;
+    let row = providers::read_provider(&core.db, id)
+        .await?
+        .ok_or(PROVIDER)?;
+    Ok((row.provider, row.version))
+}
+
+/// Adds a provider; its key is never shown again.
+pub async fn create_provider(
+    core: &Core,
+    caller: &Caller,
+    new: CreateProvider,
+) -> Result<KeptProvider> {
+    caller.require_admin()?;
+    let (id, now): (ProviderId, _) = (core.new_id()?, core.now());
+    let key = new.api_key.as_ref();
+    let row = ProviderRow {
+        sealed_key: key.map(|key| seal(core, id, key)).transpose()?,
+        provider: KeptProvider {
+            id,
+            name: new.name,
+            has_key: key.is_some(),
+            created_at: now,
+            settings: ProviderSettings {
+                base_url: new.base_url,
+                timeouts: new.timeouts,
+                retries: new.retries,
+                stream_usage: new.stream_usage,
+                models: new.models,
+            },
+        },
+        version: 1,
+    };
+    let made = row.provider.clone();
+    let note = Note::of(
+        core,
+        caller,
+        caller.account.cast(),
+        Action::CreateProvider,
+        id,
+    )?;
+    let job = Arc::new((row, note.about(made.name.as_str())));
+    core.db
+        .transact(move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                let (row, note) = &*job;
+                if !providers::insert_provider(tx, row).await? {
+                    return Err(name_taken());
+                }
+                note.write(tx).await?;
+                Ok(tx.changed(ChangeKind::Provider, id, now).await?)
+            })
+        })
+        .await?;
+    Ok(made)
+}
+
+/// Changes a provider; in force for the next call.
+pub async fn update_provider(
+    core: &Core,
+    caller: &Caller,
+    id: ProviderId,
+    update: UpdateProvider,
+    if_match: Option<Vec<i64>>,
+) -> Result<KeptProvider> {
+    caller.require_admin()?;
+    let now = core.now();
+    let sealed = match &update.api_key {
+        Patch::Set(key) => Patch::Set(seal(core, id, key)?),
+        Patch::Clear => Patch::Clear,
+        Patch::Keep => Patch::Keep,
+    };
+    let note = Note::of(
+        core,
+        caller,
+        caller.account.cast(),
+        Action::UpdateProvider,
+        id,
+    )?;
+    let job = Arc::new((update, sealed, if_match, note));
+    core.db
+        .transact(move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                let (update, sealed, if_match, note) = &*job;
+                let mut row = find(tx, id, if_match.as_deref()).await?;
+                let fields = apply(&mut row, update, sealed);
+                match providers::update_provider(tx, &row).await {
+                    Err(StoreError::Duplicate) => return Err(name_taken()),
+                    other => other?,
+                }
+                let note = note.clone().about(row.provider.name.as_str());
+                note.fields(&fields).write(tx).await?;
+                tx.changed(ChangeKind::Provider, id, now).await?;
+                Ok(row.provider)
+            })
+        })
+        .await
+}
+
+/// Changes a row; returns the names of the fields that were sent.
+fn apply(
+    row: &mut ProviderRow,
+    update: &UpdateProvider,
+    sealed: &Patch<Vec<u8>>,
+) -> Vec<&'static str> {
+    fn set<T: Clone>(name: &'static str, to: &mut T, from: Option<&T>) -> Option<&'static str> {
+        from.cloned().map(|value| {
+            *to = value;
+            name
+        })
+    }
+    let settings = &mut row.provider.settings;
+    let mut fields: Vec<_> = [
+        set("name", &mut row.provider.name, update.name.as_ref()),
+        set("baseURL", &mut settings.base_url, update.base_url.as_ref()),
+        set("timeouts", &mut settings.timeouts, update.timeouts.as_ref()),
+        set("retries", &mut settings.retries, update.retries.as_ref()),
+        set(
+            "streamUsage",
+            &mut settings.stream_usage,
+            update.stream_usage.as_ref(),
+        ),
+        set("models", &mut settings.models, update.models.as_ref()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if *sealed != Patch::Keep {
+        fields.push("apiKey");
+        row.sealed_key = sealed.clone().apply(row.sealed_key.take());
+        row.provider.has_key = row.sealed_key.is_some();
+    }
+    fields
+}
+
+async fn find(tx: &mut Tx, id: ProviderId, if_match: Option<&[i64]>) -> Result<ProviderRow> {
+    let row = providers::provider_for_update(tx, id)
+        .await?
+        .ok_or(PROVIDER)?;
+    if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
+        return Err(Error::PreconditionFailed);
+    }
+    Ok(row)
+}
+
+/// Removes a provider; calls that are under way go on.
+pub async fn delete_provider(
+    core: &Core,
+    caller: &Caller,
+    id: ProviderId,
+    if_match: Option<Vec<i64>>,
+) -> Result<()> {
+    caller.require_admin()?;
+    let now = core.now();
+    let note = Note::of(
+        core,
+        caller,
+        caller.account.cast(),
+        Action::DeleteProvider,
+        id,
+    )?;
+    let job = Arc::new((note, if_match));
+    core.db
+        .transact(move |tx| {
+            let job = Arc::clone(&job);
+            Box::pin(async move {
+                let (note, if_match) = &*job;
+                let row = find(tx, id, if_match.as_deref()).await?;
+                providers::delete_provider(tx, id).await?;
+                note.clone()
+                    .about(row.provider.name.as_str())
+                    .write(tx)
+                    .await?;
+                Ok(tx.changed(ChangeKind::Provider, id, now).await?)
+            })
+        })
+        .await
+}

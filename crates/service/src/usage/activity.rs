@@ -1,0 +1,92 @@
+//! What is shown of calls: their sums over time, and the calls themselves.
+
+use super::Ledger;
+use crate::workspaces::read_workspace;
+use crate::{Error, Result, Scope};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Activity, CallId, CallLog, LoggedCall, ModelActivity, Span};
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
+use estrade_store::calls::{self, CallFilter};
+use estrade_store::usage;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a reader waits for what has just ended to be on disk.
+const FRESH_WITHIN: Duration = Duration::from_secs(2);
+
+/// What was used in a workspace, by hour, day, week or month and model, oldest first.
+pub async fn activity(
+    ledger: &Ledger,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    span: Span,
+    key: Option<KeyId>,
+) -> Result<Vec<Activity>> {
+    read_workspace(&ledger.core, scope, workspace).await?;
+    freshen(ledger).await;
+    let since = span.first(ledger.core.now());
+    let db = &ledger.core.db;
+    let rows = usage::usage_since(db, scope.owner, workspace, key, since).await?;
+    let mut sums: BTreeMap<(Timestamp, String), ModelActivity> = BTreeMap::new();
+    for row in rows {
+        let sum = sums
+            .entry((span.start(row.at), row.model.clone()))
+            .or_insert_with(|| ModelActivity {
+                model: row.model,
+                total_tokens: 0,
+                total_cost: Amount::ZERO,
+                request_count: 0,
+            });
+        sum.total_tokens = sum.total_tokens.saturating_add(row.tokens);
+        sum.total_cost =
+            Amount::from_nanos(sum.total_cost.nanos().saturating_add(row.cost.nanos()));
+        sum.request_count = sum.request_count.saturating_add(row.requests);
+    }
+    let mut shown: Vec<Activity> = Vec::new();
+    for ((date, _), sum) in sums {
+        match shown.last_mut() {
+            Some(last) if last.date == date => last.data.push(sum),
+            _ => shown.push(Activity {
+                date,
+                data: vec![sum],
+            }),
+        }
+    }
+    Ok(shown)
+}
+
+/// A page of a workspace's calls, newest first.
+pub async fn list_calls(
+    ledger: &Ledger,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    filter: &CallFilter,
+    count: u32,
+    skip: u64,
+) -> Result<CallLog> {
+    read_workspace(&ledger.core, scope, workspace).await?;
+    freshen(ledger).await;
+    let db = &ledger.core.db;
+    let page = calls::list_calls(db, scope.owner, workspace, filter, count, skip);
+    let (logs, count) = page.await?;
+    Ok(CallLog { logs, count })
+}
+
+/// One call of a workspace.
+pub async fn read_call(
+    ledger: &Ledger,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    id: CallId,
+) -> Result<LoggedCall> {
+    freshen(ledger).await;
+    let found = calls::read_call(&ledger.core.db, scope.owner, workspace, id).await?;
+    found.ok_or(Error::NotFound("the call"))
+}
+
+/// A call that has ended on this server is seen by who asks afterwards.
+async fn freshen(ledger: &Ledger) {
+    if ledger.unwritten() > 0 {
+        drop(tokio::time::timeout(FRESH_WITHIN, ledger.flush()).await);
+    }
+}

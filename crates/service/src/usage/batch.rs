@@ -1,0 +1,128 @@
+//! What one transaction of the writer brings to disk, and who waits for it.
+
+use super::ledger::Ledger;
+use super::queue::{Entry, Opened};
+use estrade_model::call::NodeId;
+use estrade_store::calls::{CallRow, Written};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What is written together.
+pub(super) struct Batch {
+    /// As whom calls are opened.
+    pub(super) node: NodeId,
+    /// Calls that want to go out.
+    pub(super) open: Arc<Vec<CallRow>>,
+    /// Calls that have ended.
+    pub(super) closed: Arc<Vec<CallRow>>,
+    opened: Vec<oneshot::Sender<Opened>>,
+    closing: Vec<Closing>,
+    marks: Vec<oneshot::Sender<()>>,
+}
+
+/// Who is told that a call is closed on disk.
+struct Closing {
+    recorded: bool,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Batch {
+    /// Sorts entries. What was set aside by a server that we no longer are is lost.
+    pub(super) fn of(ledger: &Ledger, entries: Vec<Entry>) -> Self {
+        let node = ledger.slices().node;
+        let (mut open, mut opened) = (Vec::new(), Vec::new());
+        let (mut closed, mut closing) = (Vec::with_capacity(entries.len()), Vec::new());
+        let mut marks = Vec::new();
+        for entry in entries {
+            match entry {
+                Entry::Open { node: of, done, .. } if of != node => {
+                    ledger.queue.written(1);
+                    // A caller that went away does not need the answer; the same below.
+                    let _ = done.send(Opened::Lost);
+                }
+                Entry::Open { row, done, .. } => {
+                    open.push(row);
+                    opened.push(done);
+                }
+                Entry::Close {
+                    row,
+                    recorded,
+                    done,
+                } => {
+                    closed.push(row);
+                    closing.push(Closing { recorded, done });
+                }
+                Entry::Mark(done) => marks.push(done),
+            }
+        }
+        Self {
+            node,
+            open: Arc::new(open),
+            closed: Arc::new(closed),
+            opened,
+            closing,
+            marks,
+        }
+    }
+
+    /// How many rows it has.
+    pub(super) fn len(&self) -> usize {
+        self.open.len() + self.closed.len()
+    }
+
+    /// Two batches of the same rows; the one to be written first is the last.
+    pub(super) fn halves(mut self) -> [Self; 2] {
+        let (open, closed) = if self.open.is_empty() {
+            (0, self.closed.len() / 2)
+        } else if self.closed.is_empty() {
+            (self.open.len() / 2, 0)
+        } else {
+            (self.open.len(), 0)
+        };
+        let second = Self {
+            node: self.node,
+            open: Arc::new(self.open[open..].to_vec()),
+            closed: Arc::new(self.closed[closed..].to_vec()),
+            opened: self.opened.split_off(open),
+            closing: self.closing.split_off(closed),
+            marks: std::mem::take(&mut self.marks),
+        };
+        self.open = Arc::new(self.open[..open].to_vec());
+        self.closed = Arc::new(self.closed[..closed].to_vec());
+        [second, self]
+    }
+
+    /// Tells everybody that it is on disk.
+    pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
+        let opened = if written.alive {
+            Opened::Yes
+        } else {
+            Opened::Lost
+        };
+        self.answer(ledger, opened);
+    }
+
+    /// Tells everybody that it will never be.
+    pub(super) fn give_up(self, ledger: &Ledger) {
+        self.answer(ledger, Opened::Refused);
+    }
+
+    fn answer(self, ledger: &Ledger, opened: Opened) {
+        ledger.queue.written(self.len() + self.marks.len());
+        for done in self.opened {
+            let _ = done.send(opened);
+        }
+        for (row, closing) in self.closed.iter().zip(self.closing) {
+            ledger.done(row.slices);
+            if closing.recorded {
+                ledger.closed();
+            }
+            if let Some(done) = closing.done {
+                let _ = done.send(());
+            }
+        }
+        for done in self.marks {
+            let _ = done.send(());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a call has set aside, until it goes out. Whoever stops waiting gives it back.
+
+use super::ledger::{Ledger, Refused};
+use super::queue::{Entry, Opened};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, NodeId, Ticket};
+use estrade_store::calls::{CallRow, Slices};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The status of a call whose caller left before it went out.
+const LEFT: u16 = 499;
+
+/// What a call has set aside.
+pub(super) struct Hold<'l> {
+    ledger: &'l Arc<Ledger>,
+    node: NodeId,
+    call: &'l Call,
+    pub(super) slices: Slices,
+    stage: Stage,
+}
+
+#[derive(PartialEq, Eq)]
+enum Stage {
+    /// Money may be set aside, nothing is on record.
+    Reserved,
+    /// It is, or will be, on record as open.
+    Recorded,
+    /// Somebody else has it.
+    Over,
+}
+
+impl<'l> Hold<'l> {
+    pub(super) fn new(ledger: &'l Arc<Ledger>, node: NodeId, call: &'l Call) -> Self {
+        Self {
+            ledger,
+            node,
+            call,
+            slices: Slices::default(),
+            stage: Stage::Reserved,
+        }
+    }
+
+    /// Puts the call on record; none when this server was settled meanwhile.
+    pub(super) async fn record(mut self) -> Result<Option<Ticket>, Refused> {
+        let (done, on_disk) = oneshot::channel();
+        self.stage = Stage::Recorded;
+        self.ledger.opened();
+        self.ledger.queue.push(Entry::Open {
+            row: CallRow {
+                call: self.call.clone(),
+                slices: self.slices,
+            },
+            node: self.node,
+            done,
+        });
+        let opened = on_disk.await;
+        if opened == Ok(Opened::Yes) {
+            self.stage = Stage::Over;
+            return Ok(Some(Ticket {
+                key_slice: self.slices.key,
+                workspace_slice: self.slices.workspace,
+                reserved: self.call.cost,
+                recorded: true,
+            }));
+        }
+        // It is not on record and never will be.
+        self.ledger.closed();
+        self.stage = Stage::Reserved;
+        match opened {
+            Ok(Opened::Lost) => Ok(None),
+            _ => Err(Refused::Unavailable),
+        }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        let (slices, most) = (self.slices, self.call.cost);
+        self.ledger.settle(slices, most, Amount::ZERO);
+        if self.stage == Stage::Reserved {
+            self.ledger.done(slices);
+            return;
+        }
+        let call = Call {
+            status: LEFT,
+            cost: Amount::ZERO,
+            ..self.call.clone()
+        };
+        self.ledger.queue.push(Entry::Close {
+            row: CallRow { call, slices },
+            recorded: true,
+            done: None,
+        });
+    }
+}

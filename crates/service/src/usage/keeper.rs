@@ -1,0 +1,134 @@
+//! Keeps what this server has leased, gives back what it does not use, and settles what servers
+//! that died have left.
+
+use super::ledger::Ledger;
+use crate::{Error, Result};
+use estrade_model::call::NodeId;
+use estrade_model::error::causes;
+use estrade_store::budgets;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+/// How often to look at least.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Calls or slices that one transaction settles.
+const CHUNK: u32 = 500;
+/// After this time without a call that needs it, a server needs no deadline.
+const RESIGN_AFTER: Duration = Duration::from_secs(30);
+
+/// Looks after leases until `stop`.
+pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    let deadline = ledger.settings().deadline;
+    let every = LOOK_EVERY.min(deadline / 4).max(Duration::from_millis(10));
+    let mut ticks = interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut renewed = Instant::now();
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        if renewed.elapsed() + every >= deadline / 3 {
+            renewed = Instant::now();
+            report("keep what was leased of budgets", renew(ledger).await);
+        }
+        let idle = ledger.core.now().before(ledger.settings().idle);
+        report("give back parts of budgets", give_back(ledger, idle).await);
+        report("settle what a server left", settle_others(ledger).await);
+    }
+}
+
+/// Gives everything back; what calls still hold is settled after the deadline.
+pub(super) async fn leave(ledger: &Arc<Ledger>) {
+    let given = give_back(ledger, ledger.core.now()).await;
+    report("give back parts of budgets", given);
+    report("leave the ledger", resign(ledger).await);
+}
+
+async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
+    let now = ledger.core.now();
+    let (node, unused) = {
+        let slices = ledger.slices();
+        if !slices.registered {
+            return Ok(());
+        }
+        (slices.node, slices.active.after(RESIGN_AFTER) < now)
+    };
+    if unused && has_nothing(ledger) {
+        return resign(ledger).await;
+    }
+    let deadline = now.after(ledger.settings().deadline);
+    let renewed = ledger.core.db.transact(move |tx| {
+        Box::pin(async move { Ok::<_, Error>(budgets::renew_node(tx, node, deadline).await?) })
+    });
+    if !renewed.await? {
+        tracing::warn!("this server was taken for dead; what it had leased is settled");
+        replace(ledger, node)?;
+    }
+    Ok(())
+}
+
+/// Goes on as a server that has nothing, when it has nothing.
+async fn resign(ledger: &Arc<Ledger>) -> Result<()> {
+    if !has_nothing(ledger) {
+        return Ok(());
+    }
+    let node = ledger.slices().node;
+    // First, so that who comes now begins as the new one.
+    replace(ledger, node)?;
+    let removed = ledger.core.db.transact(move |tx| {
+        Box::pin(async move { Ok::<_, Error>(budgets::remove_node(tx, node).await?) })
+    });
+    removed.await
+}
+
+fn has_nothing(ledger: &Ledger) -> bool {
+    ledger.open_calls() == 0 && ledger.slices().is_empty()
+}
+
+fn replace(ledger: &Ledger, node: NodeId) -> Result<()> {
+    let new = ledger.core.new_id()?;
+    ledger.slices().lose(node, new);
+    Ok(())
+}
+
+async fn give_back(ledger: &Arc<Ledger>, unused_since: estrade_model::Timestamp) -> Result<()> {
+    let now = ledger.core.now();
+    let idle = ledger.slices().take_idle(unused_since, now);
+    if idle.slices.is_empty() {
+        return Ok(());
+    }
+    let ids = Arc::new(idle.slices.clone());
+    let returned = ledger.core.db.transact(move |tx| {
+        let ids = Arc::clone(&ids);
+        Box::pin(async move { Ok::<_, Error>(budgets::return_slices(tx, &ids).await?) })
+    });
+    returned.await?;
+    ledger.slices().forget(&idle.slices);
+    Ok(())
+}
+
+async fn settle_others(ledger: &Arc<Ledger>) -> Result<()> {
+    let (db, now) = (&ledger.core.db, ledger.core.now());
+    let own = ledger.slices().node;
+    for node in budgets::ended_nodes(db, now).await? {
+        if node == own {
+            continue;
+        }
+        let settle = || {
+            db.transact(move |tx| {
+                Box::pin(async move {
+                    Ok::<_, Error>(budgets::settle_node(tx, node, now, CHUNK).await?)
+                })
+            })
+        };
+        while !settle().await? {}
+        tracing::info!("settled what a server that died had leased");
+    }
+    Ok(())
+}
+
+/// What fails is done again at the next look; the log says so.
+fn report(what: &'static str, result: Result<()>) {
+    if let Err(error) = result {
+        tracing::warn!(error = causes(&error), "cannot {what}");
+    }
+}

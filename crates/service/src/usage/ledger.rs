@@ -1,0 +1,377 @@
+//! The ledger, as a relay sees it.
+
+use super::hold::Hold;
+use super::queue::{Entry, Queue};
+use super::slices::{Slices, Step};
+use super::{UsageSettings, keeper, writer};
+use crate::{Core, Result};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, CallId, NodeId, Operation, SliceId, Ticket, Tokens};
+use estrade_model::error::causes;
+use estrade_model::key::Budget;
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
+use estrade_store::budgets::{self, Account, Lease, Wish};
+use estrade_store::calls::{CallRow, Slices as SliceIds};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// The most that one call is written down with: a million. Sums of them fit whatever happens.
+const MOST_COST: i64 = 1_000_000 * 1_000_000_000;
+/// The same for its tokens.
+const MOST_TOKENS: u64 = 1_000_000_000;
+/// Longest name of a model that is written down.
+const LONGEST_MODEL: usize = 200;
+/// How often a call that lost what it had set aside tries again.
+const ATTEMPTS: usize = 4;
+
+/// A call that wants to go out.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Its identifier.
+    pub id: CallId,
+    /// The workspace that it is made in.
+    pub workspace: WorkspaceId,
+    /// The key that it is made with.
+    pub key: KeyId,
+    /// When it came in.
+    pub created_at: Timestamp,
+    /// What is asked for.
+    pub operation: Operation,
+    /// The model.
+    pub model: &'a Arc<str>,
+    /// Whether the answer shall be a stream.
+    pub streamed: bool,
+    /// The most that it may cost.
+    pub most: Amount,
+    /// What the key may cost.
+    pub key_budget: Option<&'a Budget>,
+    /// What the workspace may cost.
+    pub workspace_budget: Option<&'a Budget>,
+}
+
+/// Whether a call may go out.
+pub enum Admission {
+    /// It may.
+    Ready(Ticket),
+    /// It may when this says so: money has to be leased, or the call put on record, first.
+    Wait(BoxFuture<'static, std::result::Result<Ticket, Refused>>),
+    /// It may not.
+    Refused(Refused),
+}
+
+/// Why a call may not go out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// A budget is spent.
+    Budget {
+        /// Whether it is the workspace's rather than the key's.
+        of_workspace: bool,
+        /// The budget.
+        budget: Budget,
+        /// When there will be more; never, for a total.
+        resets_at: Option<Timestamp>,
+    },
+    /// Calls cannot be written down at the moment, so none is made.
+    Unavailable,
+}
+
+/// Keeps the books of this server.
+pub struct Ledger {
+    pub(super) core: Arc<Core>,
+    pub(super) queue: Queue,
+    slices: Mutex<Slices>,
+    /// Calls that are on record as open.
+    open: AtomicUsize,
+}
+
+impl Ledger {
+    /// A ledger in which nothing is written yet; [`Self::run`] does the writing.
+    pub fn new(core: &Arc<Core>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            core: Arc::clone(core),
+            queue: Queue::default(),
+            slices: Mutex::new(Slices::new(core.new_id()?, core.now())),
+            open: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Writes, renews and settles until `stop`; then everything is written and given back.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
+        keeper::leave(&self).await;
+    }
+
+    /// Sets aside the most that a call may cost and puts it on record where it must not be lost.
+    /// Without a budget and in relaxed mode the answer is there at once.
+    pub fn admit(self: &Arc<Self>, wanted: &Wanted<'_>) -> Admission {
+        if self.queue.unwritten() >= self.settings().queue {
+            return Admission::Refused(Refused::Unavailable);
+        }
+        let most = Amount::from_nanos(wanted.most.nanos().min(MOST_COST));
+        // What costs nothing fits into every budget.
+        let paid = most > Amount::ZERO;
+        let key = wanted.key_budget.filter(|_| paid).cloned();
+        let workspace = wanted.workspace_budget.filter(|_| paid).cloned();
+        if key.is_none() && workspace.is_none() && !self.settings().strict {
+            return Admission::Ready(Ticket::NONE);
+        }
+        let call = open_call(wanted, most);
+        let ledger = Arc::clone(self);
+        Admission::Wait(async move { ledger.put_on_record(call, key, workspace).await }.boxed())
+    }
+
+    async fn put_on_record(
+        self: Arc<Self>,
+        call: Call,
+        key: Option<Budget>,
+        workspace: Option<Budget>,
+    ) -> std::result::Result<Ticket, Refused> {
+        for _ in 0..ATTEMPTS {
+            let node = self.register().await?;
+            let mut hold = Hold::new(&self, node, &call);
+            if let Some(budget) = &key {
+                let slice = self.reserve(call.key.as_bytes(), budget, call.cost).await;
+                hold.slices.key = Some(slice.map_err(|why| why.refused(false, budget))?);
+            }
+            if let Some(budget) = &workspace {
+                let slice = self.reserve(call.workspace.as_bytes(), budget, call.cost);
+                let slice = slice.await.map_err(|why| why.refused(true, budget))?;
+                hold.slices.workspace = Some(slice);
+            }
+            if let Some(ticket) = hold.record().await? {
+                return Ok(ticket);
+            }
+            // This server was taken for dead: it goes on as a new one.
+            self.lose(node)?;
+        }
+        Err(Refused::Unavailable)
+    }
+
+    /// Sets `most` aside in this server's slice of a budget.
+    async fn reserve(
+        &self,
+        subject: &[u8; 12],
+        budget: &Budget,
+        most: Amount,
+    ) -> std::result::Result<SliceId, NoRoom> {
+        let (limit, most) = (budget.amount.nanos(), most.nanos());
+        for _ in 0..ATTEMPTS * 16 {
+            let now = self.core.now();
+            let account = Account {
+                subject: *subject,
+                period: budget.period,
+                start: budget.period.start(now),
+            };
+            let spare = self.core.new_id().map_err(|_| NoRoom::Unavailable)?;
+            let step = || self.slices().reserve(&account, limit, most, now, spare);
+            let turn = match step() {
+                Step::Reserved(slice) => return Ok(slice),
+                Step::Full => return Err(NoRoom::Full(now)),
+                Step::Turn(turn) => turn,
+            };
+            // One caller asks the database, the others wait here for what it gets.
+            let turn = turn.lock_owned().await;
+            match step() {
+                Step::Reserved(slice) => return Ok(slice),
+                Step::Full => return Err(NoRoom::Full(now)),
+                Step::Turn(now) if Arc::ptr_eq(&now, OwnedMutexGuard::mutex(&turn)) => {}
+                // What we waited for was given back; this is a new one.
+                Step::Turn(_) => continue,
+            }
+            let wish = self.slices().wish(&account, most);
+            self.lease(wish.ok_or(NoRoom::Unavailable)?).await?;
+            drop(turn);
+        }
+        Err(NoRoom::Unavailable)
+    }
+
+    async fn lease(&self, wish: Wish) -> std::result::Result<(), NoRoom> {
+        let wish = Arc::new(wish);
+        let job = Arc::clone(&wish);
+        let leased = self.core.db.transact(move |tx| {
+            let wish = Arc::clone(&job);
+            Box::pin(async move { Ok::<_, crate::Error>(budgets::lease(tx, &wish).await?) })
+        });
+        match leased.await {
+            Ok(Lease::Granted(amount)) => self.slices().leased(&wish, amount, None),
+            Ok(Lease::Full(amount)) => {
+                let now = self.core.now();
+                self.slices().leased(&wish, amount, Some(now));
+            }
+            Ok(Lease::Lost) => {
+                self.lose(wish.node).map_err(|_| NoRoom::Unavailable)?;
+                self.register().await.map_err(|_| NoRoom::Unavailable)?;
+            }
+            Err(error) => {
+                tracing::warn!(error = causes(&error), "cannot lease a part of a budget");
+                return Err(NoRoom::Unavailable);
+            }
+        }
+        Ok(())
+    }
+
+    /// As whom this server leases; the database knows it from now on.
+    async fn register(&self) -> std::result::Result<NodeId, Refused> {
+        let node = {
+            let mut slices = self.slices();
+            slices.active = self.core.now();
+            if slices.registered {
+                return Ok(slices.node);
+            }
+            slices.node
+        };
+        let deadline = self.core.now().after(self.settings().deadline);
+        let added = self.core.db.transact(move |tx| {
+            Box::pin(
+                async move { Ok::<_, crate::Error>(budgets::add_node(tx, node, deadline).await?) },
+            )
+        });
+        added.await.map_err(|error| {
+            tracing::warn!(error = causes(&error), "cannot begin to lease budgets");
+            Refused::Unavailable
+        })?;
+        let mut slices = self.slices();
+        slices.registered |= slices.node == node;
+        Ok(node)
+    }
+
+    pub(super) fn lose(&self, node: NodeId) -> std::result::Result<(), Refused> {
+        let new = self.core.new_id().map_err(|_| Refused::Unavailable)?;
+        self.slices().lose(node, new);
+        Ok(())
+    }
+
+    /// Writes down a call that has ended and gives back what was set aside. Never waits; in strict
+    /// mode it returns what to wait for before the caller sees the end of the answer.
+    pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, ()>> {
+        bound(&mut call);
+        let slices = SliceIds {
+            key: ticket.key_slice,
+            workspace: ticket.workspace_slice,
+        };
+        self.settle(slices, ticket.reserved, call.cost);
+        let (done, on_disk) = oneshot::channel();
+        let strict = self.settings().strict;
+        self.queue.push(Entry::Close {
+            row: CallRow { call, slices },
+            recorded: ticket.recorded,
+            done: strict.then_some(done),
+        });
+        strict.then(|| on_disk.map(drop).boxed())
+    }
+
+    /// Returns when everything that was closed before is on disk.
+    pub async fn flush(&self) {
+        let (done, on_disk) = oneshot::channel();
+        self.queue.push(Entry::Mark(done));
+        drop(on_disk.await);
+    }
+
+    /// How many calls are not on disk yet.
+    pub fn unwritten(&self) -> usize {
+        self.queue.unwritten()
+    }
+
+    pub(super) fn settle(&self, ids: SliceIds, reserved: Amount, cost: Amount) {
+        if ids.key.is_none() && ids.workspace.is_none() {
+            return;
+        }
+        let now = self.core.now();
+        let mut slices = self.slices();
+        for id in ids.iter() {
+            slices.settle(id, reserved.nanos(), cost.nanos(), now);
+        }
+    }
+
+    /// A call of these slices is over, on disk too.
+    pub(super) fn done(&self, ids: SliceIds) {
+        if ids.key.is_none() && ids.workspace.is_none() {
+            return;
+        }
+        let mut slices = self.slices();
+        ids.iter().for_each(|id| slices.done(id));
+    }
+
+    pub(super) fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn open_calls(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn settings(&self) -> &UsageSettings {
+        &self.core.settings.usage
+    }
+
+    pub(super) fn slices(&self) -> MutexGuard<'_, Slices> {
+        self.slices
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Why nothing could be set aside.
+enum NoRoom {
+    Full(Timestamp),
+    Unavailable,
+}
+
+impl NoRoom {
+    fn refused(self, of_workspace: bool, budget: &Budget) -> Refused {
+        match self {
+            Self::Full(now) => Refused::Budget {
+                of_workspace,
+                budget: budget.clone(),
+                resets_at: budget.period.end(now),
+            },
+            Self::Unavailable => Refused::Unavailable,
+        }
+    }
+}
+
+/// A call as it is on record while it goes on: what is not known is what it may be at worst.
+fn open_call(wanted: &Wanted<'_>, most: Amount) -> Call {
+    let mut call = Call {
+        id: wanted.id,
+        workspace: wanted.workspace,
+        key: wanted.key,
+        created_at: wanted.created_at,
+        operation: wanted.operation,
+        model: Arc::clone(wanted.model),
+        provider: Arc::default(),
+        status: 0,
+        streamed: wanted.streamed,
+        partial: true,
+        estimated: true,
+        cached: false,
+        tokens: Tokens::default(),
+        cost: most,
+        latency_us: 0,
+        ttfb_us: 0,
+        attempts: 0,
+    };
+    bound(&mut call);
+    call
+}
+
+/// Keeps a call within what the ledger can hold, whatever an upstream claims.
+fn bound(call: &mut Call) {
+    call.cost = call.cost.min(Amount::from_nanos(MOST_COST));
+    call.tokens.prompt = call.tokens.prompt.min(MOST_TOKENS);
+    call.tokens.completion = call.tokens.completion.min(MOST_TOKENS);
+    if call.model.len() > LONGEST_MODEL || call.model.contains('\0') {
+        let end = call.model.floor_char_boundary(LONGEST_MODEL);
+        let text = call.model.get(..end).unwrap_or_default();
+        // PostgreSQL has no NUL in texts.
+        call.model = text.replace('\0', "").into();
+    }
+}

@@ -1,0 +1,122 @@
+//! Calls on their way to the database. Adding one takes a short lock and never waits.
+
+use estrade_model::call::NodeId;
+use estrade_store::calls::CallRow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::{Notify, oneshot};
+
+/// Something to be written.
+pub(super) enum Entry {
+    /// A call that wants to go out.
+    Open {
+        /// The call, at what was set aside for it.
+        row: CallRow,
+        /// As whom the money was set aside.
+        node: NodeId,
+        /// Told when it is on disk.
+        done: oneshot::Sender<Opened>,
+    },
+    /// A call that has ended.
+    Close {
+        /// The call.
+        row: CallRow,
+        /// Whether it was opened on record before.
+        recorded: bool,
+        /// Told when it is on disk.
+        done: Option<oneshot::Sender<()>>,
+    },
+    /// Nothing: somebody wants to know when everything before it is on disk.
+    Mark(oneshot::Sender<()>),
+}
+
+impl Entry {
+    /// Whether somebody waits for it.
+    fn is_urgent(&self) -> bool {
+        !matches!(self, Self::Close { done: None, .. })
+    }
+}
+
+/// What became of a call that wants to go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// It is on record.
+    Yes,
+    /// This server was settled as one that died; what was set aside is void.
+    Lost,
+    /// It cannot be written.
+    Refused,
+}
+
+#[derive(Default)]
+struct Waiting {
+    entries: Vec<Entry>,
+    urgent: bool,
+}
+
+/// What waits to be written.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Entries that are not on disk yet, those that are being written included.
+    unwritten: AtomicUsize,
+    some: Notify,
+    urgent: Notify,
+}
+
+impl Queue {
+    /// Adds an entry.
+    pub(super) fn push(&self, entry: Entry) {
+        self.unwritten.fetch_add(1, Ordering::Relaxed);
+        let urgent = entry.is_urgent();
+        let mut waiting = self.waiting();
+        let was_empty = waiting.entries.is_empty();
+        let was_urgent = waiting.urgent;
+        waiting.urgent |= urgent;
+        waiting.entries.push(entry);
+        drop(waiting);
+        if was_empty {
+            self.some.notify_one();
+        }
+        if urgent && !was_urgent {
+            self.urgent.notify_one();
+        }
+    }
+
+    /// Returns when there is something to write.
+    pub(super) async fn some(&self) {
+        while self.waiting().entries.is_empty() {
+            self.some.notified().await;
+        }
+    }
+
+    /// Returns when somebody waits for what is to be written.
+    pub(super) async fn urgent(&self) {
+        while !self.waiting().urgent {
+            self.urgent.notified().await;
+        }
+    }
+
+    /// Takes everything that waits.
+    pub(super) fn take(&self) -> Vec<Entry> {
+        let mut waiting = self.waiting();
+        waiting.urgent = false;
+        std::mem::take(&mut waiting.entries)
+    }
+
+    /// Says that so many of what was taken are on disk.
+    pub(super) fn written(&self, count: usize) {
+        self.unwritten.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// How many entries are not on disk yet.
+    pub(super) fn unwritten(&self) -> usize {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

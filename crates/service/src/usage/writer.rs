@@ -1,0 +1,105 @@
+//! The one task that writes calls: what waits, in batches, until it is on disk.
+
+use super::batch::Batch;
+use super::ledger::Ledger;
+use crate::{Error, Result};
+use estrade_model::error::causes;
+use estrade_store::calls::{self, Written};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// Entries that one transaction writes: other writers of the database wait no longer than that.
+const CHUNK: usize = 2000;
+/// How long to wait before a batch is tried again: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// For how long the last batch is tried when the server stops without a database.
+const LAST_TRIES: Duration = Duration::from_secs(10);
+
+/// Writes what is closed and opened until `stop`, and then what is left.
+pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    let mut end = None;
+    loop {
+        if stop
+            .run_until_cancelled(ledger.queue.some())
+            .await
+            .is_some()
+        {
+            // Rows wait for company, unless somebody waits for them.
+            let pause = sleep(ledger.settings().batch);
+            tokio::select! {
+                () = pause => {}
+                () = ledger.queue.urgent() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        let entries = ledger.queue.take();
+        if entries.is_empty() && stop.is_cancelled() {
+            return;
+        }
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let chunk: Vec<_> = entries.by_ref().take(CHUNK).collect();
+            write_until_done(ledger, Batch::of(ledger, chunk), stop, &mut end).await;
+        }
+    }
+}
+
+/// Writes a batch, however long it takes; when the server stops, only for a while.
+async fn write_until_done(
+    ledger: &Arc<Ledger>,
+    batch: Batch,
+    stop: &CancellationToken,
+    end: &mut Option<Instant>,
+) {
+    let mut pause = FIRST_PAUSE;
+    let mut waiting = vec![batch];
+    while let Some(batch) = waiting.pop() {
+        match write(ledger, &batch).await {
+            Ok(written) => batch.finish(ledger, &written),
+            Err(Error::Unavailable(cause)) => {
+                if stop.is_cancelled() {
+                    let end = *end.get_or_insert_with(|| Instant::now() + LAST_TRIES);
+                    if Instant::now() >= end {
+                        let calls = batch.len();
+                        tracing::error!(calls, "calls were not written: the database is not there");
+                        batch.give_up(ledger);
+                        continue;
+                    }
+                }
+                tracing::warn!(
+                    error = causes(&*cause),
+                    calls = batch.len(),
+                    "cannot write calls yet"
+                );
+                waiting.push(batch);
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            // Something in it cannot be written: halve it until that one is alone.
+            Err(_) if batch.len() > 1 => waiting.extend(batch.halves()),
+            Err(error) => {
+                tracing::error!(error = causes(&error), "a call cannot be written");
+                batch.give_up(ledger);
+            }
+        }
+    }
+}
+
+async fn write(ledger: &Arc<Ledger>, batch: &Batch) -> Result<Written> {
+    if batch.len() == 0 {
+        return Ok(Written {
+            alive: true,
+            closed: Vec::new(),
+        });
+    }
+    let rows = (Arc::clone(&batch.open), Arc::clone(&batch.closed));
+    let node = batch.node;
+    let written = ledger.core.db.transact(move |tx| {
+        let (open, closed) = (Arc::clone(&rows.0), Arc::clone(&rows.1));
+        Box::pin(async move { Ok(calls::write_calls(tx, node, &open, &closed).await?) })
+    });
+    written.await
+}

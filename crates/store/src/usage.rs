@@ -1,0 +1,228 @@
+//! What calls add up to, by workspace, hour, key and model; hours become days when they are old.
+
+use crate::{Db, Record, Row, StoreError, Tx, Value};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, HOUR_MS};
+use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
+use std::collections::BTreeMap;
+
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// Where a call is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place<'c> {
+    workspace: WorkspaceId,
+    hour: i64,
+    key: KeyId,
+    model: &'c str,
+}
+
+impl<'c> Place<'c> {
+    pub(crate) fn of(call: &'c Call) -> Self {
+        let at = call.created_at.millis();
+        Self {
+            workspace: call.workspace,
+            hour: at - at.rem_euclid(HOUR_MS),
+            key: call.key,
+            // Who reached no provider may have written anything: that must not become rows.
+            model: if call.provider.is_empty() {
+                ""
+            } else {
+                &call.model
+            },
+        }
+    }
+}
+
+/// What calls add up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
+    /// How many there were.
+    pub requests: i64,
+    /// Tokens that were sent.
+    pub prompt: i64,
+    /// Tokens that came back.
+    pub completion: i64,
+    /// What they cost.
+    pub cost: i64,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, call: &Call) {
+        let add = |sum: &mut i64, more: u64| {
+            *sum = sum.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+        };
+        self.requests += 1;
+        add(&mut self.prompt, call.tokens.prompt);
+        add(&mut self.completion, call.tokens.completion);
+        self.cost = self.cost.saturating_add(call.cost.nanos());
+    }
+}
+
+pub(crate) async fn add_to_hours(
+    tx: &mut Tx,
+    hours: &BTreeMap<Place<'_>, Sums>,
+) -> Result<(), StoreError> {
+    let row = |(place, sums): (&Place<'_>, &Sums)| {
+        vec![
+            Value::from(place.workspace),
+            Value::from(place.hour),
+            Value::from(place.key),
+            Value::from(place.model),
+            Value::from(sums.requests),
+            Value::from(sums.prompt),
+            Value::from(sums.completion),
+            Value::from(sums.cost),
+        ]
+    };
+    tx.execute_many(
+        "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
+                                          completion_tokens, cost_nanos)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+         ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
+             requests = sums.requests + excluded.requests,
+             prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
+             completion_tokens = sums.completion_tokens + excluded.completion_tokens,
+             cost_nanos = sums.cost_nanos + excluded.cost_nanos",
+        hours.iter().map(row).collect(),
+    )
+    .await
+}
+
+/// What was used of a model in an hour, or on a day when it is old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageRow {
+    /// When the hour or day began.
+    pub at: Timestamp,
+    /// The model; empty for calls that reached no provider.
+    pub model: String,
+    /// How many calls there were.
+    pub requests: u64,
+    /// What they took, both ways.
+    pub tokens: u64,
+    /// What they cost.
+    pub cost: Amount,
+}
+
+impl Record for UsageRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            at: row.take()?,
+            model: row.take()?,
+            requests: row.take()?,
+            tokens: row.take()?,
+            cost: Amount::from_nanos(row.take()?),
+        })
+    }
+}
+
+macro_rules! usage_of {
+    ($table:literal) => {
+        concat!(
+            "SELECT u.at, u.model, CAST(SUM(u.requests) AS BIGINT),
+                    CAST(SUM(u.prompt_tokens + u.completion_tokens) AS BIGINT), CAST(SUM(u.cost_nanos) AS BIGINT)
+             FROM ",
+            $table,
+            " u WHERE u.workspace_id = $1 AND u.at >= $2 AND (CAST($3 AS TEXT) IS NULL OR u.key_id = $3)
+               AND EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $1 AND w.owner_id = $4)
+             GROUP BY u.at, u.model ORDER BY u.at, u.model"
+        )
+    };
+}
+
+/// What was used in a workspace since a moment, by hour (or day) and model.
+pub async fn usage_since(
+    db: &Db,
+    owner: OwnerId,
+    workspace: WorkspaceId,
+    key: Option<KeyId>,
+    since: Timestamp,
+) -> Result<Vec<UsageRow>, StoreError> {
+    let mut rows = Vec::new();
+    for sql in [usage_of!("usage_days"), usage_of!("usage_hours")] {
+        let query = db.read(sql).bind(workspace).bind(since).bind(key);
+        rows.extend(query.bind(owner).fetch_all::<UsageRow>().await?);
+    }
+    Ok(rows)
+}
+
+struct Hour(Timestamp, u64);
+impl Record for Hour {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self(row.take()?, row.take()?))
+    }
+}
+
+/// How many calls there were in each hour since a moment, newest first.
+pub async fn calls_by_hour(db: &Db, since: Timestamp) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+    let hours: Vec<Hour> = db
+        .read(
+            "SELECT at, CAST(SUM(requests) AS BIGINT) FROM usage_hours WHERE at >= $1
+             GROUP BY at ORDER BY at DESC",
+        )
+        .bind(since)
+        .fetch_all()
+        .await?;
+    Ok(hours
+        .into_iter()
+        .map(|Hour(at, calls)| (at, calls))
+        .collect())
+}
+
+struct Oldest {
+    workspace: WorkspaceId,
+    at: i64,
+}
+impl Record for Oldest {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            workspace: row.take()?,
+            at: row.take()?,
+        })
+    }
+}
+
+/// Turns the hours of one day of one workspace from before a moment into a day; false when there
+/// are none left.
+pub async fn roll_up_day(db: &Db, before: Timestamp) -> Result<bool, StoreError> {
+    db.transact(move |tx| {
+        Box::pin(async move {
+            let oldest: Option<Oldest> = tx
+                .query("SELECT workspace_id, at FROM usage_hours WHERE at < $1 ORDER BY at LIMIT 1")
+                .bind(before)
+                .fetch_optional()
+                .await?;
+            let Some(Oldest { workspace, at }) = oldest else {
+                return Ok(false);
+            };
+            let day = at - at.rem_euclid(DAY_MS);
+            tx.query(
+                "INSERT INTO usage_days AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
+                                                 completion_tokens, cost_nanos)
+                 SELECT workspace_id, CAST($2 AS BIGINT), key_id, model, CAST(SUM(requests) AS BIGINT),
+                        CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(completion_tokens) AS BIGINT),
+                        CAST(SUM(cost_nanos) AS BIGINT)
+                 FROM usage_hours WHERE workspace_id = $1 AND at >= $2 AND at < $3
+                 GROUP BY workspace_id, key_id, model
+                 ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
+                     requests = sums.requests + excluded.requests,
+                     prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
+                     completion_tokens = sums.completion_tokens + excluded.completion_tokens,
+                     cost_nanos = sums.cost_nanos + excluded.cost_nanos",
+            )
+            .bind(workspace)
+            .bind(day)
+            .bind(day + DAY_MS)
+            .execute()
+            .await?;
+            tx.query("DELETE FROM usage_hours WHERE workspace_id = $1 AND at >= $2 AND at < $3")
+                .bind(workspace)
+                .bind(day)
+                .bind(day + DAY_MS)
+                .execute()
+                .await?;
+            Ok(true)
+        })
+    })
+    .await
+}
