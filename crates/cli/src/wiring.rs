@@ -1,5 +1,7 @@
 //! From the configuration to what the services and the server take.
 
+mod inference;
+
 use crate::config::{Challenge, Config, DatabaseUrl, Tls, UnknownWorkspace};
 use estrade_edge::EdgeOptions;
 use estrade_listener::{ListenerOptions, TlsFiles};
@@ -76,7 +78,7 @@ pub fn settings(config: &Config) -> Settings {
             (_, port) => format!("{edge_domain}:{port}"),
         },
         domains: domains(config),
-        usage: estrade_service::usage::UsageSettings::default(),
+        usage: inference::usage(config),
     }
 }
 
@@ -106,7 +108,7 @@ pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
 }
 
 /// How the server shall listen.
-pub fn serve_options(config: &Config) -> ServeOptions {
+pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
     let cap = config
         .limits
         .requests_per_second
@@ -121,7 +123,7 @@ pub fn serve_options(config: &Config) -> ServeOptions {
             crate::config::Metrics::Off => MetricsAccess::Off,
         },
     };
-    ServeOptions {
+    Ok(ServeOptions {
         platform: bind(
             config.platform.listen,
             config.platform.tls.as_ref(),
@@ -132,8 +134,9 @@ pub fn serve_options(config: &Config) -> ServeOptions {
         requests_per_second: cap,
         burst: config.limits.burst.get(),
         body_bytes: config.limits.body_bytes.get(),
+        inference: inference::inference(config)?,
         temporary: config.data_dir.join("tmp"),
-    }
+    })
 }
 
 /// How the edge shall listen and serve.

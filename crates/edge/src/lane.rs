@@ -1,7 +1,4 @@
-//! A lane: one thread with its own sockets and its own runtime.
-//!
-//! Each lane listens on the same port, and the kernel spreads the connections. A request is read,
-//! answered and written on one thread, so nothing of it is handed from core to core.
+//! A lane: one thread that serves visitors, from a connection to the end of its answers.
 
 use crate::access_log::Noted;
 use crate::ask::Ask;
@@ -11,8 +8,9 @@ use crate::express::{self, Next};
 use crate::prefixed::Prefixed;
 use crate::routes::Route;
 use crate::visitors::Visitors;
-use estrade_listener::{Connections, Handshake, Lingering, ListenerOptions, accept};
+use estrade_listener::{Connections, Handshake, Lingering, ListenerOptions, Port, Seat, accept};
 use estrade_model::Timestamp;
+use futures_util::future::BoxFuture;
 use http::StatusCode;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,6 +18,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// Serves visitors on a port until `stop` is cancelled and what is in flight has ended.
+///
+/// Boxed, so that it is compiled here.
+pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    let lane = move |seat: Seat| {
+        let lane = Lane {
+            edge: Arc::clone(&edge),
+            number: seat.number,
+            options: seat.options,
+            tls: seat.tls,
+        };
+        Arc::new(lane).serve(seat.socket, seat.slots, seat.stop)
+    };
+    Box::pin(port.serve("edge", lane, stop))
+}
 
 /// One serving thread.
 pub(crate) struct Lane {
@@ -32,7 +46,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Serves until `stop`, then finishes what is in flight.
-    pub(crate) async fn serve(
+    async fn serve(
         self: Arc<Self>,
         socket: std::net::TcpListener,
         slots: Arc<Semaphore>,

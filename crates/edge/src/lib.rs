@@ -1,8 +1,8 @@
 //! Serves deployed projects by host name.
 //!
 //! ```text
-//! listeners → lane → express (simple requests)   ┐
-//!                  → visitors (hyper: the rest)  ┴→ edge → routes → static_site → contents
+//! lane → express (simple requests)   ┐
+//!      → visitors (hyper: the rest)  ┴→ edge → routes → static_site → contents
 //! ```
 //!
 //! Data flows one way: a lane reads a request into an [`ask::Ask`], the [`edge::Edge`] makes an
@@ -23,7 +23,6 @@ mod freshness;
 mod header_rules;
 mod host;
 mod lane;
-pub mod listeners;
 mod media_type;
 pub mod metrics;
 mod negotiate;
@@ -44,4 +43,4 @@ mod visitors;
 pub use access_log::AccessLog;
 pub use certificates::HostCertificates;
 pub use edge::{Edge, EdgeOptions};
-pub use listeners::Port;
+pub use lane::serve;

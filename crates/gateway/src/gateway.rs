@@ -3,7 +3,7 @@
 use crate::books::Books;
 use crate::cache::Answers;
 use crate::catalogue::Catalogue;
-use crate::doors::{Doors, Pass};
+use crate::doors::{Doors, KeyPass};
 use crate::metrics::{Registry, Series, Snapshot};
 use crate::models;
 use crate::options::Options;
@@ -63,8 +63,8 @@ impl Gateway {
     }
 
     /// `GET models`, as a JSON body, of what this key may use.
-    pub fn models_for(&self, pass: &Pass) -> Bytes {
-        models::list(&self.catalogue.load(), Some(&pass.key), self.started)
+    pub fn models_for(&self, key: &KeyPass) -> Bytes {
+        models::list(&self.catalogue.load(), Some(key), self.started)
     }
 
     /// `GET models`, as a JSON body, of everything there is.

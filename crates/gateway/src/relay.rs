@@ -118,7 +118,7 @@ impl Relay {
             Err(refusal) => refusal.into_response(),
             Ok(pass) => {
                 let mut response =
-                    Response::new(GatewayBody::whole(self.0.gateway.models_for(&pass)));
+                    Response::new(GatewayBody::whole(self.0.gateway.models_for(&pass.key)));
                 let json = HeaderValue::from_static("application/json");
                 response.headers_mut().insert(header::CONTENT_TYPE, json);
                 response

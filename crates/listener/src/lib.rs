@@ -5,12 +5,14 @@
 
 mod certificates;
 mod connection;
+mod lanes;
 mod linger;
 pub mod peer;
 mod tls;
 
 pub use certificates::FileCertificates;
 pub use connection::Connections;
+pub use lanes::{Port, Seat, lanes};
 pub use linger::Lingering;
 pub use tls::{Certificates, Found, Handshake, TlsFiles, TlsSource};
 

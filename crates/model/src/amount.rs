@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A non-negative decimal amount with up to nine digits on each side of the point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Amount {
     nanos: i64,
 }

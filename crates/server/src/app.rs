@@ -3,6 +3,7 @@
 use crate::metrics::Metrics;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
+use estrade_gateway::Gateway;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
@@ -34,6 +35,8 @@ pub struct App {
     pub keys: Arc<KeyCheck>,
     /// Accounts for calls.
     pub ledger: Arc<Ledger>,
+    /// Relays inference.
+    pub gateway: Arc<Gateway>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.

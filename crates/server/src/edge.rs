@@ -1,14 +1,13 @@
 //! The edge on its way to its listeners: its certificates, its ports, its tasks.
 
 use crate::run::named;
-use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates, Port};
-use estrade_listener::{FileCertificates, ListenerOptions, TlsFiles, TlsSource};
+use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates};
+use estrade_listener::{FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::certificates::{Acme, AcmeSettings};
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -47,7 +46,7 @@ pub(crate) struct OpenEdge {
 impl OpenEdge {
     /// Reads what there is to serve, and binds.
     pub(crate) async fn open(core: Arc<Core>, bind: EdgeBind) -> io::Result<Self> {
-        let lanes = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let lanes = lanes();
         let acme = match bind.acme {
             Some(settings) => Some(Acme::open(Arc::clone(&core), settings).await),
             None => None,
@@ -107,7 +106,8 @@ impl OpenEdge {
         stop_workers: &CancellationToken,
     ) {
         for port in self.ports {
-            listeners.spawn(port.serve(Arc::clone(&self.edge), shutdown.clone()));
+            let edge = Arc::clone(&self.edge);
+            listeners.spawn(estrade_edge::serve(port, edge, shutdown.clone()));
         }
         workers.spawn(Arc::clone(&self.edge).run(stop_workers.clone()));
         workers.spawn(self.access_log.run(stop_workers.clone()));

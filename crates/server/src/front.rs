@@ -108,6 +108,11 @@ impl<E: ErrorShape> Front<E> {
         })
     }
 
+    /// What it counts into.
+    pub(crate) fn metrics(&self) -> &ListenerMetrics {
+        &self.inner.metrics
+    }
+
     /// Answers one request.
     pub async fn handle<B>(&self, mut request: Request<B>) -> Response
     where
@@ -118,7 +123,7 @@ impl<E: ErrorShape> Front<E> {
         strip_trailing_slash(request.uri_mut());
         let watch = self.inner.metrics.watch(request.method());
         if let Some((route, mut response)) = self.fast_answer(&request) {
-            finish(&mut response, id);
+            finish(response.headers_mut(), id);
             watch.done(Route::Named(route), response.status());
             return response;
         }
@@ -131,7 +136,7 @@ impl<E: ErrorShape> Front<E> {
             .answer(request.map(Body::new), &context)
             .instrument(span.clone())
             .await;
-        finish(&mut response, context.id_header());
+        finish(response.headers_mut(), context.id_header());
 
         let route = context.route().cloned().map_or(Route::None, Route::Matched);
         let method = watch.method();
@@ -188,8 +193,7 @@ impl<E: ErrorShape> Front<E> {
 }
 
 /// The headers that every response has.
-fn finish(response: &mut Response, id: HeaderValue) {
-    let headers = response.headers_mut();
+pub(crate) fn finish(headers: &mut HeaderMap, id: HeaderValue) {
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);

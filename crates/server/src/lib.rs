@@ -19,6 +19,7 @@ pub mod extract;
 pub mod front;
 pub mod health;
 pub mod idempotency;
+mod in_runtime;
 pub mod intake;
 pub mod listing;
 pub mod metrics;

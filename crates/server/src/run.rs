@@ -1,6 +1,8 @@
 //! The whole server: its listeners, and the tasks that work behind them.
 
-use crate::ai::{self, authorize::WarmAuthorize};
+use crate::ai;
+use crate::ai::authorize::WarmAuthorize;
+use crate::ai::inference::{self, InferenceOptions};
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::docs;
@@ -19,7 +21,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
-use estrade_listener::{Listener, ListenerOptions};
+use estrade_listener::{Listener, ListenerOptions, Port, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::credentials::AccountTokens;
@@ -68,6 +70,8 @@ pub struct ServeOptions {
     pub burst: u32,
     /// Most bytes of an ordinary body.
     pub body_bytes: u64,
+    /// Inference.
+    pub inference: InferenceOptions,
     /// Where large bodies wait until they are read.
     pub temporary: PathBuf,
 }
@@ -111,16 +115,23 @@ impl Server {
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(named("platform", platform.address))?;
-        let ai_socket = Listener::bind(ai.address, ai.options)
+        let ai_port = Port::bind(ai.address, ai.options, lanes())
             .await
             .map_err(named("ai", ai.address))?;
-        let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_socket.local_addr());
+        let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_port.local_addr());
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
+        let keys = Arc::new(KeyCheck::new(&core));
+        let ledger = Ledger::new(&core).map_err(io::Error::other)?;
+        let gateway = inference::open(&core, &keys, &ledger, &options.inference);
+        inference::set_providers(&core, &gateway, &options.inference)
+            .await
+            .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         let app = Arc::new(App {
             tokens: Arc::new(AccountTokens::new(&core)),
-            keys: Arc::new(KeyCheck::new(&core)),
-            ledger: Ledger::new(&core).map_err(io::Error::other)?,
+            keys,
+            ledger,
+            gateway,
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
@@ -156,9 +167,21 @@ impl Server {
 
         let mut listeners = JoinSet::new();
         listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
-        listeners.spawn(ai_socket.serve(ai_front.into_service(), shutdown.clone()));
+        let gateway = Arc::clone(&app.gateway);
+        listeners.spawn(inference::serve(
+            ai_port,
+            ai_front,
+            Arc::clone(&gateway),
+            shutdown.clone(),
+        ));
         let stop_workers = CancellationToken::new();
         let mut workers = start_workers(&app, &stop_workers);
+        workers.spawn(inference::follow_providers(
+            Arc::clone(&app.core),
+            gateway,
+            options.inference,
+            stop_workers.clone(),
+        ));
         let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
         app.metrics
             .register(|registry| registry.register_collector(numbers));

@@ -127,6 +127,11 @@ impl CheckedKey {
         &self.state.key
     }
 
+    /// What a relay needs to know of it.
+    pub fn pass(&self) -> &KeyPass {
+        &self.pass
+    }
+
     /// Whose key it is.
     pub fn owner(&self) -> OwnerId {
         self.state.owner

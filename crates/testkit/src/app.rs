@@ -13,6 +13,7 @@ use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
+use estrade_server::ai::inference::InferenceOptions;
 use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
@@ -49,6 +50,8 @@ pub struct Setup {
     pub body_bytes: u64,
     /// Who may read the metrics.
     pub metrics: MetricsAccess,
+    /// Where inference goes.
+    pub inference: InferenceOptions,
     /// How deployed projects are served.
     pub edge: EdgeOptions,
     /// The certificate of the edge, which then also listens with TLS.
@@ -67,6 +70,10 @@ impl Default for Setup {
             burst: 1,
             body_bytes: 1 << 20,
             metrics: MetricsAccess::Public,
+            inference: InferenceOptions {
+                echo: true,
+                ..InferenceOptions::default()
+            },
             edge: EdgeOptions::default(),
             edge_certificate: None,
             acme: None,
@@ -144,6 +151,7 @@ impl TestApp {
             requests_per_second: setup.requests_per_second,
             burst: setup.burst,
             body_bytes: setup.body_bytes,
+            inference: setup.inference,
             temporary: directory.path().join("tmp"),
         };
         let shutdown = CancellationToken::new();

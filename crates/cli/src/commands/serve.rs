@@ -16,9 +16,10 @@ pub async fn run(config: &Config, printer: &Printer) -> anyhow::Result<ExitCode>
     crate::logging::init(&config.log)?;
     refuse_unfinished(config)?;
     let _lock = bootstrap::lock_server(&config.data_dir)?;
+    let options = wiring::serve_options(config)?;
     let core = wiring::open(config).await?;
     let shutdown = CancellationToken::new();
-    let server = Server::start(core, wiring::serve_options(config), shutdown.clone()).await?;
+    let server = Server::start(core, options, shutdown.clone()).await?;
     let impatient = stop_on_signal(shutdown)?;
     greet(config, &server, printer)?;
     tokio::select! {

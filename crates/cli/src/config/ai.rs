@@ -1,14 +1,16 @@
 //! `[ai]`: the AI API and the providers behind it.
 
-use super::decimal::Decimal;
 use super::listeners::{Metrics, Tls, loopback};
 use super::secret::Secret;
 use super::text::deserialize_listen;
 use super::url::HttpUrl;
+use estrade_model::amount::Amount;
+use estrade_model::provider::Retries;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
 
 /// The AI API: keys, workspaces and inference.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,6 +27,8 @@ pub struct Ai {
     pub unknown_workspace: UnknownWorkspace,
     /// Whether the built-in test model `estrade/echo` exists.
     pub echo: bool,
+    /// Most bytes of an inference request.
+    pub body_bytes: NonZeroU64,
     /// Absent: plain HTTP.
     pub tls: Option<Tls>,
     /// Where inference goes.
@@ -39,6 +43,7 @@ impl Default for Ai {
             metrics: Metrics::default(),
             unknown_workspace: UnknownWorkspace::default(),
             echo: true,
+            body_bytes: NonZeroU64::MIN.saturating_add((32 << 20) - 1),
             tls: None,
             providers: Providers::default(),
         }
@@ -93,8 +98,14 @@ pub struct Provider {
     pub base_url: HttpUrl,
     /// What it is sent as bearer.
     pub credential: Credential,
+    /// Certificates it is trusted by, besides those of the system.
+    pub ca_file: Option<PathBuf>,
     /// How long to wait for it.
     pub timeouts: Timeouts,
+    /// How often a failed attempt is repeated before the next provider is asked.
+    pub retries: Retries,
+    /// Whether streams are asked for their usage when the caller did not.
+    pub stream_usage: bool,
     /// What it offers, each `id` once.
     pub models: Vec<Model>,
 }
@@ -145,9 +156,9 @@ pub struct Model {
 #[serde(default, deny_unknown_fields)]
 pub struct Price {
     /// Of what is sent.
-    pub prompt: Decimal,
+    pub prompt: Amount,
     /// Of what comes back.
-    pub completion: Decimal,
+    pub completion: Amount,
 }
 
 /// A provider as the file writes it, where the two kinds of key are two fields.
@@ -158,10 +169,19 @@ struct ProviderTable {
     base_url: HttpUrl,
     api_key: Option<Secret>,
     api_key_env: Option<String>,
+    ca_file: Option<PathBuf>,
     #[serde(default)]
     timeouts: Timeouts,
     #[serde(default)]
+    retries: Retries,
+    #[serde(default = "yes")]
+    stream_usage: bool,
+    #[serde(default)]
     models: Vec<Model>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl TryFrom<ProviderTable> for Provider {
@@ -190,7 +210,10 @@ impl TryFrom<ProviderTable> for Provider {
             name,
             base_url: table.base_url,
             credential,
+            ca_file: table.ca_file,
             timeouts: table.timeouts,
+            retries: table.retries,
+            stream_usage: table.stream_usage,
             models: table.models,
         })
     }
@@ -208,7 +231,10 @@ impl From<Provider> for ProviderTable {
             base_url: provider.base_url,
             api_key,
             api_key_env,
+            ca_file: provider.ca_file,
             timeouts: provider.timeouts,
+            retries: provider.retries,
+            stream_usage: provider.stream_usage,
             models: provider.models,
         }
     }
@@ -255,7 +281,7 @@ mod tests {
             .iter()
             .flat_map(|provider| &provider.models);
         assert_eq!(
-            prices.map(|model| model.price.prompt.nanos()).sum::<u64>(),
+            prices.map(|model| model.price.prompt.nanos()).sum::<i64>(),
             150_000_000
         );
         assert!(model("0.15").is_err());

@@ -7,7 +7,6 @@
 mod acme;
 mod ai;
 mod database_url;
-mod decimal;
 mod docker;
 mod environment;
 mod error;
@@ -24,7 +23,6 @@ mod url;
 pub use acme::{Acme, Challenge};
 pub use ai::{Ai, Credential, Model, Price, Provider, Providers, Timeouts, UnknownWorkspace};
 pub use database_url::DatabaseUrl;
-pub use decimal::Decimal;
 pub use docker::{BuiltPlatform, Docker, DockerHost};
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -41,6 +39,7 @@ pub use url::{BlobUrl, HttpUrl};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 /// Everything that can be configured. Serialises to a valid configuration file in which
@@ -147,11 +146,25 @@ pub struct Blobs {
 }
 
 /// The usage ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
     /// When a call's usage reaches the disk.
     pub durability: Durability,
+    /// For how many days calls are kept one by one.
+    pub keep_days: NonZeroU32,
+    /// How many calls are kept one by one, at most.
+    pub keep_calls: NonZeroU64,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            keep_days: NonZeroU32::MIN.saturating_add(29),
+            keep_calls: NonZeroU64::MIN.saturating_add(9_999_999),
+        }
+    }
 }
 
 /// When a call's usage reaches the disk.

@@ -91,7 +91,7 @@ fn answer(verdict: Verdict) -> Response {
     response
 }
 
-fn refuse(refusal: Refusal) -> Response {
+pub(super) fn refuse(refusal: Refusal) -> Response {
     let mut response = Response::new(Body::empty());
     if refusal.is_forbidden() {
         *response.status_mut() = StatusCode::FORBIDDEN;

@@ -2,7 +2,9 @@
 
 pub mod audit;
 pub mod authorize;
+pub mod inference;
 pub mod keys;
+pub mod models;
 pub mod providers;
 pub mod usage;
 pub mod workspaces;
@@ -47,6 +49,7 @@ pub fn routes() -> (axum::Router<AppState>, OpenApi) {
             providers::update_provider,
             providers::delete_provider
         ))
+        .routes(routes!(models::list_models))
         .routes(routes!(jwks))
         .routes(routes!(health::healthz))
         .routes(routes!(health::ai_readyz))

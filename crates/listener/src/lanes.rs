@@ -1,0 +1,162 @@
+//! Lanes: one thread per core, each with its own socket and its own runtime.
+//!
+//! Each lane listens on the same port, and the kernel spreads the connections. A request is read,
+//! answered and written on one thread, so nothing of it is handed from core to core.
+
+use crate::{
+    Connections, Handshake, HttpBody, HttpService, ListenerOptions, accept, bind_again, bind_shared,
+};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// As many lanes as there are cores.
+pub fn lanes() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// A port that is bound, once per lane.
+pub struct Port {
+    address: SocketAddr,
+    sockets: Vec<std::net::TcpListener>,
+    options: ListenerOptions,
+    tls: Option<Handshake>,
+}
+
+/// What a lane works with.
+pub struct Seat {
+    /// Which of the lanes it is, from 0.
+    pub number: usize,
+    /// Its socket.
+    pub socket: std::net::TcpListener,
+    /// Connections that all lanes together may have.
+    pub slots: Arc<Semaphore>,
+    /// How connections are treated.
+    pub options: ListenerOptions,
+    /// Makes TLS of them; none: they are plain.
+    pub tls: Option<Handshake>,
+    /// Cancelled when it shall end.
+    pub stop: CancellationToken,
+}
+
+impl Port {
+    /// Binds the address for so many lanes, and reads certificates, so that mistakes show at start.
+    pub async fn bind(
+        address: SocketAddr,
+        options: ListenerOptions,
+        lanes: usize,
+    ) -> io::Result<Self> {
+        let tls = match &options.tls {
+            Some(source) => Some(source.handshake().await?),
+            None => None,
+        };
+        let first = bind_shared(address)?;
+        let address = first.local_addr()?;
+        let others = (1..lanes.max(1)).map(|_| bind_again(address));
+        let sockets = std::iter::once(Ok(first))
+            .chain(others)
+            .collect::<io::Result<_>>()?;
+        Ok(Self {
+            address,
+            sockets,
+            options,
+            tls,
+        })
+    }
+
+    /// The address that was bound, with the port that the system chose for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Runs one lane per socket, in threads of this name, until `stop` is cancelled and all have
+    /// ended.
+    pub async fn serve<F, Fut>(self, name: &'static str, lane: F, stop: CancellationToken)
+    where
+        F: Fn(Seat) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = ()>,
+    {
+        let slots = Arc::new(Semaphore::new(self.options.max_connections));
+        let mut running = Vec::new();
+        for (number, socket) in self.sockets.into_iter().enumerate() {
+            let seat = Seat {
+                number,
+                socket,
+                slots: Arc::clone(&slots),
+                options: self.options.clone(),
+                tls: self.tls.clone(),
+                stop: stop.clone(),
+            };
+            match start(name, lane.clone(), seat) {
+                Ok(started) => running.push(started),
+                Err(error) => tracing::error!(%error, "cannot start a serving thread"),
+            }
+        }
+        for (ended, thread) in running {
+            // Whether it ended or broke: the thread is over after it.
+            let _ = ended.await;
+            if thread.join().is_err() {
+                tracing::error!("a serving thread broke off");
+            }
+        }
+    }
+}
+
+fn start<F, Fut>(
+    name: &'static str,
+    lane: F,
+    seat: Seat,
+) -> io::Result<(oneshot::Receiver<()>, JoinHandle<()>)>
+where
+    F: Fn(Seat) -> Fut + Send + 'static,
+    Fut: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (end, ended) = oneshot::channel();
+    let run = move || {
+        runtime.block_on(lane(seat));
+        // The other side is gone only when nobody waits any more.
+        let _ = end.send(());
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run)?;
+    Ok((ended, thread))
+}
+
+impl Seat {
+    /// Serves every connection with hyper, until it shall stop and what is in flight has ended.
+    pub async fn serve<S, B>(self, service: S)
+    where
+        S: HttpService<B> + Clone,
+        S::Future: Send + 'static,
+        B: HttpBody,
+    {
+        let socket = match TcpListener::from_std(self.socket) {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::error!(%error, "cannot serve on a socket");
+                return;
+            }
+        };
+        let connections = Connections::new(self.options, self.tls, self.stop.clone());
+        let accepting = async {
+            while let Some((stream, peer, slot)) = accept(&socket, &self.slots).await {
+                connections.open(stream, peer, slot, service.clone());
+            }
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = accepting => {}
+        }
+        // Closes the port: who connects from now on is refused instead of left waiting.
+        drop(socket);
+        connections.drain().await;
+    }
+}

@@ -1,0 +1,273 @@
+//! Inference: the gateway on the AI listener, and what it asks of the services.
+//!
+//! A serving thread looks at the path: inference goes to its relay, everything else to the router.
+
+use crate::context::request_id;
+use crate::error::KeysError;
+use crate::front::{self, Front};
+use crate::in_runtime::InRuntime;
+use crate::metrics::Route;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use estrade_gateway::books::Draft;
+use estrade_gateway::{
+    Admission, Books, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute, Options, Pass,
+    Place, Refused, Relay, route,
+};
+use estrade_listener::{Port, Seat};
+use estrade_model::call::{Call, Operation, Ticket};
+use estrade_model::error::causes;
+use estrade_model::provider::Provider;
+use estrade_service::key_check::KeyCheck;
+use estrade_service::usage::{self, Ledger, Wanted};
+use estrade_service::{Core, providers};
+use estrade_store::ChangeKind;
+use futures_util::future::BoxFuture;
+use http_body_util::Either;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+/// How often providers are looked at even if nobody says that they have changed.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// What the configuration says of inference.
+#[derive(Debug, Clone, Default)]
+pub struct InferenceOptions {
+    /// Providers of the configuration; those of the database come after them.
+    pub providers: Vec<Provider>,
+    /// Whether the built-in test model exists.
+    pub echo: bool,
+    /// Most bytes of a request's body; none: the gateway's own choice.
+    pub most_body: Option<u64>,
+}
+
+/// The gateway over these services.
+pub(crate) fn open(
+    core: &Arc<Core>,
+    keys: &Arc<KeyCheck>,
+    ledger: &Arc<Ledger>,
+    options: &InferenceOptions,
+) -> Arc<Gateway> {
+    let runtime = Handle::current();
+    let doors = KeyDoors {
+        keys: Arc::clone(keys),
+        runtime: runtime.clone(),
+    };
+    let books = LedgerBooks {
+        ledger: Arc::clone(ledger),
+        runtime,
+    };
+    let clock = Arc::clone(core);
+    let mut gateway = Options::new(Arc::new(move || clock.now()));
+    gateway.most_body = options.most_body.unwrap_or(gateway.most_body);
+    Gateway::new(Arc::new(doors), Arc::new(books), gateway)
+}
+
+/// Keeps the gateway's providers as the configuration and the database say, until `stop`.
+pub(crate) async fn follow_providers(
+    core: Arc<Core>,
+    gateway: Arc<Gateway>,
+    options: InferenceOptions,
+    stop: CancellationToken,
+) {
+    let mut changes = core.db.changes().subscribe();
+    loop {
+        if let Err(error) = set_providers(&core, &gateway, &options).await {
+            tracing::warn!(error, "cannot take over the providers; the old ones stay");
+        }
+        let changed = async {
+            loop {
+                match changes.recv().await {
+                    Ok(change) if change.kind == ChangeKind::Provider => return,
+                    Ok(change) if change.kind == ChangeKind::Everything => return,
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => return,
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        let changed = tokio::time::timeout(LOOK_EVERY, changed);
+        if stop.run_until_cancelled(changed).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Takes over what there is now.
+pub(crate) async fn set_providers(
+    core: &Core,
+    gateway: &Gateway,
+    options: &InferenceOptions,
+) -> Result<(), String> {
+    let stored = providers::list(core)
+        .await
+        .map_err(|error| causes(&error))?;
+    let all: Vec<_> = options.providers.iter().cloned().chain(stored).collect();
+    gateway
+        .set_providers(&all, options.echo)
+        .map_err(|reason| reason.0)
+}
+
+/// Serves the AI listener until `stop` is cancelled and what is in flight has ended.
+pub(crate) async fn serve(
+    port: Port,
+    front: Front<KeysError>,
+    gateway: Arc<Gateway>,
+    stop: CancellationToken,
+) {
+    let runtime = Handle::current();
+    let lane = move |seat: Seat| {
+        let relay = gateway.relay();
+        let service = AiService(Arc::new(Lane {
+            front: front.clone(),
+            relay: relay.clone(),
+            runtime: runtime.clone(),
+        }));
+        async move {
+            tokio::select! {
+                () = seat.serve(service) => {}
+                () = relay.tend() => {}
+            }
+        }
+    };
+    port.serve("ai", lane, stop).await;
+}
+
+/// What one serving thread answers with.
+struct Lane {
+    front: Front<KeysError>,
+    relay: Relay,
+    runtime: Handle,
+}
+
+/// Answers the requests of one serving thread.
+#[derive(Clone)]
+struct AiService(Arc<Lane>);
+
+type AiBody = Either<GatewayBody, InRuntime<Body>>;
+
+impl Service<Request<Incoming>> for AiService {
+    type Response = Response<AiBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let lane = Arc::clone(&self.0);
+        Box::pin(async move {
+            let uri = request.uri().clone();
+            Ok(match route::parse(request.method(), uri.path()) {
+                Some(route) => lane.infer(route, request).await.map(Either::Left),
+                None => lane.manage(request).await.map(Either::Right),
+            })
+        })
+    }
+}
+
+impl Lane {
+    async fn infer(
+        &self,
+        route: InferenceRoute<'_>,
+        request: Request<Incoming>,
+    ) -> Response<GatewayBody> {
+        let id = request_id(request.headers());
+        let watch = self.front.metrics().watch(request.method());
+        let mut response = self.relay.handle(route, request).await;
+        front::finish(response.headers_mut(), id);
+        watch.done(Route::Named(label(route.endpoint)), response.status());
+        response
+    }
+
+    async fn manage(&self, request: Request<Incoming>) -> Response<InRuntime<Body>> {
+        let answer = Box::pin(self.front.handle(request));
+        let response = InRuntime::new(self.runtime.clone(), answer).await;
+        response.map(|body| InRuntime::new(self.runtime.clone(), body))
+    }
+}
+
+/// What metrics call it.
+fn label(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Call(Operation::Chat) => "/api/{workspace}/v1/chat/completions",
+        Endpoint::Call(Operation::Embeddings) => "/api/{workspace}/v1/embeddings",
+        Endpoint::Call(Operation::Images) => "/api/{workspace}/v1/images/generations",
+        Endpoint::Models => "/api/{workspace}/v1/models",
+        Endpoint::WrongMethod(_) | Endpoint::Unknown => "none",
+    }
+}
+
+/// Lets keys in that the services let in.
+struct KeyDoors {
+    keys: Arc<KeyCheck>,
+    runtime: Handle,
+}
+
+impl Doors for KeyDoors {
+    fn check(&self, token: &str, place: Place<'_>) -> Option<Result<Pass, Denied>> {
+        self.keys.pass_warm(token, place)
+    }
+
+    fn look_up<'a>(
+        &'a self,
+        token: &'a str,
+        place: Place<'a>,
+    ) -> BoxFuture<'a, Result<Pass, Denied>> {
+        let looked_up = Box::pin(self.keys.pass(token, place));
+        Box::pin(InRuntime::new(self.runtime.clone(), looked_up))
+    }
+}
+
+/// Keeps the books in the ledger.
+struct LedgerBooks {
+    ledger: Arc<Ledger>,
+    runtime: Handle,
+}
+
+impl Books for LedgerBooks {
+    fn admit(&self, pass: &Pass, draft: &Draft) -> Admission {
+        let wanted = Wanted {
+            id: draft.id,
+            workspace: pass.workspace.id,
+            key: pass.key.id,
+            created_at: draft.created_at,
+            operation: draft.operation,
+            model: &draft.model,
+            streamed: draft.streamed,
+            most: draft.most,
+            key_budget: pass.key.budget.as_ref(),
+            workspace_budget: pass.workspace.budget.as_ref(),
+        };
+        match self.ledger.admit(&wanted) {
+            usage::Admission::Ready(ticket) => Admission::Ready(ticket),
+            usage::Admission::Refused(refused) => Admission::Refused(translate(refused)),
+            usage::Admission::Wait(waiting) => {
+                let waiting = InRuntime::new(self.runtime.clone(), waiting);
+                Admission::Wait(Box::pin(async move { waiting.await.map_err(translate) }))
+            }
+        }
+    }
+
+    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {
+        self.ledger.close(ticket, call)
+    }
+}
+
+fn translate(refused: usage::Refused) -> Refused {
+    match refused {
+        usage::Refused::Unavailable => Refused::Unavailable,
+        usage::Refused::Budget {
+            of_workspace,
+            budget,
+            resets_at,
+        } => Refused::Budget {
+            of_workspace,
+            budget,
+            resets_at,
+        },
+    }
+}
