@@ -176,7 +176,8 @@ impl TestGateway {
     pub(crate) fn invite(&self, token: &str, set: impl FnOnce(&mut KeyPass, &mut WorkspacePass)) {
         let mut key = KeyPass {
             id: Id::generate(1, fastrand::u64(..)),
-            owner: Id::generate(1, 1),
+            // The same for all, unless a test says otherwise.
+            owner: "0123456789abcdef01234567".parse().unwrap(),
             models: None,
             cache: false,
             rates: Rates::default(),
