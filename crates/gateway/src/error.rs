@@ -147,6 +147,11 @@ impl Refusal {
         .header(header::CONNECTION, "close")
     }
 
+    pub(crate) fn too_many_bodies() -> Self {
+        let said = "too many large requests are under way; try again";
+        Self::unavailable("overloaded", said).header(header::CONNECTION, "close")
+    }
+
     pub(crate) fn slow_body() -> Self {
         let said = "the body did not arrive in time";
         Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, "body_timeout", said)

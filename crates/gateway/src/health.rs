@@ -133,7 +133,6 @@ impl Health {
                 open.probe_at = now + open.pause;
                 open.probing = false;
             }
-            Some(_) => {}
             None if too_many => {
                 breaker.open = Some(Open {
                     since: now,
@@ -142,7 +141,7 @@ impl Health {
                     probing: false,
                 });
             }
-            None => {}
+            _ => {}
         }
         self.remember(&breaker);
     }

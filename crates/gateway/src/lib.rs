@@ -25,6 +25,7 @@ pub mod metrics;
 mod models;
 mod options;
 mod rates;
+mod receive;
 mod relay;
 pub mod route;
 mod scan;

@@ -69,6 +69,8 @@ pub(crate) struct Metered {
     /// …and when the caller last got something.
     spoke: Instant,
     broken: Option<Cut>,
+    /// Whether a provider that dies looks like one that has finished.
+    until_close: bool,
 }
 
 impl Metered {
@@ -88,6 +90,7 @@ impl Metered {
             operation,
             account,
             status,
+            until_close: connection.is_until_close(),
             connection: Some(connection),
             content,
             out: VecDeque::new(),
@@ -186,6 +189,9 @@ impl Metered {
     /// The provider's answer has ended as it should.
     fn finish(&mut self) {
         if let Content::Events(events) = &mut self.content {
+            if self.until_close && !events.is_done() {
+                return self.cut(Cut::Closed);
+            }
             events.finish(&mut self.out);
         }
         if let Some(connection) = self.connection.take() {

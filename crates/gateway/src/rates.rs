@@ -325,7 +325,7 @@ mod tests {
             (Unit::Requests, false)
         );
         assert_eq!(refused.retry, Duration::from_secs(1));
-        assert_eq!(refused.standing.reset, Duration::from_secs(60));
+        assert_eq!(refused.standing.reset, Duration::from_mins(1));
         let later = start + Duration::from_millis(999);
         assert!(limiter.take(&pass, 1, later).is_err());
         let later = start + Duration::from_secs(1);
@@ -351,7 +351,7 @@ mod tests {
         let pass = pass(3, rates(0, 60), rates(0, 0));
         limiter.take(&pass, 600, now).unwrap();
         let refused = limiter
-            .take(&pass, 1, now + Duration::from_secs(60))
+            .take(&pass, 1, now + Duration::from_mins(1))
             .unwrap_err();
         assert_eq!(refused.retry, Duration::from_secs(600 - 60 - 60 + 1));
         assert!(

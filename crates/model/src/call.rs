@@ -80,6 +80,10 @@ impl Price {
 
 /// One call that has ended, as the ledger keeps it.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a column of its own, and all combinations occur"
+)]
 pub struct Call {
     /// Identifier.
     pub id: CallId,

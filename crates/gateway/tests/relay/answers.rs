@@ -102,6 +102,24 @@ async fn connections_are_used_again_and_dead_ones_are_replaced() {
 }
 
 #[tokio::test]
+async fn connections_that_nobody_needs_are_closed() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.idle_timeout = std::time::Duration::from_secs(3);
+    })
+    .await;
+    gateway.caller().chat(&chat("")).await;
+    assert_eq!(gateway.relay.idle_connections(), 1);
+    let relay = gateway.relay.clone();
+    tokio::time::pause();
+    let tending = tokio::time::timeout(std::time::Duration::from_secs(6), relay.tend());
+    assert!(tending.await.is_err(), "it tends as long as it is polled");
+    tokio::time::resume();
+    assert_eq!(gateway.relay.idle_connections(), 0);
+    assert!(provider.until_open(0).await);
+}
+
+#[tokio::test]
 async fn a_connection_that_dies_under_a_question_is_replaced_at_once() {
     // It reads the second request, and hangs up without a word.
     let provider = Scripted::new(|number| match number {

@@ -118,6 +118,29 @@ async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
 }
 
 #[tokio::test]
+async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
+    let provider = Scripted::new(|number| {
+        let head = send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
+        let end = if number == 0 { "" } else { "data: [DONE]\n\n" };
+        vec![head, send(event_text("a")), send(end), Act::Close]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.contains("upstream_error"), "{text}");
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let partial: Vec<_> = gateway
+        .books
+        .wait(2)
+        .await
+        .iter()
+        .map(|(_, call)| call.partial)
+        .collect();
+    assert_eq!(partial, [true, false]);
+}
+
+#[tokio::test]
 async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     let provider = Scripted::new(|_| {
         let body = chat_answer(1, 1);

@@ -136,6 +136,30 @@ async fn a_body_that_is_too_large_is_not_read() {
 }
 
 #[tokio::test]
+async fn all_bodies_together_are_bounded() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.most_bodies = 300_000;
+    })
+    .await;
+    let caller = gateway.caller();
+    let large = chat(&format!(r#","x":"{}""#, "x".repeat(200_000)));
+    let whole = caller.raw_chat(&large);
+    let half = caller.raw(&whole[..190_000]).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut second = caller.raw(&whole).await;
+    assert!(read_some(&mut second).await.starts_with("HTTP/1.1 503"));
+    assert_eq!(
+        caller.chat(&chat("")).await.status,
+        200,
+        "small ones are not affected"
+    );
+    drop(half);
+    gateway.books.wait(3).await;
+    assert_eq!(caller.chat(&large).await.status, 200, "room was given back");
+}
+
+#[tokio::test]
 async fn a_body_that_does_not_come_is_given_up() {
     let gateway = TestGateway::new(&[]).await;
     let caller = gateway.caller();
