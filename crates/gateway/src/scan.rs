@@ -18,6 +18,10 @@ const SAID: [&[u8]; 6] = [
 
 /// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the state of a small machine, where nearly all combinations occur"
+)]
 pub(crate) struct Scan {
     depth: u32,
     in_string: bool,

@@ -74,7 +74,8 @@ async fn a_call_is_passed_on_and_metered() {
     assert!(!call.partial && !call.estimated && !call.cached && !call.streamed);
     assert!(call.ttfb_us > 0 && call.latency_us >= call.ttfb_us);
     // The most it could have cost: a quarter of the bytes, and what fits into the model.
-    let most = (body.len() as i64 + 3) / 4 * 1000 + 1000 * 2000;
+    let prompt = i64::try_from(body.len().div_ceil(4)).unwrap();
+    let most = prompt * 1000 + 1000 * 2000;
     assert_eq!(gateway.books.most().nanos(), most);
 }
 
@@ -347,7 +348,7 @@ async fn a_workspace_gets_what_it_prefers() {
     second.models[0].price.prompt = "0.1".parse().unwrap();
     let gateway = TestGateway::new(&[provider_at("dear", dear.address), second]).await;
     gateway.invite("thrifty", |_, workspace| {
-        workspace.preference = Preference::Price
+        workspace.preference = Preference::Price;
     });
     let answer = gateway.caller_with("thrifty").chat(&chat("")).await;
     assert_eq!(answer.header("x-estrade-provider"), "cheap");
