@@ -137,6 +137,11 @@ impl Account {
         self.first_byte = Some(now);
     }
 
+    /// When the first byte came.
+    pub(crate) fn answered_at(&self) -> Instant {
+        self.first_byte.unwrap_or(self.started)
+    }
+
     /// How long it took until the first byte, and since then.
     pub(crate) fn spans(&self) -> (Duration, Duration) {
         let first = self.first_byte.unwrap_or(self.started);

@@ -83,18 +83,20 @@ pub(crate) async fn ask_around(
 ) -> Result<Answered, Refusal> {
     let preference = account.pass.workspace.preference;
     let mut last = None;
-    for (target, anyway) in errand.model.order(preference, Instant::now()) {
-        let Some(trial) = target.health.begin(Instant::now(), anyway) else {
+    let mut now = Instant::now();
+    for (target, anyway) in errand.model.order(preference, now) {
+        let Some(trial) = target.health.begin(now, anyway) else {
             continue;
         };
         account.count_in(&target.series);
         match ask_often(lane, errand, target, account).await {
             Ok(answered) => {
-                trial.succeeded(Instant::now());
+                trial.succeeded(account.answered_at());
                 return Ok(answered);
             }
             Err(miss) => {
-                trial.failed(Instant::now());
+                now = Instant::now();
+                trial.failed(now);
                 account.not_taken();
                 tracing::debug!(provider = %target.upstream.name, ?miss, "a provider failed");
                 last = Some(miss);

@@ -24,6 +24,7 @@ mod metered;
 pub mod metrics;
 mod models;
 mod options;
+mod order;
 mod rates;
 mod receive;
 mod relay;

@@ -159,6 +159,11 @@ impl Limiter {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is a limit at all.
+    pub(crate) fn applies(pass: &Pass) -> bool {
+        limited(pass.key.rates) || limited(pass.workspace.rates)
+    }
+
     /// Takes a request and so many tokens from the buckets of a key and of its workspace: from all
     /// of them, or from none.
     pub(crate) fn take(

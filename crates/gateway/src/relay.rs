@@ -13,8 +13,8 @@ use crate::gateway::Gateway;
 use crate::intake;
 use crate::look::{Look, look};
 use crate::models::may_use;
-use crate::rates::Standings;
-use crate::route::{Endpoint, InferenceRoute};
+use crate::rates::{Limiter, Standings};
+use crate::route::{self, Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation, Tokens};
@@ -83,27 +83,53 @@ impl Relay {
         self.0.pool.len()
     }
 
-    /// Answers an inference request.
+    /// Answers a request if its path is one of the gateway's; else gives it back.
+    pub async fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<GatewayBody>, Request<Incoming>> {
+        let Some(route) = route::parse(request.method(), request.uri().path()) else {
+            return Err(request);
+        };
+        Ok(match self.begin(route, request.headers()).await {
+            Ok((operation, account)) => self.0.serve(operation, request, account).await,
+            Err(response) => *response,
+        })
+    }
+
+    /// Answers an inference request whose path was parsed already.
     pub async fn handle(
         &self,
         route: InferenceRoute<'_>,
         request: Request<Incoming>,
     ) -> Response<GatewayBody> {
+        match self.begin(route, request.headers()).await {
+            Ok((operation, account)) => self.0.serve(operation, request, account).await,
+            Err(response) => *response,
+        }
+    }
+
+    /// Lets a call in and opens its account. What is no call is answered here.
+    async fn begin(
+        &self,
+        route: InferenceRoute<'_>,
+        headers: &HeaderMap,
+    ) -> Result<(Operation, Account), Box<Response<GatewayBody>>> {
         let started = Instant::now();
         let operation = match route.endpoint {
             Endpoint::Call(operation) => operation,
-            Endpoint::Models => return self.models(route.place, request.headers()).await,
-            Endpoint::WrongMethod(allow) => return Refusal::wrong_method(allow).into_response(),
-            Endpoint::Unknown => return Refusal::unknown_path().into_response(),
-        };
-        match self.let_in(request.headers(), route.place).await {
-            Err(refusal) => refusal.into_response(),
-            Ok(pass) => {
-                let gateway = Arc::clone(&self.0.gateway);
-                let account = Account::open(gateway, pass, operation, started);
-                self.0.serve(operation, request, account).await
+            Endpoint::Models => return Err(Box::new(self.models(route.place, headers).await)),
+            Endpoint::WrongMethod(allow) => {
+                return Err(Box::new(Refusal::wrong_method(allow).into_response()));
             }
-        }
+            Endpoint::Unknown => return Err(Box::new(Refusal::unknown_path().into_response())),
+        };
+        let pass = self
+            .let_in(headers, route.place)
+            .await
+            .map_err(|refusal| Box::new(refusal.into_response()))?;
+        let gateway = Arc::clone(&self.0.gateway);
+        Ok((operation, Account::open(gateway, pass, operation, started)))
     }
 
     async fn models(&self, place: Place<'_>, headers: &HeaderMap) -> Response<GatewayBody> {
@@ -193,7 +219,7 @@ impl Lane {
             {
                 headers.insert(PROVIDER, name);
             }
-            headers.insert(ATTEMPTS, HeaderValue::from(attempts));
+            headers.insert(ATTEMPTS, count(attempts));
         }
         standings_headers(&standings, headers);
         response
@@ -246,6 +272,9 @@ impl Lane {
         estimate: Tokens,
         look: &Look,
     ) -> Result<Standings, Refusal> {
+        if !Limiter::applies(&account.pass) {
+            return Ok(Standings::default());
+        }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
         // when it is known.
         let answer = look.max_tokens.map_or(0, |_| estimate.completion);
@@ -393,6 +422,15 @@ fn most_answer(operation: Operation, look: &Look, model: &Model) -> u64 {
     let context = model.context_length.map(u64::from);
     let each = look.max_tokens.or(context).unwrap_or(USUAL_ANSWER);
     each.saturating_mul(look.n)
+}
+
+/// A small number as a header.
+fn count(number: u32) -> HeaderValue {
+    match number {
+        1 => HeaderValue::from_static("1"),
+        2 => HeaderValue::from_static("2"),
+        more => HeaderValue::from(more),
+    }
 }
 
 /// An id as a header, without the detour through a text.

@@ -227,10 +227,9 @@ async fn answer(
     relay: &Relay,
     request: http::Request<hyper::body::Incoming>,
 ) -> http::Response<GatewayBody> {
-    let path = request.uri().path().to_owned();
-    match estrade_gateway::route::parse(request.method(), &path) {
-        Some(route) => relay.handle(route, request).await,
-        None => panic!("not a path of the gateway: {path}"),
+    match relay.answer(request).await {
+        Ok(response) => response,
+        Err(request) => panic!("not a path of the gateway: {}", request.uri()),
     }
 }
 
