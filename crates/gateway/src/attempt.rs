@@ -91,7 +91,7 @@ pub(crate) async fn ask_around(
         account.count_in(&target.series);
         match ask_often(lane, errand, target, account).await {
             Ok(answered) => {
-                trial.succeeded(account.answered_at());
+                trial.answered(account.answered_at());
                 return Ok(answered);
             }
             Err(miss) => {

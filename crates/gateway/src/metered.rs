@@ -213,6 +213,9 @@ impl Metered {
         if !self.account.is_open() {
             return;
         }
+        if cut != Cut::TooLarge {
+            self.target.health.broke_off(Instant::now());
+        }
         tracing::debug!(provider = %self.target.upstream.name, ?cut, "an answer was cut");
         match &self.content {
             Content::Events(events) => {
@@ -235,6 +238,7 @@ impl Metered {
         );
         let (first_byte, since) = self.account.spans();
         if !partial {
+            self.target.health.succeeded(self.heard);
             self.target.measured(first_byte, since, tokens, estimated);
         }
         self.hold = self.account.close(&Ending {

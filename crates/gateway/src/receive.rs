@@ -68,6 +68,7 @@ impl Lane {
             scan.said(),
         );
         let (first_byte, since) = account.spans();
+        target.health.succeeded(account.answered_at());
         target.measured(first_byte, since, tokens, estimated);
         let mut headers = HeaderMap::with_capacity(12);
         head.pass_on(&mut headers);
@@ -108,6 +109,8 @@ impl Lane {
         let body = read_whole(&mut connection, due)
             .await
             .ok_or_else(|| Refusal::upstream_error(Some(status)))?;
+        // It does its work: the request is at fault.
+        target.health.succeeded(Instant::now());
         // Some repeat what they were sent.
         if target.upstream.is_betrayed_by(&body) {
             return Err(Refusal::upstream_error(Some(status)));

@@ -118,6 +118,27 @@ async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
 }
 
 #[tokio::test]
+async fn a_provider_that_always_breaks_off_is_left_alone() {
+    let bad = Scripted::new(|_| vec![stream_head(), event("a"), Act::Close]).await;
+    let good = Scripted::new(|_| vec![stream_head(), event("a"), done()]).await;
+    let providers = [
+        provider_at("bad", bad.address),
+        provider_at("good", good.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    for round in 0..7 {
+        let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+        let by = if round < 5 { "bad" } else { "good" };
+        assert_eq!(
+            coming.response.headers()["x-estrade-provider"],
+            by,
+            "{round}"
+        );
+        coming.rest().await;
+    }
+}
+
+#[tokio::test]
 async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
     let provider = Scripted::new(|number| {
         let head = send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
