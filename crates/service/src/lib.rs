@@ -28,6 +28,7 @@ mod passwords;
 pub mod projects;
 mod random;
 pub mod releases;
+mod rush;
 mod seal;
 mod state_cache;
 pub mod teams;
