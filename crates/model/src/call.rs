@@ -82,7 +82,7 @@ impl Price {
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a column of its own, and all combinations occur"
+    reason = "four facts that have nothing to do with each other"
 )]
 pub struct Call {
     /// Identifier.
