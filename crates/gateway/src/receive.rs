@@ -151,6 +151,8 @@ impl Lane {
         headers.insert(PROVIDER, target.provider().1.clone());
         let content = if readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            // A proxy between us and the caller shall not collect events.
+            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
             Content::Events(Events::new(hide_usage))
         } else {
             if saving.is_some() {
