@@ -115,12 +115,16 @@ impl Account {
     }
 
     /// A provider is asked.
-    pub(crate) fn asks(&mut self, provider: &Arc<str>, price: Price) {
-        self.sent = Some(price);
+    pub(crate) fn asks(&mut self, provider: &Arc<str>) {
         if let Some(call) = &mut self.call {
             call.provider = Arc::clone(provider);
             call.attempts += 1;
         }
+    }
+
+    /// The question goes out: from now on the prompt may have to be paid for.
+    pub(crate) fn sends(&mut self, price: Price) {
+        self.sent = Some(price);
     }
 
     /// The provider did not take the call: nothing is owed.
@@ -131,6 +135,11 @@ impl Account {
     /// The first byte of the answer has come.
     pub(crate) fn answered(&mut self, now: Instant) {
         self.first_byte = Some(now);
+    }
+
+    /// When the first byte came.
+    pub(crate) fn answered_at(&self) -> Instant {
+        self.first_byte.unwrap_or(self.started)
     }
 
     /// How long it took until the first byte, and since then.

@@ -66,9 +66,10 @@ impl Miss {
         match self {
             Self::Busy(wish) => Refusal::upstream_busy(wish),
             Self::Auth => Refusal::upstream_auth(),
-            Self::Failed(Failure::Timeout | Failure::ConnectTimeout) => Refusal::upstream_timeout(),
+            Self::Failed(Failure::Timeout | Failure::ConnectTimeout) | Self::Status(504, _) => {
+                Refusal::upstream_timeout()
+            }
             Self::Failed(_) => Refusal::upstream_error(None),
-            Self::Status(504, _) => Refusal::upstream_timeout(),
             Self::Status(status, _) => Refusal::upstream_error(Some(status)),
         }
     }
@@ -82,18 +83,20 @@ pub(crate) async fn ask_around(
 ) -> Result<Answered, Refusal> {
     let preference = account.pass.workspace.preference;
     let mut last = None;
-    for (target, anyway) in errand.model.order(preference, Instant::now()) {
-        let Some(trial) = target.health.begin(Instant::now(), anyway) else {
+    let mut now = Instant::now();
+    for (target, anyway) in errand.model.order(preference, now) {
+        let Some(trial) = target.health.begin(now, anyway) else {
             continue;
         };
         account.count_in(&target.series);
         match ask_often(lane, errand, target, account).await {
             Ok(answered) => {
-                trial.succeeded(Instant::now());
+                trial.answered(account.answered_at());
                 return Ok(answered);
             }
             Err(miss) => {
-                trial.failed(Instant::now());
+                now = Instant::now();
+                trial.failed(now);
                 account.not_taken();
                 tracing::debug!(provider = %target.upstream.name, ?miss, "a provider failed");
                 last = Some(miss);
@@ -127,8 +130,8 @@ async fn ask_often(
     let mut pause = FIRST_PAUSE;
     let mut tries = 0;
     loop {
-        account.asks(&upstream.name, target.price);
-        let miss = match ask(lane, upstream, question, account).await {
+        account.asks(&upstream.name);
+        let miss = match ask(lane, target, question, account).await {
             Ok((head, connection)) => match judge(&head) {
                 None => {
                     let target = Arc::clone(target);
@@ -160,10 +163,9 @@ async fn ask_often(
 /// Whether an answer is one that the caller shall not see.
 fn judge(head: &AnswerHead) -> Option<Miss> {
     match head.status {
-        200..=299 => None,
         401 | 403 => Some(Miss::Auth),
         429 => Some(Miss::Busy(head.retry_after)),
-        400..=499 => None,
+        200..=299 | 400..=499 => None,
         // We follow nobody elsewhere: that would take the key along.
         status => Some(Miss::Status(status, head.retry_after)),
     }
@@ -179,12 +181,13 @@ fn discard(lane: &Lane, upstream: &Upstream, mut connection: Connection) {
 /// One question, one answer. A connection that turns out to be dead is replaced once, without ado.
 async fn ask(
     lane: &Lane,
-    upstream: &Upstream,
+    target: &Target,
     question: Question<'_>,
     account: &mut Account,
 ) -> Result<(AnswerHead, Connection), Failure> {
-    let now = Instant::now();
+    let (upstream, now) = (&*target.upstream, Instant::now());
     if let Some(mut connection) = lane.pool.take(upstream, now) {
+        account.sends(target.price);
         match connection
             .ask(question, now + upstream.timeouts.first_byte)
             .await
@@ -194,6 +197,7 @@ async fn ask(
         }
     }
     let mut connection = Connection::open(upstream).await?;
+    account.sends(target.price);
     let due = Instant::now() + upstream.timeouts.first_byte;
     let head = connection.ask(question, due).await?;
     Ok(arrived(account, head, connection))

@@ -30,6 +30,9 @@ pub enum Admission {
     /// It may.
     Ready(Ticket),
     /// It may when this says so: money has to be leased, or the call put on record, first.
+    ///
+    /// Dropped before its end when the caller leaves. Then what was set aside by then has to be given
+    /// back, and the call is closed with [`Ticket::NONE`], also if it is on record already.
     Wait(BoxFuture<'static, Result<Ticket, Refused>>),
     /// It may not.
     Refused(Refused),
@@ -60,6 +63,7 @@ pub trait Books: Send + Sync + 'static {
     /// Writes down a call that has ended and gives back what was set aside. Every call that was let
     /// in is closed exactly once, also those that were refused ([`Ticket::NONE`]). Never waits.
     ///
-    /// In strict mode it returns what to wait for before the caller sees the end of the answer.
+    /// In strict mode it returns what to wait for before the caller sees the end of the answer. Nobody
+    /// waits for it when the caller has left: the call is written all the same.
     fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>>;
 }

@@ -86,7 +86,7 @@ impl Answers {
     pub(crate) fn keep(
         &self,
         key: CacheKey,
-        body: Bytes,
+        body: &[u8],
         content_type: HeaderValue,
         tokens: Tokens,
     ) {
@@ -95,7 +95,7 @@ impl Answers {
         }
         let kept = Kept {
             // Its bytes may be a small part of a large buffer.
-            body: Bytes::copy_from_slice(&body),
+            body: Bytes::copy_from_slice(body),
             content_type,
             tokens,
             until: Instant::now() + self.ttl,
@@ -122,6 +122,6 @@ impl Saving {
     pub(crate) fn save(self, tokens: Option<Tokens>) {
         let tokens = tokens.unwrap_or_default();
         self.answers
-            .keep(self.key, self.body.into(), self.content_type, tokens);
+            .keep(self.key, &self.body, self.content_type, tokens);
     }
 }

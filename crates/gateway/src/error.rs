@@ -147,6 +147,11 @@ impl Refusal {
         .header(header::CONNECTION, "close")
     }
 
+    pub(crate) fn too_many_bodies() -> Self {
+        let said = "too many large requests are under way; try again";
+        Self::unavailable("overloaded", said).header(header::CONNECTION, "close")
+    }
+
     pub(crate) fn slow_body() -> Self {
         let said = "the body did not arrive in time";
         Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, "body_timeout", said)
@@ -435,17 +440,12 @@ fn whole_seconds(span: Duration) -> u64 {
 /// A span as OpenAI writes it: `6ms`, `1.2s`, `1m0s`, `2h3m0s`. Never less than it is.
 fn span(span: Duration) -> String {
     let millis = span.as_nanos().div_ceil(1_000_000);
-    let seconds = millis.div_ceil(1000);
-    match millis {
-        0..1000 => format!("{millis}ms"),
-        1000..60_000 => {
-            let tenths = millis.div_ceil(100);
-            match tenths % 10 {
-                0 => format!("{}s", tenths / 10),
-                tenth => format!("{}.{tenth}s", tenths / 10),
-            }
-        }
-        60_000..3_600_000 => format!("{}m{}s", seconds / 60, seconds % 60),
+    let (tenths, seconds) = (millis.div_ceil(100), millis.div_ceil(1000));
+    match (tenths, seconds) {
+        _ if millis < 1000 => format!("{millis}ms"),
+        (0..600, _) if tenths % 10 == 0 => format!("{}s", tenths / 10),
+        (0..600, _) => format!("{}.{}s", tenths / 10, tenths % 10),
+        (_, 0..3600) => format!("{}m{}s", seconds / 60, seconds % 60),
         _ => format!("{}h{}m{}s", seconds / 3600, seconds / 60 % 60, seconds % 60),
     }
 }
@@ -469,6 +469,7 @@ mod tests {
             ["1s", "1.2s", "59.9s"]
         );
         assert_eq!([said(60_000), said(61_001)], ["1m0s", "1m2s"]);
+        assert_eq!([said(59_901), said(3_599_001)], ["1m0s", "1h0m0s"]);
         assert_eq!(said(7_380_000), "2h3m0s");
         assert_eq!(span(Duration::from_micros(1)), "1ms");
     }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use estrade_model::Invalid;
 use estrade_model::provider::Provider;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The gateway: who may call, what there is, what was used. One per process.
 pub struct Gateway {
@@ -24,6 +25,8 @@ pub struct Gateway {
     pub(crate) limiter: Limiter,
     pub(crate) answers: Arc<Answers>,
     pub(crate) metrics: Registry,
+    /// Bytes of request bodies that are in memory, small ones aside.
+    pub(crate) bodies: AtomicU64,
     /// Where calls are counted that name no model that exists.
     pub(crate) unknown: Arc<Series>,
     /// The empty text, for records.
@@ -41,6 +44,7 @@ impl Gateway {
             catalogue: ArcSwap::default(),
             limiter: Limiter::new(),
             answers: Arc::new(Answers::new(options.cache_bytes, options.cache_ttl)),
+            bodies: AtomicU64::new(0),
             unknown: metrics.series("", ""),
             metrics,
             nothing: Arc::from(""),

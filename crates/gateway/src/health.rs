@@ -107,7 +107,8 @@ impl Health {
         })
     }
 
-    fn succeeded(&self, now: Instant) {
+    /// A call to it went well, to its end.
+    pub(crate) fn succeeded(&self, now: Instant) {
         if self.failures.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -118,6 +119,11 @@ impl Health {
         }
         breaker.note(now, true);
         self.remember(&breaker);
+    }
+
+    /// A call to it broke off after it had begun well.
+    pub(crate) fn broke_off(&self, now: Instant) {
+        self.failed(now, false);
     }
 
     fn failed(&self, now: Instant, probe: bool) {
@@ -133,7 +139,6 @@ impl Health {
                 open.probe_at = now + open.pause;
                 open.probing = false;
             }
-            Some(_) => {}
             None if too_many => {
                 breaker.open = Some(Open {
                     since: now,
@@ -142,7 +147,7 @@ impl Health {
                     probing: false,
                 });
             }
-            None => {}
+            _ => {}
         }
         self.remember(&breaker);
     }
@@ -185,10 +190,17 @@ impl Breaker {
 }
 
 impl Trial<'_> {
-    /// The target did its part.
-    pub(crate) fn succeeded(mut self, now: Instant) {
+    fn succeeded(mut self, now: Instant) {
         self.settled = true;
         self.health.succeeded(now);
+    }
+
+    /// It has begun to answer. That is enough for a probe; else the end of the answer tells, see
+    /// [`Health::succeeded`] and [`Health::broke_off`].
+    pub(crate) fn answered(self, now: Instant) {
+        if self.probe {
+            self.succeeded(now);
+        }
     }
 
     /// It did not.

@@ -1,25 +1,68 @@
 //! Reads a request's body: not more than allowed, not slower than bearable.
 
 use crate::error::Refusal;
+use crate::gateway::Gateway;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use hyper::body::Incoming;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// Bodies of this size are read without asking whether there is room.
+const SMALL: u64 = 64 * 1024;
+
+/// Room in memory for a body, given back when it is dropped.
+pub(crate) struct Room<'g> {
+    all: &'g AtomicU64,
+    taken: u64,
+}
+
+impl Room<'_> {
+    fn grow(&mut self, to: u64, most: u64) -> Result<(), Refusal> {
+        if to <= SMALL {
+            return Ok(());
+        }
+        let more = to - self.taken;
+        self.taken = to;
+        if self.all.fetch_add(more, Ordering::Relaxed) + more > most {
+            return Err(Refusal::too_many_bodies());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.taken > 0 {
+            self.all.fetch_sub(self.taken, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Reads all of it.
-pub(crate) async fn read(mut body: Incoming, most: u64, idle: Duration) -> Result<Bytes, Refusal> {
+pub(crate) async fn read(
+    mut body: Incoming,
+    gateway: &Gateway,
+) -> Result<(Bytes, Room<'_>), Refusal> {
+    let (most, idle) = (gateway.options.most_body, gateway.options.body_idle);
     if body.size_hint().lower() > most {
         return Err(Refusal::too_large(most));
     }
+    let mut room = Room {
+        all: &gateway.bodies,
+        taken: 0,
+    };
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(part) = next(&mut body, idle).await? {
-        if (first.len() + all.len() + part.len()) as u64 > most {
+        let length = (first.len() + all.len() + part.len()) as u64;
+        if length > most {
             return Err(Refusal::too_large(most));
         }
+        room.grow(length, gateway.options.most_bodies)?;
         if first.is_empty() && all.is_empty() {
             // Most bodies come in one part, which is taken as it is.
             first = part;
@@ -33,7 +76,8 @@ pub(crate) async fn read(mut body: Incoming, most: u64, idle: Duration) -> Resul
         }
         all.extend_from_slice(&part);
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    let bytes = if all.is_empty() { first } else { all.freeze() };
+    Ok((bytes, room))
 }
 
 async fn next(body: &mut Incoming, idle: Duration) -> Result<Option<Bytes>, Refusal> {

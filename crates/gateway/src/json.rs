@@ -148,8 +148,10 @@ impl<'b> Scanner<'b> {
                 return Err(self.wrong("a string does not end"));
             };
             // No early exit: so the compiler makes vector code of it.
-            let control = rest[..stop].iter().fold(false, |any, b| any | (*b < 0x20));
-            if control {
+            let controls = rest[..stop]
+                .iter()
+                .fold(0, |any, b| any | u8::from(*b < 0x20));
+            if controls > 0 {
                 return Err(self.wrong("a control character in a string must be escaped"));
             }
             self.at += stop;
@@ -235,7 +237,9 @@ impl<'b> Scanner<'b> {
         loop {
             // Here a value is due.
             match self.kind()? {
-                Kind::String => drop(self.string()?),
+                Kind::String => {
+                    self.string()?;
+                }
                 Kind::Number => self.skip_number()?,
                 Kind::Bool(true) => self.word("true")?,
                 Kind::Bool(false) => self.word("false")?,
@@ -290,7 +294,7 @@ impl<'b> Scanner<'b> {
 
     /// What a string says.
     pub(crate) fn value(&self, text: &Text) -> Cow<'b, str> {
-        let quoted = &self.bytes[text.span.start - 1..text.span.end + 1];
+        let quoted = &self.bytes[text.span.start - 1..=text.span.end];
         if text.escaped {
             // A lone surrogate says nothing that could be a name.
             return Cow::Owned(serde_json::from_slice(quoted).unwrap_or_default());

@@ -1,6 +1,6 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
-use crate::json::{Kind, Malformed, Scanner, Text};
+use crate::json::{Kind, Malformed, Scanner};
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -95,11 +95,9 @@ impl Look {
         let kind = scanner.kind()?;
         match (field, kind) {
             ("model", Kind::String) => {
-                let Text { span, .. } = &scanner.string().map(|text| {
-                    self.model = scanner.value(&text).into_owned();
-                    text
-                })?;
-                self.model_span = span.start - 1..span.end + 1;
+                let text = scanner.string()?;
+                self.model = scanner.value(&text).into_owned();
+                self.model_span = text.span.start - 1..text.span.end + 1;
             }
             ("model", _) => return Err(BadBody::Field("model", "must be a string")),
             ("stream", Kind::Bool(stream)) => {
@@ -124,7 +122,9 @@ impl Look {
                 self.deterministic = true;
                 scanner.skip()?;
             }
-            (_, Kind::Null) => drop(scanner.skip()?),
+            (_, Kind::Null) => {
+                scanner.skip()?;
+            }
             ("stream", _) => return Err(BadBody::Field(field, "must be true or false")),
             ("stream_options", _) => return Err(BadBody::Field(field, "must be an object")),
             _ => return Err(BadBody::Field(field, "must be a number")),

@@ -69,6 +69,8 @@ pub(crate) struct Metered {
     /// …and when the caller last got something.
     spoke: Instant,
     broken: Option<Cut>,
+    /// Whether a provider that dies looks like one that has finished.
+    until_close: bool,
 }
 
 impl Metered {
@@ -88,6 +90,7 @@ impl Metered {
             operation,
             account,
             status,
+            until_close: connection.is_until_close(),
             connection: Some(connection),
             content,
             out: VecDeque::new(),
@@ -186,6 +189,9 @@ impl Metered {
     /// The provider's answer has ended as it should.
     fn finish(&mut self) {
         if let Content::Events(events) = &mut self.content {
+            if self.until_close && !events.is_done() {
+                return self.cut(Cut::Closed);
+            }
             events.finish(&mut self.out);
         }
         if let Some(connection) = self.connection.take() {
@@ -206,6 +212,9 @@ impl Metered {
         self.connection = None;
         if !self.account.is_open() {
             return;
+        }
+        if cut != Cut::TooLarge {
+            self.target.health.broke_off(Instant::now());
         }
         tracing::debug!(provider = %self.target.upstream.name, ?cut, "an answer was cut");
         match &self.content {
@@ -229,6 +238,7 @@ impl Metered {
         );
         let (first_byte, since) = self.account.spans();
         if !partial {
+            self.target.health.succeeded(self.heard);
             self.target.measured(first_byte, since, tokens, estimated);
         }
         self.hold = self.account.close(&Ending {

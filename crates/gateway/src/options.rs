@@ -15,6 +15,8 @@ pub struct Options {
     pub clock: Clock,
     /// Larger request bodies are refused.
     pub most_body: u64,
+    /// Bytes of all request bodies that may be in memory at once; small ones are not counted.
+    pub most_bodies: u64,
     /// A request body that stands still for so long is given up.
     pub body_idle: Duration,
     /// Larger answers are cut.
@@ -37,6 +39,7 @@ impl Options {
         Self {
             clock,
             most_body: 32 << 20,
+            most_bodies: 512 << 20,
             body_idle: Duration::from_secs(20),
             most_answer: 1 << 30,
             keep_alive: Duration::from_secs(10),

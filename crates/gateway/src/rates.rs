@@ -159,6 +159,11 @@ impl Limiter {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is a limit at all.
+    pub(crate) fn applies(pass: &Pass) -> bool {
+        limited(pass.key.rates) || limited(pass.workspace.rates)
+    }
+
     /// Takes a request and so many tokens from the buckets of a key and of its workspace: from all
     /// of them, or from none.
     pub(crate) fn take(
@@ -325,7 +330,7 @@ mod tests {
             (Unit::Requests, false)
         );
         assert_eq!(refused.retry, Duration::from_secs(1));
-        assert_eq!(refused.standing.reset, Duration::from_secs(60));
+        assert_eq!(refused.standing.reset, Duration::from_mins(1));
         let later = start + Duration::from_millis(999);
         assert!(limiter.take(&pass, 1, later).is_err());
         let later = start + Duration::from_secs(1);
@@ -351,7 +356,7 @@ mod tests {
         let pass = pass(3, rates(0, 60), rates(0, 0));
         limiter.take(&pass, 600, now).unwrap();
         let refused = limiter
-            .take(&pass, 1, now + Duration::from_secs(60))
+            .take(&pass, 1, now + Duration::from_mins(1))
             .unwrap_err();
         assert_eq!(refused.retry, Duration::from_secs(600 - 60 - 60 + 1));
         assert!(

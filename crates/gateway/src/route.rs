@@ -41,8 +41,7 @@ pub fn parse<'p>(method: &Method, path: &'p str) -> Option<InferenceRoute<'p>> {
     let (first, rest) = inside.split_once('/').unwrap_or((inside, ""));
     let (second, rest_of_rest) = rest.split_once('/').unwrap_or((rest, ""));
     let (workspace, tail) = match (first, second) {
-        ("v1", workspace) => (workspace, rest_of_rest),
-        (workspace, "v1") => (workspace, rest_of_rest),
+        ("v1", workspace) | (workspace, "v1") => (workspace, rest_of_rest),
         (workspace, _) => (workspace, ""),
     };
     Some(InferenceRoute {

@@ -18,6 +18,10 @@ const SAID: [&[u8]; 6] = [
 
 /// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the state of a small machine, where nearly all combinations occur"
+)]
 pub(crate) struct Scan {
     depth: u32,
     in_string: bool,
@@ -169,18 +173,23 @@ impl Scan {
 
 #[derive(serde::Deserialize)]
 struct Usage {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    total_tokens: Option<u64>,
+    #[serde(rename = "prompt_tokens")]
+    prompt: Option<u64>,
+    #[serde(rename = "completion_tokens")]
+    completion: Option<u64>,
+    #[serde(rename = "input_tokens")]
+    input: Option<u64>,
+    #[serde(rename = "output_tokens")]
+    output: Option<u64>,
+    #[serde(rename = "total_tokens")]
+    total: Option<u64>,
 }
 
 fn tokens(written: &[u8]) -> Option<Tokens> {
     let usage: Usage = serde_json::from_slice(written).ok()?;
-    let prompt = usage.prompt_tokens.or(usage.input_tokens);
-    let completion = usage.completion_tokens.or(usage.output_tokens);
-    let tokens = match (prompt, completion, usage.total_tokens) {
+    let prompt = usage.prompt.or(usage.input);
+    let completion = usage.completion.or(usage.output);
+    let tokens = match (prompt, completion, usage.total) {
         (Some(prompt), Some(completion), _) => Tokens { prompt, completion },
         (Some(prompt), None, total) => Tokens {
             prompt,

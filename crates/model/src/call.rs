@@ -113,6 +113,10 @@ impl Price {
 
 /// One call that has ended, as the ledger keeps it.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts that have nothing to do with each other"
+)]
 pub struct Call {
     /// Identifier.
     pub id: CallId,

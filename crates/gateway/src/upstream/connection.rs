@@ -206,6 +206,11 @@ impl Connection {
         }
     }
 
+    /// Whether only the end of the connection tells where the body ends.
+    pub(crate) fn is_until_close(&self) -> bool {
+        self.framing == Framing::UntilClose
+    }
+
     /// Whether the body has ended, as far as was read.
     pub(crate) fn is_done(&mut self) -> bool {
         self.framing.is_done(&mut self.buffer)
@@ -214,6 +219,15 @@ impl Connection {
     /// Whether it can take another question.
     pub(crate) fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing == Framing::Done && self.buffer.is_empty()
+    }
+
+    /// Begins to wait for the next call, with no more memory than it needs.
+    pub(super) fn rest(&mut self) {
+        self.idle_since = Instant::now();
+        if self.read_size > FIRST_READ {
+            self.read_size = FIRST_READ;
+            self.buffer = BytesMut::new();
+        }
     }
 
     /// Whether nothing has come since the last answer: neither its end nor what nobody asked for.

@@ -18,6 +18,7 @@ pub(crate) use tls::Trust;
 use estrade_model::Invalid;
 use estrade_model::call::Operation;
 use estrade_model::provider::{Provider, Timeouts};
+use estrade_model::secret::Secret;
 use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl Upstream {
         } else {
             None
         };
-        let bearer = provider.api_key.as_ref().map(|key| key.expose());
+        let bearer = provider.api_key.as_ref().map(Secret::expose);
         if bearer.is_some_and(|key| HeaderValue::from_str(key).is_err()) {
             return Err(wrong("its key can not be sent in a header".to_owned()));
         }
@@ -109,7 +110,7 @@ impl Upstream {
 /// A hash of everything that a connection and the meaning of its answers depend on.
 fn fingerprint(provider: &Provider, certificates: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
-    let key = provider.api_key.as_ref().map(|key| key.expose());
+    let key = provider.api_key.as_ref().map(Secret::expose);
     for part in [
         &*provider.name,
         &*provider.base_url,

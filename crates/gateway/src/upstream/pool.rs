@@ -44,7 +44,7 @@ impl Pool {
         if !connection.is_reusable() {
             return;
         }
-        connection.idle_since = Instant::now();
+        connection.rest();
         let mut idle = self.idle();
         let idle = idle.entry(upstream.number).or_default();
         if idle.len() < self.most_idle {

@@ -74,7 +74,8 @@ async fn a_call_is_passed_on_and_metered() {
     assert!(!call.partial && !call.estimated && !call.cached && !call.streamed);
     assert!(call.ttfb_us > 0 && call.latency_us >= call.ttfb_us);
     // The most it could have cost: a quarter of the bytes, and what fits into the model.
-    let most = (body.len() as i64 + 3) / 4 * 1000 + 1000 * 2000;
+    let prompt = i64::try_from(body.len().div_ceil(4)).unwrap();
+    let most = prompt * 1000 + 1000 * 2000;
     assert_eq!(gateway.books.most().nanos(), most);
 }
 
@@ -99,6 +100,24 @@ async fn connections_are_used_again_and_dead_ones_are_replaced() {
     }
     assert_eq!(provider.connections(), 2);
     assert_eq!(gateway.relay.idle_connections(), 1);
+}
+
+#[tokio::test]
+async fn connections_that_nobody_needs_are_closed() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.idle_timeout = std::time::Duration::from_secs(3);
+    })
+    .await;
+    gateway.caller().chat(&chat("")).await;
+    assert_eq!(gateway.relay.idle_connections(), 1);
+    let relay = gateway.relay.clone();
+    tokio::time::pause();
+    let tending = tokio::time::timeout(std::time::Duration::from_secs(6), relay.tend());
+    assert!(tending.await.is_err(), "it tends as long as it is polled");
+    tokio::time::resume();
+    assert_eq!(gateway.relay.idle_connections(), 0);
+    assert!(provider.until_open(0).await);
 }
 
 #[tokio::test]
@@ -329,7 +348,7 @@ async fn a_workspace_gets_what_it_prefers() {
     second.models[0].price.prompt = "0.1".parse().unwrap();
     let gateway = TestGateway::new(&[provider_at("dear", dear.address), second]).await;
     gateway.invite("thrifty", |_, workspace| {
-        workspace.preference = Preference::Price
+        workspace.preference = Preference::Price;
     });
     let answer = gateway.caller_with("thrifty").chat(&chat("")).await;
     assert_eq!(answer.header("x-estrade-provider"), "cheap");

@@ -3,7 +3,7 @@
 use crate::support::provider::{Act, Scripted, done, event, event_text, send, stream_head};
 use crate::support::{TestGateway, chat, chat_answer, provider_at};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
 const STREAM: &str = r#","stream":true"#;
 
@@ -118,6 +118,50 @@ async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
 }
 
 #[tokio::test]
+async fn a_provider_that_always_breaks_off_is_left_alone() {
+    let bad = Scripted::new(|_| vec![stream_head(), event("a"), Act::Close]).await;
+    let good = Scripted::new(|_| vec![stream_head(), event("a"), done()]).await;
+    let providers = [
+        provider_at("bad", bad.address),
+        provider_at("good", good.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    for round in 0..7 {
+        let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+        let by = if round < 5 { "bad" } else { "good" };
+        assert_eq!(
+            coming.response.headers()["x-estrade-provider"],
+            by,
+            "{round}"
+        );
+        coming.rest().await;
+    }
+}
+
+#[tokio::test]
+async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
+    let provider = Scripted::new(|number| {
+        let head = send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
+        let end = if number == 0 { "" } else { "data: [DONE]\n\n" };
+        vec![head, send(event_text("a")), send(end), Act::Close]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.contains("upstream_error"), "{text}");
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let partial: Vec<_> = gateway
+        .books
+        .wait(2)
+        .await
+        .iter()
+        .map(|(_, call)| call.partial)
+        .collect();
+    assert_eq!(partial, [true, false]);
+}
+
+#[tokio::test]
 async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     let provider = Scripted::new(|_| {
         let body = chat_answer(1, 1);
@@ -132,8 +176,8 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    let (text, whole) = gateway.caller().stream(&chat("")).await.rest().await;
-    assert_eq!((text.len(), whole), (50, false));
+    let text = until_closed(&gateway).await;
+    assert!(!text.contains("usage"), "{text}");
     let call = gateway.books.only().await;
     assert!(call.partial && call.estimated);
 }
@@ -160,8 +204,12 @@ async fn an_answer_without_end_is_cut() {
         "{}",
         text.len()
     );
-    let (text, whole) = gateway.caller().stream(&chat("")).await.rest().await;
-    assert!(!whole && text.len() < 60_000, "{}", text.len());
+    let text = until_closed(&gateway).await;
+    assert!(
+        text.len() < 60_000 && !text.ends_with("0\r\n\r\n"),
+        "{}",
+        text.len()
+    );
     assert!(
         gateway
             .books
@@ -192,14 +240,12 @@ async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let caller = gateway.caller();
     for round in 0..100 {
-        let mut stream = caller.raw(&caller.raw_chat(&chat(STREAM))).await;
         if round % 2 == 1 {
-            let mut some = vec![0; fastrand::usize(1..2000)];
-            let _ = stream.read_exact(&mut some).await;
+            let mut stream = caller.raw(&caller.raw_chat(&chat(STREAM))).await;
+            let mut some = vec![0; fastrand::usize(1..1000)];
+            stream.read_exact(&mut some).await.unwrap();
         } else {
-            let mut all = Vec::new();
-            stream.shutdown().await.unwrap();
-            let _ = stream.read_to_end(&mut all).await;
+            caller.stream(&chat(STREAM)).await.rest().await;
         }
     }
     let rows = gateway.books.wait(100).await;
@@ -207,4 +253,13 @@ async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
     assert_eq!(ids.len(), 100);
     // Only connections that can be used again are left.
     assert!(provider.until_open(gateway.relay.idle_connections()).await);
+}
+
+/// Everything that comes until the gateway closes the connection, which it must.
+async fn until_closed(gateway: &TestGateway) -> String {
+    let caller = gateway.caller();
+    let mut stream = caller.raw(&caller.raw_chat(&chat(""))).await;
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all).await;
+    String::from_utf8(all).unwrap()
 }

@@ -36,7 +36,8 @@ async fn requests_per_minute_are_counted_and_said() {
         (429, "rate_limit_requests")
     );
     assert_eq!(refused.header("x-ratelimit-remaining-requests"), "0");
-    assert_eq!(refused.header("x-ratelimit-reset-requests"), "1m0s");
+    let reset = refused.header("x-ratelimit-reset-requests");
+    assert!(reset == "1m0s" || reset.starts_with("59."), "{reset}");
     assert_eq!(refused.header("retry-after"), "30");
     let limit = &serde_json::from_slice::<Value>(&refused.body).unwrap()["error"]["limit"];
     assert_eq!(

@@ -37,7 +37,7 @@ async fn keys_are_checked_before_anything_else() {
 async fn bad_requests_are_refused_and_noted() {
     let gateway = TestGateway::new(&[provider_at("acme", "127.0.0.1:9".parse().unwrap())]).await;
     gateway.invite("few", |key, _| {
-        key.models = Some(vec!["estrade/echo".to_owned()])
+        key.models = Some(vec!["estrade/echo".to_owned()]);
     });
     let deep = format!(r#"{{"model":"{MODEL}","x":{}"#, "[".repeat(10_000));
     for (key, body, status, code) in [
@@ -133,6 +133,30 @@ async fn a_body_that_is_too_large_is_not_read() {
             .iter()
             .all(|(_, call)| call.status == 413)
     );
+}
+
+#[tokio::test]
+async fn all_bodies_together_are_bounded() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.most_bodies = 300_000;
+    })
+    .await;
+    let caller = gateway.caller();
+    let large = chat(&format!(r#","x":"{}""#, "x".repeat(200_000)));
+    let whole = caller.raw_chat(&large);
+    let half = caller.raw(&whole[..190_000]).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut second = caller.raw(&whole).await;
+    assert!(read_some(&mut second).await.starts_with("HTTP/1.1 503"));
+    assert_eq!(
+        caller.chat(&chat("")).await.status,
+        200,
+        "small ones are not affected"
+    );
+    drop(half);
+    gateway.books.wait(3).await;
+    assert_eq!(caller.chat(&large).await.status, 200, "room was given back");
 }
 
 #[tokio::test]

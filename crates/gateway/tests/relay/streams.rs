@@ -111,7 +111,7 @@ async fn a_silent_stream_gets_comments_between_events() {
     .await;
     let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
     let comments = text.matches(": keep-alive\n\n").count();
-    assert!(whole && (4..=8).contains(&comments), "{text}");
+    assert!(whole && (4..=40).contains(&comments), "{text}");
     let without = text.replace(": keep-alive\n\n", "");
     assert_eq!(
         without,

@@ -176,7 +176,8 @@ impl TestGateway {
     pub(crate) fn invite(&self, token: &str, set: impl FnOnce(&mut KeyPass, &mut WorkspacePass)) {
         let mut key = KeyPass {
             id: Id::generate(1, fastrand::u64(..)),
-            owner: Id::generate(1, 1),
+            // The same for all, unless a test says otherwise.
+            owner: "0123456789abcdef01234567".parse().unwrap(),
             models: None,
             cache: false,
             rates: Rates::default(),
@@ -226,10 +227,9 @@ async fn answer(
     relay: &Relay,
     request: http::Request<hyper::body::Incoming>,
 ) -> http::Response<GatewayBody> {
-    let path = request.uri().path().to_owned();
-    match estrade_gateway::route::parse(request.method(), &path) {
-        Some(route) => relay.handle(route, request).await,
-        None => panic!("not a path of the gateway: {path}"),
+    match relay.answer(request).await {
+        Ok(response) => response,
+        Err(request) => panic!("not a path of the gateway: {}", request.uri()),
     }
 }
 

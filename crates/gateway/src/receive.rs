@@ -1,0 +1,195 @@
+//! What a provider answers: taken as a whole when it is there, passed on as it comes when it is not.
+
+use crate::account::{Account, Ending};
+use crate::attempt::Answered;
+use crate::body::GatewayBody;
+use crate::cache::{CacheKey, Saving};
+use crate::error::Refusal;
+use crate::metered::{Content, Metered, tokens};
+use crate::relay::{CACHE, Lane, Outcome, PROVIDER, Whole};
+use crate::scan::Scan;
+use crate::sse::Events;
+use crate::upstream::Connection;
+use bytes::{Bytes, BytesMut};
+use estrade_model::call::Operation;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::time::Instant;
+
+/// A provider's complaint that is longer is not passed on.
+const LONGEST_COMPLAINT: usize = 256 * 1024;
+
+impl Lane {
+    /// Takes in a provider's answer: as a whole if it is there already or is a complaint.
+    pub(crate) async fn receive(
+        self: &Arc<Self>,
+        operation: Operation,
+        mut answered: Answered,
+        cache_key: Option<CacheKey>,
+        account: &mut Account,
+    ) -> Result<Outcome, Refusal> {
+        let head = &answered.head;
+        if head.status >= 400 {
+            return self.complaint(answered).await.map(Outcome::Whole);
+        }
+        let whole = if head.events {
+            None
+        } else {
+            answered.connection.take_whole()
+        };
+        let head = &answered.head;
+        let json = head.content_type.clone();
+        let keepable = head.status == 200 && head.content_encoding.is_none();
+        let key = cache_key.filter(|_| keepable && !head.events);
+        let saving = key.map(|key| Saving {
+            answers: Arc::clone(&self.gateway.answers),
+            key,
+            content_type: json.unwrap_or_else(|| HeaderValue::from_static("application/json")),
+            body: Vec::new(),
+        });
+        let Some(body) = whole else {
+            return Ok(Outcome::Flowing(Box::new(answered), saving));
+        };
+        let Answered {
+            target,
+            mut head,
+            connection,
+            ..
+        } = answered;
+        self.pool.put(&target.upstream, connection);
+        let mut scan = Scan::default();
+        scan.feed(&body);
+        let (tokens, estimated) = tokens(
+            operation,
+            scan.usage(),
+            account.prompt_estimate,
+            scan.said(),
+        );
+        let (first_byte, since) = account.spans();
+        target.health.succeeded(account.answered_at());
+        target.measured(first_byte, since, tokens, estimated);
+        let mut headers = HeaderMap::with_capacity(12);
+        head.pass_on(&mut headers);
+        headers.insert(PROVIDER, target.provider().1.clone());
+        if let Some(saving) = saving {
+            headers.insert(CACHE, HeaderValue::from_static("miss"));
+            saving
+                .answers
+                .keep(saving.key, &body, saving.content_type, tokens);
+        }
+        let ending = Ending {
+            status: head.status,
+            estimated,
+            tokens,
+            price: Some(target.price),
+            ..Ending::default()
+        };
+        let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::OK);
+        let body = GatewayBody::whole(body);
+        Ok(Outcome::Whole(Whole {
+            status,
+            headers,
+            body,
+            ending,
+        }))
+    }
+
+    /// A provider refuses the request: the caller learns why, in its words.
+    async fn complaint(&self, answered: Answered) -> Result<Whole, Refusal> {
+        let Answered {
+            target,
+            mut head,
+            mut connection,
+            ..
+        } = answered;
+        let status = head.status;
+        let due = Instant::now() + target.upstream.timeouts.idle;
+        let body = read_whole(&mut connection, due)
+            .await
+            .ok_or_else(|| Refusal::upstream_error(Some(status)))?;
+        // It does its work: the request is at fault.
+        target.health.succeeded(Instant::now());
+        // Some repeat what they were sent.
+        if target.upstream.is_betrayed_by(&body) {
+            return Err(Refusal::upstream_error(Some(status)));
+        }
+        self.pool.put(&target.upstream, connection);
+        let mut headers = HeaderMap::with_capacity(12);
+        head.pass_on(&mut headers);
+        headers.insert(PROVIDER, target.provider().1.clone());
+        Ok(Whole {
+            status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
+            headers,
+            body: GatewayBody::whole(body),
+            ending: Ending {
+                status,
+                ..Ending::default()
+            },
+        })
+    }
+
+    /// An answer that comes as it comes.
+    pub(crate) fn flowing(
+        self: &Arc<Self>,
+        operation: Operation,
+        answered: Answered,
+        saving: Option<Saving>,
+        account: Account,
+    ) -> Response<GatewayBody> {
+        let Answered {
+            target,
+            mut head,
+            connection,
+            hide_usage,
+        } = answered;
+        let status = head.status;
+        let readable = head.events && head.content_encoding.is_none();
+        let mut headers = HeaderMap::with_capacity(12);
+        head.pass_on(&mut headers);
+        headers.insert(PROVIDER, target.provider().1.clone());
+        let content = if readable {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            // A proxy between us and the caller shall not collect events.
+            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            Content::Events(Events::new(hide_usage))
+        } else {
+            if saving.is_some() {
+                headers.insert(CACHE, HeaderValue::from_static("miss"));
+            }
+            let left = connection.length();
+            Content::Json {
+                scan: Scan::default(),
+                left,
+                saving,
+            }
+        };
+        let lane = Arc::clone(self);
+        let metered = Metered::new(
+            lane, target, operation, status, connection, content, account,
+        );
+        let mut response = Response::new(GatewayBody::metered(metered));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+async fn read_whole(connection: &mut Connection, due: Instant) -> Option<Bytes> {
+    if let Some(whole) = connection.take_whole() {
+        return Some(whole);
+    }
+    let mut all = BytesMut::new();
+    loop {
+        let part = poll_fn(|cx| match connection.poll_data(cx) {
+            Poll::Ready(outcome) => Poll::Ready(outcome.ok()),
+            Poll::Pending => connection.poll_due(cx, due).map(|()| None),
+        });
+        match part.await? {
+            None => return Some(all.freeze()),
+            Some(data) if all.len() + data.len() > LONGEST_COMPLAINT => return None,
+            Some(data) => all.extend_from_slice(&data),
+        }
+    }
+}
