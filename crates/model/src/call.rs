@@ -113,6 +113,10 @@ impl Price {
 
 /// One call that has ended, as the ledger keeps it.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts that have nothing to do with each other"
+)]
 pub struct Call {
     /// Identifier.
     pub id: CallId,
@@ -176,6 +180,10 @@ impl Ticket {
 /// A call as the logs of a workspace show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts that have nothing to do with each other"
+)]
 pub struct LoggedCall {
     /// Identifier; `x-estrade-call` of the answer.
     #[serde(rename = "_id")]
