@@ -146,15 +146,7 @@ fn edge_bind(config: &Config) -> EdgeBind {
         certificate: edge.tls.as_ref().map(tls_files),
         acme: edge.acme.enabled.then(|| acme(config)),
         redirect: edge.redirect_https,
-        edge: EdgeOptions {
-            domains: edge
-                .domains
-                .iter()
-                .map(|it| it.as_str().to_owned())
-                .collect(),
-            skew: Duration::from_secs(edge.skew_seconds),
-            ..EdgeOptions::default()
-        },
+        edge: EdgeOptions::default(),
         access_log: edge
             .access_log
             .then(|| config.data_dir.join("logs/access.log")),

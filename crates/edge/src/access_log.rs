@@ -6,6 +6,7 @@
 use crate::ask::{Ask, Method};
 use crate::clock::Second;
 use estrade_model::Timestamp;
+use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -78,33 +79,35 @@ impl AccessLog {
     }
 
     /// Writes lines to the file until `stop`, and those that are left then.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let Some(path) = self.file.clone() else {
-            return;
-        };
-        let mut failing = false;
-        loop {
-            let stopped = stop
-                .run_until_cancelled(tokio::time::sleep(WRITE_EVERY))
-                .await
-                .is_none();
-            if !stopped && !self.has_lines() {
-                continue;
-            }
-            let (log, path) = (Arc::clone(&self), path.clone());
-            let written = tokio::task::spawn_blocking(move || log.write_out(&path)).await;
-            match written {
-                Ok(Err(error)) if !failing => {
-                    failing = true;
-                    tracing::warn!(%error, "cannot write the access log");
-                }
-                Ok(outcome) => failing = outcome.is_err(),
-                Err(_) => return,
-            }
-            if stopped {
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(path) = self.file.clone() else {
                 return;
+            };
+            let mut failing = false;
+            loop {
+                let stopped = stop
+                    .run_until_cancelled(tokio::time::sleep(WRITE_EVERY))
+                    .await
+                    .is_none();
+                if !stopped && !self.has_lines() {
+                    continue;
+                }
+                let (log, path) = (Arc::clone(&self), path.clone());
+                let written = tokio::task::spawn_blocking(move || log.write_out(&path)).await;
+                match written {
+                    Ok(Err(error)) if !failing => {
+                        failing = true;
+                        tracing::warn!(%error, "cannot write the access log");
+                    }
+                    Ok(outcome) => failing = outcome.is_err(),
+                    Err(_) => return,
+                }
+                if stopped {
+                    return;
+                }
             }
-        }
+        })
     }
 
     fn has_lines(&self) -> bool {

@@ -14,6 +14,7 @@ use estrade_model::Timestamp;
 use estrade_model::error::causes;
 use estrade_service::{Core, Result};
 use estrade_store::blobs::BlobError;
+use futures_util::future::BoxFuture;
 use http::StatusCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,13 +25,10 @@ use tokio_util::sync::CancellationToken;
 /// How often files are closed that were removed.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
 
-/// How the edge serves.
+/// How the edge serves. Which hosts are projects, and for how long earlier releases matter, is in the
+/// settings of the services: the clean-up and custom domains go by the same.
 #[derive(Debug, Clone)]
 pub struct EdgeOptions {
-    /// A project is reached at `{project}.{domain}`.
-    pub domains: Vec<String>,
-    /// How long assets of earlier releases stay reachable.
-    pub skew: Duration,
     /// Bytes of sites' tables that are kept in memory.
     pub site_bytes: u64,
     /// What is kept of contents.
@@ -44,8 +42,6 @@ pub struct EdgeOptions {
 impl Default for EdgeOptions {
     fn default() -> Self {
         Self {
-            domains: vec!["localhost".into()],
-            skew: Duration::from_hours(1),
             site_bytes: 96 << 20,
             room: Room {
                 bytes: 32 << 20,
@@ -62,7 +58,6 @@ pub struct Edge {
     core: Arc<Core>,
     routes: Arc<Routes>,
     contents: Contents,
-    skew: Duration,
     doorway: Option<Doorway>,
     ready: AtomicBool,
     /// Who asked for what.
@@ -71,28 +66,29 @@ pub struct Edge {
 
 impl Edge {
     /// Reads what there is to serve.
-    pub async fn open(
+    pub fn open(
         core: Arc<Core>,
         options: EdgeOptions,
         log: Arc<AccessLog>,
-    ) -> Result<Arc<Self>> {
-        let sites = Sites::new(Arc::clone(&core), Handle::current(), options.site_bytes);
-        let sites = Arc::new(sites);
-        let publisher: Weak<Sites> = Arc::downgrade(&sites);
-        core.set_publisher(publisher);
-        let routes = Routes::open(Arc::clone(&core), sites, options.domains, options.skew);
-        Ok(Arc::new(Self {
-            routes: routes.await?,
-            contents: Contents::new(core.blobs.clone(), options.room),
-            skew: options.skew,
-            doorway: options.certificates.map(|certificates| Doorway {
-                certificates,
-                redirect_to: options.redirect_to,
-            }),
-            ready: AtomicBool::new(false),
-            log,
-            core,
-        }))
+    ) -> BoxFuture<'static, Result<Arc<Self>>> {
+        Box::pin(async move {
+            let sites = Sites::new(Arc::clone(&core), Handle::current(), options.site_bytes);
+            let sites = Arc::new(sites);
+            let publisher: Weak<Sites> = Arc::downgrade(&sites);
+            core.set_publisher(publisher);
+            let routes = Routes::open(Arc::clone(&core), sites);
+            Ok(Arc::new(Self {
+                routes: routes.await?,
+                contents: Contents::new(core.blobs.clone(), options.room),
+                doorway: options.certificates.map(|certificates| Doorway {
+                    certificates,
+                    redirect_to: options.redirect_to,
+                }),
+                ready: AtomicBool::new(false),
+                log,
+                core,
+            }))
+        })
     }
 
     /// The routes, for who follows or counts them.
@@ -106,17 +102,19 @@ impl Edge {
     }
 
     /// Keeps what it serves from up to date until `stop`.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let tidy = async {
-            loop {
-                tokio::time::sleep(TIDY_EVERY).await;
-                let edge = Arc::clone(&self);
-                // It looks at every open file. If it breaks off, the next one goes on.
-                drop(tokio::task::spawn_blocking(move || edge.contents.close_removed()).await);
-            }
-        };
-        let routes = Arc::clone(&self.routes);
-        tokio::join!(routes.follow(stop.clone()), stop.run_until_cancelled(tidy));
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let tidy = async {
+                loop {
+                    tokio::time::sleep(TIDY_EVERY).await;
+                    let edge = Arc::clone(&self);
+                    // It looks at every open file. If it breaks off, the next one goes on.
+                    drop(tokio::task::spawn_blocking(move || edge.contents.close_removed()).await);
+                }
+            };
+            let routes = Arc::clone(&self.routes);
+            tokio::join!(routes.follow(stop.clone()), stop.run_until_cancelled(tidy));
+        })
     }
 
     /// The present moment.
@@ -163,7 +161,7 @@ impl Edge {
     }
 
     async fn visit(&self, route: &Route, live: &LiveSite, ask: &Ask<'_>, now: Timestamp) -> Answer {
-        let trouble = match self.try_visit(live, ask, now).await {
+        let outcome = match self.try_visit(live, ask, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
             Err(Trouble::Blob(BlobError::Missing)) => {
                 self.routes.sites().forget(live.row.release);
@@ -174,7 +172,7 @@ impl Edge {
             }
             other => other,
         };
-        trouble.unwrap_or_else(|trouble| {
+        outcome.unwrap_or_else(|trouble| {
             let error = match &trouble {
                 Trouble::Blob(error) => causes(error),
                 Trouble::Service(error) => causes(error),
@@ -205,7 +203,7 @@ impl Edge {
             sites: self.routes.sites(),
             contents: &self.contents,
             now,
-            skew: self.skew,
+            skew: self.core.settings.skew,
         };
         visit.answer(ask).await
     }

@@ -3,6 +3,7 @@
 use crate::edge::Edge;
 use crate::lane::Lane;
 use estrade_listener::{Handshake, ListenerOptions, bind_shared};
+use futures_util::future::BoxFuture;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,28 +50,30 @@ impl Port {
     }
 
     /// Serves until `stop` is cancelled and what is in flight has ended.
-    pub async fn serve(self, edge: Arc<Edge>, stop: CancellationToken) {
-        let slots = Arc::new(Semaphore::new(self.options.max_connections));
-        let mut lanes = Vec::new();
-        for (number, socket) in self.sockets.into_iter().enumerate() {
-            let lane = Lane {
-                edge: Arc::clone(&edge),
-                number,
-                options: self.options.clone(),
-                tls: self.tls.clone(),
-            };
-            match start_lane(lane, socket, Arc::clone(&slots), stop.clone()) {
-                Ok(started) => lanes.push(started),
-                Err(error) => tracing::error!(%error, "cannot start a serving thread"),
+    pub fn serve(self, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let slots = Arc::new(Semaphore::new(self.options.max_connections));
+            let mut lanes = Vec::new();
+            for (number, socket) in self.sockets.into_iter().enumerate() {
+                let lane = Lane {
+                    edge: Arc::clone(&edge),
+                    number,
+                    options: self.options.clone(),
+                    tls: self.tls.clone(),
+                };
+                match start_lane(lane, socket, Arc::clone(&slots), stop.clone()) {
+                    Ok(started) => lanes.push(started),
+                    Err(error) => tracing::error!(%error, "cannot start a serving thread"),
+                }
             }
-        }
-        for (ended, thread) in lanes {
-            // Whether it ended or broke: the thread is over after it.
-            let _ = ended.await;
-            if thread.join().is_err() {
-                tracing::error!("a serving thread broke off");
+            for (ended, thread) in lanes {
+                // Whether it ended or broke: the thread is over after it.
+                let _ = ended.await;
+                if thread.join().is_err() {
+                    tracing::error!("a serving thread broke off");
+                }
             }
-        }
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Path patterns of `_redirects` and `_headers`: `/blog/:year/*`.
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use crate::request_path::UNSAFE_IN_PATH;
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 /// Longest target that captures may make: one line of rules can name a long capture very often.
 const LONGEST_TARGET: usize = 8 * 1024;
@@ -8,17 +9,7 @@ const LONGEST_TARGET: usize = 8 * 1024;
 /// Most segments of a pattern: real ones have a few, and each takes memory for as long as it serves.
 const MOST_SEGMENTS: usize = 32;
 
-/// What a captured text may not contain as it is in a path: it was decoded, and will be again.
-const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'\\');
-/// And in a query, where more has a meaning.
+/// What a captured text may not contain in a query, where more has a meaning.
 const UNSAFE_IN_QUERY: &AsciiSet = &UNSAFE_IN_PATH.add(b'&').add(b'+').add(b'=');
 
 /// A pattern that paths are held against.

@@ -1,7 +1,23 @@
 //! The path of a request, decoded and made canonical, the way nginx does it.
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str};
 use std::borrow::Cow;
+
+/// What a decoded path may not contain as it is where it is written encoded again.
+pub(crate) const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A path that stays inside the site: decoded, without `.`, `..`, empty segments and NUL.
 ///

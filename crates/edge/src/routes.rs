@@ -88,8 +88,6 @@ pub struct LiveSite {
 pub struct Routes {
     core: Arc<Core>,
     runtime: Handle,
-    domains: Vec<String>,
-    skew: Duration,
     sites: Arc<Sites>,
     names: Table<Route>,
     /// Custom domains.
@@ -117,16 +115,9 @@ impl Dirty {
 
 impl Routes {
     /// Reads the table, and follows the changes from then on.
-    pub async fn open(
-        core: Arc<Core>,
-        sites: Arc<Sites>,
-        domains: Vec<String>,
-        skew: Duration,
-    ) -> Result<Arc<Self>> {
+    pub async fn open(core: Arc<Core>, sites: Arc<Sites>) -> Result<Arc<Self>> {
         let routes = Arc::new(Self {
             runtime: Handle::current(),
-            domains,
-            skew,
             sites,
             names: Table::default(),
             hosts: Table::default(),
@@ -168,7 +159,7 @@ impl Routes {
     /// The route of a host; none when no project has it.
     pub async fn find(&self, host: &str) -> Option<Arc<Route>> {
         let host = host::canonical(host);
-        match host::project_name(&host, &self.domains) {
+        match host::project_name(&host, &self.core.settings.domains.edge) {
             Some(name) => self.find_in(&self.names, name).await,
             None => self.find_domain(&host).await,
         }
@@ -315,7 +306,10 @@ impl Routes {
         }
         // Taken before reading: what changes while we read makes the result stale again.
         let generation = route.generation.load(Ordering::Acquire);
-        let (project, since) = (route.project, self.core.now().before(self.skew));
+        let (project, since) = (
+            route.project,
+            self.core.now().before(self.core.settings.skew),
+        );
         let read = self.on_runtime(move |core| async move {
             let hosts = domains::read_active_domains(&core.db, project).await?;
             Ok((hosts, read_state(&core, project, since).await?))

@@ -8,7 +8,7 @@ use crate::redirects::{self, Redirects};
 use estrade_model::coding::Coding;
 use estrade_model::site::SiteConfig;
 use estrade_store::blobs::{Digest, PlaceId, StoredBlob};
-use estrade_store::manifest::Manifest;
+use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::VariantRow;
 use std::collections::HashMap;
 
@@ -52,6 +52,20 @@ pub struct Entry {
 }
 
 impl Entry {
+    fn new(plain: &StoredBlob, variants: Option<&[Option<StoredBlob>; 3]>) -> Self {
+        let stored = |blob: &StoredBlob| Stored {
+            place: blob.place.id(),
+            offset: blob.place.offset(),
+            size: blob.size,
+        };
+        let variant = |it: &Option<StoredBlob>| it.as_ref().map(stored);
+        Self {
+            digest: plain.digest,
+            plain: stored(plain),
+            variants: variants.map_or([None; 3], |them| them.each_ref().map(variant)),
+        }
+    }
+
     /// Where the bytes of a coding lie, if it exists.
     pub fn stored(&self, coding: Coding) -> Option<Stored> {
         if coding == Coding::Identity {
@@ -71,7 +85,9 @@ impl Entry {
 pub struct Parts {
     /// Its files.
     pub manifest: Manifest,
-    /// Where their contents lie.
+    /// What is known of contents already; the database was not asked for these.
+    pub known: HashMap<Digest, Entry>,
+    /// Where the other contents lie.
     pub blobs: HashMap<Digest, StoredBlob>,
     /// Their compressed variants.
     pub variants: Vec<VariantRow>,
@@ -95,12 +111,14 @@ impl Site {
         let mut table = Table::default();
         let mut missing = 0;
         for file in parts.manifest.files() {
-            let Some(blob) = parts.blobs.get(&file.digest) else {
-                missing += 1;
-                continue;
-            };
-            let variants = variants.get(&file.digest).copied().unwrap_or_default();
-            table.add(file.path.as_str(), blob, variants);
+            let found = parts.known.get(&file.digest).copied().or_else(|| {
+                let blob = parts.blobs.get(&file.digest)?;
+                Some(Entry::new(blob, variants.get(&file.digest)))
+            });
+            match found {
+                Some(entry) => table.add(file.path.as_str(), &entry),
+                None => missing += 1,
+            }
         }
         let mut headers = HeaderRules::parse(&parts.headers);
         headers.extend(&parts.config.headers);
@@ -126,6 +144,15 @@ impl Site {
             .binary_search_by(|at| self.path_at(*at).cmp(wanted))
             .ok()?;
         self.entry_at(self.index[found])
+    }
+
+    /// What this site knows of the contents of another: those of files at the same path.
+    pub fn knows(&self, manifest: &Manifest) -> HashMap<Digest, Entry> {
+        let same = |file: &ManifestFile| {
+            let entry = self.find(file.path.as_str())?;
+            (entry.digest == file.digest).then_some((file.digest, entry))
+        };
+        manifest.files().iter().filter_map(same).collect()
     }
 
     /// How much memory it takes, roughly.
@@ -170,35 +197,37 @@ struct Table {
 }
 
 impl Table {
-    fn add(&mut self, path: &str, blob: &StoredBlob, variants: [Option<StoredBlob>; 3]) {
+    fn add(&mut self, path: &str, entry: &Entry) {
         // 10,000 files of 1,100 bytes each do not come near the end of 32 bits.
         self.index
             .push(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
         self.number(path.len() as u64);
         self.entries.extend(path.as_bytes());
-        self.entries.extend(blob.digest.as_bytes());
-        self.stored(blob);
-        let bits = variants
+        self.entries.extend(entry.digest.as_bytes());
+        self.stored(&entry.plain);
+        let bits = entry
+            .variants
             .iter()
             .enumerate()
             .map(|(position, it)| u8::from(it.is_some()) << position);
         self.entries.push(bits.sum());
-        variants
+        entry
+            .variants
             .iter()
             .flatten()
             .for_each(|variant| self.stored(variant));
     }
 
-    fn stored(&mut self, blob: &StoredBlob) {
-        let id = blob.place.id();
+    fn stored(&mut self, stored: &Stored) {
+        let id = stored.place;
         let next = self.places.len() as u64;
         let number = *self.numbers.entry(id).or_insert(next);
         if number == next {
             self.places.push(id);
         }
         self.number(number);
-        self.number(blob.place.offset());
-        self.number(blob.size);
+        self.number(stored.offset);
+        self.number(stored.size);
     }
 
     /// Seven bits a byte, the lowest first; the high bit says that more follow.
@@ -252,7 +281,6 @@ mod tests {
     use super::*;
     use estrade_model::paths::FilePath;
     use estrade_store::blobs::Place;
-    use estrade_store::manifest::ManifestFile;
 
     fn blob(content: &[u8], place: &str, offset: i64) -> StoredBlob {
         StoredBlob {
@@ -291,6 +319,7 @@ mod tests {
         };
         let (site, missing) = Site::build(Parts {
             manifest: Manifest::new(files.chain([lost]).collect()),
+            known: HashMap::new(),
             blobs: stored.iter().map(|blob| (blob.digest, *blob)).collect(),
             variants: vec![gzip],
             config: SiteConfig::default(),

@@ -3,10 +3,10 @@
 use crate::header_rules;
 use crate::redirects;
 use crate::site::{Parts, Site};
-use estrade_model::ReleaseId;
 use estrade_model::error::causes;
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
+use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::{Core, Error, Publisher, Result};
 use estrade_store::blobs::{Digest, StoredBlob};
 use estrade_store::manifest::Manifest;
@@ -22,6 +22,8 @@ use tokio::runtime::Handle;
 
 /// Longest `_redirects` or `_headers` that is read.
 const MOST_RULES_BYTES: u64 = 512 * 1024;
+/// Projects whose last release is remembered as a model for the next.
+const MOST_PREPARED: usize = 1024;
 /// Parts of the cache, which are locked one by one.
 const PARTS: usize = 8;
 
@@ -31,6 +33,8 @@ pub struct Sites {
     /// Where the database is asked: its connections live there, and not in the threads that serve.
     runtime: Handle,
     cache: SiteCache,
+    /// The release of each project that was prepared last: the next one is mostly the same.
+    prepared: Cache<ProjectId, ReleaseId>,
 }
 
 type SiteCache = Cache<ReleaseId, Arc<Site>, ByBytes>;
@@ -51,26 +55,22 @@ impl Sites {
             core,
             runtime,
             cache: new_cache(bytes),
+            prepared: Cache::new(MOST_PREPARED),
         }
     }
 
     /// The site of a release; none when its files are gone.
     pub async fn get(&self, release: &LiveRow) -> Result<Option<Arc<Site>>> {
-        self.get_with(release, Vec::new()).await
+        self.get_with(release, Hints::default()).await
     }
 
-    /// The same, with variants that the database does not have yet.
-    async fn get_with(
-        &self,
-        release: &LiveRow,
-        fresh: Vec<VariantRow>,
-    ) -> Result<Option<Arc<Site>>> {
+    async fn get_with(&self, release: &LiveRow, hints: Hints) -> Result<Option<Arc<Site>>> {
         let Some(artifact) = release.artifact else {
             return Ok(None);
         };
         let load = async || {
             let (core, config) = (Arc::clone(&self.core), read_config(release));
-            let load = self.runtime.spawn(load_site(core, artifact, config, fresh));
+            let load = self.runtime.spawn(load_site(core, artifact, config, hints));
             load.await.map_err(Error::internal)?
         };
         let found = self.cache.get_or_insert_async(&release.release, load());
@@ -90,11 +90,28 @@ impl Sites {
 impl Publisher for Sites {
     fn prepare<'p>(
         &'p self,
+        project: ProjectId,
         release: &'p LiveRow,
         fresh: Vec<VariantRow>,
     ) -> BoxFuture<'p, Result<()>> {
-        Box::pin(async move { self.get_with(release, fresh).await.map(drop) })
+        Box::pin(async move {
+            let like = self.prepared.get(&project);
+            let like = like.and_then(|like| self.cache.get(&like));
+            self.get_with(release, Hints { fresh, like }).await?;
+            self.prepared.insert(project, release.release);
+            Ok(())
+        })
     }
+}
+
+/// What spares the database questions while a site is loaded.
+#[derive(Default)]
+struct Hints {
+    /// Variants that the database does not have yet.
+    fresh: Vec<VariantRow>,
+    /// A site that is mostly the same. What it says may be out of date, as it may be of any site
+    /// that is in memory: who finds a content missing forgets the site and loads it without hints.
+    like: Option<Arc<Site>>,
 }
 
 /// A cache in few parts. It keeps nothing that is larger than a part, and as many parts as a large
@@ -135,18 +152,24 @@ async fn load_site(
     core: Arc<Core>,
     artifact: ArtifactId,
     config: SiteConfig,
-    fresh: Vec<VariantRow>,
+    hints: Hints,
 ) -> Result<Arc<Site>> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
     let manifest = manifest.ok_or(Error::Gone("the files of this release"))?;
-    let digests: Vec<_> = manifest.files().iter().map(|file| file.digest).collect();
+    let known = hints.like.map(|site| site.knows(&manifest));
+    let known = known.unwrap_or_default();
+    let is_rules = |path: &str| path == redirects::FILE || path == header_rules::FILE;
+    let files = manifest.files().iter();
+    let asked = files.filter(|it| is_rules(it.path.as_str()) || !known.contains_key(&it.digest));
+    let digests: Vec<_> = asked.map(|file| file.digest).collect();
     let blobs = blob_rows::read_blobs(&core.db, &digests).await?;
     let mut variants = variants::read_variants(&core.db, &digests).await?;
-    variants.extend(fresh);
+    variants.extend(hints.fresh);
     let redirects = read_rules(&core, &manifest, &blobs, redirects::FILE).await;
     let headers = read_rules(&core, &manifest, &blobs, header_rules::FILE).await;
     let parts = Parts {
         manifest,
+        known,
         blobs,
         variants,
         config,

@@ -10,7 +10,7 @@ use crate::pages::Page;
 use crate::precondition::{Validators, Verdict};
 use crate::range::{self, Wanted};
 use crate::redirects::Action;
-use crate::request_path::RequestPath;
+use crate::request_path::{RequestPath, UNSAFE_IN_PATH};
 use crate::routes::LiveSite;
 use crate::site::{Entry, Site};
 use crate::sites::Sites;
@@ -21,26 +21,10 @@ use estrade_model::paths::FilePath;
 use estrade_service::Error;
 use estrade_store::blobs::BlobError;
 use http::StatusCode;
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-
-/// What a path in `Location` may not contain as it is.
-const UNSAFE_IN_PATH: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'\\')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
 
 /// Why an answer could not be made.
 #[derive(Debug)]

@@ -18,6 +18,8 @@ use walk::Walk;
 pub const MAX_DEPTH: usize = 64;
 /// Most keys of one object: what is remembered to find duplicates stays small.
 pub const MAX_KEYS: usize = 100_000;
+/// A thread costs as much as walking through a few kilobytes.
+const WORTH_A_THREAD: usize = 64 * 1024;
 /// serde repeats what it was given; a caller need not get all of it back.
 const MAX_MESSAGE: usize = 300;
 
@@ -71,9 +73,22 @@ pub fn from_slice_seed<S, T>(seed: S, bytes: &[u8]) -> Result<T, JsonError>
 where
     S: for<'de> DeserializeSeed<'de, Value = T>,
 {
-    Walk::check(&mut serde_json::Deserializer::from_slice(bytes))
-        .map_err(|error| sort(error, invalid))?;
-    seeded(seed, &mut serde_json::Deserializer::from_slice(bytes))
+    let walk = || Walk::check(&mut serde_json::Deserializer::from_slice(bytes));
+    let read = || seeded(seed, &mut serde_json::Deserializer::from_slice(bytes));
+    if bytes.len() < WORTH_A_THREAD {
+        walk().map_err(|error| sort(error, invalid))?;
+        return read();
+    }
+    // Both at once: whatever was read counts for nothing when the walk finds something.
+    let (walked, read) = std::thread::scope(|scope| {
+        let walking = scope.spawn(walk);
+        let read = read();
+        let walked = walking.join();
+        let walked = walked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (walked, read)
+    });
+    walked.map_err(|error| sort(error, invalid))?;
+    read
 }
 
 fn seeded<'de, R, S, T>(seed: S, json: &mut serde_json::Deserializer<R>) -> Result<T, JsonError>

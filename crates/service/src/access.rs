@@ -7,6 +7,7 @@ use crate::{Core, Error, Result};
 use estrade_model::team::Role;
 use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
 use estrade_store::members;
+use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -88,21 +89,27 @@ impl Scope {
 /// The scope of a request: the team's when one is named, else the caller's own.
 ///
 /// An unknown team and a team of others answer alike.
-pub async fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> Result<Scope> {
-    let Some(team) = team else {
-        let owner = caller.account.cast();
-        return Ok(Scope {
+pub fn scope_of<'a>(
+    core: &'a Core,
+    caller: Caller,
+    team: Option<TeamId>,
+) -> BoxFuture<'a, Result<Scope>> {
+    Box::pin(async move {
+        let Some(team) = team else {
+            let owner = caller.account.cast();
+            return Ok(Scope {
+                caller,
+                owner,
+                role: Role::Owner,
+            });
+        };
+        let role = members::member_role(&core.db, team, caller.account).await?;
+        let role = role.ok_or_else(|| Error::Forbidden(NOT_A_MEMBER.into()))?;
+        Ok(Scope {
             caller,
-            owner,
-            role: Role::Owner,
-        });
-    };
-    let role = members::member_role(&core.db, team, caller.account).await?;
-    let role = role.ok_or_else(|| Error::Forbidden(NOT_A_MEMBER.into()))?;
-    Ok(Scope {
-        caller,
-        owner: team.cast(),
-        role,
+            owner: team.cast(),
+            role,
+        })
     })
 }
 

@@ -3,6 +3,7 @@
 use crate::core::{Clock, Core, Settings};
 use crate::idempotency::Tickets;
 use crate::jwt::{self, Audience, Keyring};
+use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::{Error, accounts, random};
 use arc_swap::ArcSwap;
@@ -113,6 +114,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         master,
         keyring: ArcSwap::from_pointee(keyring),
         tickets: Tickets::default(),
+        rush: Rush::default(),
         publisher: OnceLock::new(),
     }))
 }

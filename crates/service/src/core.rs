@@ -3,12 +3,13 @@
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
+use crate::rush::Rush;
 use crate::seal::MasterKey;
 use crate::usage::UsageSettings;
 use crate::{Result, random};
 use arc_swap::ArcSwap;
 use estrade_model::plan::Plans;
-use estrade_model::{Id, Timestamp};
+use estrade_model::{Id, ProjectId, Timestamp};
 use estrade_store::Db;
 use estrade_store::blobs::BlobStore;
 use estrade_store::routes::LiveRow;
@@ -34,6 +35,8 @@ pub struct Core {
     pub(crate) keyring: ArcSwap<Keyring>,
     /// Requests with an idempotency key that this process is carrying out.
     pub(crate) tickets: Tickets,
+    /// What somebody waits for, so that other work gives way.
+    pub(crate) rush: Rush,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }
@@ -44,6 +47,7 @@ pub trait Publisher: Send + Sync {
     /// `fresh` are variants that will be committed with the switch: the database has them not yet.
     fn prepare<'p>(
         &'p self,
+        project: ProjectId,
         release: &'p LiveRow,
         fresh: Vec<VariantRow>,
     ) -> BoxFuture<'p, Result<()>>;

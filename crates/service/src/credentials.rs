@@ -13,6 +13,7 @@ use estrade_model::id::kind;
 use estrade_model::{Timestamp, TokenId};
 use estrade_store::tokens::{self, TokenState};
 use estrade_store::{ChangeKind, signing_keys};
+use futures_util::future::BoxFuture;
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -151,26 +152,28 @@ impl AccountTokens {
     }
 
     /// The caller behind a token, or [`Error::Unauthenticated`].
-    pub async fn authenticate(&self, token: &str) -> Result<Caller> {
-        let proof = self
-            .verifier
-            .verify(token)
-            .await?
-            .ok_or(Error::Unauthenticated)?;
-        let (cached, now) = (self.live_token(proof.id).await?, self.core.now());
-        let state = &cached.state;
-        let ended = proof.exp.is_some_and(|exp| exp <= now.seconds());
-        if ended || state.secret_hash != proof.secret_hash {
-            return Err(Error::Unauthenticated);
-        }
-        self.touches.note(proof.id, &cached.touched, now);
-        Ok(Caller {
-            account: state.account,
-            token: proof.id,
-            email: state.email.clone(),
-            fullname: state.fullname.clone(),
-            admin: state.admin,
-            origin: Origin::default(),
+    pub fn authenticate<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async move {
+            let proof = self
+                .verifier
+                .verify(token)
+                .await?
+                .ok_or(Error::Unauthenticated)?;
+            let (cached, now) = (self.live_token(proof.id).await?, self.core.now());
+            let state = &cached.state;
+            let ended = proof.exp.is_some_and(|exp| exp <= now.seconds());
+            if ended || state.secret_hash != proof.secret_hash {
+                return Err(Error::Unauthenticated);
+            }
+            self.touches.note(proof.id, &cached.touched, now);
+            Ok(Caller {
+                account: state.account,
+                token: proof.id,
+                email: state.email.clone(),
+                fullname: state.fullname.clone(),
+                admin: state.admin,
+                origin: Origin::default(),
+            })
         })
     }
 

@@ -11,6 +11,7 @@ use estrade_model::team::Role;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::envs::{self, EnvRow};
 use estrade_store::projects;
+use futures_util::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -51,48 +52,51 @@ pub(crate) async fn list_envs(
 ///
 /// When a release serves, a new one with the same contents is made, so that the new values take
 /// effect; its id is returned.
-pub async fn update_envs(
-    core: &Core,
-    scope: &Scope,
-    project: &str,
+pub fn update_envs<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    project: &'a str,
     variables: Vec<EnvSetting>,
-) -> Result<Option<ReleaseId>> {
-    scope.require(Role::Developer)?;
-    check_variables(&variables)?;
-    let (owner, now) = (scope.owner, core.now());
-    // The id never changes, and the values are sealed for it before the transaction begins.
-    let id = crate::projects::find_project(core, scope, project)
-        .await?
-        .id;
-    let key = parse_key(&id.to_string())?;
-    let (rows, release) = (
-        Arc::new(seal_variables(core, id, variables)?),
-        core.new_id()?,
-    );
-    core.db
-        .transact(move |tx| {
-            let (rows, key) = (Arc::clone(&rows), key.clone());
-            Box::pin(async move {
-                let row = projects::find_project(tx, owner, &key).await?;
-                let row = row.ok_or(Error::NotFound("the project"))?;
-                envs::replace_envs(tx, id, &rows).await?;
-                record_events(tx, id, vec![Happening::to_project("envs", "UPDATED")], now).await?;
-                let Some(current) = row.current_release else {
-                    return Ok(None);
-                };
-                queue_rerun(
-                    tx,
-                    &row,
-                    current,
-                    (release, ReleaseType::EnvUpdate),
-                    None,
-                    now,
-                )
-                .await?;
-                Ok(Some(release))
+) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
+    Box::pin(async move {
+        scope.require(Role::Developer)?;
+        check_variables(&variables)?;
+        let (owner, now) = (scope.owner, core.now());
+        // The id never changes, and the values are sealed for it before the transaction begins.
+        let id = crate::projects::find_project(core, scope, project)
+            .await?
+            .id;
+        let key = parse_key(&id.to_string())?;
+        let (rows, release) = (
+            Arc::new(seal_variables(core, id, variables)?),
+            core.new_id()?,
+        );
+        core.db
+            .transact(move |tx| {
+                let (rows, key) = (Arc::clone(&rows), key.clone());
+                Box::pin(async move {
+                    let row = projects::find_project(tx, owner, &key).await?;
+                    let row = row.ok_or(Error::NotFound("the project"))?;
+                    envs::replace_envs(tx, id, &rows).await?;
+                    record_events(tx, id, vec![Happening::to_project("envs", "UPDATED")], now)
+                        .await?;
+                    let Some(current) = row.current_release else {
+                        return Ok(None);
+                    };
+                    queue_rerun(
+                        tx,
+                        &row,
+                        current,
+                        (release, ReleaseType::EnvUpdate),
+                        None,
+                        now,
+                    )
+                    .await?;
+                    Ok(Some(release))
+                })
             })
-        })
-        .await
+            .await
+    })
 }
 
 fn check_variables(variables: &[EnvSetting]) -> Result<()> {

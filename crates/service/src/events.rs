@@ -8,6 +8,7 @@ use crate::{Core, Result, Scope, projects, random};
 use estrade_model::event::{Event, EventId};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 use estrade_store::{ChangeKind, Tx, events, projects as project_rows};
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// Most events that a follower is given at once.
@@ -127,18 +128,21 @@ impl EventFollower {
     /// the caller may not see it any more.
     ///
     /// A call that is dropped while it waits loses nothing.
-    pub async fn next(&mut self) -> Result<Vec<Event>> {
-        loop {
-            // Who was put out of the team since the stream began hears nothing more of it.
-            self.scope = self.scope.renew(&self.core).await?;
-            let (db, owner) = (&self.core.db, self.scope.owner);
-            let found = events::events_after(db, owner, self.project, self.after, BATCH).await?;
-            if let Some(last) = found.last() {
-                self.after = Some(last.id);
-                return Ok(found);
+    pub fn next(&mut self) -> BoxFuture<'_, Result<Vec<Event>>> {
+        Box::pin(async move {
+            loop {
+                // Who was put out of the team since the stream began hears nothing more of it.
+                self.scope = self.scope.renew(&self.core).await?;
+                let (db, owner) = (&self.core.db, self.scope.owner);
+                let found =
+                    events::events_after(db, owner, self.project, self.after, BATCH).await?;
+                if let Some(last) = found.last() {
+                    self.after = Some(last.id);
+                    return Ok(found);
+                }
+                projects::find_project(&self.core, &self.scope, &self.project.to_string()).await?;
+                self.watch.changed(&self.project.to_string()).await;
             }
-            projects::find_project(&self.core, &self.scope, &self.project.to_string()).await?;
-            self.watch.changed(&self.project.to_string()).await;
-        }
+        })
     }
 }

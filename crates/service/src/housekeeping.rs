@@ -10,6 +10,7 @@ use estrade_store::{
     StoreError, acme, changes, housekeeping as secrets, idempotency as answers, invitations,
     login_attempts, tokens,
 };
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -29,25 +30,27 @@ const CHANGES_KEPT: Duration = Duration::from_hours(1);
 const ENDED_TOKENS_KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// Does the chores until `stop`, and once more at the end.
-pub async fn run(
+pub fn run(
     core: Arc<Core>,
     tokens: Arc<AccountTokens>,
     keys: Arc<KeyCheck>,
     stop: CancellationToken,
-) {
-    // Beside each other: a long sweep must not cost anyone their lease.
-    tokio::join!(
-        repeat(FLUSH_EVERY, &stop, || flush(&tokens, &keys)),
-        repeat(SWEEP_EVERY, &stop, || sweep(&core, &stop)),
-        repeat(RETAIN_EVERY, &stop, || async {
-            let pruned = usage::retention::prune(&core, &stop).await;
-            report("remove calls that are too old", pruned);
-        }),
-        repeat(RENEW_EVERY, &stop, || keep_tickets(&core)),
-        release_as_dropped(&core, &stop),
-    );
-    flush(&tokens, &keys).await;
-    release(&core).await;
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        // Beside each other: a long sweep must not cost anyone their lease.
+        tokio::join!(
+            repeat(FLUSH_EVERY, &stop, || flush(&tokens, &keys)),
+            repeat(SWEEP_EVERY, &stop, || sweep(&core, &stop)),
+            repeat(RETAIN_EVERY, &stop, || async {
+                let pruned = usage::retention::prune(&core, &stop).await;
+                report("remove calls that are too old", pruned);
+            }),
+            repeat(RENEW_EVERY, &stop, || keep_tickets(&core)),
+            release_as_dropped(&core, &stop),
+        );
+        flush(&tokens, &keys).await;
+        release(&core).await;
+    })
 }
 
 /// Repeats a chore until `stop`. A chore that has begun is not cut off.

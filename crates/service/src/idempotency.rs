@@ -13,6 +13,7 @@ mod tickets;
 
 use crate::{Core, Error, Result};
 use estrade_store::idempotency::{self as store, AnswerRow, Reservation};
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use tickets::LEASE;
 pub(crate) use tickets::{RENEW_EVERY, Tickets};
@@ -128,37 +129,39 @@ pub enum Begun {
 ///
 /// [`Error::IdempotencyMismatch`] when the key belongs to another request,
 /// [`Error::IdempotencyInProgress`] while the first one is being carried out.
-pub async fn begin(core: &Arc<Core>, key: IdempotencyKey) -> Result<Begun> {
-    let (holder, now) = (core.new_id()?, core.now());
-    let held = Reservation {
-        scope: key.scope,
-        holder,
-    };
-    // Registered first: a caller that goes away while we wait for the database must not leave a
-    // reservation behind that nobody gives up.
-    let ticket = Ticket::new(core, held);
-    let known = core
-        .db
-        .transact(move |tx| {
-            Box::pin(async move {
-                if store::reserve(tx, held, key.request, now, now.after(LEASE)).await? {
-                    return Ok(None);
-                }
-                let entry = store::entry_by_scope(tx, key.scope).await?;
-                // It was there a statement ago, and a transaction sees no others.
-                entry
-                    .map(Some)
-                    .ok_or_else(|| Error::internal("an idempotency key vanished"))
+pub fn begin(core: &Arc<Core>, key: IdempotencyKey) -> BoxFuture<'_, Result<Begun>> {
+    Box::pin(async move {
+        let (holder, now) = (core.new_id()?, core.now());
+        let held = Reservation {
+            scope: key.scope,
+            holder,
+        };
+        // Registered first: a caller that goes away while we wait for the database must not leave a
+        // reservation behind that nobody gives up.
+        let ticket = Ticket::new(core, held);
+        let known = core
+            .db
+            .transact(move |tx| {
+                Box::pin(async move {
+                    if store::reserve(tx, held, key.request, now, now.after(LEASE)).await? {
+                        return Ok(None);
+                    }
+                    let entry = store::entry_by_scope(tx, key.scope).await?;
+                    // It was there a statement ago, and a transaction sees no others.
+                    entry
+                        .map(Some)
+                        .ok_or_else(|| Error::internal("an idempotency key vanished"))
+                })
             })
-        })
-        .await?;
-    let Some(entry) = known else {
-        return Ok(Begun::Fresh(ticket));
-    };
-    ticket.discard();
-    match entry.answer {
-        _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
-        None => Err(Error::IdempotencyInProgress),
-        Some(answer) => Ok(Begun::Replay(StoredAnswer::from_row(answer)?)),
-    }
+            .await?;
+        let Some(entry) = known else {
+            return Ok(Begun::Fresh(ticket));
+        };
+        ticket.discard();
+        match entry.answer {
+            _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
+            None => Err(Error::IdempotencyInProgress),
+            Some(answer) => Ok(Begun::Replay(StoredAnswer::from_row(answer)?)),
+        }
+    })
 }

@@ -30,6 +30,7 @@ pub mod projects;
 pub mod providers;
 mod random;
 pub mod releases;
+mod rush;
 mod seal;
 mod state_cache;
 pub mod teams;

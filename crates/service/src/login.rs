@@ -13,6 +13,7 @@ use estrade_model::time::Lifetime;
 use estrade_model::{AccountId, Timestamp};
 use estrade_store::accounts;
 use estrade_store::login_attempts::{self, AttemptId};
+use futures_util::future::BoxFuture;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
@@ -22,21 +23,27 @@ pub(crate) const WINDOW: Duration = Duration::from_mins(15);
 const SESSION: Lifetime = Lifetime(Some(Duration::from_hours(30 * 24)));
 
 /// Checks a password and makes a token for the account.
-pub async fn log_in(core: &Core, address: IpAddr, login: Login) -> Result<LoggedIn> {
-    let attempt = record_attempt(core, limits(core, address, &login.email)).await?;
-    let account = check_password(core, &login.email, login.password).await?;
-    forget_attempt(core, attempt).await?;
-    let token = tokens::create_token(core, account, "login", SESSION).await?;
-    let account = accounts::account_by_id(&core.db, account)
-        .await?
-        .ok_or(Error::WrongCredentials)?;
-    Ok(LoggedIn {
-        api_token: token
-            .api_token
-            .ok_or_else(|| Error::internal("a new token has no text"))?,
-        email: account.email,
-        fullname: account.fullname,
-        avatar: String::new(),
+pub fn log_in<'a>(
+    core: &'a Core,
+    address: IpAddr,
+    login: Login,
+) -> BoxFuture<'a, Result<LoggedIn>> {
+    Box::pin(async move {
+        let attempt = record_attempt(core, limits(core, address, &login.email)).await?;
+        let account = check_password(core, &login.email, login.password).await?;
+        forget_attempt(core, attempt).await?;
+        let token = tokens::create_token(core, account, "login", SESSION).await?;
+        let account = accounts::account_by_id(&core.db, account)
+            .await?
+            .ok_or(Error::WrongCredentials)?;
+        Ok(LoggedIn {
+            api_token: token
+                .api_token
+                .ok_or_else(|| Error::internal("a new token has no text"))?,
+            email: account.email,
+            fullname: account.fullname,
+            avatar: String::new(),
+        })
     })
 }
 

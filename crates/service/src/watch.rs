@@ -23,19 +23,25 @@ impl Watch {
 
     /// Returns when the thing of this id may have changed.
     pub(crate) async fn changed(&mut self, id: &str) {
-        let concerns = |change: &Change| change.id == id || change.kind == ChangeKind::Everything;
-        let heard = async {
-            loop {
-                match self.0.recv().await {
-                    Ok(change) if concerns(&change) => return,
-                    Ok(_) => {}
-                    Err(RecvError::Lagged(_)) => return,
-                    // The database is closing; the look after the timeout will tell.
-                    Err(RecvError::Closed) => std::future::pending().await,
-                }
-            }
-        };
+        let heard = self.heard(|change| change.id == id);
         // Hearing nothing is as good a reason to look as hearing something.
         drop(tokio::time::timeout(LOOK_AGAIN, heard).await);
+    }
+
+    /// Returns when what visitors of some project get may have changed.
+    pub(crate) async fn route_changed(&mut self) {
+        self.heard(|change| change.kind == ChangeKind::Route).await;
+    }
+
+    async fn heard(&mut self, concerns: impl Fn(&Change) -> bool) {
+        loop {
+            match self.0.recv().await {
+                Ok(change) if concerns(&change) || change.kind == ChangeKind::Everything => return,
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return,
+                // The database is closing; who waits has a timeout or is told to stop.
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
     }
 }

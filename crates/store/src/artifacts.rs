@@ -40,6 +40,26 @@ pub async fn read_manifest(db: &Db, id: ArtifactId) -> Result<Option<Manifest>, 
         .transpose()
 }
 
+/// The files of the newest artifact of a project, before this one, whose quick variants were made.
+pub async fn read_last_compressed(
+    db: &Db,
+    project: ProjectId,
+    before: ArtifactId,
+) -> Result<Option<Manifest>, StoreError> {
+    let bytes: Option<Vec<u8>> = db
+        .read(
+            "SELECT manifest FROM artifacts WHERE project_id = $1 AND id < $2 AND compressed
+             AND manifest IS NOT NULL ORDER BY id DESC LIMIT 1",
+        )
+        .bind(project)
+        .bind(before)
+        .fetch_optional()
+        .await?;
+    bytes
+        .map(|bytes| Manifest::decode(&bytes).map_err(StoreError::bug))
+        .transpose()
+}
+
 /// The contents of one artifact.
 #[derive(Debug)]
 pub struct ArtifactContents {

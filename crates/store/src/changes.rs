@@ -10,6 +10,7 @@ use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
 use estrade_model::error::causes;
+use futures_util::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::RwLock;
 use std::time::Duration;
@@ -175,41 +176,43 @@ impl Record for Noted {
 }
 
 /// Follows the feed until `stop`, publishing what other processes changed.
-pub async fn follow(db: Db, stop: CancellationToken) {
-    let mut follower = Follower {
-        db: &db,
-        position: None,
-        version: None,
-        seen: HashSet::new(),
-    };
-    let mut notified = match db.engine() {
-        Engine::Sqlite(_) => None,
-        Engine::Postgres(postgres) => Some(postgres.listen(stop.clone())),
-    };
-    let mut failing = false;
-    while !stop.is_cancelled() {
-        let caught_up = follower.catch_up().await;
-        match &caught_up {
-            // Once per outage, not twice a second.
-            Err(error) if !failing => {
-                let error = causes(error);
-                tracing::warn!(error, "cannot follow changes");
+pub fn follow(db: Db, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut follower = Follower {
+            db: &db,
+            position: None,
+            version: None,
+            seen: HashSet::new(),
+        };
+        let mut notified = match db.engine() {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(postgres) => Some(postgres.listen(stop.clone())),
+        };
+        let mut failing = false;
+        while !stop.is_cancelled() {
+            let caught_up = follower.catch_up().await;
+            match &caught_up {
+                // Once per outage, not twice a second.
+                Err(error) if !failing => {
+                    let error = causes(error);
+                    tracing::warn!(error, "cannot follow changes");
+                }
+                Ok(()) if failing => tracing::info!("following changes again"),
+                _ => {}
             }
-            Ok(()) if failing => tracing::info!("following changes again"),
-            _ => {}
-        }
-        failing = caught_up.is_err();
-        match &mut notified {
-            None => {
-                tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} }
+            failing = caught_up.is_err();
+            match &mut notified {
+                None => {
+                    tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} }
+                }
+                Some(wake) => tokio::select! {
+                    () = tokio::time::sleep(POSTGRES_POLL) => {},
+                    _ = wake.recv() => {},
+                    () = stop.cancelled() => {},
+                },
             }
-            Some(wake) => tokio::select! {
-                () = tokio::time::sleep(POSTGRES_POLL) => {},
-                _ = wake.recv() => {},
-                () = stop.cancelled() => {},
-            },
         }
-    }
+    })
 }
 
 struct Follower<'d> {

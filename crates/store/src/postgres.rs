@@ -82,9 +82,15 @@ impl Postgres {
         self.pool.close();
     }
 
-    pub(crate) async fn read(&self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        let client = self.pool.get().await?;
-        fetch(&client, sql, values).await
+    pub(crate) fn read<'a>(
+        &'a self,
+        sql: &'a str,
+        values: &'a [Value],
+    ) -> Boxed<'a, Result<Vec<Row>, StoreError>> {
+        Box::pin(async move {
+            let client = self.pool.get().await?;
+            fetch(&client, sql, values).await
+        })
     }
 
     /// Runs a job; an error means that nothing of it stayed, whatever the job said.
@@ -222,22 +228,30 @@ fn bind(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
         .collect()
 }
 
-async fn execute(client: &Object, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.execute(&statement, &bind(values)).await?)
+fn execute<'a>(
+    client: &'a Object,
+    sql: &'a str,
+    values: &'a [Value],
+) -> Boxed<'a, Result<u64, StoreError>> {
+    Box::pin(async move {
+        let statement = client.prepare_cached(sql).await?;
+        Ok(client.execute(&statement, &bind(values)).await?)
+    })
 }
 
 /// Sends all at once, prepared once, and then waits for all.
-async fn execute_each(
-    client: &Object,
-    sql: &str,
-    rows: &[Vec<Value>],
-) -> Result<Vec<u64>, StoreError> {
-    let statement = client.prepare_cached(sql).await?;
-    let executions = rows
-        .iter()
-        .map(|values| async { client.execute(&statement, &bind(values)).await });
-    Ok(try_join_all(executions).await?)
+fn execute_each<'a>(
+    client: &'a Object,
+    sql: &'a str,
+    rows: &'a [Vec<Value>],
+) -> Boxed<'a, Result<Vec<u64>, StoreError>> {
+    Box::pin(async move {
+        let statement = client.prepare_cached(sql).await?;
+        let executions = rows
+            .iter()
+            .map(|values| async { client.execute(&statement, &bind(values)).await });
+        Ok(try_join_all(executions).await?)
+    })
 }
 
 /// Boxed, so that it is compiled here and not wherever something is read.

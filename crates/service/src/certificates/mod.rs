@@ -13,6 +13,7 @@ use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
 use estrade_store::{Change, ChangeKind, StoreError, acme, certificates, domains, projects};
+use futures_util::future::BoxFuture;
 use instant_acme::Account;
 use material::Material;
 use quick_cache::sync::Cache;
@@ -95,28 +96,30 @@ impl fmt::Debug for Acme {
 impl Acme {
     /// Reads which certificates there are, and follows what changes. Call it on the runtime that the
     /// database was opened on, and let [`Acme::run`] run there too.
-    pub async fn open(core: Arc<Core>, settings: AcmeSettings) -> Result<Arc<Self>> {
-        let acme = Arc::new(Self {
-            runtime: Handle::current(),
-            account: OnceCell::new(),
-            certified: RwLock::default(),
-            outdated: AtomicBool::new(false),
-            ready: Cache::new(MOST_READY),
-            strangers: Cache::new(MOST_STRANGERS),
-            wanted: Mutex::default(),
-            work: Notify::new(),
-            news: Notify::new(),
-            settings,
-            core,
-        });
-        // Listening begins before the first look, so that nothing falls in between.
-        let weak = Arc::downgrade(&acme);
-        acme.core
-            .db
-            .changes()
-            .on_change(move |change| hear(&weak, change));
-        acme.read_certified().await?;
-        Ok(acme)
+    pub fn open(core: Arc<Core>, settings: AcmeSettings) -> BoxFuture<'static, Result<Arc<Self>>> {
+        Box::pin(async move {
+            let acme = Arc::new(Self {
+                runtime: Handle::current(),
+                account: OnceCell::new(),
+                certified: RwLock::default(),
+                outdated: AtomicBool::new(false),
+                ready: Cache::new(MOST_READY),
+                strangers: Cache::new(MOST_STRANGERS),
+                wanted: Mutex::default(),
+                work: Notify::new(),
+                news: Notify::new(),
+                settings,
+                core,
+            });
+            // Listening begins before the first look, so that nothing falls in between.
+            let weak = Arc::downgrade(&acme);
+            acme.core
+                .db
+                .changes()
+                .on_change(move |change| hear(&weak, change));
+            acme.read_certified().await?;
+            Ok(acme)
+        })
     }
 
     async fn read_certified(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use super::Acme;
 use super::order::OrderError;
+use crate::watch::Watch;
 use crate::{Error, Result};
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
@@ -10,12 +11,11 @@ use estrade_store::certificates::{
     claim_order, count_orders, delete_certificate, list_due, list_uncertified, release_all_orders,
     release_order, set_failure,
 };
-use estrade_store::{Change, ChangeKind, StoreError, acme};
+use estrade_store::{StoreError, acme};
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -44,31 +44,33 @@ enum Begun {
 
 impl Acme {
     /// Orders certificates until `stop`.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut changes = self.core.db.changes().subscribe();
-        report(self.take_over().await);
-        let mut jobs = JoinSet::new();
-        let mut look_at = Instant::now();
-        while !stop.is_cancelled() {
-            if self.outdated.swap(false, Ordering::AcqRel) {
-                report(self.read_certified().await);
-            }
-            if look_at <= Instant::now() {
-                look_at = Instant::now() + LOOK_EVERY;
-                report(self.look().await);
-            }
-            report(self.begin(&mut jobs, &stop).await);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = self.work.notified() => {}
-                () = sleep_until(look_at) => {}
-                Some(_) = jobs.join_next() => {}
-                () = route_changed(&mut changes) => {
-                    look_at = look_at.min(Instant::now() + LOOK_AFTER_CHANGE);
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut watch = Watch::start(&self.core);
+            report(self.take_over().await);
+            let mut jobs = JoinSet::new();
+            let mut look_at = Instant::now();
+            while !stop.is_cancelled() {
+                if self.outdated.swap(false, Ordering::AcqRel) {
+                    report(self.read_certified().await);
+                }
+                if look_at <= Instant::now() {
+                    look_at = Instant::now() + LOOK_EVERY;
+                    report(self.look().await);
+                }
+                report(self.begin(&mut jobs, &stop).await);
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = self.work.notified() => {}
+                    () = sleep_until(look_at) => {}
+                    Some(_) = jobs.join_next() => {}
+                    () = watch.route_changed() => {
+                        look_at = look_at.min(Instant::now() + LOOK_AFTER_CHANGE);
+                    }
                 }
             }
-        }
-        while jobs.join_next().await.is_some() {}
+            while jobs.join_next().await.is_some() {}
+        })
     }
 
     /// On SQLite no other server exists: leases are those of an earlier life of this one.
@@ -195,21 +197,6 @@ impl Acme {
             .await?;
         self.outdated.store(true, Ordering::Release);
         Ok(())
-    }
-}
-
-/// Waits until a route may have changed: a custom domain may be new.
-async fn route_changed(changes: &mut Receiver<Change>) {
-    loop {
-        match changes.recv().await {
-            Ok(change) if matches!(change.kind, ChangeKind::Route | ChangeKind::Everything) => {
-                return;
-            }
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            // The database is closing; `stop` will end the wait.
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
     }
 }
 

@@ -20,6 +20,7 @@ use estrade_model::ProjectId;
 use estrade_model::error::causes;
 use estrade_store::cleanup::CleanupGuard;
 use estrade_store::{Change, ChangeKind, routes};
+use futures_util::future::BoxFuture;
 use packs::Retired;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -64,41 +65,43 @@ enum Reason {
 
 /// Cleans up until `stop`: soon after the start, every hour, and soon after something was replaced or
 /// removed.
-pub async fn run(core: Arc<Core>, stop: CancellationToken) {
-    let mut changes = core.db.changes().subscribe();
-    let mut cleaner = Cleaner::new(core);
-    let (mut reason, mut failing) = (Reason::Time, false);
-    let mut next_full = Instant::now() + FIRST;
-    if stop.run_until_cancelled(sleep(FIRST)).await.is_none() {
-        return;
-    }
-    loop {
-        let began = Instant::now();
-        let Some(done) = stop.run_until_cancelled(cleaner.clean_for(&reason)).await else {
+pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut changes = core.db.changes().subscribe();
+        let mut cleaner = Cleaner::new(core);
+        let (mut reason, mut failing) = (Reason::Time, false);
+        let mut next_full = Instant::now() + FIRST;
+        if stop.run_until_cancelled(sleep(FIRST)).await.is_none() {
             return;
-        };
-        let took = began.elapsed();
-        match &done {
-            // Once per outage.
-            Err(error) if !failing => {
-                tracing::warn!(error = causes(error), "cannot clean up; will try again");
+        }
+        loop {
+            let began = Instant::now();
+            let Some(done) = stop.run_until_cancelled(cleaner.clean_for(&reason)).await else {
+                return;
+            };
+            let took = began.elapsed();
+            match &done {
+                // Once per outage.
+                Err(error) if !failing => {
+                    tracing::warn!(error = causes(error), "cannot clean up; will try again");
+                }
+                Ok(_) if failing => tracing::info!("cleaning up again"),
+                _ => {}
             }
-            Ok(_) if failing => tracing::info!("cleaning up again"),
-            _ => {}
+            failing = done.is_err();
+            if failing {
+                next_full = Instant::now() + AGAIN.max(took * SHARE);
+            } else if matches!(reason, Reason::Time) {
+                next_full = Instant::now() + EVERY;
+            }
+            let rest = Instant::now() + SOON.max(took * SHARE);
+            let woken = wake(&mut changes, rest, next_full);
+            let Some(woken) = stop.run_until_cancelled(woken).await else {
+                return;
+            };
+            reason = woken;
         }
-        failing = done.is_err();
-        if failing {
-            next_full = Instant::now() + AGAIN.max(took * SHARE);
-        } else if matches!(reason, Reason::Time) {
-            next_full = Instant::now() + EVERY;
-        }
-        let rest = Instant::now() + SOON.max(took * SHARE);
-        let woken = wake(&mut changes, rest, next_full);
-        let Some(woken) = stop.run_until_cancelled(woken).await else {
-            return;
-        };
-        reason = woken;
-    }
+    })
 }
 
 /// Waits for a reason to clean up. The first change begins a short wait, which later ones do not

@@ -8,6 +8,7 @@ use estrade_model::domain::{Domain, DomainId};
 use estrade_model::error::causes;
 use estrade_store::domains::{self, DomainRow};
 use estrade_store::{ChangeKind, StoreError};
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,21 +41,23 @@ pub async fn check_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<Do
 }
 
 /// Checks pending domains until `stop`.
-pub async fn run(core: Arc<Core>, stop: CancellationToken) {
-    while stop
-        .run_until_cancelled(tokio::time::sleep(POLL))
-        .await
-        .is_some()
-    {
-        // A lookup that is cut off here is repeated when it is due again.
-        let Some(checked) = stop.run_until_cancelled(check_due(&core)).await else {
-            return;
-        };
-        if let Err(error) = checked {
-            let error = causes(&error);
-            tracing::warn!(error, "cannot check pending domains, trying again");
+pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        while stop
+            .run_until_cancelled(tokio::time::sleep(POLL))
+            .await
+            .is_some()
+        {
+            // A lookup that is cut off here is repeated when it is due again.
+            let Some(checked) = stop.run_until_cancelled(check_due(&core)).await else {
+                return;
+            };
+            if let Err(error) = checked {
+                let error = causes(&error);
+                tracing::warn!(error, "cannot check pending domains, trying again");
+            }
         }
-    }
+    })
 }
 
 /// Checks the domains that are due.

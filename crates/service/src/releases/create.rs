@@ -15,6 +15,7 @@ use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
 use estrade_store::releases::{Recipe, ReleaseDraft};
 use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows, sources};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,46 +44,48 @@ pub enum Source {
 /// Makes a release and puts it into its project's queue; returns its id.
 ///
 /// Contents are durable before the transaction begins; a refusal leaves nothing behind.
-pub async fn create_release(
-    core: &Core,
-    scope: &Scope,
-    project: &str,
+pub fn create_release<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    project: &'a str,
     new: NewRelease,
     source: Source,
-) -> Result<ReleaseId> {
-    scope.require(Role::Developer)?;
-    let row = projects::find_project(core, scope, project).await?;
-    let platform = new.platform.unwrap_or(row.platform);
-    let settings = read_site_settings(platform, &new.settings)?;
-    let mut draft = draft_release(core, &row, new)?;
-    let id = draft.id;
-    match source {
-        Source::Image(image) => {
-            draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
-            commit(core, scope, draft, None).await?;
-        }
-        Source::Archive(source) => {
-            let source = source.parse().map_err(|_| unknown_source())?;
-            draft.recipe.source = Some(source);
-            commit(core, scope, draft, None).await?;
-        }
-        Source::Files(mut upload) => {
-            upload.require_files()?;
-            if upload.project() != row.id {
-                return Err(Error::NotFound("the project"));
+) -> BoxFuture<'a, Result<ReleaseId>> {
+    Box::pin(async move {
+        scope.require(Role::Developer)?;
+        let row = projects::find_project(core, scope, project).await?;
+        let platform = new.platform.unwrap_or(row.platform);
+        let settings = read_site_settings(platform, &new.settings)?;
+        let mut draft = draft_release(core, &row, new)?;
+        let id = draft.id;
+        match source {
+            Source::Image(image) => {
+                draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
+                commit(core, scope, draft, None).await?;
             }
-            upload.require_named(core).await?;
-            if draft.recipe.platform == Platform::Static {
-                let said = upload.read_project_files(core, Platform::Static).await?;
-                let settings = settings.or(said);
-                upload.choose_root(&settings)?;
-                draft.recipe.site = site_json(settings)?;
+            Source::Archive(source) => {
+                let source = source.parse().map_err(|_| unknown_source())?;
+                draft.recipe.source = Some(source);
+                commit(core, scope, draft, None).await?;
             }
-            draft.recipe.artifact = Some(core.new_id()?);
-            store_files(core, scope, draft, *upload).await?;
+            Source::Files(mut upload) => {
+                upload.require_files()?;
+                if upload.project() != row.id {
+                    return Err(Error::NotFound("the project"));
+                }
+                upload.require_named(core).await?;
+                if draft.recipe.platform == Platform::Static {
+                    let said = upload.read_project_files(core, Platform::Static).await?;
+                    let settings = settings.or(said);
+                    upload.choose_root(&settings)?;
+                    draft.recipe.site = site_json(settings)?;
+                }
+                draft.recipe.artifact = Some(core.new_id()?);
+                store_files(core, scope, draft, *upload).await?;
+            }
         }
-    }
-    Ok(id)
+        Ok(id)
+    })
 }
 
 fn unknown_source() -> Error {
@@ -167,7 +170,10 @@ pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Dig
     let fresh: HashSet<_> = new.iter().map(|blob| blob.digest).collect();
     let digests = manifest.files().iter().map(|file| file.digest);
     let known: HashSet<_> = digests.filter(|digest| !fresh.contains(digest)).collect();
-    known.into_iter().collect()
+    let mut known: Vec<_> = known.into_iter().collect();
+    // In the order in which the database has them: neighbours are found together.
+    known.sort_unstable();
+    known
 }
 
 async fn commit(

@@ -15,6 +15,7 @@ use estrade_store::releases::ReleaseRow;
 use estrade_store::{artifacts, blob_rows, releases, sources};
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
+use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -43,19 +44,25 @@ pub struct SourceDownload {
 
 /// The source of a release: the archive as it came, or its files as a `.tar.gz`; 404 when it was made
 /// from an image, 410 when it is gone.
-pub async fn download_source(core: &Core, scope: &Scope, id: ReleaseId) -> Result<SourceDownload> {
-    let row = releases::read_release(&core.db, scope.owner, id).await?;
-    let row = row.ok_or(NOT_FOUND)?;
-    if row.image.is_some() {
-        return Err(Error::NotFound("a source of this release"));
-    }
-    if let Some(source) = row.source {
-        return download_archive(core, row.project, source).await;
-    }
-    Ok(SourceDownload {
-        format: ArchiveFormat::TarGz,
-        stream: pack_files(core, &row).await?,
-        length: None,
+pub fn download_source<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    id: ReleaseId,
+) -> BoxFuture<'a, Result<SourceDownload>> {
+    Box::pin(async move {
+        let row = releases::read_release(&core.db, scope.owner, id).await?;
+        let row = row.ok_or(NOT_FOUND)?;
+        if row.image.is_some() {
+            return Err(Error::NotFound("a source of this release"));
+        }
+        if let Some(source) = row.source {
+            return download_archive(core, row.project, source).await;
+        }
+        Ok(SourceDownload {
+            format: ArchiveFormat::TarGz,
+            stream: pack_files(core, &row).await?,
+            length: None,
+        })
     })
 }
 

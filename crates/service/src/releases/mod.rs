@@ -43,6 +43,7 @@ use estrade_model::{ReleaseId, Timestamp};
 use estrade_store::projects::{self, ProjectRow};
 use estrade_store::releases::{self, ReleaseDraft, ReleaseRow};
 use estrade_store::{ChangeKind, Tx};
+use futures_util::future::BoxFuture;
 use transition::{Walk, time_allowed, walk};
 
 const NOT_FOUND: Error = Error::NotFound("the release");
@@ -91,10 +92,15 @@ pub(crate) async fn queue_rerun(
 }
 
 /// Stops a release that is not being put in place yet.
-pub async fn cancel_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<()> {
-    scope.require(Role::Developer)?;
-    let (owner, now) = (scope.owner, core.now());
-    core.db
+pub fn cancel_release<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    id: ReleaseId,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        scope.require(Role::Developer)?;
+        let (owner, now) = (scope.owner, core.now());
+        core.db
         .transact(move |tx| {
             Box::pin(async move {
                 let row = releases::find_release(tx, owner, id).await?;
@@ -118,28 +124,35 @@ pub async fn cancel_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result
             })
         })
         .await
+    })
 }
 
 /// Makes a release that runs what an earlier one ran; returns its id.
-pub async fn rollback_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<ReleaseId> {
-    scope.require(Role::Developer)?;
-    let (owner, now, new) = (scope.owner, core.now(), core.new_id()?);
-    core.db
-        .transact(move |tx| {
-            Box::pin(async move {
-                let row = releases::find_release(tx, owner, id).await?;
-                let row = row.ok_or(NOT_FOUND)?;
-                require_rollback_target(&row)?;
-                let key = estrade_model::project::ProjectKey::Id(row.project);
-                let project = projects::find_project(tx, owner, &key).await?;
-                let project = project.ok_or(NOT_FOUND)?;
-                let message = Some(format!("Roll back to {}", tag(row.number)));
-                let kind = (new, ReleaseType::Rollback);
-                queue_rerun(tx, &project, id, kind, message, now).await?;
-                Ok(new)
+pub fn rollback_release<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    id: ReleaseId,
+) -> BoxFuture<'a, Result<ReleaseId>> {
+    Box::pin(async move {
+        scope.require(Role::Developer)?;
+        let (owner, now, new) = (scope.owner, core.now(), core.new_id()?);
+        core.db
+            .transact(move |tx| {
+                Box::pin(async move {
+                    let row = releases::find_release(tx, owner, id).await?;
+                    let row = row.ok_or(NOT_FOUND)?;
+                    require_rollback_target(&row)?;
+                    let key = estrade_model::project::ProjectKey::Id(row.project);
+                    let project = projects::find_project(tx, owner, &key).await?;
+                    let project = project.ok_or(NOT_FOUND)?;
+                    let message = Some(format!("Roll back to {}", tag(row.number)));
+                    let kind = (new, ReleaseType::Rollback);
+                    queue_rerun(tx, &project, id, kind, message, now).await?;
+                    Ok(new)
+                })
             })
-        })
-        .await
+            .await
+    })
 }
 
 fn require_rollback_target(row: &ReleaseRow) -> Result<()> {

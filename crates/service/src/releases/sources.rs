@@ -6,44 +6,51 @@ use estrade_model::project::ProjectKey;
 use estrade_model::release::{ArchiveFormat, SourceId};
 use estrade_store::projects as project_rows;
 use estrade_store::sources::{self, NewSource};
+use futures_util::future::BoxFuture;
 
 /// Keeps an archive as a source of its project. It is durable when this returns.
-pub async fn create_source(core: &Core, scope: &Scope, received: Received) -> Result<SourceId> {
-    let Some(format) = ArchiveFormat::of(&received.head) else {
-        return Err(Error::Invalid {
-            code: "archive_unknown",
-            message: "file: is neither a .tar.gz nor a .zip, as its first bytes show".into(),
-        });
-    };
-    let (owner, new) = (
-        scope.owner,
-        NewSource {
-            id: core.new_id()?,
-            project: received.project,
-            format,
-            digest: received.digest(),
-            size: received.size(),
-            created_at: core.now(),
-        },
-    );
-    let published = received.publish(core).await?;
-    let (blobs, held) = (published.blobs().to_vec(), published.hold());
-    let stored = core
-        .db
-        .transact(move |tx| {
-            let (blobs, _held) = (blobs.clone(), &held);
-            Box::pin(async move {
-                let key = ProjectKey::Id(new.project);
-                // It may have been deleted since the upload began.
-                if project_rows::find_project(tx, owner, &key).await?.is_none() {
-                    return Err(Error::NotFound("the project"));
-                }
-                keep_content(tx, &blobs, new.digest).await?;
-                sources::insert_source(tx, &new).await?;
-                Ok(new.id)
+pub fn create_source<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    received: Received,
+) -> BoxFuture<'a, Result<SourceId>> {
+    Box::pin(async move {
+        let Some(format) = ArchiveFormat::of(&received.head) else {
+            return Err(Error::Invalid {
+                code: "archive_unknown",
+                message: "file: is neither a .tar.gz nor a .zip, as its first bytes show".into(),
+            });
+        };
+        let (owner, new) = (
+            scope.owner,
+            NewSource {
+                id: core.new_id()?,
+                project: received.project,
+                format,
+                digest: received.digest(),
+                size: received.size(),
+                created_at: core.now(),
+            },
+        );
+        let published = received.publish(core).await?;
+        let (blobs, held) = (published.blobs().to_vec(), published.hold());
+        let stored = core
+            .db
+            .transact(move |tx| {
+                let (blobs, _held) = (blobs.clone(), &held);
+                Box::pin(async move {
+                    let key = ProjectKey::Id(new.project);
+                    // It may have been deleted since the upload began.
+                    if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                        return Err(Error::NotFound("the project"));
+                    }
+                    keep_content(tx, &blobs, new.digest).await?;
+                    sources::insert_source(tx, &new).await?;
+                    Ok(new.id)
+                })
             })
-        })
-        .await;
-    settle(published, &stored);
-    stored
+            .await;
+        settle(published, &stored);
+        stored
+    })
 }

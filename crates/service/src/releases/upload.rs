@@ -4,6 +4,7 @@ use super::caps::{Caps, storing};
 use super::incoming::cleaned_up;
 use super::known;
 use super::layout::{inside, is_project_file};
+use crate::rush::{Hurry, Rush};
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::platform::Platform;
@@ -34,6 +35,9 @@ pub struct Upload {
     project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
     caps: Caps,
+    rush: Rush,
+    /// From the first file on: until then the client is the slow one.
+    hurry: Option<Hurry>,
 }
 
 /// Begins to receive the files of a new release.
@@ -50,6 +54,8 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
         project_files: BTreeMap::new(),
         bytes: 0,
         caps,
+        rush: core.rush.clone(),
+        hurry: None,
     })
 }
 
@@ -77,6 +83,7 @@ impl Upload {
     }
 
     fn add_path(&mut self, path: String, size: u64) -> Result<FilePath> {
+        self.hurry.get_or_insert_with(|| self.rush.begin());
         let Caps { files, .. } = self.caps;
         if self.sent.len() + self.named.len() >= files {
             return Err(Error::TooLarge(format!(

@@ -104,7 +104,7 @@ async fn compress(journey: &mut Journey) -> Result<(), Halt> {
         return Ok(());
     };
     let core = Arc::clone(journey.claim.core());
-    let work = Work::find(&core, artifact).await?;
+    let work = Work::find(&core, journey.claim.project(), artifact).await?;
     let made = if work.bytes() < WORTH_SHOWING {
         work.carry_out(&core).await?
     } else {
@@ -133,7 +133,7 @@ async fn deploy(journey: &Journey) -> Result<(), Halt> {
         };
         let fresh = journey.luggage.made.as_ref().map(Made::variants);
         publisher
-            .prepare(&release, fresh.unwrap_or_default())
+            .prepare(claim.project(), &release, fresh.unwrap_or_default())
             .await?;
     }
     Ok(())

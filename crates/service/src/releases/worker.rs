@@ -12,6 +12,7 @@ use estrade_model::error::causes;
 use estrade_model::release::ReleaseState;
 use estrade_store::release_queue::{self, OverdueRow};
 use estrade_store::{Change, ChangeKind};
+use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,29 +45,31 @@ struct Running {
 
 impl Worker {
     /// Works until `stop`; what is unfinished then is given back to the queue.
-    pub async fn run(core: Arc<Core>, stop: CancellationToken) {
-        // Listening begins before the first look, so that nothing falls in between.
-        let mut changes = core.db.changes().subscribe();
-        let mut worker = Self {
-            core,
-            jobs: JoinSet::new(),
-            running: HashMap::new(),
-        };
-        report("take over", worker.take_over().await);
-        let (mut polls, mut renewals) = (every(POLL), every(RENEW));
-        while !stop.is_cancelled() {
-            report("claim", worker.claim().await);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                touched = heard(&mut changes) => if worker.works_on(&touched) {
-                    report("renew", worker.renew().await);
-                },
-                Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
-                _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
-                _ = renewals.tick() => report("renew", worker.renew().await),
+    pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // Listening begins before the first look, so that nothing falls in between.
+            let mut changes = core.db.changes().subscribe();
+            let mut worker = Self {
+                core,
+                jobs: JoinSet::new(),
+                running: HashMap::new(),
+            };
+            report("take over", worker.take_over().await);
+            let (mut polls, mut renewals) = (every(POLL), every(RENEW));
+            while !stop.is_cancelled() {
+                report("claim", worker.claim().await);
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    touched = heard(&mut changes) => if worker.works_on(&touched) {
+                        report("renew", worker.renew().await);
+                    },
+                    Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
+                    _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
+                    _ = renewals.tick() => report("renew", worker.renew().await),
+                }
             }
-        }
-        worker.stop().await;
+            worker.stop().await;
+        })
     }
 
     /// On SQLite no other server exists: leases are those of an earlier life of this one.
@@ -149,7 +152,7 @@ impl Worker {
 }
 
 async fn work_on(claim: Claim, lost: CancellationToken) {
-    let release = claim.release();
+    let (release, _hurry) = (claim.release(), claim.core().rush.begin());
     let done = tokio::select! {
         done = carry_out(claim) => done,
         () = lost.cancelled() => return,

@@ -100,9 +100,11 @@ impl Ledger {
     }
 
     /// Writes, renews and settles until `stop`; then everything is written and given back.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
-        keeper::leave(&self).await;
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
+            keeper::leave(&self).await;
+        })
     }
 
     /// Sets aside the most that a call may cost and puts it on record where it must not be lost.

@@ -19,7 +19,9 @@ on_both_engines! {
 }
 
 fn two_domains() -> Setup {
-    Setup::with(|setup| setup.edge.domains = vec!["apps.localhost".into(), "example.test".into()])
+    Setup::with(|setup| {
+        setup.settings.domains.edge = vec!["apps.localhost".into(), "example.test".into()];
+    })
 }
 
 async fn a_project_is_reached_by_its_name(app: &TestApp) {

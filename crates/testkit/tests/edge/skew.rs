@@ -12,7 +12,7 @@ on_both_engines! {
 }
 
 fn one_minute() -> Setup {
-    Setup::with(|setup| setup.edge.skew = Duration::from_mins(1))
+    Setup::with(|setup| setup.settings.skew = Duration::from_mins(1))
 }
 
 async fn assets_of_earlier_releases_stay_for_a_while(app: &TestApp) {

@@ -15,7 +15,7 @@ use zstd::bulk::Compressor as Zstd;
 
 const GZIP_LEVEL: i32 = 1;
 const GZIP_STREAM_LEVEL: u32 = 4;
-const ZSTD_LEVEL: i32 = 2;
+const ZSTD_LEVEL: i32 = 1;
 const ZSTD_STREAM_LEVEL: i32 = 3;
 /// The best Brotli takes 50 ms for 20 KiB and 3 s for 1 MiB; then a third of a second for 1 MiB, and
 /// for what is larger still a tenth.

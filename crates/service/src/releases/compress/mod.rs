@@ -11,6 +11,7 @@ mod spread;
 pub use slow::run as run_slow;
 
 use crate::{Core, Error, Result};
+use estrade_model::ProjectId;
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
 use estrade_store::blobs::{Digest, HeldBlobs, Published, StoredBlob};
@@ -36,8 +37,15 @@ pub(super) struct Work {
 
 impl Work {
     /// Looks which quick variants are missing.
-    pub(super) async fn find(core: &Core, artifact: ArtifactId) -> Result<Self> {
-        let jobs = find_jobs(core, artifact, &QUICK).await?;
+    pub(super) async fn find(
+        core: &Core,
+        project: ProjectId,
+        artifact: ArtifactId,
+    ) -> Result<Self> {
+        // Mostly the same files as last time: those need not be asked for one by one.
+        let last = artifacts::read_last_compressed(&core.db, project, artifact).await?;
+        let tried = hopes(&last.unwrap_or_default());
+        let jobs = find_jobs(core, artifact, &QUICK, &tried).await?;
         Ok(Self { artifact, jobs })
     }
 
@@ -136,11 +144,18 @@ impl MadeRows {
     }
 }
 
-/// The contents of an artifact that were not tried in all of these codings.
-async fn find_jobs(core: &Core, artifact: ArtifactId, codings: &[Coding]) -> Result<Vec<Job>> {
+/// The contents of an artifact that were not tried in all of these codings. Those that are `known`
+/// were.
+async fn find_jobs(
+    core: &Core,
+    artifact: ArtifactId,
+    codings: &[Coding],
+    known: &BTreeMap<Digest, Hope>,
+) -> Result<Vec<Job>> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
     let hopes = hopes(&manifest.unwrap_or_default());
-    let digests: Vec<_> = hopes.keys().copied().collect();
+    let digests = hopes.keys().filter(|digest| !known.contains_key(*digest));
+    let digests: Vec<_> = digests.copied().collect();
     let tried = variants::find_tried(&core.db, &digests).await?;
     let missing = |digest: &Digest| -> Vec<Coding> {
         let is_missing = |coding: &Coding| !tried.contains(&(*digest, *coding));
@@ -191,7 +206,7 @@ async fn pack(core: &Core, jobs: Vec<Job>, threads: usize, gently: bool) -> Resu
         runtime: Handle::current(),
         stop,
         threads,
-        gently,
+        give_way: gently.then(|| core.rush.clone()),
     };
     tokio::task::spawn_blocking(move || workshop.pack_all(jobs))
         .await

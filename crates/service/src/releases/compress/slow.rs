@@ -5,17 +5,17 @@
 
 use super::spread::Packed;
 use super::{Made, find_jobs, pack};
+use crate::watch::Watch;
 use crate::{Core, Error, Result};
 use estrade_model::coding::Coding;
 use estrade_model::error::causes;
 use estrade_model::release::ArtifactId;
+use estrade_store::ChangeKind;
 use estrade_store::artifacts::{self, WithoutBrotli};
-use estrade_store::{Change, ChangeKind};
-use std::collections::HashSet;
+use futures_util::future::BoxFuture;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,34 +29,36 @@ const SETTLE: Duration = Duration::from_secs(1);
 const LOOKED_AT: u32 = 64;
 
 /// Makes Brotli variants of what is live, until `stop`.
-pub async fn run(core: Arc<Core>, stop: CancellationToken) {
-    let mut changes = core.db.changes().subscribe();
-    let mut failed = HashSet::new();
-    let mut forget = Instant::now() + LOOK_EVERY;
-    loop {
-        let work = work_off(&core, &mut failed);
-        // What is half-done is dropped, and begun again after the next start.
-        let Some(done) = stop.run_until_cancelled(work).await else {
-            return;
-        };
-        if let Err(error) = done {
-            let error = causes(&error);
-            tracing::warn!(error, "cannot look for what to compress; will look again");
-        }
-        let woken = async {
-            tokio::select! {
-                () = heard(&mut changes) => tokio::time::sleep(SETTLE).await,
-                () = tokio::time::sleep_until(forget) => {}
+pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut watch = Watch::start(&core);
+        let mut failed = HashSet::new();
+        let mut forget = Instant::now() + LOOK_EVERY;
+        loop {
+            let work = work_off(&core, &mut failed);
+            // What is half-done is dropped, and begun again after the next start.
+            let Some(done) = stop.run_until_cancelled(work).await else {
+                return;
+            };
+            if let Err(error) = done {
+                let error = causes(&error);
+                tracing::warn!(error, "cannot look for what to compress; will look again");
             }
-        };
-        if stop.run_until_cancelled(woken).await.is_none() {
-            return;
+            let woken = async {
+                tokio::select! {
+                    () = watch.route_changed() => tokio::time::sleep(SETTLE).await,
+                    () = tokio::time::sleep_until(forget) => {}
+                }
+            };
+            if stop.run_until_cancelled(woken).await.is_none() {
+                return;
+            }
+            if Instant::now() >= forget {
+                failed.clear();
+                forget = Instant::now() + LOOK_EVERY;
+            }
         }
-        if Instant::now() >= forget {
-            failed.clear();
-            forget = Instant::now() + LOOK_EVERY;
-        }
-    }
+    })
 }
 
 /// Works until everything that is live has its variants.
@@ -77,7 +79,7 @@ async fn work_off(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
 
 /// Makes some of the variants of an artifact. When none is missing, tells the edge to look again.
 async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
-    let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli]).await?;
+    let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli], &BTreeMap::new()).await?;
     let mut bytes = 0;
     let batch = jobs.iter().take_while(|job| {
         let fits = bytes < BATCH_BYTES;
@@ -113,19 +115,4 @@ async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
         .await;
     made.settle(&committed);
     committed.map(drop)
-}
-
-/// Waits until something may have gone live.
-async fn heard(changes: &mut Receiver<Change>) {
-    loop {
-        match changes.recv().await {
-            Ok(change) if matches!(change.kind, ChangeKind::Route | ChangeKind::Everything) => {
-                return;
-            }
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            // The database is closing; `stop` will end the wait.
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
 }

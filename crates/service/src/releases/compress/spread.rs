@@ -2,6 +2,7 @@
 
 use super::codecs::{Codecs, pack_stream};
 use super::kinds::{LOOKED_AT, looks_like_text};
+use crate::rush::Rush;
 use crate::{Error, Result};
 use estrade_model::coding::Coding;
 use estrade_store::blobs::{
@@ -46,8 +47,8 @@ pub(super) struct Workshop {
     pub(super) stop: CancellationToken,
     /// Most threads.
     pub(super) threads: usize,
-    /// Whether everything else on the machine comes first.
-    pub(super) gently: bool,
+    /// Whose hurry comes first; none: we are in a hurry ourselves.
+    pub(super) give_way: Option<Rush>,
 }
 
 /// As many threads as there are cores.
@@ -56,7 +57,7 @@ pub(super) fn all_cores() -> usize {
 }
 
 /// Lets this thread, which ends with its work, run only when no other wants to.
-fn give_way() {
+fn lower_priority() {
     // On Linux the priority is the thread's own; a system that refuses just runs it as usual.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 19);
@@ -136,14 +137,17 @@ impl Workshop {
         next: &AtomicUsize,
         done: SyncSender<Small>,
     ) -> std::result::Result<Packed, BlobError> {
-        if self.gently {
-            give_way();
+        if self.give_way.is_some() {
+            lower_priority();
         }
         let mut codecs = Codecs::new()?;
         let (mut large, mut variants) = (self.stage(), Vec::new());
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if self.stop.is_cancelled() {
                 return Err(BlobError::Io(std::io::Error::other("stopped")));
+            }
+            if let Some(rush) = &self.give_way {
+                rush.give_way();
             }
             if job.blob.size >= LARGE_CONTENT {
                 variants.extend(self.pack_large(job, &mut large)?);
