@@ -180,6 +180,10 @@ impl Ticket {
 /// A call as the logs of a workspace show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts that have nothing to do with each other"
+)]
 pub struct LoggedCall {
     /// Identifier; `x-estrade-call` of the answer.
     #[serde(rename = "_id")]

@@ -608,7 +608,7 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
     let who = Who::new();
     let node = Node::start(at, |usage| {
         usage.queue = 3;
-        usage.batch = Duration::from_secs(3600);
+        usage.batch = Duration::from_hours(1);
     })
     .await;
     for _ in 0..3 {

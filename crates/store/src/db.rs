@@ -246,7 +246,7 @@ impl Tx {
         rows: &[Vec<Value>],
     ) -> Result<Vec<u64>, StoreError> {
         let result = match &mut self.inner {
-            TxInner::Sqlite(tx) => rows.iter().map(|values| tx.execute(sql, values)).collect(),
+            TxInner::Sqlite(tx) => tx.execute_each(sql, rows),
             TxInner::Postgres(tx) => tx.execute_each(sql, rows).await,
         };
         self.watch(result)

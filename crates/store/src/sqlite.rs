@@ -161,18 +161,38 @@ fn fetch<T: Record>(
 /// SQLite takes `$1` for a name and numbers parameters by their first appearance in the text, so
 /// binding by position would mix them up.
 fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<(), StoreError> {
-    if statement.parameter_count() != values.len() {
-        return Err(StoreError::bug(
-            "a statement has other parameters than values",
-        ));
-    }
-    for index in 1..=values.len() {
-        let value = statement
+    let order = order(statement)?;
+    bind_in(&order, statement, values)
+}
+
+/// For each parameter, in SQLite's order, which value it takes.
+fn order(statement: &Statement<'_>) -> Result<Vec<usize>, StoreError> {
+    let number = |index| {
+        statement
             .parameter_name(index)
-            .and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok())
-            .and_then(|number| values.get(number.checked_sub(1)?))
-            .ok_or_else(|| StoreError::bug("parameters are written $1, $2 and so on"))?;
-        statement.raw_bind_parameter(index, value)?;
+            .and_then(|name| {
+                name.strip_prefix('$')?
+                    .parse::<usize>()
+                    .ok()?
+                    .checked_sub(1)
+            })
+            .ok_or_else(|| StoreError::bug("parameters are written $1, $2 and so on"))
+    };
+    (1..=statement.parameter_count()).map(number).collect()
+}
+
+fn bind_in(
+    order: &[usize],
+    statement: &mut Statement<'_>,
+    values: &[Value],
+) -> Result<(), StoreError> {
+    let differ = || StoreError::bug("a statement has other parameters than values");
+    if order.len() != values.len() {
+        return Err(differ());
+    }
+    for (index, number) in order.iter().enumerate() {
+        let value = values.get(*number).ok_or_else(differ)?;
+        statement.raw_bind_parameter(index + 1, value)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ const MOST: u64 = 100;
 pub struct ActivityQuery {
     /// By what it is summed up: the last 24 hours, 30 days (the default), 12 weeks or 12 months.
     #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<Span>)]
+    #[param(inline, value_type = Option<Span>)]
     filter: Option<Span>,
     /// Only of this key.
     #[serde(default, deserialize_with = "unless_empty")]

@@ -28,7 +28,9 @@ struct Closing {
 
 impl Batch {
     /// Sorts entries. What was set aside by a server that we no longer are is lost.
-    pub(super) fn of(ledger: &Ledger, entries: Vec<Entry>) -> Self {
+    pub(super) fn of(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
+        // In the order of the table: fewer pages are touched.
+        entries.sort_by_key(Entry::place);
         let node = ledger.slices().node;
         let (mut open, mut opened) = (Vec::new(), Vec::new());
         let (mut closed, mut closing) = (Vec::with_capacity(entries.len()), Vec::new());

@@ -100,9 +100,11 @@ impl Ledger {
     }
 
     /// Writes, renews and settles until `stop`; then everything is written and given back.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
-        keeper::leave(&self).await;
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
+            keeper::leave(&self).await;
+        })
     }
 
     /// Sets aside the most that a call may cost and puts it on record where it must not be lost.
@@ -184,6 +186,10 @@ impl Ledger {
             }
             let wish = self.slices().wish(&account, most);
             self.lease(wish.ok_or(NoRoom::Unavailable)?).await?;
+            // Before the next one has its turn: what we leased is for us.
+            if let Step::Reserved(slice) = step() {
+                return Ok(slice);
+            }
             drop(turn);
         }
         Err(NoRoom::Unavailable)
@@ -254,14 +260,18 @@ impl Ledger {
             workspace: ticket.workspace_slice,
         };
         self.settle(slices, ticket.reserved, call.cost);
-        let (done, on_disk) = oneshot::channel();
-        let strict = self.settings().strict;
+        let (done, on_disk) = if self.settings().strict {
+            let (done, on_disk) = oneshot::channel();
+            (Some(done), Some(on_disk.map(drop).boxed()))
+        } else {
+            (None, None)
+        };
         self.queue.push(Entry::Close {
             row: CallRow { call, slices },
             recorded: ticket.recorded,
-            done: strict.then_some(done),
+            done,
         });
-        strict.then(|| on_disk.map(drop).boxed())
+        on_disk
     }
 
     /// Returns when everything that was closed before is on disk.

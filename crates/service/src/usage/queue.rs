@@ -1,6 +1,7 @@
 //! Calls on their way to the database. Adding one takes a short lock and never waits.
 
-use estrade_model::call::NodeId;
+use estrade_model::WorkspaceId;
+use estrade_model::call::{CallId, NodeId};
 use estrade_store::calls::CallRow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -31,6 +32,16 @@ pub(super) enum Entry {
 }
 
 impl Entry {
+    /// Where it will lie in the table.
+    pub(super) fn place(&self) -> Option<(WorkspaceId, CallId)> {
+        match self {
+            Self::Open { row, .. } | Self::Close { row, .. } => {
+                Some((row.call.workspace, row.call.id))
+            }
+            Self::Mark(_) => None,
+        }
+    }
+
     /// Whether somebody waits for it.
     fn is_urgent(&self) -> bool {
         !matches!(self, Self::Close { done: None, .. })

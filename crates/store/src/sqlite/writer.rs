@@ -3,7 +3,7 @@
 //! SQLite allows one writer at a time. All transactions go to one thread, which takes what waits,
 //! runs each in a savepoint of its own, and commits them together: one fsync for many answers.
 
-use super::{bind, fetch};
+use super::{bind, bind_in, fetch, order};
 use crate::StoreError;
 use crate::changes::{Change, Changes};
 use crate::db::{ErasedJob, Tx, TxInner};
@@ -111,6 +111,22 @@ impl SqliteTx {
         let mut statement = self.connection.prepare_cached(sql)?;
         bind(&mut statement, values)?;
         Ok(statement.raw_execute()? as u64)
+    }
+
+    /// Once per row of values; looked up and understood only once.
+    pub(crate) fn execute_each(
+        &mut self,
+        sql: &str,
+        rows: &[Vec<Value>],
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let order = order(&statement)?;
+        rows.iter()
+            .map(|values| {
+                bind_in(&order, &mut statement, values)?;
+                Ok(statement.raw_execute()? as u64)
+            })
+            .collect()
     }
 
     pub(crate) fn fetch<T: Record>(

@@ -12,9 +12,10 @@ on_both_engines! {
     the_last_use_is_noted;
 }
 
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "_id",
     "budget",
+    "cache",
     "createdAt",
     "createdBy",
     "enabled",

@@ -107,7 +107,7 @@ fn row(kind: usize, at: usize, of: &str) -> Vec<Cell> {
 
 async fn fill_owner(app: &TestApp, owner: &str) {
     let hash = || Cell::from(vec![0_u8; 32]);
-    let insert = "INSERT INTO workspaces VALUES ($1, $2, $3, 1, 1)";
+    let insert = "INSERT INTO workspaces (id, owner_id, name, created_at, version) VALUES ($1, $2, $3, 1, 1)";
     fill(app, insert, |at| row(1, at, owner)).await;
     let insert = "INSERT INTO networks VALUES ($1, $2, $3, 1)";
     fill(app, insert, |at| row(2, at, owner)).await;
