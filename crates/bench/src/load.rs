@@ -292,3 +292,36 @@ impl Traffic for Repeat {
         Ok(())
     }
 }
+
+/// Every request once; all must answer 200.
+pub(crate) struct Once {
+    requests: Repeat,
+    left: usize,
+}
+
+impl Once {
+    /// Every answer's body must be `length` bytes long.
+    pub(crate) fn new(requests: impl IntoIterator<Item = String>, length: usize) -> Self {
+        let requests = Repeat::new(requests, Some(length));
+        Self {
+            left: requests.requests.len(),
+            requests,
+        }
+    }
+}
+
+impl Traffic for Once {
+    fn largest(&self) -> usize {
+        self.requests.largest()
+    }
+
+    fn request(&mut self, out: &mut Vec<u8>) -> bool {
+        let more = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        more && self.requests.request(out)
+    }
+
+    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
+        self.requests.answer(status, body)
+    }
+}

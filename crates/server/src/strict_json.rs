@@ -5,10 +5,12 @@
 //! type: no duplicate keys at any depth, bounded nesting, no NUL, UTF-8, nothing after the end. And a
 //! struct is read from an object, never from an array.
 
+mod glance;
 mod objects;
 mod walk;
 
 use estrade_model::Invalid;
+use glance::is_harmless;
 use objects::Objects;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
@@ -18,8 +20,6 @@ use walk::Walk;
 pub const MAX_DEPTH: usize = 64;
 /// Most keys of one object: what is remembered to find duplicates stays small.
 pub const MAX_KEYS: usize = 100_000;
-/// A thread costs as much as walking through a few kilobytes.
-const WORTH_A_THREAD: usize = 64 * 1024;
 /// serde repeats what it was given; a caller need not get all of it back.
 const MAX_MESSAGE: usize = 300;
 
@@ -73,21 +73,19 @@ pub fn from_slice_seed<S, T>(seed: S, bytes: &[u8]) -> Result<T, JsonError>
 where
     S: for<'de> DeserializeSeed<'de, Value = T>,
 {
-    let walk = || Walk::check(&mut serde_json::Deserializer::from_slice(bytes));
-    let read = || seeded(seed, &mut serde_json::Deserializer::from_slice(bytes));
-    if bytes.len() < WORTH_A_THREAD {
-        walk().map_err(|error| sort(error, invalid))?;
-        return read();
+    let walk = || {
+        let walked = Walk::check(&mut serde_json::Deserializer::from_slice(bytes));
+        walked.map_err(|error| sort(error, invalid))
+    };
+    if !is_harmless(bytes) {
+        walk()?;
     }
-    // Both at once: whatever was read counts for nothing when the walk finds something.
-    let (walked, read) = std::thread::scope(|scope| {
-        let walking = scope.spawn(walk);
-        let read = read();
-        let walked = walking.join();
-        let walked = walked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (walked, read)
-    });
-    walked.map_err(|error| sort(error, invalid))?;
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = seeded(seed, &mut json);
+    if read.is_err() || json.end().is_err() {
+        // If it is the syntax, the walk says it better.
+        walk()?;
+    }
     read
 }
 

@@ -2,7 +2,7 @@
 
 use crate::http::{self, Connection};
 use crate::installation::{Running, Site};
-use crate::load::Repeat;
+use crate::load::{self, Once, Repeat};
 use crate::random::Random;
 use crate::report::{Row, Target, Unit, thousands};
 use crate::stats::median;
@@ -48,6 +48,11 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         .map(|_| request(any(projects), any(FILES)))
         .collect();
     let mut spread = Repeat::new(spread, Some(SIZE));
+    // Every site is visited once before anything is measured: how long that takes is told beside it.
+    let began_visits = Instant::now();
+    let mut visits = Once::new((0..projects).map(|project| request(project, 0)), SIZE);
+    load::send_all(server.edge, &mut visits)?;
+    let visited = began_visits.elapsed().as_secs_f64() * 1000.0 / projects as f64;
     let mut one = Repeat::new((0..FILES).map(|file| request(0, file)), Some(SIZE));
     let (mut ratios, mut rates) = (Vec::new(), Vec::new());
     for _ in 0..bench.options.rounds {
@@ -71,6 +76,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         thousands(median(rates.iter().map(|rate| rate.1))),
         thousands(median(rates.iter().map(|rate| rate.0))),
     )));
+    let row = Row::fact("… the first visit of a site", visited, Unit::Milliseconds);
+    bench.report.add(row.note("64 at once, on average"));
     bench.report.add(Row::judged(
         "… memory after that",
         memory,

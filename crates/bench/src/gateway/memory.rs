@@ -1,7 +1,7 @@
 //! Memory with very many keys in use.
 
 use super::{chat, installation, peers};
-use crate::load::{self, Repeat, Traffic};
+use crate::load::{self, Once};
 use crate::report::{Row, Target, Unit};
 use crate::suite::Bench;
 use std::thread::sleep;
@@ -25,10 +25,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         Target::AtMost(25.0),
     ));
     let keys = server.create_keys(KEYS)?;
-    let mut calls = Once {
-        calls: Repeat::new(keys.iter().map(|key| chat(key, false)), None),
-        left: KEYS,
-    };
+    let requests = keys.iter().map(|key| chat(key, false));
+    let mut calls = Once::new(requests, peers::answer().len());
     load::send_all(server.ai, &mut calls)?;
     sleep(SETTLE);
     let used = mebibytes(server.child.memory()?);
@@ -42,22 +40,4 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         .report
         .add(row.note("each made over HTTP and used for one call"));
     server.child.stop()
-}
-
-/// Every request once.
-struct Once {
-    calls: Repeat,
-    left: usize,
-}
-
-impl Traffic for Once {
-    fn request(&mut self, out: &mut Vec<u8>) -> bool {
-        let more = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        more && self.calls.request(out)
-    }
-
-    fn answer(&mut self, status: u16, body: &[u8]) -> anyhow::Result<()> {
-        self.calls.answer(status, body)
-    }
 }

@@ -50,7 +50,7 @@ impl Walk {
     }
 
     fn enter<E: Error>(&mut self, step: Step) -> Result<(), E> {
-        if self.path.len() == MAX_DEPTH {
+        if !has_room(self.path.len() + 1) {
             return Err(E::custom(format_args!(
                 "the body is more than {MAX_DEPTH} levels deep"
             )));
@@ -58,6 +58,11 @@ impl Walk {
         self.path.push(step);
         Ok(())
     }
+}
+
+/// Whether so many arrays and objects may be open at once.
+pub(super) fn has_room(depth: usize) -> bool {
+    depth <= MAX_DEPTH
 }
 
 /// Any value: walks it and all below.
@@ -125,7 +130,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             if !seen.insert(hash) {
                 return Err(walk.refuse("the key is there twice"));
             }
-            if seen.len() > MAX_KEYS {
+            if seen.are_too_many() {
                 return Err(A::Error::custom(format_args!(
                     "an object has more than {MAX_KEYS} keys"
                 )));
@@ -140,7 +145,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 /// The keys of one object, as hashes under a random seed: what a client sends can neither collide
 /// on purpose nor take much memory.
 #[derive(Default)]
-struct Keys {
+pub(super) struct Keys {
     few: Vec<u64>,
     many: HashSet<u64>,
 }
@@ -149,7 +154,8 @@ struct Keys {
 const FEW: usize = 16;
 
 impl Keys {
-    fn insert(&mut self, hash: u64) -> bool {
+    /// Notes a key; false when it is there already.
+    pub(super) fn insert(&mut self, hash: u64) -> bool {
         if self.few.contains(&hash) || self.many.contains(&hash) {
             return false;
         }
@@ -161,8 +167,9 @@ impl Keys {
         true
     }
 
-    fn len(&self) -> usize {
-        self.few.len() + self.many.len()
+    /// Whether an object with so many is refused.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.few.len() + self.many.len() > MAX_KEYS
     }
 }
 

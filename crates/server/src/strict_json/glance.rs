@@ -1,0 +1,129 @@
+//! A quick look at a document, to spare most of them the walk.
+
+use super::walk::{Keys, has_room};
+use memchr::{memchr2, memmem};
+use std::hash::{BuildHasher, RandomState};
+
+/// Whether the walk would certainly find nothing: no key twice, no NUL, no deep nesting. It says no
+/// when in doubt, and then the walk tells; and it does not look at the syntax, because who reads the
+/// document does.
+///
+/// It runs from quote to quote. The walk has to decode every string, which for files in a release
+/// takes longer than to store them.
+pub(super) fn is_harmless(bytes: &[u8]) -> bool {
+    // NUL, and halves of surrogate pairs: what nobody reads is not decoded by anybody else.
+    let odd: [&[u8]; 3] = [b"\\u0000", b"\\ud", b"\\uD"];
+    if odd.iter().any(|it| memmem::find(bytes, it).is_some()) || std::str::from_utf8(bytes).is_err()
+    {
+        return false;
+    }
+    let hasher = RandomState::new();
+    // The open objects with their keys, and arrays.
+    let mut open: Vec<Option<Keys>> = Vec::new();
+    let mut key_is_next = false;
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' => {
+                let Some((text, after)) = split_string(rest) else {
+                    return false;
+                };
+                rest = after;
+                if key_is_next && let Some(Some(keys)) = open.last_mut() {
+                    // An escaped key may equal one that is written otherwise.
+                    if text.contains(&b'\\') || !keys.insert(hasher.hash_one(text)) {
+                        return false;
+                    }
+                    key_is_next = false;
+                }
+            }
+            b'{' | b'[' => {
+                key_is_next = byte == b'{';
+                open.push(key_is_next.then(Keys::default));
+                if !has_room(open.len()) {
+                    return false;
+                }
+            }
+            b'}' | b']' => {
+                if open
+                    .pop()
+                    .is_none_or(|keys| keys.is_some_and(|it| it.are_too_many()))
+                {
+                    return false;
+                }
+                key_is_next = false;
+            }
+            b',' => key_is_next = matches!(open.last(), Some(Some(_))),
+            _ => {}
+        }
+    }
+    open.is_empty()
+}
+
+/// What is left of a string, as it is written, and what follows its end.
+fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut end = 0;
+    loop {
+        end += memchr2(b'"', b'\\', bytes.get(end..)?)?;
+        if bytes[end] == b'"' {
+            return Some((&bytes[..end], &bytes[end + 1..]));
+        }
+        end += 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_harmless;
+    use crate::strict_json::walk::Walk;
+    use proptest::prelude::*;
+
+    fn walks(text: &str) -> bool {
+        Walk::check(&mut serde_json::Deserializer::from_str(text)).is_ok()
+    }
+
+    #[test]
+    fn what_the_walk_refuses_is_never_harmless() {
+        for bad in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"[{"x":{"b":[],"b":0}}]"#,
+            r#"{"a":"\u0000"}"#,
+            r#"{"a":"\ud800"}"#,
+            r#"{"a":{"c":1},"b":2,"a":3}"#,
+            r#"{"a":["}",{"k":",\"k\":"}],"a":1}"#,
+        ] {
+            assert!(!walks(bad), "{bad}");
+            assert!(!is_harmless(bad.as_bytes()), "{bad}");
+        }
+        let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(is_harmless(deep(64).as_bytes()) && walks(&deep(64)));
+        assert!(!is_harmless(deep(65).as_bytes()) && !walks(&deep(65)));
+        let many: Vec<_> = (0..=100_000).map(|key| format!("\"{key}\":0")).collect();
+        let many = format!("{{{}}}", many.join(","));
+        assert!(!is_harmless(many.as_bytes()) && !walks(&many));
+    }
+
+    #[test]
+    fn ordinary_documents_are() {
+        for good in [
+            r#"{"files":[{"path":"a","data":"say \"hi\" \\ \n"},{"path":"b","data":""}]}"#,
+            r#"{"a":{"a":{"a":[1,2,{"a":null}]}},"b":-1.5e3}"#,
+            "[]",
+            "  \"text\"  ",
+        ] {
+            assert!(is_harmless(good.as_bytes()) && walks(good), "{good}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is valid JSON: harmless means that the walk passes.
+        #[test]
+        fn harmless_documents_pass_the_walk(text in r#"(\{|\}|\[|\]|,|:|"(a|b|\\\\|\\"|\\u0061|\{|,)*"|1|null| ){0,40}"#) {
+            if serde_json::from_str::<serde_json::Value>(&text).is_ok() && is_harmless(text.as_bytes()) {
+                prop_assert!(walks(&text), "{}", text);
+            }
+        }
+    }
+}
