@@ -1,6 +1,6 @@
 //! Answers that come as a whole: passed on, metered, kept, made up.
 
-use crate::support::provider::{Act, Scripted, json, send};
+use estrade_scripted::{Act, Scripted, json, send};
 use crate::support::{
     KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_answer, error_code, provider_at,
 };

@@ -1,6 +1,6 @@
 //! Rates and budgets, as callers meet them.
 
-use crate::support::provider::{Scripted, json};
+use estrade_scripted::{Scripted, json};
 use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at};
 use estrade_gateway::Refused;
 use estrade_gateway::doors::Rates;

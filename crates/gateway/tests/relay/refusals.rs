@@ -1,6 +1,6 @@
 //! What is refused before a provider is asked.
 
-use crate::support::provider::{Scripted, json};
+use estrade_scripted::{Scripted, json};
 use crate::support::{MODEL, TestGateway, chat, chat_answer, error_code, provider_at};
 use http::Method;
 use std::time::Duration;

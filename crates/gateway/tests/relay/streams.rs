@@ -1,6 +1,6 @@
 //! Streams: at once, whole events, metered.
 
-use crate::support::provider::{
+use estrade_scripted::{
     Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
 };
 use crate::support::{TestGateway, chat, provider_at};
@@ -129,7 +129,7 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
             usage_event(1, 1),
             done(),
         ],
-        _ => crate::support::provider::json(200, "{}"),
+        _ => estrade_scripted::json(200, "{}"),
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
