@@ -113,9 +113,7 @@ impl Scripted {
     }
 
     /// Answers each request with what the script says of its number and of what it asks.
-    pub async fn by(
-        script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
-    ) -> Self {
+    pub async fn by(script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let seen = Arc::new(Seen::default());

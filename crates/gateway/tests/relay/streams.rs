@@ -1,9 +1,9 @@
 //! Streams: at once, whole events, metered.
 
+use crate::support::{TestGateway, chat, provider_at};
 use estrade_scripted::{
     Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
 };
-use crate::support::{TestGateway, chat, provider_at};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;

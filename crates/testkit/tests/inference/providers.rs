@@ -21,7 +21,10 @@ async fn a_provider_is_in_force_for_the_next_call(app: &TestApp) {
         let path = provide(app, &upstream).await;
         let answer = chat(app, &key, MODEL, &json!({})).await.assert(200);
         assert_eq!(answer.header("x-estrade-provider"), "acme");
-        admin.put(&path, &json!({"name": "renamed"})).await.assert(200);
+        admin
+            .put(&path, &json!({"name": "renamed"}))
+            .await
+            .assert(200);
         let answer = chat(app, &key, MODEL, &json!({})).await.assert(200);
         assert_eq!(answer.header("x-estrade-provider"), "renamed", "{round}");
         admin.delete(&path).await.assert(204);
@@ -32,10 +35,16 @@ async fn a_provider_is_in_force_for_the_next_call(app: &TestApp) {
 async fn the_key_of_a_provider_is_nowhere(app: &TestApp) {
     // One that repeats what it was told, in every way.
     let upstream = Scripted::by(|number, asked| {
-        let told = asked.head.lines().find(|line| line.starts_with("authorization"));
+        let told = asked
+            .head
+            .lines()
+            .find(|line| line.starts_with("authorization"));
         let told = told.unwrap_or_default();
         assert!(told.contains(SECRET), "it is not sent: {}", asked.head);
-        answer_json([200, 400, 401, 404, 500][number % 5], &json!({"error": {"message": told}}).to_string())
+        answer_json(
+            [200, 400, 401, 404, 500][number % 5],
+            &json!({"error": {"message": told}}).to_string(),
+        )
     })
     .await;
     let path = provide(app, &upstream).await;

@@ -41,6 +41,12 @@ pub(crate) fn chat(app: &TestApp, key: &str, model: &str, more: &Value) -> Call 
     stranger.post("/v1/chat/completions", &body).bearer(key)
 }
 
+/// The same of somebody who needs no app.
+pub(crate) fn talk(stranger: &User, key: &str) -> Call {
+    let body = json!({"model": ECHO, "messages": [{"role": "user", "content": "hi"}]});
+    stranger.post("/v1/chat/completions", &body).bearer(key)
+}
+
 /// Says something to the built-in model.
 pub(crate) async fn say(app: &TestApp, key: &str) -> Answer {
     chat(app, key, ECHO, &json!({})).await
@@ -51,8 +57,14 @@ pub(crate) async fn say(app: &TestApp, key: &str) -> Answer {
 pub(crate) fn code(answer: &Answer) -> String {
     let body = answer.json();
     let error = &body["error"];
-    assert!(error["message"].as_str().is_some_and(|it| !it.is_empty()), "{body}");
-    assert!(error["type"].is_string() && error.get("param").is_some(), "{body}");
+    assert!(
+        error["message"].as_str().is_some_and(|it| !it.is_empty()),
+        "{body}"
+    );
+    assert!(
+        error["type"].is_string() && error.get("param").is_some(),
+        "{body}"
+    );
     error["code"].as_str().unwrap().to_owned()
 }
 

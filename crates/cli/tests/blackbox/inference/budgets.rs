@@ -19,7 +19,11 @@ fn storm(guest: &Guest) -> JoinSet<u16> {
     let mut callers = JoinSet::new();
     for number in 0..CALLERS {
         let guest = Arc::clone(&guest);
-        let stream = if number % 2 == 0 { "" } else { r#","stream":false"# };
+        let stream = if number % 2 == 0 {
+            ""
+        } else {
+            r#","stream":false"#
+        };
         let body = chat(&format!(r#","max_tokens":1{stream}"#));
         callers.spawn(async move { status(&guest.call(&body).await) });
     }
@@ -47,7 +51,8 @@ async fn survives_a_crash(engine: Engine) {
     .await;
     let world = World::new(engine, &upstream, "").await;
     let server = world.start();
-    let budget = serde_json::json!({"budget": {"amount": "0.4", "period": "total"}, "models": [MODEL]});
+    let budget =
+        serde_json::json!({"budget": {"amount": "0.4", "period": "total"}, "models": [MODEL]});
     let guest = Guest::new(&server, "poor", budget).await;
 
     // The first wave is interrupted somewhere on its way through the budget.
@@ -68,7 +73,11 @@ async fn survives_a_crash(engine: Engine) {
     let guest = guest.at(&server);
     let second = storm(&guest).join_all().await;
     assert!(upstream.count() <= ROOM, "{}", upstream.count());
-    assert_eq!(count(&second, 200) + count(&second, 402), CALLERS, "{second:?}");
+    assert_eq!(
+        count(&second, 200) + count(&second, 402),
+        CALLERS,
+        "{second:?}"
+    );
 
     // Past it, the rest can be spent to the last call, and not one more.
     let killed = Instant::now();
@@ -98,9 +107,15 @@ async fn survives_a_crash(engine: Engine) {
     let came_through = count(&first, 200) + count(&second, 200) + count(&third, 200);
     assert!(came_through <= upstream.count(), "{came_through}");
     assert_eq!(guest.activity(&server).await, sum(&guest, &server).await);
-    assert_eq!(server.stop_and_look(&world).await, EACH * i64::try_from(ROOM).unwrap());
+    assert_eq!(
+        server.stop_and_look(&world).await,
+        EACH * i64::try_from(ROOM).unwrap()
+    );
     let server = world.start();
-    assert_eq!(status(&guest.at(&server).call(&chat(r#","max_tokens":1"#)).await), 402);
+    assert_eq!(
+        status(&guest.at(&server).call(&chat(r#","max_tokens":1"#)).await),
+        402
+    );
     assert!(upstream.count() <= ROOM);
     world.end(server).await;
 }

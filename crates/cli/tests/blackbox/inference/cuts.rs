@@ -119,7 +119,12 @@ async fn cut_by_the_upstream(engine: Engine) {
         let cut = below(answer.len());
         let (first, rest) = answer[..cut].split_at(below(cut + 1));
         let pause = Act::Sleep(Duration::from_millis(number as u64 % 3));
-        vec![Act::Send(first.to_vec()), pause, Act::Send(rest.to_vec()), Act::Close]
+        vec![
+            Act::Send(first.to_vec()),
+            pause,
+            Act::Send(rest.to_vec()),
+            Act::Close,
+        ]
     })
     .await;
     let world = World::new(engine, &upstream, "").await;

@@ -28,7 +28,11 @@ fn call_on(guest: &Guest) -> (JoinSet<()>, Arc<Mutex<Vec<(String, Instant)>>>) {
     for number in 0..4 {
         let (guest, answered) = (guest.clone(), Arc::clone(&answered));
         callers.spawn(async move {
-            let stream = if number % 2 == 0 { "" } else { r#","stream":true"# };
+            let stream = if number % 2 == 0 {
+                ""
+            } else {
+                r#","stream":true"#
+            };
             loop {
                 let answer = guest.call(&chat(stream)).await;
                 let whole = answer.ends_with("0\r\n\r\n") || answer.ends_with('}');
@@ -59,11 +63,18 @@ async fn keeps_what_it_answered(engine: Engine, settings: &str, window: Duration
         callers.join_all().await;
         server = world.start();
         let rows = guest.logs(&server).await;
-        let ids: HashSet<_> = rows.iter().map(|row| row["_id"].as_str().unwrap()).collect();
+        let ids: HashSet<_> = rows
+            .iter()
+            .map(|row| row["_id"].as_str().unwrap())
+            .collect();
         assert_eq!(ids.len(), rows.len(), "a call is there twice");
         for (id, at) in answered.lock().unwrap().iter() {
             if killed.saturating_duration_since(*at) >= window {
-                assert!(ids.contains(&**id), "{id} is lost, {:?} before the kill", killed - *at);
+                assert!(
+                    ids.contains(&**id),
+                    "{id} is lost, {:?} before the kill",
+                    killed - *at
+                );
                 kept += 1;
             } else {
                 young += 1;

@@ -40,7 +40,11 @@ async fn assert_closed(upstream: &Scripted) {
     let threads = std::thread::available_parallelism().unwrap().get();
     let began = Instant::now();
     while upstream.open() > threads {
-        assert!(began.elapsed() < Duration::from_secs(2), "{} are left", upstream.open());
+        assert!(
+            began.elapsed() < Duration::from_secs(2),
+            "{} are left",
+            upstream.open()
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -109,9 +113,18 @@ async fn bodies_beyond_the_limit_are_refused_without_being_kept() {
         }
         // Four bodies of unknown length, each up to the limit of 32 MiB and what copying them takes.
         assert!(most < before + 4 * 3 * 32 * MIB, "{before} grew to {most}");
-        eprintln!("{before} before, {most} at most, {} then", resident(&server));
+        eprintln!(
+            "{before} before, {most} at most, {} then",
+            resident(&server)
+        );
     }
     assert_eq!(upstream.count(), 1);
+    // What was taken is given back, once somebody calls again.
+    let began = Instant::now();
+    while resident(&server) > before + 48 * MIB && began.elapsed() < Duration::from_secs(5) {
+        assert_eq!(status(&guest.call(&chat("")).await), 200);
+    }
+    eprintln!("{} after {:?}", resident(&server), began.elapsed());
     assert_well(&server, &guest, before, 48 * MIB).await;
     world.end(server).await;
 }
@@ -142,7 +155,12 @@ async fn requests_that_make_no_sense_are_told_so() {
         chat(r#","n":1e400"#),
     ] {
         let answer = guest.call(&body).await;
-        assert_eq!(status(&answer), 400, "{}: {answer}", &body[..body.len().min(60)]);
+        assert_eq!(
+            status(&answer),
+            400,
+            "{}: {answer}",
+            &body[..body.len().min(60)]
+        );
         assert!(answer.contains(r#"{"error":{"message":""#), "{answer}");
     }
     assert_eq!(upstream.count(), 0);
@@ -155,7 +173,12 @@ async fn requests_that_make_no_sense_are_told_so() {
     };
     let body = chat("");
     let length = format!("content-length: {}\r\n", body.len());
-    for (count, size, expected) in [(80, 100, 200), (20, 1000, 200), (200, 10, 431), (8, 100_000, 431)] {
+    for (count, size, expected) in [
+        (80, 100, 200),
+        (20, 1000, 200),
+        (200, 10, 431),
+        (8, 100_000, 431),
+    ] {
         let head = guest.head(&format!("{length}{}", padding(count, size)));
         let answer = guest.exchange(format!("{head}{body}")).await;
         assert_eq!(status(&answer), expected, "{count} of {size}: {answer}");
@@ -168,11 +191,14 @@ async fn requests_that_make_no_sense_are_told_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_callers_hinder_nobody_and_are_given_up() {
-    let upstream = upstream(|_| Some(vec![
-        stream_head(),
-        Act::Flood(event_bytes(16 * 1024), 10_000),
-        Act::AwaitClose,
-    ])).await;
+    let upstream = upstream(|_| {
+        Some(vec![
+            stream_head(),
+            Act::Flood(event_bytes(16 * 1024), 10_000),
+            Act::AwaitClose,
+        ])
+    })
+    .await;
     let world = World::new(Engine::Sqlite, &upstream, "").await;
     let server = world.start();
     let guest = Guest::new(&server, "slow", serde_json::json!({})).await;
@@ -217,7 +243,11 @@ async fn slow_callers_hinder_nobody_and_are_given_up() {
         let began = Instant::now();
         let answer = guest.call(&chat("")).await;
         assert_eq!(status(&answer), 200, "{answer}");
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
     }
     let during = resident(&server);
     // A caller that does not read stops its upstream: some buffers each, not what was sent.
@@ -258,16 +288,25 @@ fn bad_answer(wish: &str) -> Option<Vec<Act>> {
             head.chars().flat_map(byte).collect()
         }
         "endless-head" => {
-            vec![send("HTTP/1.1 200 OK\r\n"), Act::Flood(b"x-more: and more\r\n".repeat(1000), 1000)]
+            vec![
+                send("HTTP/1.1 200 OK\r\n"),
+                Act::Flood(b"x-more: and more\r\n".repeat(1000), 1000),
+            ]
         }
-        "two-lengths" => close("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}}"),
+        "two-lengths" => {
+            close("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}}")
+        }
         "minus" => close("HTTP/1.1 200 OK\r\ncontent-length: -2\r\n\r\n{}"),
         "switch" => close("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"),
-        "elsewhere" => close("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
+        "elsewhere" => close(
+            "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
+        ),
         "long-complaint" => {
             let length = 10 * 1024 * MIB;
             vec![
-                send(format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n")),
+                send(format!(
+                    "HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n"
+                )),
                 Act::Flood(vec![b' '; 1 << 16], length >> 16),
             ]
         }
@@ -277,12 +316,18 @@ fn bad_answer(wish: &str) -> Option<Vec<Act>> {
                 "betrays-500" => 500,
                 _ => 401,
             };
-            json(status, &format!(r#"{{"error":{{"message":"bad key {SECRET}"}}}}"#))
+            json(
+                status,
+                &format!(r#"{{"error":{{"message":"bad key {SECRET}"}}}}"#),
+            )
         }
         "betrays-in-head" => close(&format!(
             "HTTP/1.1 200 OK\r\nx-request-id: {SECRET}\r\nx-echo: Bearer {SECRET}\r\ncontent-type: application/json; k={SECRET}\r\ncontent-length: 2\r\n\r\n{{}}"
         )),
-        "betrays-in-answer" => json(200, &format!(r#"{{"choices":[{{"message":{{"content":"{SECRET}"}}}}]}}"#)),
+        "betrays-in-answer" => json(
+            200,
+            &format!(r#"{{"choices":[{{"message":{{"content":"{SECRET}"}}}}]}}"#),
+        ),
         _ => return None,
     })
 }
@@ -315,7 +360,10 @@ async fn an_upstream_that_answers_badly_is_said_to() {
             let body = asking(wish, more);
             let (answer, most) = peak(&server, guest.call(&body)).await;
             assert_eq!(status(&answer), expected, "{wish}: {answer}");
-            assert!(answer.contains(&format!(r#""code":"{code}""#)), "{wish}: {answer}");
+            assert!(
+                answer.contains(&format!(r#""code":"{code}""#)),
+                "{wish}: {answer}"
+            );
             assert!(!answer.contains(SECRET), "{wish}: {answer}");
             assert_eq!(header(&answer, "x-estrade-provider"), "acme", "{wish}");
             assert!(most < before + 16 * MIB, "{wish}: {before} grew to {most}");
@@ -333,7 +381,11 @@ async fn an_upstream_that_answers_badly_is_said_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
     let upstream = upstream(|wish| {
-        let mut acts = vec![stream_head(), event("12345678"), Act::Sleep(Duration::from_millis(5))];
+        let mut acts = vec![
+            stream_head(),
+            event("12345678"),
+            Act::Sleep(Duration::from_millis(5)),
+        ];
         acts.extend(match wish {
             "half" => vec![send("40\r\ndata: {\"half"), Act::Close],
             "no-chunk" => vec![send("zz\r\n")],
@@ -358,12 +410,19 @@ async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
         let answer = guest.call(&asking(wish, STREAM)).await;
         assert_eq!(status(&answer), 200, "{wish}: {answer}");
         assert!(answer.contains("12345678"), "{wish}: {answer}");
-        assert!(answer.contains(&format!(r#""code":"{code}"#)), "{wish}: {answer}");
+        assert!(
+            answer.contains(&format!(r#""code":"{code}"#)),
+            "{wish}: {answer}"
+        );
         assert!(answer.ends_with("0\r\n\r\n"), "{wish}: {answer}");
     }
     assert_closed(&upstream).await;
     let rows = guest.logs(&server).await;
-    assert!(rows.iter().all(|row| row["partial"] == true && row["status"] == 200), "{rows:?}");
+    assert!(
+        rows.iter()
+            .all(|row| row["partial"] == true && row["status"] == 200),
+        "{rows:?}"
+    );
     world.end(server).await;
 }
 
@@ -371,16 +430,32 @@ async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
 async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
     let length = 10 * 1024 * MIB;
     let upstream = upstream(move |wish| {
-        let json_head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        let json_head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
         Some(match wish {
-            "events" => vec![stream_head(), Act::Flood(event_bytes(60 * 1024), length >> 16)],
+            "events" => vec![
+                stream_head(),
+                Act::Flood(event_bytes(60 * 1024), length >> 16),
+            ],
             // One event that never ends.
             "line" => {
                 let piece = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
-                vec![stream_head(), send("6\r\ndata: \r\n"), Act::Flood(piece.into_bytes(), length >> 16)]
+                vec![
+                    stream_head(),
+                    send("6\r\ndata: \r\n"),
+                    Act::Flood(piece.into_bytes(), length >> 16),
+                ]
             }
-            "json" => vec![send(json_head), send("{\"a\":\""), Act::Flood(vec![b'x'; 1 << 16], length >> 16)],
-            "nested" => vec![send(json_head), Act::Flood(vec![b'['; 1 << 16], length >> 16)],
+            "json" => vec![
+                send(json_head),
+                send("{\"a\":\""),
+                Act::Flood(vec![b'x'; 1 << 16], length >> 16),
+            ],
+            "nested" => vec![
+                send(json_head),
+                Act::Flood(vec![b'['; 1 << 16], length >> 16),
+            ],
             _ => return None,
         })
     })
@@ -393,7 +468,11 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
     // All of it, to where it is cut, only in the long run.
     let enough = if times(10) == 10 { u64::MAX } else { 48 * MIB };
     for wish in ["events", "line", "json", "nested"] {
-        let more = if matches!(wish, "events" | "line") { STREAM } else { "" };
+        let more = if matches!(wish, "events" | "line") {
+            STREAM
+        } else {
+            ""
+        };
         let reading = async {
             let mut stream = guest.connect().await;
             let request = guest.request(&asking(wish, more));
@@ -412,11 +491,19 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
         };
         let began = Instant::now();
         let ((passed, tail), most) = peak(&server, reading).await;
-        eprintln!("{wish}: {} MiB in {:?}, {} KiB more memory", passed / MIB, began.elapsed(), (most - before.min(most)) / 1024);
+        eprintln!(
+            "{wish}: {} MiB in {:?}, {} KiB more memory",
+            passed / MIB,
+            began.elapsed(),
+            (most - before.min(most)) / 1024
+        );
         assert!(most < before + 24 * MIB, "{wish}: {before} grew to {most}");
         if enough == u64::MAX {
             assert!(passed < 1100 * MIB, "{wish}: {passed}");
-            assert!(more.is_empty() || tail.contains("answer_too_large"), "{wish}: {tail}");
+            assert!(
+                more.is_empty() || tail.contains("answer_too_large"),
+                "{wish}: {tail}"
+            );
         } else {
             assert!(passed >= enough, "{wish}: only {passed}: {tail}");
         }
@@ -426,6 +513,10 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let rows = guest.logs(&server).await;
     assert_eq!(rows.len(), 6, "{rows:?}");
-    assert_eq!(rows.iter().filter(|row| row["partial"] == true).count(), 4, "{rows:?}");
+    assert_eq!(
+        rows.iter().filter(|row| row["partial"] == true).count(),
+        4,
+        "{rows:?}"
+    );
     world.end(server).await;
 }

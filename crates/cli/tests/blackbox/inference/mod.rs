@@ -61,7 +61,9 @@ impl World {
         if let Some(database) = self.database {
             let tables = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'";
             for table in database.column(tables).await {
-                let rows = database.column(&format!("SELECT t::text FROM {table} t")).await;
+                let rows = database
+                    .column(&format!("SELECT t::text FROM {table} t"))
+                    .await;
                 let found = rows.iter().any(|row| row.contains(SECRET));
                 assert!(!found, "the upstream's key is in the table {table}");
             }
@@ -218,7 +220,10 @@ impl Guest {
     async fn logs(&self, server: &Server) -> Vec<Value> {
         let mut all = Vec::new();
         for page in 1.. {
-            let path = format!("/v1/workspaces/{}/logs?count=100&page={page}", self.workspace);
+            let path = format!(
+                "/v1/workspaces/{}/logs?count=100&page={page}",
+                self.workspace
+            );
             let answer = server.ai(Method::GET, &path, Value::Null).await;
             let answer = answer.assert(200).json();
             let rows = answer["logs"].as_array().unwrap();

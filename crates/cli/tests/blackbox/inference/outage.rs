@@ -40,7 +40,11 @@ impl Line {
                 });
             }
         });
-        Self { port, up, _tasks: tasks }
+        Self {
+            port,
+            up,
+            _tasks: tasks,
+        }
     }
 }
 
@@ -68,14 +72,25 @@ async fn keys_that_were_used_work_while_the_database_is_down() {
         let began = Instant::now();
         let answer = seen.call(&chat("")).await;
         assert_eq!(status(&answer), 200, "{answer}");
-        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_millis(500),
+            "{:?}",
+            began.elapsed()
+        );
         calls += 1;
     }
     let began = Instant::now();
     let answer = unseen.call(&chat("")).await;
     assert_eq!(status(&answer), 503, "{answer}");
-    assert!(answer.contains("keys_unavailable") && answer.contains("retry-after"), "{answer}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(
+        answer.contains("keys_unavailable") && answer.contains("retry-after"),
+        "{answer}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     // What is counted must be on record before it goes out.
     let before = upstream.count();
     let began = Instant::now();
@@ -83,7 +98,11 @@ async fn keys_that_were_used_work_while_the_database_is_down() {
     assert_eq!(status(&answer), 503, "{answer}");
     assert!(answer.contains("ledger_unavailable"), "{answer}");
     assert_eq!(upstream.count(), before);
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     calls += 1;
 
     line.up.send_replace(true);
@@ -92,7 +111,10 @@ async fn keys_that_were_used_work_while_the_database_is_down() {
         assert!(began.elapsed() < PATIENCE, "{}", server.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    eprintln!("the unseen key works {:?} after the database is back", began.elapsed());
+    eprintln!(
+        "the unseen key works {:?} after the database is back",
+        began.elapsed()
+    );
     while status(&counted.call(&chat("")).await) != 200 {
         calls += 1;
         assert!(began.elapsed() < PATIENCE, "{}", server.log());
