@@ -47,6 +47,14 @@ impl Cores {
         self.within(&self.server, start)
     }
 
+    /// Runs `start` so that the process it starts shares the core of the load.
+    pub(crate) fn as_load_process<T>(
+        &self,
+        start: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.within(&self.load, start)
+    }
+
     /// Runs the load on its own core.
     pub(crate) fn as_load<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         self.within(&self.load, work)

@@ -68,32 +68,29 @@ pub(crate) fn measure(
     cpu: &dyn Fn() -> anyhow::Result<Duration>,
 ) -> anyhow::Result<Sample> {
     cores.as_load(|| {
-        let mut load = Load::open(address, traffic)?;
+        let mut load = Load::open(address, CONNECTIONS, traffic)?;
         if cores.are_divided() {
             load.sleep = Duration::ZERO;
         }
-        load.work(Some(WARM_UP))?;
-        load.latencies.clear();
-        let (began, cpu_before) = (Instant::now(), cpu()?);
-        load.work(Some(span))?;
-        let (seconds, cpu_after) = (began.elapsed().as_secs_f64(), cpu()?);
-        let mut latencies = std::mem::take(&mut load.latencies);
-        load.finish()?;
-        latencies.sort_unstable();
-        let millis = |percent| stats::percentile(&latencies, percent) as f64 / 1e6;
-        Ok(Sample {
-            answered: latencies.len() as f64,
-            seconds,
-            cpu: cpu_after.saturating_sub(cpu_before).as_secs_f64(),
-            p50: millis(50),
-            p99: millis(99),
-        })
+        load.measure(span, cpu)
     })
 }
 
+/// The same with so many connections, for a server whose own upstream is on the core of the load:
+/// what waits must sleep.
+pub(crate) fn measure_relay(
+    cores: &Cores,
+    address: SocketAddr,
+    connections: usize,
+    span: Duration,
+    traffic: &mut dyn Traffic,
+    cpu: &dyn Fn() -> anyhow::Result<Duration>,
+) -> anyhow::Result<Sample> {
+    cores.as_load(|| Load::open(address, connections, traffic)?.measure(span, cpu))
+}
 /// Sends everything that `traffic` has, without measuring.
 pub(crate) fn send_all(address: SocketAddr, traffic: &mut dyn Traffic) -> anyhow::Result<()> {
-    let mut load = Load::open(address, traffic)?;
+    let mut load = Load::open(address, CONNECTIONS, traffic)?;
     load.work(None)?;
     load.finish()
 }
@@ -119,18 +116,22 @@ struct Connection {
 }
 
 impl<'t> Load<'t> {
-    fn open(address: SocketAddr, traffic: &'t mut dyn Traffic) -> anyhow::Result<Self> {
+    fn open(
+        address: SocketAddr,
+        connections: usize,
+        traffic: &'t mut dyn Traffic,
+    ) -> anyhow::Result<Self> {
         let largest = traffic.largest();
         let mut load = Self {
             poll: Poll::new()?,
-            events: Events::with_capacity(CONNECTIONS),
-            connections: Vec::with_capacity(CONNECTIONS),
+            events: Events::with_capacity(connections),
+            connections: Vec::with_capacity(connections),
             traffic,
             waiting: 0,
             latencies: Vec::with_capacity(1 << 20),
             sleep: Duration::from_millis(20),
         };
-        for index in 0..CONNECTIONS {
+        for index in 0..connections {
             let stream = std::net::TcpStream::connect(address).context("cannot connect")?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
@@ -145,10 +146,34 @@ impl<'t> Load<'t> {
                 sent_at: Instant::now(),
             });
         }
-        for index in 0..CONNECTIONS {
+        for index in 0..connections {
             load.send(index)?;
         }
         Ok(load)
+    }
+
+    /// Measures a window of `span`, after a while to get warm.
+    fn measure(
+        mut self,
+        span: Duration,
+        cpu: &dyn Fn() -> anyhow::Result<Duration>,
+    ) -> anyhow::Result<Sample> {
+        self.work(Some(WARM_UP))?;
+        self.latencies.clear();
+        let (began, cpu_before) = (Instant::now(), cpu()?);
+        self.work(Some(span))?;
+        let (seconds, cpu_after) = (began.elapsed().as_secs_f64(), cpu()?);
+        let mut latencies = std::mem::take(&mut self.latencies);
+        self.finish()?;
+        latencies.sort_unstable();
+        let millis = |percent| stats::percentile(&latencies, percent) as f64 / 1e6;
+        Ok(Sample {
+            answered: latencies.len() as f64,
+            seconds,
+            cpu: cpu_after.saturating_sub(cpu_before).as_secs_f64(),
+            p50: millis(50),
+            p99: millis(99),
+        })
     }
 
     /// Keeps every connection busy for `span`, or until there is nothing left to send.

@@ -13,6 +13,7 @@ mod child;
 mod cores;
 mod disk;
 mod edge;
+mod gateway;
 mod http;
 mod installation;
 mod load;
@@ -43,6 +44,11 @@ enum Command {
     Api(Options),
     /// The edge: static files against nginx and caddy, many projects, deploys.
     Edge(Options),
+    /// Inference: calls and streams beside nginx as a proxy and another gateway.
+    Gateway(Options),
+    /// A provider that streams.
+    #[command(hide = true)]
+    ServeStream(gateway::upstream::Pace),
     /// A bare hyper server that answers an empty 200.
     #[command(hide = true)]
     ServeEmpty,
@@ -84,6 +90,8 @@ fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Api(options) => api::run(&options),
         Command::Edge(options) => edge::run(&options),
+        Command::Gateway(options) => gateway::run(&options),
+        Command::ServeStream(pace) => gateway::upstream::serve(pace).map(|()| ExitCode::SUCCESS),
         Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),
         Command::ServeProjects(of) => reference::serve_projects(&of).map(|()| ExitCode::SUCCESS),
     }

@@ -37,6 +37,7 @@ pub(crate) enum Target {
 pub(crate) enum Unit {
     PerSecond,
     Milliseconds,
+    Microseconds,
     Mebibytes,
     Times,
 }
@@ -190,6 +191,7 @@ fn shown(value: f64, unit: Unit) -> String {
     match unit {
         Unit::PerSecond => format!("{}/s", thousands(value)),
         Unit::Milliseconds => format!("{value:.2} ms"),
+        Unit::Microseconds => format!("{value:.2} µs"),
         Unit::Mebibytes => format!("{value:.1} MiB"),
         Unit::Times => format!("{value:.3} ×"),
     }

@@ -89,11 +89,7 @@ impl Scope {
 /// The scope of a request: the team's when one is named, else the caller's own.
 ///
 /// An unknown team and a team of others answer alike.
-pub fn scope_of<'a>(
-    core: &'a Core,
-    caller: Caller,
-    team: Option<TeamId>,
-) -> BoxFuture<'a, Result<Scope>> {
+pub fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> BoxFuture<'_, Result<Scope>> {
     Box::pin(async move {
         let Some(team) = team else {
             let owner = caller.account.cast();

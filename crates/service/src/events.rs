@@ -128,7 +128,7 @@ impl EventFollower {
     /// the caller may not see it any more.
     ///
     /// A call that is dropped while it waits loses nothing.
-    pub fn next(&mut self) -> BoxFuture<'_, Result<Vec<Event>>> {
+    pub fn next_events(&mut self) -> BoxFuture<'_, Result<Vec<Event>>> {
         Box::pin(async move {
             loop {
                 // Who was put out of the team since the stream began hears nothing more of it.

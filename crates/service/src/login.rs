@@ -23,11 +23,7 @@ pub(crate) const WINDOW: Duration = Duration::from_mins(15);
 const SESSION: Lifetime = Lifetime(Some(Duration::from_hours(30 * 24)));
 
 /// Checks a password and makes a token for the account.
-pub fn log_in<'a>(
-    core: &'a Core,
-    address: IpAddr,
-    login: Login,
-) -> BoxFuture<'a, Result<LoggedIn>> {
+pub fn log_in(core: &Core, address: IpAddr, login: Login) -> BoxFuture<'_, Result<LoggedIn>> {
     Box::pin(async move {
         let attempt = record_attempt(core, limits(core, address, &login.email)).await?;
         let account = check_password(core, &login.email, login.password).await?;

@@ -95,7 +95,7 @@ fn event_stream(
     let start = (app, caller, follower);
     let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
         let batch = tokio::select! {
-            batch = follower.next() => batch,
+            batch = follower.next_events() => batch,
             () = app.shutdown.cancelled() => return None,
         };
         app.tokens.check_again(&caller).await.ok()?;

@@ -79,13 +79,13 @@ async fn a_follower_hears_of_everything_once(at: &Installation) {
     create(core, &ada, "shop").await;
     scale_project(core, &ada, "shop", 2).await.unwrap();
     let mut follower = follow_events(core, &ada, "shop", None).await.unwrap();
-    assert_eq!(told(&follower.next().await.unwrap()), ["scale 2"]);
+    assert_eq!(told(&follower.next_events().await.unwrap()), ["scale 2"]);
     // Waiting that is given up loses nothing.
-    let nothing = tokio::time::timeout(Duration::from_millis(50), follower.next()).await;
+    let nothing = tokio::time::timeout(Duration::from_millis(50), follower.next_events()).await;
     assert!(nothing.is_err());
     let mut waiting = JoinSet::new();
     waiting.spawn(async move {
-        let heard = told(&follower.next().await.unwrap());
+        let heard = told(&follower.next_events().await.unwrap());
         (heard, follower)
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -93,5 +93,5 @@ async fn a_follower_hears_of_everything_once(at: &Installation) {
     let (heard, mut follower) = waiting.join_next().await.unwrap().unwrap();
     assert_eq!(heard, ["scale 3"]);
     delete_project(core, &ada, "shop", None).await.unwrap();
-    assert_eq!(code(follower.next().await), "not_found");
+    assert_eq!(code(follower.next_events().await), "not_found");
 }

@@ -1,0 +1,83 @@
+//! `./bench gateway`: inference through the relay, beside nginx as a bare proxy and another gateway.
+//!
+//! Load and mock provider share one core, the gateways have the others, one at a time. Keys with
+//! limits, prices and the ledger are on for us; nginx checks and counts nothing.
+
+mod calls;
+mod memory;
+mod peers;
+mod stream_load;
+mod streams;
+pub(crate) mod upstream;
+
+use crate::Options;
+use crate::installation::{Running, Site};
+use crate::suite::{self, Bench, Part};
+use anyhow::{Context, ensure};
+use serde_json::json;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+const PARTS: [(&str, Part); 3] = [
+    ("calls", calls::run),
+    ("streams", streams::run),
+    ("memory", memory::run),
+];
+
+const MODEL: &str = "gpt-4o-mini";
+
+/// Runs the suite; fails when a target is missed.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    suite::run("gateway", &PARTS, options)
+}
+
+/// An installation whose one provider is at this address.
+fn installation(bench: &Bench<'_>, name: &str, provider: SocketAddr) -> anyhow::Result<Site> {
+    let site = Site::new(bench, name)?;
+    let file = site.directory.join("estrade.toml");
+    let mut config = fs::read_to_string(&file)?;
+    config.push_str(&format!(
+        "[[ai.providers]]\nname = \"mock\"\nbase_url = \"http://{provider}/v1\"\napi_key = \"upstream\"\n\
+         [[ai.providers.models]]\nid = \"{MODEL}\"\nprice = {{ prompt = \"0.15\", completion = \"0.60\" }}\n"
+    ));
+    fs::write(file, config)?;
+    Ok(site)
+}
+
+/// A key with limits that are never reached.
+fn key(server: &Running, name: &str, budget: bool) -> anyhow::Result<String> {
+    let mut body = json!({
+        "name": name, "workspaces": ["main"],
+        "rpm": 1_000_000_000, "tpm": 4_000_000_000_u32, "models": [MODEL],
+    });
+    if budget {
+        body["budget"] = json!({"amount": "999999999", "period": "monthly"});
+    }
+    let answer = crate::http::post(server.ai, "/v1/keys", &server.token, &body)?;
+    let text = String::from_utf8_lossy(&answer.body);
+    ensure!(answer.status == 201, "status {}: {text}", answer.status);
+    let made = answer.json()?;
+    Ok(made["key"].as_str().context("no key")?.to_owned())
+}
+
+/// A chat request, as an SDK sends it.
+fn chat(key: &str, stream: bool) -> String {
+    let mut body = json!({
+        "model": MODEL,
+        "messages": [
+            {"role": "system", "content": "You are a helpful assistant."},
+            {"role": "user", "content": "Say a short sentence about foxes and dogs, please."},
+        ],
+        "max_tokens": 64, "temperature": 0.2,
+    });
+    if stream {
+        body["stream"] = json!(true);
+    }
+    crate::http::request(
+        "POST",
+        "/v1/chat/completions",
+        Some(key),
+        Some(&body.to_string()),
+    )
+}

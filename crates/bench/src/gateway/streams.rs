@@ -1,0 +1,159 @@
+//! Streams: the time until they begin, the cost of an event, and very many at once.
+
+use super::stream_load::{StreamLoad, Streamed, measure};
+use super::upstream::Pace;
+use super::{chat, installation, key, peers};
+use crate::child::Child;
+use crate::reference;
+use crate::report::{Row, Target, Unit};
+use crate::stats::median;
+use crate::suite::Bench;
+use anyhow::Context;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SPAN: Duration = Duration::from_millis(2000);
+/// 64 streams with an event each 10 ms.
+const STEADY: Pace = Pace {
+    words: 64,
+    gap_ms: 10,
+};
+/// One short stream after the other, for the time until the first byte.
+const SHORT: Pace = Pace {
+    words: 2,
+    gap_ms: 0,
+};
+/// Streams that do not end while they are counted.
+const LONG: Pace = Pace {
+    words: 600,
+    gap_ms: 500,
+};
+const HELD: usize = 5000;
+
+pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let directory = bench.options.work.join("streams-peers");
+    std::fs::create_dir_all(&directory)?;
+    cost(bench, &directory)?;
+    first_byte(bench, &directory)?;
+    hold(bench)
+}
+
+/// The streaming provider, on the core of the load.
+fn provider(bench: &Bench<'_>, pace: Pace) -> anyhow::Result<(Child, SocketAddr)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("serve-stream")
+        .args(["--words", &pace.words.to_string()])
+        .args(["--gap-ms", &pace.gap_ms.to_string()])
+        .stdout(Stdio::piped());
+    bench.cores.as_load_process(|| {
+        let mut child = Child::start("the streaming provider", &mut command)?;
+        let mut line = String::new();
+        BufReader::new(child.output().context("no output")?).read_line(&mut line)?;
+        Ok((child, reference::address_of(&line)?))
+    })
+}
+
+fn cost(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()> {
+    let (_provider, upstream) = provider(bench, STEADY)?;
+    let nginx = peers::proxy(bench, directory, upstream, false)?;
+    let server = installation(bench, "stream-cost", upstream)?.serve(bench)?;
+    let request = chat(&key(&server, "stream", false)?, true);
+    let mut rounds = Vec::new();
+    for _ in 0..bench.options.rounds {
+        let ours = measure(&bench.cores, server.ai, &request, 64, SPAN, &|| {
+            server.child.cpu()
+        })?;
+        let theirs = measure(&bench.cores, nginx.address, &request, 64, SPAN, &|| {
+            nginx.child.cpu()
+        })?;
+        rounds.push((ours, theirs));
+    }
+    let per_event = |it: &Streamed| 1e6 * it.cpu / it.events.max(1.0);
+    let nginx = median(rounds.iter().map(|(_, theirs)| per_event(theirs)));
+    let ours = median(rounds.iter().map(|(ours, _)| per_event(ours)));
+    let ratio = median(
+        rounds
+            .iter()
+            .map(|(ours, theirs)| per_event(ours) / per_event(theirs)),
+    );
+    bench
+        .report
+        .add(Row::fact("nginx, CPU per event", nginx, Unit::Microseconds));
+    bench.report.add(Row::fact(
+        "estrade, CPU per event",
+        ours,
+        Unit::Microseconds,
+    ));
+    let row = Row::judged(
+        "CPU per event against nginx",
+        ratio,
+        Unit::Times,
+        Target::AtMost(1.0),
+    );
+    bench
+        .report
+        .add(row.note("64 streams, an event each 10 ms"));
+    server.child.stop()
+}
+
+fn first_byte(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()> {
+    let (provider, upstream) = provider(bench, SHORT)?;
+    let nginx = peers::proxy(bench, directory, upstream, false)?;
+    let server = installation(bench, "stream-first", upstream)?.serve(bench)?;
+    let request = chat(&key(&server, "stream", false)?, true);
+    let mut rounds = Vec::new();
+    for _ in 0..bench.options.rounds {
+        let at = |address, cpu: &dyn Fn() -> _| {
+            measure(&bench.cores, address, &request, 1, SPAN / 2, cpu)
+        };
+        let direct = at(upstream, &|| provider.cpu())?.first;
+        let ours = at(server.ai, &|| server.child.cpu())?.first;
+        let theirs = at(nginx.address, &|| nginx.child.cpu())?.first;
+        rounds.push((ours - direct, theirs - direct));
+    }
+    let ratio = median(rounds.iter().map(|(ours, theirs)| ours / theirs));
+    let row = Row::judged(
+        "added time to first byte against nginx's",
+        ratio,
+        Unit::Times,
+        Target::AtMost(2.0),
+    );
+    bench.report.add(row.note(format!(
+        "{:.3} ms, nginx {:.3} ms",
+        median(rounds.iter().map(|it| it.0)),
+        median(rounds.iter().map(|it| it.1)),
+    )));
+    server.child.stop()
+}
+
+fn hold(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    raise_limit()?;
+    let (_provider, upstream) = provider(bench, LONG)?;
+    let server = installation(bench, "stream-hold", upstream)?.serve_everywhere(bench)?;
+    let request = chat(&key(&server, "stream", false)?, true);
+    let before = server.child.memory()?;
+    let mut load = StreamLoad::open(server.ai, &request, HELD)?;
+    load.wait_until_all_begun(Duration::from_secs(60))?;
+    load.work(Duration::from_secs(3))?;
+    let held = server.child.memory()?.saturating_sub(before) as f64 / f64::from(1 << 20);
+    let row = Row::fact("5,000 streams held, memory", held, Unit::Mebibytes);
+    bench
+        .report
+        .add(row.note(format!("{:.1} KiB each", held * 1024.0 / HELD as f64)));
+    drop(load);
+    server.child.stop()
+}
+
+/// As many open files as the system lets us have.
+fn raise_limit() -> anyhow::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).context("cannot raise the limit of open files")
+}
