@@ -58,7 +58,13 @@ async fn calls_with_a_key_that_one_node_ends_are_refused_by_the_other_within_a_s
     for round in 0..5 {
         let ends = [
             ("disable", Method::PUT, "", json!({"enabled": false}), 403),
-            ("limit", Method::PUT, "", json!({"models": ["another"]}), 403),
+            (
+                "limit",
+                Method::PUT,
+                "",
+                json!({"models": ["another"]}),
+                403,
+            ),
             ("rotate", Method::POST, "/rotate", json!({}), 401),
             ("delete", Method::DELETE, "", Value::Null, 401),
         ];

@@ -30,6 +30,18 @@ impl Home {
         }
     }
 
+    /// The same in memory, if there is such a place: for tests that other users of the disk would
+    /// disturb.
+    pub(crate) fn in_memory() -> Self {
+        match TempDir::new_in("/dev/shm") {
+            Ok(directory) => Self {
+                directory,
+                variables: Vec::new(),
+            },
+            Err(_) => Self::new(),
+        }
+    }
+
     /// Sets a variable for every command.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.into(), value.into()));

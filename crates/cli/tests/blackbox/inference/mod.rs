@@ -92,7 +92,7 @@ impl World {
 
 /// A home with a configuration file that has one upstream.
 fn home(database: Option<&str>, upstream: SocketAddr, more: &str) -> Home {
-    let home = Home::new()
+    let home = Home::in_memory()
         .with("ESTRADE_LIMITS_REQUESTS_PER_SECOND", "0")
         .with("ESTRADE_LOG_LEVEL", "debug")
         .with("UPSTREAM_KEY", SECRET);
