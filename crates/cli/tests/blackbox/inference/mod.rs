@@ -75,18 +75,14 @@ impl World {
     async fn spent(&self) -> (i64, i64) {
         let sum = "SELECT CAST(COALESCE(SUM(spent), 0) AS BIGINT) FROM budgets";
         let slices = "SELECT CAST(COUNT(*) AS BIGINT) FROM budget_slices";
-        match &self.database {
-            Some(database) => {
-                let number = async |sql| database.column(sql).await[0].parse().unwrap();
-                (number(sum).await, number(slices).await)
-            }
-            None => {
-                let file = self.home.data().join("estrade.db");
-                let database = rusqlite::Connection::open(file).unwrap();
-                let number = |sql| database.query_row(sql, [], |row| row.get(0)).unwrap();
-                (number(sum), number(slices))
-            }
+        if let Some(database) = &self.database {
+            let number = async |sql| database.column(sql).await[0].parse().unwrap();
+            return (number(sum).await, number(slices).await);
         }
+        let file = self.home.data().join("estrade.db");
+        let database = rusqlite::Connection::open(file).unwrap();
+        let number = |sql| database.query_row(sql, [], |row| row.get(0)).unwrap();
+        (number(sum), number(slices))
     }
 }
 
@@ -208,7 +204,7 @@ impl Guest {
         let _ = stream.write_all(request.as_ref()).await;
         let mut all = Vec::new();
         let reading = stream.read_to_end(&mut all);
-        let _ = tokio::time::timeout(Duration::from_secs(60), reading).await;
+        let _ = tokio::time::timeout(Duration::from_mins(1), reading).await;
         String::from_utf8_lossy(&all).into_owned()
     }
 
@@ -216,7 +212,8 @@ impl Guest {
         self.exchange(self.request(body)).await
     }
 
-    /// Everything in the logs of its workspace.
+    /// Everything in the logs of its workspace. When calls of a dead server are settled meanwhile, the
+    /// pages move and some rows come twice.
     async fn logs(&self, server: &Server) -> Vec<Value> {
         let mut all = Vec::new();
         for page in 1.. {
