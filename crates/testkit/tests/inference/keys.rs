@@ -1,7 +1,7 @@
 //! Keys that end: in force for the next request, whoever else is calling.
 
 use crate::support::{ECHO, code, key, key_with, say, talk};
-use estrade_testkit::{Engine, TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -82,13 +82,13 @@ async fn what_was_answered_is_in_force_for_the_next_request(app: &TestApp) {
     for count in [0, 64] {
         let crowd = Crowd::of(count, app, &key);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        for round in 0..4 {
+        for round in 0..3 {
             ada.put(&path, &json!({"enabled": false})).await.assert(200);
             crowd.off.store(true, Ordering::SeqCst);
             let refused = say(app, &key).await.assert(403);
             assert_eq!(code(&refused), "disabled", "{round}");
-            if count > 0 && round == 2 {
-                tokio::time::sleep(Duration::from_millis(300)).await;
+            if count > 0 && round == 1 {
+                tokio::time::sleep(Duration::from_millis(150)).await;
             }
             crowd.off.store(false, Ordering::SeqCst);
             crowd.settle().await;
@@ -180,21 +180,4 @@ async fn a_key_opens_its_workspaces_and_models_only(app: &TestApp) {
     ada.post(&path, &body).bearer(&foreign).await.assert(403);
     ada.post(&path, &body).await.assert(401);
     ada.post(&path, &body).anonymous().await.assert(401);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_database_known_keys_work_and_others_are_told_to_wait() {
-    let mut app = TestApp::start(Engine::Postgres).await;
-    let ada = app.new_account("ada").await.ai();
-    let (_, warm) = key(&ada, "warm").await;
-    let (_, cold) = key(&ada, "cold").await;
-    say(&app, &warm).await.assert(200);
-    app.lose_database().await;
-    for _ in 0..20 {
-        say(&app, &warm).await.assert(200);
-    }
-    let unseen = say(&app, &cold).await.assert(503);
-    assert_eq!(code(&unseen), "keys_unavailable");
-    assert_ne!(unseen.header("retry-after"), "");
-    app.abandon().await;
 }
