@@ -41,6 +41,49 @@ impl Cluster {
     }
 }
 
+/// The status of a call with this key.
+async fn infer(server: &Server, key: &str) -> u16 {
+    let message = json!({"role": "user", "content": "hi"});
+    let body = json!({"model": "estrade/echo", "messages": [message]});
+    let path = "/v1/chat/completions";
+    let answer = server.ask(&server.ai, key, Method::POST, path, body).await;
+    answer.unwrap().status.as_u16()
+}
+
+#[tokio::test]
+async fn calls_with_a_key_that_one_node_ends_are_refused_by_the_other_within_a_second() {
+    let cluster = Cluster::create().await;
+    let [a, b] = cluster.start();
+    let mut slowest = Duration::ZERO;
+    for round in 0..5 {
+        let ends = [
+            ("disable", Method::PUT, "", json!({"enabled": false}), 403),
+            (
+                "limit",
+                Method::PUT,
+                "",
+                json!({"models": ["another"]}),
+                403,
+            ),
+            ("rotate", Method::POST, "/rotate", json!({}), 401),
+            ("delete", Method::DELETE, "", Value::Null, 401),
+        ];
+        for (end, method, path, body, status) in ends {
+            let (id, key) = a.create_key(&format!("{end}-{round}")).await;
+            assert_eq!((infer(&b, &key).await, infer(&a, &key).await), (200, 200));
+            let path = format!("/v1/keys/{id}{path}");
+            assert!(a.ai(method, &path, body).await.status.is_success());
+            assert_eq!(infer(&a, &key).await, status, "{end} on the same node");
+            slowest = slowest.max(time_until(status, || infer(&b, &key)).await);
+        }
+    }
+    eprintln!("a key ended on one node was refused by the other after {slowest:?} at most");
+    assert!(slowest < WITHIN, "{slowest:?}");
+    a.stop();
+    b.stop();
+    cluster.database.drop().await;
+}
+
 #[tokio::test]
 async fn what_one_node_ends_the_other_refuses_within_a_second() {
     let cluster = Cluster::create().await;

@@ -30,6 +30,18 @@ impl Home {
         }
     }
 
+    /// The same in memory, if there is such a place: for tests that other users of the disk would
+    /// disturb.
+    pub(crate) fn in_memory() -> Self {
+        match TempDir::new_in("/dev/shm") {
+            Ok(directory) => Self {
+                directory,
+                variables: Vec::new(),
+            },
+            Err(_) => Self::new(),
+        }
+    }
+
     /// Sets a variable for every command.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.into(), value.into()));
@@ -458,6 +470,23 @@ impl Postgres {
     pub(crate) async fn drop(self) {
         self.execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name))
             .await;
+    }
+
+    /// The first column of a query on this database.
+    pub(crate) async fn column(&self, sql: &str) -> Vec<String> {
+        let mut server = self.server.clone();
+        let connected = server.dbname(&self.name).connect(tokio_postgres::NoTls);
+        let (client, connection) = connected.await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(connection);
+        let messages = client.simple_query(sql).await.unwrap();
+        messages
+            .into_iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            })
+            .collect()
     }
 
     async fn execute(&self, sql: &str) {
