@@ -185,6 +185,9 @@ impl Server {
         let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
         app.metrics
             .register(|registry| registry.register_collector(numbers));
+        let numbers = Box::new(ai::GatewayMetrics(Arc::clone(&app.gateway)));
+        app.metrics
+            .register(|registry| registry.register_collector(numbers));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();

@@ -81,7 +81,7 @@ pub(crate) async fn follow_providers(
         if let Err(error) = set_providers(&core, &gateway, &options).await {
             tracing::warn!(error, "cannot take over the providers; the old ones stay");
         }
-        let changed = async {
+        let heard = async {
             loop {
                 match changes.recv().await {
                     Ok(change) if change.kind == ChangeKind::Provider => return,
@@ -92,8 +92,8 @@ pub(crate) async fn follow_providers(
                 }
             }
         };
-        let changed = tokio::time::timeout(LOOK_EVERY, changed);
-        if stop.run_until_cancelled(changed).await.is_none() {
+        let heard = tokio::time::timeout(LOOK_EVERY, heard);
+        if stop.run_until_cancelled(heard).await.is_none() {
             return;
         }
     }
