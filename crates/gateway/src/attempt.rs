@@ -132,6 +132,10 @@ async fn ask_often(
     loop {
         account.asks(&upstream.name);
         let miss = match ask(lane, target, question, account).await {
+            // Some repeat what they were sent.
+            Ok((head, _)) if head.shown().any(|value| upstream.is_betrayed_by(value)) => {
+                Miss::Failed(Failure::Garbage)
+            }
             Ok((head, connection)) => match judge(&head) {
                 None => {
                     let target = Arc::clone(target);

@@ -9,10 +9,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Bodies of this size are read without asking whether there is room.
 const SMALL: u64 = 64 * 1024;
+
+/// Bytes per second that have to come on average once the longest pause has passed: one byte before
+/// each pause ends would otherwise hold a call for ever.
+const SLOWEST: u64 = 1024;
 
 /// Room in memory for a body, given back when it is dropped.
 pub(crate) struct Room<'g> {
@@ -57,8 +61,9 @@ pub(crate) async fn read(
     };
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
-    while let Some(part) = next(&mut body, idle).await? {
-        let length = (first.len() + all.len() + part.len()) as u64;
+    let (started, mut length) = (Instant::now(), 0);
+    while let Some(part) = next(&mut body, patience(started, length, idle)).await? {
+        length += part.len() as u64;
         if length > most {
             return Err(Refusal::too_large(most));
         }
@@ -80,9 +85,15 @@ pub(crate) async fn read(
     Ok((bytes, room))
 }
 
-async fn next(body: &mut Incoming, idle: Duration) -> Result<Option<Bytes>, Refusal> {
+/// Until when the next part has to be there.
+fn patience(started: Instant, length: u64, idle: Duration) -> Instant {
+    let earned = started + idle + Duration::from_secs(length / SLOWEST);
+    earned.min(Instant::now() + idle)
+}
+
+async fn next(body: &mut Incoming, due: Instant) -> Result<Option<Bytes>, Refusal> {
     loop {
-        let frame = timeout(idle, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)));
+        let frame = timeout_at(due, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)));
         match frame.await {
             Err(_) => return Err(Refusal::slow_body()),
             Ok(None) => return Ok(None),

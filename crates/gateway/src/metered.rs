@@ -142,6 +142,9 @@ impl Metered {
         if self.passed > self.lane.gateway.options.most_answer {
             return self.cut(Cut::TooLarge);
         }
+        if self.target.upstream.is_betrayed_by(&data) {
+            return self.cut(Cut::Garbage);
+        }
         match &mut self.content {
             Content::Events(events) => {
                 events.feed(data, &mut self.out);

@@ -58,6 +58,10 @@ impl Lane {
             connection,
             ..
         } = answered;
+        // Some repeat what they were sent.
+        if target.upstream.is_betrayed_by(&body) {
+            return Err(Refusal::upstream_error(Some(head.status)));
+        }
         self.pool.put(&target.upstream, connection);
         let mut scan = Scan::default();
         scan.feed(&body);
@@ -111,7 +115,6 @@ impl Lane {
             .ok_or_else(|| Refusal::upstream_error(Some(status)))?;
         // It does its work: the request is at fault.
         target.health.succeeded(Instant::now());
-        // Some repeat what they were sent.
         if target.upstream.is_betrayed_by(&body) {
             return Err(Refusal::upstream_error(Some(status)));
         }

@@ -1,5 +1,6 @@
 //! Everything a request may need, built once at start.
 
+use crate::ai::inference::ProviderSync;
 use crate::metrics::Metrics;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
@@ -37,6 +38,8 @@ pub struct App {
     pub ledger: Arc<Ledger>,
     /// Relays inference.
     pub gateway: Arc<Gateway>,
+    /// Tells it who answers.
+    pub providers: Arc<ProviderSync>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.

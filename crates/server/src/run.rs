@@ -2,7 +2,7 @@
 
 use crate::ai;
 use crate::ai::authorize::WarmAuthorize;
-use crate::ai::inference::{self, InferenceOptions};
+use crate::ai::inference::{self, InferenceOptions, ProviderSync};
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::docs;
@@ -124,7 +124,9 @@ impl Server {
         let keys = Arc::new(KeyCheck::new(&core));
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let gateway = inference::open(&core, &keys, &ledger, &options.inference);
-        inference::set_providers(&core, &gateway, &options.inference)
+        let providers = ProviderSync::new(&core, &gateway, options.inference);
+        providers
+            .set()
             .await
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         let app = Arc::new(App {
@@ -132,6 +134,7 @@ impl Server {
             keys,
             ledger,
             gateway,
+            providers,
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
@@ -171,17 +174,12 @@ impl Server {
         listeners.spawn(inference::serve(
             ai_port,
             ai_front,
-            Arc::clone(&gateway),
+            gateway,
             shutdown.clone(),
         ));
         let stop_workers = CancellationToken::new();
         let mut workers = start_workers(&app, &stop_workers);
-        workers.spawn(inference::follow_providers(
-            Arc::clone(&app.core),
-            gateway,
-            options.inference,
-            stop_workers.clone(),
-        ));
+        workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
         let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
         app.metrics
             .register(|registry| registry.register_collector(numbers));

@@ -12,6 +12,7 @@ mod crashes;
 mod disk_full;
 mod first_start;
 mod greeting;
+mod inference;
 mod logs;
 mod nodes;
 mod output;

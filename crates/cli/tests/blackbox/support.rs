@@ -460,6 +460,23 @@ impl Postgres {
             .await;
     }
 
+    /// The first column of a query on this database.
+    pub(crate) async fn column(&self, sql: &str) -> Vec<String> {
+        let mut server = self.server.clone();
+        let connected = server.dbname(&self.name).connect(tokio_postgres::NoTls);
+        let (client, connection) = connected.await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(connection);
+        let messages = client.simple_query(sql).await.unwrap();
+        messages
+            .into_iter()
+            .filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            })
+            .collect()
+    }
+
     async fn execute(&self, sql: &str) {
         let connected = self.server.connect(tokio_postgres::NoTls).await;
         let (client, connection) = connected.unwrap();

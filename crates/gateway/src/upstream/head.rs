@@ -173,6 +173,13 @@ fn seconds(value: &[u8]) -> Option<Duration> {
 }
 
 impl AnswerHead {
+    /// What the caller may see of it.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &[u8]> {
+        let others = self.others.iter().map(|(_, value)| value);
+        let named = self.content_type.iter().chain(&self.content_encoding);
+        named.chain(others).map(HeaderValue::as_bytes)
+    }
+
     /// Puts what the caller may see into the headers of its answer.
     pub(crate) fn pass_on(&mut self, headers: &mut http::HeaderMap) {
         if let Some(value) = self.content_type.take() {

@@ -20,10 +20,14 @@ use estrade_model::call::Operation;
 use estrade_model::provider::{Provider, Timeouts};
 use estrade_model::secret::Secret;
 use http::{HeaderValue, Uri};
+use memchr::memmem::Finder;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_rustls::TlsConnector;
+
+/// Keys that are shorter are no secrets: `none`, `ollama`. Such words are in many answers.
+const SHORTEST_SECRET: usize = 16;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -42,7 +46,7 @@ pub(crate) struct Upstream {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// What every request begins with, per operation; has the provider's key in it.
     heads: [Box<[u8]>; 3],
-    secret: Option<Box<[u8]>>,
+    secret: Option<Finder<'static>>,
 }
 
 impl Upstream {
@@ -85,7 +89,9 @@ impl Upstream {
             retries: provider.retries,
             stream_usage: provider.stream_usage,
             heads: Operation::ALL.map(|operation| base.head(operation, bearer)),
-            secret: bearer.map(|key| key.as_bytes().into()),
+            secret: bearer
+                .filter(|key| key.len() >= SHORTEST_SECRET)
+                .map(|key| Finder::new(key).into_owned()),
             host: base.host,
             port: base.port,
             tls,
@@ -94,8 +100,8 @@ impl Upstream {
 
     /// Whether these bytes have the provider's key in them.
     pub(crate) fn is_betrayed_by(&self, bytes: &[u8]) -> bool {
-        let secret = self.secret.as_deref().filter(|secret| !secret.is_empty());
-        secret.is_some_and(|secret| memchr::memmem::find(bytes, secret).is_some())
+        let secret = self.secret.as_ref();
+        secret.is_some_and(|secret| secret.find(bytes).is_some())
     }
 
     pub(crate) fn head(&self, operation: Operation) -> &[u8] {

@@ -1,10 +1,10 @@
 //! Answers that come as a whole: passed on, metered, kept, made up.
 
-use crate::support::provider::{Act, Scripted, json, send};
 use crate::support::{
     KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_answer, error_code, provider_at,
 };
 use estrade_model::provider::Preference;
+use estrade_scripted::{Act, Scripted, json, send};
 use http::Method;
 use serde_json::{Value, json as value};
 

@@ -1,7 +1,7 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
-use crate::support::provider::{Act, Scripted, done, event, event_text, send, stream_head};
 use crate::support::{TestGateway, chat, chat_answer, provider_at};
+use estrade_scripted::{Act, Scripted, done, event, event_text, send, stream_head};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 

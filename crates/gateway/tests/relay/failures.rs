@@ -1,7 +1,7 @@
 //! Providers that fail: again, elsewhere, or not at all.
 
-use crate::support::provider::{Act, Scripted, json, send};
 use crate::support::{SECRET, TestGateway, chat, chat_answer, error_code, provider_at};
+use estrade_scripted::{Act, Scripted, json, send};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 

@@ -1,12 +1,12 @@
 //! Rates and budgets, as callers meet them.
 
-use crate::support::provider::{Scripted, json};
 use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at};
 use estrade_gateway::Refused;
 use estrade_gateway::doors::Rates;
 use estrade_model::Timestamp;
 use estrade_model::call::Ticket;
 use estrade_model::key::{Budget, Period};
+use estrade_scripted::{Scripted, json};
 use serde_json::Value;
 use std::num::NonZeroU32;
 

@@ -1,7 +1,7 @@
 //! What is refused before a provider is asked.
 
-use crate::support::provider::{Scripted, json};
 use crate::support::{MODEL, TestGateway, chat, chat_answer, error_code, provider_at};
+use estrade_scripted::{Scripted, json};
 use http::Method;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,9 +1,9 @@
 //! Streams: at once, whole events, metered.
 
-use crate::support::provider::{
+use crate::support::{TestGateway, chat, provider_at};
+use estrade_scripted::{
     Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
 };
-use crate::support::{TestGateway, chat, provider_at};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
             usage_event(1, 1),
             done(),
         ],
-        _ => crate::support::provider::json(200, "{}"),
+        _ => estrade_scripted::json(200, "{}"),
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;

@@ -30,6 +30,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
@@ -69,49 +70,71 @@ pub(crate) fn open(
     Gateway::new(Arc::new(doors), Arc::new(books), gateway)
 }
 
-/// Keeps the gateway's providers as the configuration and the database say, until `stop`.
-pub(crate) async fn follow_providers(
+/// Keeps the gateway's providers as the configuration and the database say.
+pub struct ProviderSync {
     core: Arc<Core>,
     gateway: Arc<Gateway>,
     options: InferenceOptions,
-    stop: CancellationToken,
-) {
-    let mut changes = core.db.changes().subscribe();
-    loop {
-        if let Err(error) = set_providers(&core, &gateway, &options).await {
-            tracing::warn!(error, "cannot take over the providers; the old ones stay");
-        }
-        let heard = async {
-            loop {
-                match changes.recv().await {
-                    Ok(change) if change.kind == ChangeKind::Provider => return,
-                    Ok(change) if change.kind == ChangeKind::Everything => return,
-                    Ok(_) => {}
-                    Err(RecvError::Lagged(_)) => return,
-                    Err(RecvError::Closed) => std::future::pending().await,
-                }
-            }
-        };
-        let heard = tokio::time::timeout(LOOK_EVERY, heard);
-        if stop.run_until_cancelled(heard).await.is_none() {
-            return;
-        }
-    }
+    /// Whoever reads has set before the next one reads: what is older never wins.
+    turn: Mutex<()>,
 }
 
-/// Takes over what there is now.
-pub(crate) async fn set_providers(
-    core: &Core,
-    gateway: &Gateway,
-    options: &InferenceOptions,
-) -> Result<(), String> {
-    let stored = providers::list(core)
-        .await
-        .map_err(|error| causes(&error))?;
-    let all: Vec<_> = options.providers.iter().cloned().chain(stored).collect();
-    gateway
-        .set_providers(&all, options.echo)
-        .map_err(|reason| reason.0)
+impl ProviderSync {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        gateway: &Arc<Gateway>,
+        options: InferenceOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            core: Arc::clone(core),
+            gateway: Arc::clone(gateway),
+            options,
+            turn: Mutex::default(),
+        })
+    }
+
+    /// Takes over what there is now.
+    pub(crate) async fn set(&self) -> Result<(), String> {
+        let _turn = self.turn.lock().await;
+        let stored = providers::list(&self.core)
+            .await
+            .map_err(|error| causes(&error))?;
+        let configured = self.options.providers.iter().cloned();
+        let all: Vec<_> = configured.chain(stored).collect();
+        self.gateway
+            .set_providers(&all, self.options.echo)
+            .map_err(|reason| reason.0)
+    }
+
+    /// The same after a change: what fails now is done by [`Self::follow`].
+    pub(crate) async fn refresh(&self) {
+        if let Err(error) = self.set().await {
+            tracing::warn!(error, "cannot take over the providers; the old ones stay");
+        }
+    }
+
+    /// Follows changes of this server and others until `stop`.
+    pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.core.db.changes().subscribe();
+        loop {
+            self.refresh().await;
+            let changed = async {
+                loop {
+                    match changes.recv().await {
+                        Ok(change) if change.kind == ChangeKind::Provider => return,
+                        Ok(change) if change.kind == ChangeKind::Everything => return,
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(_)) => return,
+                        Err(RecvError::Closed) => std::future::pending().await,
+                    }
+                }
+            };
+            let changed = tokio::time::timeout(LOOK_EVERY, changed);
+            if stop.run_until_cancelled(changed).await.is_none() {
+                return;
+            }
+        }
+    }
 }
 
 /// Serves the AI listener until `stop` is cancelled and what is in flight has ended.

@@ -56,6 +56,7 @@ pub async fn create_provider(
     Body(new): Body<CreateProvider, KeysError>,
 ) -> Result<(StatusCode, Json<ProviderBody>), KeysError> {
     let provider = providers::create_provider(&app.core, &caller, new).await?;
+    app.providers.refresh().await;
     Ok((StatusCode::CREATED, Json(ProviderBody { provider })))
 }
 
@@ -89,6 +90,7 @@ pub async fn update_provider(
 ) -> Result<Json<ProviderBody>, KeysError> {
     let expected = IfMatch::from_headers(&headers)?.expected();
     let provider = providers::update_provider(&app.core, &caller, id, update, expected).await?;
+    app.providers.refresh().await;
     Ok(Json(ProviderBody { provider }))
 }
 
@@ -104,5 +106,6 @@ pub async fn delete_provider(
 ) -> Result<StatusCode, KeysError> {
     let expected = IfMatch::from_headers(&headers)?.expected();
     providers::delete_provider(&app.core, &caller, id, expected).await?;
+    app.providers.refresh().await;
     Ok(StatusCode::NO_CONTENT)
 }

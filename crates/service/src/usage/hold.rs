@@ -6,10 +6,16 @@ use estrade_model::amount::Amount;
 use estrade_model::call::{Call, NodeId, Ticket};
 use estrade_store::calls::{CallRow, Slices};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
-/// The status of a call whose caller left before it went out.
+/// The status of a call whose caller left before it went out…
 const LEFT: u16 = 499;
+/// …and of one that could not be put on record in time.
+const UNAVAILABLE: u16 = 503;
+/// How long a caller waits for that: then the database is not there.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a call has set aside.
 pub(super) struct Hold<'l> {
@@ -18,6 +24,8 @@ pub(super) struct Hold<'l> {
     call: &'l Call,
     pub(super) slices: Slices,
     stage: Stage,
+    /// What becomes of the call if it does not go out.
+    status: u16,
 }
 
 #[derive(PartialEq, Eq)]
@@ -38,6 +46,7 @@ impl<'l> Hold<'l> {
             call,
             slices: Slices::default(),
             stage: Stage::Reserved,
+            status: LEFT,
         }
     }
 
@@ -54,7 +63,10 @@ impl<'l> Hold<'l> {
             node: self.node,
             done,
         });
-        let opened = on_disk.await;
+        let Ok(opened) = timeout(PATIENCE, on_disk).await else {
+            self.status = UNAVAILABLE;
+            return Err(Refused::Unavailable);
+        };
         if opened == Ok(Opened::Yes) {
             self.stage = Stage::Over;
             return Ok(Some(Ticket {
@@ -86,7 +98,7 @@ impl Drop for Hold<'_> {
             return;
         }
         let call = Call {
-            status: LEFT,
+            status: self.status,
             cost: Amount::ZERO,
             ..self.call.clone()
         };

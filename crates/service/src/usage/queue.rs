@@ -6,6 +6,7 @@ use estrade_store::calls::CallRow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 /// Something to be written.
 pub(super) enum Entry {
@@ -62,6 +63,8 @@ pub(super) enum Opened {
 #[derive(Default)]
 struct Waiting {
     entries: Vec<Entry>,
+    /// When the oldest of them came.
+    since: Option<Instant>,
     urgent: bool,
 }
 
@@ -84,6 +87,9 @@ impl Queue {
         let was_empty = waiting.entries.is_empty();
         let was_urgent = waiting.urgent;
         waiting.urgent |= urgent;
+        if was_empty {
+            waiting.since = Some(Instant::now());
+        }
         waiting.entries.push(entry);
         drop(waiting);
         if was_empty {
@@ -94,9 +100,12 @@ impl Queue {
         }
     }
 
-    /// Returns when there is something to write.
-    pub(super) async fn some(&self) {
-        while self.waiting().entries.is_empty() {
+    /// Returns when there is something to write, and since when.
+    pub(super) async fn some(&self) -> Instant {
+        loop {
+            if let Some(since) = self.waiting().since {
+                return since;
+            }
             self.some.notified().await;
         }
     }
@@ -112,6 +121,7 @@ impl Queue {
     pub(super) fn take(&self) -> Vec<Entry> {
         let mut waiting = self.waiting();
         waiting.urgent = false;
+        waiting.since = None;
         std::mem::take(&mut waiting.entries)
     }
 

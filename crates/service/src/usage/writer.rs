@@ -7,7 +7,7 @@ use estrade_model::error::causes;
 use estrade_store::calls::{self, Written};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// Entries that one transaction writes: other writers of the database wait no longer than that.
@@ -22,15 +22,11 @@ const LAST_TRIES: Duration = Duration::from_secs(10);
 pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     let mut end = None;
     loop {
-        if stop
-            .run_until_cancelled(ledger.queue.some())
-            .await
-            .is_some()
-        {
-            // Rows wait for company, unless somebody waits for them.
-            let pause = sleep(ledger.settings().batch);
+        if let Some(since) = stop.run_until_cancelled(ledger.queue.some()).await {
+            // Rows wait for company, unless somebody waits for them. Those that came while others
+            // were written have waited already.
             tokio::select! {
-                () = pause => {}
+                () = sleep_until(since + ledger.settings().batch) => {}
                 () = ledger.queue.urgent() => {}
                 () = stop.cancelled() => {}
             }

@@ -1,7 +1,6 @@
 //! A gateway on a socket, and what a test needs around it.
 
 pub(crate) mod caller;
-pub(crate) mod provider;
 
 use bytes::Bytes;
 use caller::Caller;

@@ -1,4 +1,11 @@
-//! A provider that does what a script says.
+//! For tests only: an OpenAI-like upstream on a real socket that does what a script says, and counts
+//! who asks it.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "every function here panics when something is not as it should be"
+)]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,9 +18,11 @@ use tokio::task::JoinSet;
 
 /// One thing that it does.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub enum Act {
     /// Sends bytes.
     Send(Vec<u8>),
+    /// Sends the same bytes so many times, for as long as the other end takes them.
+    Flood(Vec<u8>, u64),
     /// Waits.
     Sleep(Duration),
     /// Waits until it is told to go on.
@@ -24,12 +33,13 @@ pub(crate) enum Act {
     AwaitClose,
 }
 
-pub(crate) fn send(text: impl Into<String>) -> Act {
+/// Sends a text.
+pub fn send(text: impl Into<String>) -> Act {
     Act::Send(text.into().into_bytes())
 }
 
 /// An answer with a length.
-pub(crate) fn json(status: u16, body: &str) -> Vec<Act> {
+pub fn json(status: u16, body: &str) -> Vec<Act> {
     let length = body.len();
     vec![send(format!(
         "HTTP/1.1 {status} Whatever\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
@@ -38,43 +48,47 @@ pub(crate) fn json(status: u16, body: &str) -> Vec<Act> {
 }
 
 /// The head of a stream.
-pub(crate) fn stream_head() -> Act {
+pub fn stream_head() -> Act {
     send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 }
 
 /// A chunk.
-pub(crate) fn chunk(text: &str) -> Act {
+pub fn chunk(text: &str) -> Act {
     send(format!("{:x}\r\n{text}\r\n", text.len()))
 }
 
 /// An event that says something, as a chunk.
-pub(crate) fn event(content: &str) -> Act {
+pub fn event(content: &str) -> Act {
     chunk(&event_text(content))
 }
 
-pub(crate) fn event_text(content: &str) -> String {
+/// The same as it is inside its chunk.
+pub fn event_text(content: &str) -> String {
     format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{content}\"}}}}]}}\n\n")
 }
 
-pub(crate) fn usage_event(prompt: u64, completion: u64) -> Act {
+/// The event that says what the stream has used.
+pub fn usage_event(prompt: u64, completion: u64) -> Act {
     chunk(&format!(
         "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion}}}}}\n\n"
     ))
 }
 
 /// The end of a stream.
-pub(crate) fn done() -> Act {
+pub fn done() -> Act {
     send("e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 }
 
 /// What it was asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) head: String,
-    pub(crate) body: String,
+pub struct Asked {
+    /// Request line and headers.
+    pub head: String,
+    /// The body.
+    pub body: String,
 }
 
-type Script = dyn Fn(usize) -> Vec<Act> + Send + Sync;
+type Script = dyn Fn(usize, &Asked) -> Vec<Act> + Send + Sync;
 
 #[derive(Default)]
 struct Seen {
@@ -85,15 +99,21 @@ struct Seen {
 }
 
 /// A provider on a socket.
-pub(crate) struct Scripted {
-    pub(crate) address: SocketAddr,
+pub struct Scripted {
+    /// Where it listens.
+    pub address: SocketAddr,
     seen: Arc<Seen>,
     _tasks: JoinSet<()>,
 }
 
 impl Scripted {
     /// Answers each request with what the script says of its number.
-    pub(crate) async fn new(script: impl Fn(usize) -> Vec<Act> + Send + Sync + 'static) -> Self {
+    pub async fn new(script: impl Fn(usize) -> Vec<Act> + Send + Sync + 'static) -> Self {
+        Self::by(move |number, _| script(number)).await
+    }
+
+    /// Answers each request with what the script says of its number and of what it asks.
+    pub async fn by(script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let seen = Arc::new(Seen::default());
@@ -119,20 +139,28 @@ impl Scripted {
         }
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
         self.seen.asked.lock().unwrap().clone()
     }
 
-    pub(crate) fn connections(&self) -> usize {
+    /// How often it was asked.
+    pub fn count(&self) -> usize {
+        self.seen.asked.lock().unwrap().len()
+    }
+
+    /// How many connections were opened to it.
+    pub fn connections(&self) -> usize {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn open(&self) -> usize {
+    /// How many of them are still open.
+    pub fn open(&self) -> usize {
         self.connections() - self.seen.closed.load(Ordering::SeqCst)
     }
 
     /// Waits until so many of its connections are open.
-    pub(crate) async fn until_open(&self, count: usize) -> bool {
+    pub async fn until_open(&self, count: usize) -> bool {
         let wait = async {
             while self.open() != count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -149,14 +177,21 @@ async fn act(mut stream: TcpStream, script: &Script, seen: &Seen) {
     while let Some(asked) = read_request(&mut stream, &mut buffer).await {
         let number = {
             let mut all = seen.asked.lock().unwrap();
-            all.push(asked);
+            all.push(asked.clone());
             all.len() - 1
         };
-        for act in script(number) {
+        for act in script(number, &asked) {
             match act {
                 Act::Send(bytes) => {
                     if stream.write_all(&bytes).await.is_err() {
                         return;
+                    }
+                }
+                Act::Flood(bytes, times) => {
+                    for _ in 0..times {
+                        if stream.write_all(&bytes).await.is_err() {
+                            return;
+                        }
                     }
                 }
                 Act::Sleep(span) => tokio::time::sleep(span).await,
