@@ -118,7 +118,7 @@ impl ProviderSync {
         let mut changes = self.core.db.changes().subscribe();
         loop {
             self.refresh().await;
-            let changed = async {
+            let heard = async {
                 loop {
                     match changes.recv().await {
                         Ok(change) if change.kind == ChangeKind::Provider => return,
@@ -129,8 +129,8 @@ impl ProviderSync {
                     }
                 }
             };
-            let changed = tokio::time::timeout(LOOK_EVERY, changed);
-            if stop.run_until_cancelled(changed).await.is_none() {
+            let heard = tokio::time::timeout(LOOK_EVERY, heard);
+            if stop.run_until_cancelled(heard).await.is_none() {
                 return;
             }
         }
