@@ -416,6 +416,29 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
     assert_eq!(written.await, 8);
 }
 
+/// As after a failover to a server that still follows another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_takes_no_writes_costs_no_call() {
+    let at = Installation::on_postgres().await;
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(&at, |_| {}).await;
+    let (paid, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    at.database().set_read_only(true).await;
+    node.close(&who, paid, ticket, whole(1));
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    sleep(Duration::from_millis(500)).await;
+    at.database().set_read_only(false).await;
+    let written = timeout(Duration::from_secs(10), node.ledger.flush());
+    written.await.unwrap();
+    node.stop().await;
+    let (calls, [ledger, hours, spent]) = books(&at.core, &who).await;
+    assert_eq!(
+        (calls, ledger, hours, spent),
+        (2, whole(2).nanos(), whole(2).nanos(), whole(1).nanos())
+    );
+    at.remove().await;
+}
+
 async fn in_strict_mode_a_call_is_on_disk_before_its_end(at: &Installation) {
     let who = Who::new();
     let node = Node::start(at, |usage| usage.strict = true).await;

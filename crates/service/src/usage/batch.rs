@@ -96,15 +96,24 @@ impl Batch {
 
     /// Tells everybody that it is on disk.
     pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
-        let opened = if written.alive {
-            Opened::Yes
-        } else {
-            Opened::Lost
-        };
-        self.answer(ledger, opened);
+        for (row, closing) in self.closed.iter().zip(&self.closing) {
+            ledger.done(row.slices);
+            if closing.recorded {
+                ledger.closed();
+            }
+        }
+        self.answer(
+            ledger,
+            if written.alive {
+                Opened::Yes
+            } else {
+                Opened::Lost
+            },
+        );
     }
 
-    /// Tells everybody that it will never be.
+    /// Tells everybody that it will never be. What its calls were paid from stays leased: on record
+    /// they are open, at what was set aside, and so they are settled when this server is gone.
     pub(super) fn give_up(self, ledger: &Ledger) {
         self.answer(ledger, Opened::Refused);
     }
@@ -114,14 +123,8 @@ impl Batch {
         for done in self.opened {
             let _ = done.send(opened);
         }
-        for (row, closing) in self.closed.iter().zip(self.closing) {
-            ledger.done(row.slices);
-            if closing.recorded {
-                ledger.closed();
-            }
-            if let Some(done) = closing.done {
-                let _ = done.send(());
-            }
+        for done in self.closing.into_iter().filter_map(|it| it.done) {
+            let _ = done.send(());
         }
         for done in self.marks {
             let _ = done.send(());
