@@ -186,6 +186,9 @@ impl Server {
         let numbers = Box::new(ai::GatewayMetrics(Arc::clone(&app.gateway)));
         app.metrics
             .register(|registry| registry.register_collector(numbers));
+        let numbers = Box::new(ai::LedgerMetrics(Arc::clone(&app.ledger)));
+        app.metrics
+            .register(|registry| registry.register_collector(numbers));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();

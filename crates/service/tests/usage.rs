@@ -639,7 +639,38 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
         node.close(&who, id, ticket, whole(1));
     }
     assert_eq!(node.admit(&who, None).await, Err(Refused::Unavailable));
+    // Refusals come without end, and none of them costs anything.
+    for _ in 0..5 {
+        node.close(&who, id(), Ticket::NONE, Amount::ZERO);
+    }
+    assert_eq!((node.ledger.unwritten(), node.ledger.unrecorded()), (3, 5));
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    assert_eq!(node.ledger.unwritten(), 4);
     node.ledger.flush().await;
     node.admit(&who, None).await.unwrap();
+    node.close(&who, id(), Ticket::NONE, Amount::ZERO);
     node.stop().await;
+    assert_eq!(number(&at.core, "SELECT COUNT(*) FROM calls").await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_database_that_says_nothing() {
+    let at = Installation::on_postgres().await;
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(&at, |usage| usage.strict = true).await;
+    let silence = "DO $$ BEGIN LOCK TABLE ledger_nodes; PERFORM pg_sleep(8); END $$";
+    let asks = async {
+        sleep(Duration::from_millis(300)).await;
+        let refused = timeout(Duration::from_secs(7), node.admit(&who, Some(&budget))).await;
+        assert_eq!(refused.unwrap().unwrap_err(), Refused::Unavailable);
+        // Refusals do not even wait in strict mode.
+        let refused = call(&who, id(), at.core.now(), "model", Amount::ZERO);
+        assert!(node.ledger.close(Ticket::NONE, refused).is_none());
+    };
+    tokio::join!(at.database().query(silence), asks);
+    let (id, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    node.close(&who, id, ticket, whole(1));
+    node.stop().await;
+    assert_eq!(books(&at.core, &who).await.1, [whole(1).nanos(); 3]);
+    at.remove().await;
 }

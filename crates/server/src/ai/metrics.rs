@@ -2,6 +2,7 @@
 
 use estrade_gateway::Gateway;
 use estrade_gateway::metrics::{BOUNDS_MS, Snapshot};
+use estrade_service::usage::Ledger;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -33,6 +34,31 @@ impl Collector for GatewayMetrics {
         encode_tokens(&all, &mut encoder)?;
         encode_attempts(&all, &mut encoder)?;
         encode_durations(&all, &mut encoder)
+    }
+}
+
+/// Reads the ledger's numbers when somebody asks.
+pub(crate) struct LedgerMetrics(pub(crate) Arc<Ledger>);
+
+impl fmt::Debug for LedgerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LedgerMetrics")
+    }
+}
+
+impl Collector for LedgerMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let name = "estrade_ledger_unwritten";
+        let help = "Calls that wait for the database";
+        let waiting = i64::try_from(self.0.unwritten()).unwrap_or(i64::MAX);
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&waiting)?;
+        let name = "estrade_ledger_unrecorded";
+        let help = "Calls that were not written down: too many waited, or the database refused them";
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&self.0.unrecorded(), None)
     }
 }
 

@@ -10,7 +10,7 @@ pub mod providers;
 pub mod usage;
 pub mod workspaces;
 
-pub(crate) use metrics::GatewayMetrics;
+pub(crate) use metrics::{GatewayMetrics, LedgerMetrics};
 
 use crate::app::AppState;
 use crate::document;

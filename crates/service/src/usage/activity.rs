@@ -86,7 +86,7 @@ pub async fn read_call(
 
 /// A call that has ended on this server is seen by who asks afterwards.
 async fn freshen(ledger: &Ledger) {
-    if ledger.unwritten() > 0 {
+    if ledger.unwritten() > 0 && !ledger.is_full() {
         drop(tokio::time::timeout(FRESH_WITHIN, ledger.flush()).await);
     }
 }

@@ -115,6 +115,7 @@ impl Batch {
     /// Tells everybody that it will never be. What its calls were paid from stays leased: on record
     /// they are open, at what was set aside, and so they are settled when this server is gone.
     pub(super) fn give_up(self, ledger: &Ledger) {
+        ledger.count_unrecorded(self.closed.len());
         self.answer(ledger, Opened::Refused);
     }
 
