@@ -32,6 +32,14 @@ impl<'c> Place<'c> {
             },
         }
     }
+
+    /// Of a call that was left open: nobody knows who answered, but its model is one that there is.
+    pub(crate) fn of_left(call: &'c Call) -> Self {
+        Self {
+            model: &call.model,
+            ..Self::of(call)
+        }
+    }
 }
 
 /// What calls add up to.
@@ -48,14 +56,32 @@ pub struct Sums {
 }
 
 impl Sums {
-    pub(crate) fn add(&mut self, call: &Call) {
-        let add = |sum: &mut i64, more: u64| {
-            *sum = sum.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
-        };
-        self.requests += 1;
-        add(&mut self.prompt, call.tokens.prompt);
-        add(&mut self.completion, call.tokens.completion);
-        self.cost = self.cost.saturating_add(call.cost.nanos());
+    pub(crate) fn of(call: &Call) -> Self {
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        Self {
+            requests: 1,
+            prompt: count(call.tokens.prompt),
+            completion: count(call.tokens.completion),
+            cost: call.cost.nanos(),
+        }
+    }
+
+    /// What takes these back.
+    pub(crate) fn negative(self) -> Self {
+        Self {
+            requests: -self.requests,
+            prompt: -self.prompt,
+            completion: -self.completion,
+            cost: -self.cost,
+        }
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        let add = |sum: &mut i64, more: i64| *sum = sum.saturating_add(more);
+        add(&mut self.requests, more.requests);
+        add(&mut self.prompt, more.prompt);
+        add(&mut self.completion, more.completion);
+        add(&mut self.cost, more.cost);
     }
 }
 

@@ -16,14 +16,9 @@ pub(super) struct Batch {
     /// Calls that have ended.
     pub(super) closed: Arc<Vec<CallRow>>,
     opened: Vec<oneshot::Sender<Opened>>,
-    closing: Vec<Closing>,
+    /// Who is told that a call is closed on disk.
+    closing: Vec<Option<oneshot::Sender<()>>>,
     marks: Vec<oneshot::Sender<()>>,
-}
-
-/// Who is told that a call is closed on disk.
-struct Closing {
-    recorded: bool,
-    done: Option<oneshot::Sender<()>>,
 }
 
 impl Batch {
@@ -46,13 +41,9 @@ impl Batch {
                     open.push(row);
                     opened.push(done);
                 }
-                Entry::Close {
-                    row,
-                    recorded,
-                    done,
-                } => {
+                Entry::Close { row, done } => {
                     closed.push(row);
-                    closing.push(Closing { recorded, done });
+                    closing.push(done);
                 }
                 Entry::Mark(done) => marks.push(done),
             }
@@ -96,9 +87,9 @@ impl Batch {
 
     /// Tells everybody that it is on disk.
     pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
-        for (row, closing) in self.closed.iter().zip(&self.closing) {
+        for row in &*self.closed {
             ledger.done(row.slices);
-            if closing.recorded {
+            if row.recorded {
                 ledger.closed();
             }
         }
@@ -124,7 +115,7 @@ impl Batch {
         for done in self.opened {
             let _ = done.send(opened);
         }
-        for done in self.closing.into_iter().filter_map(|it| it.done) {
+        for done in self.closing.into_iter().flatten() {
             let _ = done.send(());
         }
         for done in self.marks {

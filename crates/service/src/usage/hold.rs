@@ -59,6 +59,7 @@ impl<'l> Hold<'l> {
             row: CallRow {
                 call: self.call.clone(),
                 slices: self.slices,
+                recorded: true,
             },
             node: self.node,
             done,
@@ -103,8 +104,11 @@ impl Drop for Hold<'_> {
             ..self.call.clone()
         };
         self.ledger.queue.push(Entry::Close {
-            row: CallRow { call, slices },
-            recorded: true,
+            row: CallRow {
+                call,
+                slices,
+                recorded: true,
+            },
             done: None,
         });
     }

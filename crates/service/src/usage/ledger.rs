@@ -284,8 +284,11 @@ impl Ledger {
             (None, None)
         };
         self.queue.push(Entry::Close {
-            row: CallRow { call, slices },
-            recorded: ticket.recorded,
+            row: CallRow {
+                call,
+                slices,
+                recorded: ticket.recorded,
+            },
             done,
         });
         on_disk

@@ -13,6 +13,7 @@ mod ledger;
 mod queue;
 pub mod retention;
 mod slices;
+mod suspects;
 mod writer;
 
 pub use activity::{activity, list_calls, read_call};
@@ -33,7 +34,8 @@ pub struct UsageSettings {
     pub queue: usize,
     /// How long a call that has ended may wait for others to be written with it.
     pub batch: Duration,
-    /// After this time without a sign of life, what a server has leased is settled by another.
+    /// After this time without a sign of life, what a server has leased is settled by another that
+    /// could write all the while; a server that was not dead after all corrects it.
     pub deadline: Duration,
     /// After this time without a call, what was leased of a budget is given back.
     pub idle: Duration,

@@ -14,6 +14,9 @@ const HOURS_KEPT: Duration = Duration::from_hours(90 * 24);
 /// What was spent in a period is kept this long after it began.
 const PERIODS_KEPT: Duration = Duration::from_hours(400 * 24);
 
+/// A call that ends so late is not corrected in its budget any more.
+const SETTLED_KEPT: Duration = Duration::from_hours(7 * 24);
+
 /// Removes calls that are too old or too many, and sums up what is old, until done or stopped.
 pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
     let (db, now) = (&core.db, core.now());
@@ -33,6 +36,8 @@ pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
     while !stop.is_cancelled() && usage::roll_up_day(db, old).await? {}
     let old = now.before(PERIODS_KEPT);
     while !stop.is_cancelled() && budgets::prune_budgets(db, old, BATCH).await? > 0 {}
+    let old = now.before(SETTLED_KEPT);
+    while !stop.is_cancelled() && budgets::prune_settled(db, old, BATCH).await? > 0 {}
     Ok(())
 }
 
