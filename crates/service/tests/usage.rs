@@ -40,6 +40,7 @@ on_both_engines! {
     in_strict_mode_a_call_is_on_disk_before_its_end
     activity_and_logs_show_what_was_used
     old_calls_go_and_their_sums_stay
+    no_workspace_pushes_out_the_calls_of_another
     calls_wait_for_a_ledger_that_is_full
 }
 
@@ -663,6 +664,32 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
         .await
         .unwrap();
     assert_eq!(again, shown);
+    node.stop().await;
+}
+
+async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
+    let node = Node::start(at, |usage| usage.keep_calls = 30).await;
+    let now = node.core.now().start_of_day();
+    let (busy, quiet) = (Who::new(), Who::new());
+    let calls = |who: Who, hours: u64, count: usize| {
+        let created = now.before(Duration::from_hours(hours));
+        for _ in 0..count {
+            let call = call(&who, id_at(created), created, "model", whole(1));
+            drop(node.ledger.close(Ticket::NONE, call));
+        }
+    };
+    calls(quiet, 10, 5);
+    (0..5).for_each(|hours| calls(busy, hours, 10));
+    node.ledger.flush().await;
+    retention::prune(&node.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    let left = async |who: &Who| -> i64 {
+        let sql = "SELECT COUNT(*) FROM calls WHERE workspace_id = $1";
+        let query = at.core.db.read(sql).bind(who.workspace);
+        query.fetch_one().await.unwrap()
+    };
+    assert_eq!((left(&quiet).await, left(&busy).await), (5, 20));
     node.stop().await;
 }
 

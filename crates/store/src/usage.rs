@@ -179,13 +179,29 @@ impl Record for Hour {
     }
 }
 
-/// How many calls there were in each hour since a moment, newest first.
-pub async fn calls_by_hour(db: &Db, since: Timestamp) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+/// How many calls there were in each workspace since a moment, in no order.
+pub async fn calls_by_workspace(db: &Db, since: Timestamp) -> Result<Vec<u64>, StoreError> {
+    db.read(
+        "SELECT CAST(SUM(requests) AS BIGINT) FROM usage_hours WHERE at >= $1
+         GROUP BY workspace_id",
+    )
+    .bind(since)
+    .fetch_all()
+    .await
+}
+
+/// How many calls there were in each hour of a workspace since a moment, newest first.
+pub async fn calls_by_hour(
+    db: &Db,
+    workspace: WorkspaceId,
+    since: Timestamp,
+) -> Result<Vec<(Timestamp, u64)>, StoreError> {
     let hours: Vec<Hour> = db
         .read(
-            "SELECT at, CAST(SUM(requests) AS BIGINT) FROM usage_hours WHERE at >= $1
-             GROUP BY at ORDER BY at DESC",
+            "SELECT at, CAST(SUM(requests) AS BIGINT) FROM usage_hours
+             WHERE workspace_id = $1 AND at >= $2 GROUP BY at ORDER BY at DESC",
         )
+        .bind(workspace)
         .bind(since)
         .fetch_all()
         .await?;

@@ -28,7 +28,7 @@ pub struct UsageSettings {
     pub strict: bool,
     /// For how many days calls are kept; their sums are kept for ever.
     pub keep_days: u32,
-    /// How many calls are kept, about; the oldest go first.
+    /// How many calls are kept, about; the oldest of the workspaces that have most go first.
     pub keep_calls: u64,
     /// Calls that may wait for the database before no more are let in.
     pub queue: usize,
