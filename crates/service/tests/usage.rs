@@ -20,7 +20,7 @@ use estrade_service::usage::{
 use estrade_service::{Core, Settings, workspaces};
 use estrade_store::StoreError;
 use estrade_store::budgets::{Account, ended_nodes, position, settle_node};
-use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
+use estrade_store::calls::{self, CallFilter, CallPage, CallRow, Slices, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Installation, on_both_engines};
@@ -596,6 +596,23 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
     };
     let failed = list(filter, 100, 0).await;
     assert_eq!(failed.logs.len(), 1);
+    // A search ends when it has looked at enough, found or not: this is the sixth.
+    let filter = CallFilter {
+        from: Some(now),
+        key: Some(keys[0]),
+        model: Some("a".into()),
+        ..CallFilter::default()
+    };
+    for (within, found) in [(5, 0), (6, 1)] {
+        let page = CallPage {
+            count: 100,
+            skip: 0,
+            within,
+        };
+        let page = calls::list_calls(&at.core.db, scope.owner, workspace_id, &filter, page);
+        let (logs, count) = page.await.unwrap();
+        assert_eq!((logs.len(), count), (found, found as u64), "{within}");
+    }
     let read = read_call(ledger, &scope, workspace_id, ids[5])
         .await
         .unwrap();

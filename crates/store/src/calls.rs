@@ -307,21 +307,29 @@ pub struct CallFilter {
 }
 
 impl CallFilter {
+    /// The first id, and the one behind the last.
+    fn range(&self) -> (Value, Value) {
+        let first = |from: Timestamp| value::first_id_of(from.millis());
+        let end = |to: Timestamp| value::first_id_of(to.millis().saturating_add(1));
+        (
+            self.from.map_or(Value::Text(String::new()), first),
+            self.to.map_or_else(|| value::before::<()>(None), end),
+        )
+    }
+
     /// `$1` to `$7`: workspace, owner, the first id, the id behind the last, model, key, status.
     fn bind<'q>(
         &self,
         query: crate::Query<'q>,
         owner: OwnerId,
         workspace: WorkspaceId,
+        (first, end): (Value, Value),
     ) -> crate::Query<'q> {
-        let end = |to: Timestamp| value::first_id_of(to.millis().saturating_add(1));
         query
             .bind(workspace)
             .bind(owner)
-            .bind(self.from.map_or(Value::Text(String::new()), |from| {
-                value::first_id_of(from.millis())
-            }))
-            .bind(self.to.map_or_else(|| value::before::<()>(None), end))
+            .bind(first)
+            .bind(end)
             .bind(self.model.as_ref())
             .bind(self.key)
             .bind(self.status)
@@ -338,30 +346,50 @@ macro_rules! matching {
     };
 }
 
+/// Which calls of those that match.
+#[derive(Debug, Clone, Copy)]
+pub struct CallPage {
+    /// How many to give.
+    pub count: u32,
+    /// How many to skip.
+    pub skip: u64,
+    /// How many of the newest calls to look at, whether they match or not.
+    pub within: u32,
+}
+
 /// A page of a workspace's calls, newest first, and how many match (up to ten thousand).
 pub async fn list_calls(
     db: &Db,
     owner: OwnerId,
     workspace: WorkspaceId,
     filter: &CallFilter,
-    most: u32,
-    skip: u64,
+    shown: CallPage,
 ) -> Result<(Vec<LoggedCall>, u64), StoreError> {
+    let floor = db.read(
+        "SELECT c.id FROM calls c WHERE c.workspace_id = $1 AND c.id >= $2 AND c.id < $3
+         ORDER BY c.id DESC LIMIT 1 OFFSET $4",
+    );
+    let (first, end) = filter.range();
+    let floor = floor.bind(workspace).bind(first.clone()).bind(end.clone());
+    let floor = floor.bind(shown.within.saturating_sub(1));
+    let floor: Option<String> = floor.fetch_optional().await?;
+    let range = (floor.map_or(first, Value::Text), end);
     let page = db.read(concat!(
         "SELECT ",
         columns!(),
         matching!(),
         " ORDER BY c.id DESC LIMIT $8 OFFSET $9"
     ));
-    let page = filter.bind(page, owner, workspace);
-    let skip = i64::try_from(skip).unwrap_or(i64::MAX);
-    let calls = page.bind(most).bind(skip).fetch_all().await?;
+    let page = filter.bind(page, owner, workspace, range.clone());
+    let skip = i64::try_from(shown.skip).unwrap_or(i64::MAX);
+    let calls = page.bind(shown.count).bind(skip).fetch_all().await?;
     let total = db.read(concat!(
         "SELECT COUNT(*) FROM (SELECT 1",
         matching!(),
         " LIMIT $8) AS matching"
     ));
-    let total = filter.bind(total, owner, workspace).bind(MOST_COUNTED);
+    let total = filter.bind(total, owner, workspace, range);
+    let total = total.bind(MOST_COUNTED);
     Ok((calls, total.fetch_one().await?))
 }
 

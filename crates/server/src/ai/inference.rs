@@ -7,8 +7,10 @@ use crate::error::KeysError;
 use crate::front::{self, Front};
 use crate::in_runtime::InRuntime;
 use crate::metrics::Route;
+use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{Request, Response};
+use axum::response::IntoResponse;
 use estrade_gateway::books::Draft;
 use estrade_gateway::{
     Admission, Books, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute, Options, Pass,
@@ -33,6 +35,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How often providers are looked at even if nobody says that they have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -206,10 +209,26 @@ impl Lane {
         response
     }
 
-    async fn manage(&self, request: Request<Incoming>) -> Response<InRuntime<Body>> {
-        let answer = Box::pin(self.front.handle(request));
-        let response = InRuntime::new(self.runtime.clone(), answer).await;
+    async fn manage(&self, mut request: Request<Incoming>) -> Response<InRuntime<Body>> {
+        let response = match self.front.answer_at_once(&mut request) {
+            Some(response) => response,
+            None => self.manage_elsewhere(request).await,
+        };
         response.map(|body| InRuntime::new(self.runtime.clone(), body))
+    }
+}
+
+impl Lane {
+    /// A handler may keep its thread busy, with a long read of SQLite above all: that must not be the
+    /// thread on which answers of models flow. When the caller leaves, it ends.
+    async fn manage_elsewhere(&self, request: Request<Incoming>) -> Response<Body> {
+        let front = self.front.clone();
+        let work = async move { front.answer_by_router(request).await };
+        let work = AbortOnDropHandle::new(self.runtime.spawn(work));
+        work.await.unwrap_or_else(|error| {
+            tracing::error!(error = causes(&error), "a handler was lost");
+            KeysError::from(Problem::Panic).into_response()
+        })
     }
 }
 
