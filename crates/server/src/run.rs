@@ -124,7 +124,8 @@ impl Server {
         let keys = Arc::new(KeyCheck::new(&core));
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let gateway = inference::open(&core, &keys, &ledger, &options.inference);
-        let providers = ProviderSync::new(&core, &gateway, options.inference);
+        let trial = inference::open(&core, &keys, &ledger, &options.inference);
+        let providers = ProviderSync::new(&core, &gateway, trial, options.inference);
         providers
             .set()
             .await

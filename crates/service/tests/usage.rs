@@ -333,9 +333,9 @@ async fn bury_all(core: &Core) {
     let now = core.now().after(Duration::from_hours(1));
     while number(core, "SELECT COUNT(*) FROM ledger_nodes").await > 0 {
         for node in ended_nodes(&core.db, now).await.unwrap() {
-            let settled = core.db.transact(move |tx| {
-                Box::pin(async move { settle_node(tx, node, now, 5).await })
-            });
+            let settled = core
+                .db
+                .transact(move |tx| Box::pin(async move { settle_node(tx, node, now, 5).await }));
             let _: bool = Result::<_, StoreError>::unwrap(settled.await);
         }
     }

@@ -159,7 +159,11 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
     let mut tally = Tally::default();
     let mut rows = Vec::with_capacity(left.len());
     for left in &left {
-        tally.add(Place::of_left(&left.call), Sums::of(&left.call), left.slices);
+        tally.add(
+            Place::of_left(&left.call),
+            Sums::of(&left.call),
+            left.slices,
+        );
         rows.push(vec![
             Value::from(left.call.workspace),
             Value::from(left.call.id),

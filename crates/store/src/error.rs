@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn only_values_condemn_a_row() {
-        let of = |code| StoreError::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        let of =
+            |code| StoreError::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
         for code in [
             ffi::SQLITE_CONSTRAINT_NOTNULL,
             ffi::SQLITE_CONSTRAINT_UNIQUE,

@@ -17,6 +17,7 @@ use estrade_gateway::{
     Place, Refused, Relay, route,
 };
 use estrade_listener::{Port, Seat};
+use estrade_model::Invalid;
 use estrade_model::call::{Call, Operation, Ticket};
 use estrade_model::error::causes;
 use estrade_model::provider::Provider;
@@ -77,6 +78,8 @@ pub(crate) fn open(
 pub struct ProviderSync {
     core: Arc<Core>,
     gateway: Arc<Gateway>,
+    /// Serves nobody; providers are tried on it.
+    trial: Arc<Gateway>,
     options: InferenceOptions,
     /// Whoever reads has set before the next one reads: what is older never wins.
     turn: Mutex<()>,
@@ -86,11 +89,13 @@ impl ProviderSync {
     pub(crate) fn new(
         core: &Arc<Core>,
         gateway: &Arc<Gateway>,
+        trial: Arc<Gateway>,
         options: InferenceOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
             core: Arc::clone(core),
             gateway: Arc::clone(gateway),
+            trial,
             options,
             turn: Mutex::default(),
         })
@@ -102,11 +107,40 @@ impl ProviderSync {
         let stored = providers::list(&self.core)
             .await
             .map_err(|error| causes(&error))?;
-        let configured = self.options.providers.iter().cloned();
-        let all: Vec<_> = configured.chain(stored).collect();
-        self.gateway
-            .set_providers(&all, self.options.echo)
-            .map_err(|reason| reason.0)
+        let mut all = self.options.providers.clone();
+        let configured = all.len();
+        all.extend(stored);
+        let set = |all: &[Provider]| self.gateway.set_providers(all, self.options.echo);
+        if set(&all).is_ok() {
+            return Ok(());
+        }
+        // One of the database that cannot be used, whoever let it in, must not take the others with
+        // it. Those of the configuration are for whoever wrote it to mend.
+        let mut number = 0;
+        all.retain(|provider| {
+            number += 1;
+            number <= configured || self.is_usable(provider)
+        });
+        set(&all).map_err(|reason| reason.0)
+    }
+
+    /// Says whether a provider can be asked at all.
+    pub(crate) fn check(&self, provider: &Provider) -> Result<(), Invalid> {
+        // Models can always be taken over.
+        let bare = Provider {
+            models: Vec::new(),
+            ..provider.clone()
+        };
+        self.trial.set_providers(&[bare], false)
+    }
+
+    fn is_usable(&self, provider: &Provider) -> bool {
+        let checked = self.check(provider);
+        if let Err(reason) = &checked {
+            let name = provider.name.as_str();
+            tracing::error!(provider = name, reason = reason.0, "a provider is left out");
+        }
+        checked.is_ok()
     }
 
     /// The same after a change: what fails now is done by [`Self::follow`].

@@ -55,7 +55,8 @@ impl Collector for LedgerMetrics {
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(&waiting)?;
         let name = "estrade_ledger_unrecorded";
-        let help = "Calls that were not written down: too many waited, or the database refused them";
+        let help =
+            "Calls that were not written down: too many waited, or the database refused them";
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&self.0.unrecorded(), None)

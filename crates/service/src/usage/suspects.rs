@@ -71,10 +71,21 @@ mod tests {
         }
         assert_eq!(suspects.look(&[dead, behind], patience, second(10)), [dead]);
         // Nobody could look for a while: nobody could renew.
-        assert!(suspects.look(&[dead, behind], patience, second(30)).is_empty());
+        assert!(
+            suspects
+                .look(&[dead, behind], patience, second(30))
+                .is_empty()
+        );
         // Who was gone from the list begins anew.
         assert!(suspects.look(&[behind], patience, second(34)).is_empty());
-        assert!(suspects.look(&[dead, behind], patience, second(38)).is_empty());
-        assert_eq!(suspects.look(&[dead, behind], patience, second(40)), [behind]);
+        assert!(
+            suspects
+                .look(&[dead, behind], patience, second(38))
+                .is_empty()
+        );
+        assert_eq!(
+            suspects.look(&[dead, behind], patience, second(40)),
+            [behind]
+        );
     }
 }

@@ -43,7 +43,11 @@ impl TestDatabase {
 
     /// Makes it a database that takes no writes, as a server is that still follows another one, or
     /// one that does again. Sessions that are open then are ended when it begins, and stay after.
-    #[allow(dead_code, clippy::allow_attributes, reason = "not every test needs it")]
+    #[allow(
+        dead_code,
+        clippy::allow_attributes,
+        reason = "not every test needs it"
+    )]
     pub(crate) async fn set_read_only(&self, read_only: bool) {
         let name = &self.name;
         if !read_only {
