@@ -37,6 +37,7 @@ on_both_engines! {
     who_stops_waiting_gives_back_what_was_set_aside
     a_batch_that_is_written_twice_counts_once
     a_row_that_cannot_be_written_costs_no_other
+    no_sum_is_too_large
     in_strict_mode_a_call_is_on_disk_before_its_end
     activity_and_logs_show_what_was_used
     old_calls_go_and_their_sums_stay
@@ -454,6 +455,25 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
         "SELECT COUNT(*) FROM calls WHERE model = 'model' AND provider = 'local'",
     );
     assert_eq!(written.await, 8);
+}
+
+async fn no_sum_is_too_large(at: &Installation) {
+    let who = Who::new();
+    let node = Node::start(at, |_| {}).await;
+    let row = |sql| {
+        at.core
+            .db
+            .transact(move |tx| Box::pin(tx.query(sql).execute()))
+    };
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.ledger.flush().await;
+    let nearly = "UPDATE usage_hours SET cost_nanos = 9223372036854775800";
+    let changed: Result<u64, StoreError> = row(nearly).await;
+    assert_eq!(changed.unwrap(), 1);
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.stop().await;
+    let (calls, [_, hours, _]) = books(&at.core, &who).await;
+    assert_eq!((calls, hours), (2, i64::MAX));
 }
 
 /// As after a failover to a server that still follows another one.

@@ -6,6 +6,7 @@
 //! more, whatever its own clock says, because that is checked where calls are opened.
 
 use crate::housekeeping::prune;
+use crate::usage::sum;
 use crate::{Db, Record, Row, StoreError, Tx, Value, calls};
 use estrade_model::Timestamp;
 use estrade_model::call::{NodeId, SliceId};
@@ -192,7 +193,11 @@ pub(crate) async fn add_settled(
     let rows: Vec<_> = settled.into_iter().map(row).collect();
     let touched = tx
         .execute_each(
-            "UPDATE budget_slices SET settled = settled + $2 WHERE id = $1",
+            concat!(
+                "UPDATE budget_slices SET settled = ",
+                sum!("settled", "CAST($2 AS BIGINT)"),
+                " WHERE id = $1"
+            ),
             &rows,
         )
         .await?;
@@ -203,8 +208,12 @@ pub(crate) async fn add_settled(
     }
     // Another server has settled it: what it held is spent already.
     tx.execute_many(
-        "UPDATE budgets SET spent = spent + $2 WHERE (subject, period, period_start) IN
-         (SELECT subject, period, period_start FROM settled_slices WHERE id = $1)",
+        concat!(
+            "UPDATE budgets SET spent = ",
+            sum!("spent", "CAST($2 AS BIGINT)"),
+            " WHERE (subject, period, period_start) IN
+             (SELECT subject, period, period_start FROM settled_slices WHERE id = $1)"
+        ),
         gone.into_iter().map(|(row, _)| row).collect(),
     )
     .await
@@ -255,8 +264,11 @@ async fn spend(tx: &mut Tx, slices: Vec<Returned>) -> Result<(), StoreError> {
         row
     };
     tx.execute_many(
-        "INSERT INTO budgets AS b (subject, period, period_start, spent) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (subject, period, period_start) DO UPDATE SET spent = b.spent + excluded.spent",
+        concat!(
+            "INSERT INTO budgets AS b (subject, period, period_start, spent) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (subject, period, period_start) DO UPDATE SET spent = ",
+            sum!("b.spent", "excluded.spent")
+        ),
         slices.into_iter().map(row).collect(),
     )
     .await?;

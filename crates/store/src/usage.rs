@@ -85,6 +85,31 @@ impl Sums {
     }
 }
 
+/// What `$to` is after `$more` was added in SQL; a sum that fits no more stays at the largest number,
+/// because a sum that failed would cost the call. `$more` may be negative.
+macro_rules! sum {
+    ($to:literal, $more:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $more,
+            " <= 0 THEN ",
+            $to,
+            " + ",
+            $more,
+            " WHEN ",
+            $to,
+            " > 9223372036854775807 - ",
+            $more,
+            " THEN 9223372036854775807 ELSE ",
+            $to,
+            " + ",
+            $more,
+            " END"
+        )
+    };
+}
+pub(crate) use sum;
+
 pub(crate) async fn add_to_hours(
     tx: &mut Tx,
     hours: &BTreeMap<Place<'_>, Sums>,
@@ -102,14 +127,17 @@ pub(crate) async fn add_to_hours(
         ]
     };
     tx.execute_many(
-        "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
-                                          completion_tokens, cost_nanos)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-         ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
-             requests = sums.requests + excluded.requests,
-             prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
-             completion_tokens = sums.completion_tokens + excluded.completion_tokens,
-             cost_nanos = sums.cost_nanos + excluded.cost_nanos",
+        concat!(
+            "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
+                                              completion_tokens, cost_nanos)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
+                 requests = sums.requests + excluded.requests,
+                 prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
+                 completion_tokens = sums.completion_tokens + excluded.completion_tokens,
+                 cost_nanos = ",
+            sum!("sums.cost_nanos", "excluded.cost_nanos")
+        ),
         hours.iter().map(row).collect(),
     )
     .await

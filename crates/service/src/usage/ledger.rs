@@ -118,7 +118,8 @@ impl Ledger {
             return Admission::Refused(Refused::Unavailable);
         }
         let most = Amount::from_nanos(wanted.most.nanos().min(MOST_COST));
-        // What costs nothing fits into every budget.
+        // What costs nothing fits into every budget; the most that a call may cost is nothing only
+        // when it is free.
         let paid = most > Amount::ZERO;
         let key = wanted.key_budget.filter(|_| paid).cloned();
         let workspace = wanted.workspace_budget.filter(|_| paid).cloned();
