@@ -119,15 +119,36 @@ impl<E: ErrorShape> Front<E> {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
+        match self.answer_at_once(&mut request) {
+            Some(response) => response,
+            None => self.answer_by_router(request).await,
+        }
+    }
+
+    /// Answers a request that needs neither the router nor a wait.
+    pub(crate) fn answer_at_once<B>(&self, request: &mut Request<B>) -> Option<Response> {
+        let fast = self.inner.fast.as_deref()?;
+        strip_trailing_slash(request.uri_mut());
+        let watch = self.inner.metrics.watch(request.method());
+        let answer = fast.answer(request.method(), request.uri(), request.headers());
+        let Some((route, mut response)) = answer else {
+            watch.leave();
+            return None;
+        };
+        finish(response.headers_mut(), request_id(request.headers()));
+        watch.done(Route::Named(route), response.status());
+        Some(response)
+    }
+
+    /// Answers any other request.
+    pub(crate) async fn answer_by_router<B>(&self, mut request: Request<B>) -> Response
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
         let id = request_id(request.headers());
         strip_trailing_slash(request.uri_mut());
         let watch = self.inner.metrics.watch(request.method());
-        if let Some((route, mut response)) = self.fast_answer(&request) {
-            finish(response.headers_mut(), id);
-            watch.done(Route::Named(route), response.status());
-            return response;
-        }
-
         let context = RequestContext::new(id, self.inner.timeout);
         request.extensions_mut().insert(context.clone());
         // At the highest level, so that the id is in the lines of every level.
@@ -146,11 +167,6 @@ impl<E: ErrorShape> Front<E> {
         });
         watch.done(route, response.status());
         response
-    }
-
-    fn fast_answer<B>(&self, request: &Request<B>) -> Option<(&'static str, Response)> {
-        let fast = self.inner.fast.as_deref()?;
-        fast.answer(request.method(), request.uri(), request.headers())
     }
 
     /// The router's answer, or an error when it panics or takes too long.

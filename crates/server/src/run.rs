@@ -124,7 +124,8 @@ impl Server {
         let keys = Arc::new(KeyCheck::new(&core));
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let gateway = inference::open(&core, &keys, &ledger, &options.inference);
-        let providers = ProviderSync::new(&core, &gateway, options.inference);
+        let trial = inference::open(&core, &keys, &ledger, &options.inference);
+        let providers = ProviderSync::new(&core, &gateway, trial, options.inference);
         providers
             .set()
             .await
@@ -181,6 +182,12 @@ impl Server {
         let mut workers = start_workers(&app, &stop_workers);
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
         let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
+        app.metrics
+            .register(|registry| registry.register_collector(numbers));
+        let numbers = Box::new(ai::GatewayMetrics(Arc::clone(&app.gateway)));
+        app.metrics
+            .register(|registry| registry.register_collector(numbers));
+        let numbers = Box::new(ai::LedgerMetrics(Arc::clone(&app.ledger)));
         app.metrics
             .register(|registry| registry.register_collector(numbers));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);

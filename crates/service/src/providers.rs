@@ -2,7 +2,9 @@
 
 use crate::audit::Note;
 use crate::{Caller, Core, Error, Result};
+use estrade_model::Invalid;
 use estrade_model::audit::Action;
+use estrade_model::error::causes;
 use estrade_model::provider::{
     CreateProvider, KeptProvider, OfferedModel, Provider, ProviderId, ProviderKey,
     ProviderSettings, UpdateProvider,
@@ -30,7 +32,11 @@ fn seal(core: &Core, id: ProviderId, key: &ProviderKey) -> Result<Vec<u8>> {
     core.master.seal(&purpose(id), key.0.expose().as_bytes())
 }
 
-/// Every provider in the database with its key, oldest first: for the catalogue.
+/// Says whether a provider can be asked at all: who asks knows more of that than its words tell.
+pub type Check<'c> = &'c (dyn Fn(&Provider) -> std::result::Result<(), Invalid> + Sync);
+
+/// Every provider in the database with its key, oldest first: for the catalogue. One whose key does
+/// not open is left out, because the others must not go with it.
 pub async fn list(core: &Core) -> Result<Vec<Provider>> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
@@ -38,7 +44,15 @@ pub async fn list(core: &Core) -> Result<Vec<Provider>> {
         before = rows.last().map(|row| row.provider.id);
         let more = rows.len() == CHUNK as usize;
         for row in rows {
-            all.push(open(core, row)?);
+            let name = row.provider.name.clone();
+            match open(core, row) {
+                Ok(provider) => all.push(provider),
+                Err(error) => tracing::error!(
+                    provider = name.as_str(),
+                    error = causes(&error),
+                    "a provider is left out: its key cannot be opened"
+                ),
+            }
         }
         if !more {
             all.reverse();
@@ -48,17 +62,19 @@ pub async fn list(core: &Core) -> Result<Vec<Provider>> {
 }
 
 fn open(core: &Core, row: ProviderRow) -> Result<Provider> {
-    let KeptProvider {
-        id, name, settings, ..
-    } = row.provider;
     let api_key = match row.sealed_key {
         Some(sealed) => {
-            let text = core.master.open(&purpose(id), &sealed)?;
+            let text = core.master.open(&purpose(row.provider.id), &sealed)?;
             let text = std::str::from_utf8(&text).map_err(Error::internal)?;
             Some(Secret(text.to_owned()))
         }
         None => None,
     };
+    Ok(with_key(row.provider, api_key))
+}
+
+fn with_key(provider: KeptProvider, api_key: Option<Secret>) -> Provider {
+    let KeptProvider { name, settings, .. } = provider;
     let models = settings.models.0.into_iter().map(|offer| OfferedModel {
         id: offer.id.into(),
         upstream: offer.upstream.map(Into::into),
@@ -66,7 +82,7 @@ fn open(core: &Core, row: ProviderRow) -> Result<Provider> {
         context_length: offer.context_length,
         weight: offer.weight,
     });
-    Ok(Provider {
+    Provider {
         name: name.into(),
         base_url: settings.base_url.into(),
         api_key,
@@ -75,7 +91,13 @@ fn open(core: &Core, row: ProviderRow) -> Result<Provider> {
         retries: settings.retries.0,
         stream_usage: settings.stream_usage,
         models: models.collect(),
-    })
+    }
+}
+
+/// Refuses what could be stored but never be asked.
+fn check_usable(check: Check<'_>, provider: KeptProvider, key: Option<&ProviderKey>) -> Result<()> {
+    let key = key.map(|key| key.0.clone());
+    check(&with_key(provider, key)).map_err(|reason| Error::invalid(format!("baseURL: {reason}")))
 }
 
 /// A page of providers, newest first, without their keys.
@@ -109,6 +131,7 @@ pub async fn create_provider(
     core: &Core,
     caller: &Caller,
     new: CreateProvider,
+    check: Check<'_>,
 ) -> Result<KeptProvider> {
     caller.require_admin()?;
     let (id, now): (ProviderId, _) = (core.new_id()?, core.now());
@@ -131,6 +154,7 @@ pub async fn create_provider(
         version: 1,
     };
     let made = row.provider.clone();
+    check_usable(check, made.clone(), key)?;
     let note = Note::of(
         core,
         caller,
@@ -162,9 +186,18 @@ pub async fn update_provider(
     id: ProviderId,
     update: UpdateProvider,
     if_match: Option<Vec<i64>>,
+    check: Check<'_>,
 ) -> Result<KeptProvider> {
     caller.require_admin()?;
     let now = core.now();
+    if update.base_url.is_some() {
+        // What else it has was checked before; this does not depend on it.
+        let mut row = providers::read_provider(&core.db, id)
+            .await?
+            .ok_or(PROVIDER)?;
+        apply(&mut row, &update, &Patch::Keep);
+        check_usable(check, row.provider, None)?;
+    }
     let sealed = match &update.api_key {
         Patch::Set(key) => Patch::Set(seal(core, id, key)?),
         Patch::Clear => Patch::Clear,

@@ -19,8 +19,8 @@ use estrade_service::usage::{
 };
 use estrade_service::{Core, Settings, workspaces};
 use estrade_store::StoreError;
-use estrade_store::budgets::{Account, position};
-use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
+use estrade_store::budgets::{Account, ended_nodes, position, settle_node};
+use estrade_store::calls::{self, CallFilter, CallPage, CallRow, Slices, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Installation, on_both_engines};
@@ -37,9 +37,11 @@ on_both_engines! {
     who_stops_waiting_gives_back_what_was_set_aside
     a_batch_that_is_written_twice_counts_once
     a_row_that_cannot_be_written_costs_no_other
+    no_sum_is_too_large
     in_strict_mode_a_call_is_on_disk_before_its_end
     activity_and_logs_show_what_was_used
     old_calls_go_and_their_sums_stay
+    no_workspace_pushes_out_the_calls_of_another
     calls_wait_for_a_ledger_that_is_full
 }
 
@@ -306,22 +308,60 @@ async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
     let (who, budget) = (Who::new(), total(10));
     let node = Node::start(at, |usage| usage.idle = Duration::from_mins(1)).await;
     let (held, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
-    // Another one's clock is ahead.
-    let other = Node::start(at, |_| {}).await;
-    other.core.clock.advance(Duration::from_mins(1));
-    let lost = async {
-        while number(&at.core, "SELECT COUNT(*) FROM calls WHERE open").await > 0 {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(Duration::from_secs(10), lost).await.unwrap();
-    other.stop().await;
+    bury_all(&at.core).await;
+    assert_eq!(books(&at.core, &who).await, (1, [whole(1).nanos(); 3]));
     let (id, second) = node.admit(&who, Some(&budget)).await.unwrap();
     node.close(&who, id, second, whole(1));
-    // It was settled at what it might have cost; its end comes too late.
-    node.close(&who, held, ticket, Amount::ZERO);
+    // It was settled at what it might have cost. Its end corrects that, once.
+    let quarter = Amount::from_nanos(250_000_000);
+    for _ in 0..2 {
+        let late = Ticket {
+            recorded: true,
+            ..ticket
+        };
+        node.close(&who, held, late, quarter);
+        node.ledger.flush().await;
+    }
     node.stop().await;
-    assert_eq!(books(&at.core, &who).await, (2, [whole(2).nanos(); 3]));
+    let sum = whole(1).nanos() + quarter.nanos();
+    assert_eq!(books(&at.core, &who).await, (2, [sum; 3]));
+    let models = "SELECT COUNT(*) FROM usage_hours WHERE requests <> 0 AND model <> 'model'";
+    assert_eq!(number(&at.core, models).await, 0);
+}
+
+/// Settles every server, as another one does that takes them for dead.
+async fn bury_all(core: &Core) {
+    let now = core.now().after(Duration::from_hours(1));
+    while number(core, "SELECT COUNT(*) FROM ledger_nodes").await > 0 {
+        for node in ended_nodes(&core.db, now).await.unwrap() {
+            let settled = core
+                .db
+                .transact(move |tx| Box::pin(async move { settle_node(tx, node, now, 5).await }));
+            let _: bool = Result::<_, StoreError>::unwrap(settled.await);
+        }
+    }
+}
+
+/// Nobody could renew while the database was away, so nobody is dead because of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_makes_nobody_dead() {
+    let at = Installation::on_postgres().await;
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(&at, |usage| usage.idle = Duration::from_mins(1)).await;
+    let other = Node::start(&at, |_| {}).await;
+    let (held, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    at.database().set_read_only(true).await;
+    sleep(Duration::from_millis(1500)).await;
+    at.database().set_read_only(false).await;
+    sleep(Duration::from_secs(2)).await;
+    let open = "SELECT COUNT(*) FROM calls WHERE open";
+    assert_eq!(number(&at.core, open).await, 1);
+    let quarter = Amount::from_nanos(250_000_000);
+    node.close(&who, held, ticket, quarter);
+    node.stop().await;
+    other.stop().await;
+    assert_eq!(books(&at.core, &who).await, (1, [quarter.nanos(); 3]));
+    at.remove().await;
 }
 
 async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
@@ -379,6 +419,7 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
     let row = |_| CallRow {
         call: call(&who, id(), at.core.now(), "model", whole(1)),
         slices: Slices::default(),
+        recorded: false,
     };
     let rows: Arc<Vec<_>> = Arc::new((0..50).map(row).collect());
     for fresh in [true, false] {
@@ -414,6 +455,48 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
         "SELECT COUNT(*) FROM calls WHERE model = 'model' AND provider = 'local'",
     );
     assert_eq!(written.await, 8);
+}
+
+async fn no_sum_is_too_large(at: &Installation) {
+    let who = Who::new();
+    let node = Node::start(at, |_| {}).await;
+    let row = |sql| {
+        at.core
+            .db
+            .transact(move |tx| Box::pin(tx.query(sql).execute()))
+    };
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.ledger.flush().await;
+    let nearly = "UPDATE usage_hours SET cost_nanos = 9223372036854775800";
+    let changed: Result<u64, StoreError> = row(nearly).await;
+    assert_eq!(changed.unwrap(), 1);
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.stop().await;
+    let (calls, [_, hours, _]) = books(&at.core, &who).await;
+    assert_eq!((calls, hours), (2, i64::MAX));
+}
+
+/// As after a failover to a server that still follows another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_takes_no_writes_costs_no_call() {
+    let at = Installation::on_postgres().await;
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(&at, |_| {}).await;
+    let (paid, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    at.database().set_read_only(true).await;
+    node.close(&who, paid, ticket, whole(1));
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    sleep(Duration::from_millis(500)).await;
+    at.database().set_read_only(false).await;
+    let written = timeout(Duration::from_secs(10), node.ledger.flush());
+    written.await.unwrap();
+    node.stop().await;
+    let (calls, [ledger, hours, spent]) = books(&at.core, &who).await;
+    assert_eq!(
+        (calls, ledger, hours, spent),
+        (2, whole(2).nanos(), whole(2).nanos(), whole(1).nanos())
+    );
+    at.remove().await;
 }
 
 async fn in_strict_mode_a_call_is_on_disk_before_its_end(at: &Installation) {
@@ -533,6 +616,23 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
     };
     let failed = list(filter, 100, 0).await;
     assert_eq!(failed.logs.len(), 1);
+    // A search ends when it has looked at enough, found or not: this is the sixth.
+    let filter = CallFilter {
+        from: Some(now),
+        key: Some(keys[0]),
+        model: Some("a".into()),
+        ..CallFilter::default()
+    };
+    for (within, found) in [(5, 0), (6, 1)] {
+        let page = CallPage {
+            count: 100,
+            skip: 0,
+            within,
+        };
+        let page = calls::list_calls(&at.core.db, scope.owner, workspace_id, &filter, page);
+        let (logs, count) = page.await.unwrap();
+        assert_eq!((logs.len(), count), (found, found as u64), "{within}");
+    }
     let read = read_call(ledger, &scope, workspace_id, ids[5])
         .await
         .unwrap();
@@ -604,6 +704,32 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
     node.stop().await;
 }
 
+async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
+    let node = Node::start(at, |usage| usage.keep_calls = 30).await;
+    let now = node.core.now().start_of_day();
+    let (busy, quiet) = (Who::new(), Who::new());
+    let calls = |who: Who, hours: u64, count: usize| {
+        let created = now.before(Duration::from_hours(hours));
+        for _ in 0..count {
+            let call = call(&who, id_at(created), created, "model", whole(1));
+            drop(node.ledger.close(Ticket::NONE, call));
+        }
+    };
+    calls(quiet, 10, 5);
+    (0..5).for_each(|hours| calls(busy, hours, 10));
+    node.ledger.flush().await;
+    retention::prune(&node.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    let left = async |who: &Who| -> i64 {
+        let sql = "SELECT COUNT(*) FROM calls WHERE workspace_id = $1";
+        let query = at.core.db.read(sql).bind(who.workspace);
+        query.fetch_one().await.unwrap()
+    };
+    assert_eq!((left(&quiet).await, left(&busy).await), (5, 20));
+    node.stop().await;
+}
+
 async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
     let who = Who::new();
     let node = Node::start(at, |usage| {
@@ -616,7 +742,38 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
         node.close(&who, id, ticket, whole(1));
     }
     assert_eq!(node.admit(&who, None).await, Err(Refused::Unavailable));
+    // Refusals come without end, and none of them costs anything.
+    for _ in 0..5 {
+        node.close(&who, id(), Ticket::NONE, Amount::ZERO);
+    }
+    assert_eq!((node.ledger.unwritten(), node.ledger.unrecorded()), (3, 5));
+    node.close(&who, id(), Ticket::NONE, whole(1));
+    assert_eq!(node.ledger.unwritten(), 4);
     node.ledger.flush().await;
     node.admit(&who, None).await.unwrap();
+    node.close(&who, id(), Ticket::NONE, Amount::ZERO);
     node.stop().await;
+    assert_eq!(number(&at.core, "SELECT COUNT(*) FROM calls").await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_database_that_says_nothing() {
+    let at = Installation::on_postgres().await;
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(&at, |usage| usage.strict = true).await;
+    let silence = "DO $$ BEGIN LOCK TABLE ledger_nodes; PERFORM pg_sleep(8); END $$";
+    let asks = async {
+        sleep(Duration::from_millis(300)).await;
+        let refused = timeout(Duration::from_secs(7), node.admit(&who, Some(&budget))).await;
+        assert_eq!(refused.unwrap().unwrap_err(), Refused::Unavailable);
+        // Refusals do not even wait in strict mode.
+        let refused = call(&who, id(), at.core.now(), "model", Amount::ZERO);
+        assert!(node.ledger.close(Ticket::NONE, refused).is_none());
+    };
+    tokio::join!(at.database().query(silence), asks);
+    let (id, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    node.close(&who, id, ticket, whole(1));
+    node.stop().await;
+    assert_eq!(books(&at.core, &who).await.1, [whole(1).nanos(); 3]);
+    at.remove().await;
 }

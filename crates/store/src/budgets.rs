@@ -6,6 +6,7 @@
 //! more, whatever its own clock says, because that is checked where calls are opened.
 
 use crate::housekeeping::prune;
+use crate::usage::sum;
 use crate::{Db, Record, Row, StoreError, Tx, Value, calls};
 use estrade_model::Timestamp;
 use estrade_model::call::{NodeId, SliceId};
@@ -189,9 +190,31 @@ pub(crate) async fn add_settled(
     settled: BTreeMap<SliceId, i64>,
 ) -> Result<(), StoreError> {
     let row = |(slice, cost): (SliceId, i64)| vec![Value::from(slice), Value::from(cost)];
+    let rows: Vec<_> = settled.into_iter().map(row).collect();
+    let touched = tx
+        .execute_each(
+            concat!(
+                "UPDATE budget_slices SET settled = ",
+                sum!("settled", "CAST($2 AS BIGINT)"),
+                " WHERE id = $1"
+            ),
+            &rows,
+        )
+        .await?;
+    let gone = rows.into_iter().zip(touched);
+    let gone: Vec<_> = gone.filter(|(_, count)| *count == 0).collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    // Another server has settled it: what it held is spent already.
     tx.execute_many(
-        "UPDATE budget_slices SET settled = settled + $2 WHERE id = $1",
-        settled.into_iter().map(row).collect(),
+        concat!(
+            "UPDATE budgets SET spent = ",
+            sum!("spent", "CAST($2 AS BIGINT)"),
+            " WHERE (subject, period, period_start) IN
+             (SELECT subject, period, period_start FROM settled_slices WHERE id = $1)"
+        ),
+        gone.into_iter().map(|(row, _)| row).collect(),
     )
     .await
 }
@@ -241,8 +264,11 @@ async fn spend(tx: &mut Tx, slices: Vec<Returned>) -> Result<(), StoreError> {
         row
     };
     tx.execute_many(
-        "INSERT INTO budgets AS b (subject, period, period_start, spent) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (subject, period, period_start) DO UPDATE SET spent = b.spent + excluded.spent",
+        concat!(
+            "INSERT INTO budgets AS b (subject, period, period_start, spent) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (subject, period, period_start) DO UPDATE SET spent = ",
+            sum!("b.spent", "excluded.spent")
+        ),
         slices.into_iter().map(row).collect(),
     )
     .await?;
@@ -250,29 +276,62 @@ async fn spend(tx: &mut Tx, slices: Vec<Returned>) -> Result<(), StoreError> {
         .await
 }
 
-/// The servers whose deadline has passed.
-pub async fn ended_nodes(db: &Db, now: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-    db.read("SELECT id FROM ledger_nodes WHERE deadline < $1")
-        .bind(now)
-        .fetch_all()
-        .await
+/// A server whose deadline has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedNode {
+    /// Which.
+    pub id: NodeId,
+    /// The deadline, by that server's clock; 0 when it is being settled.
+    pub deadline: Timestamp,
+}
+impl Record for EndedNode {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            deadline: row.take()?,
+        })
+    }
 }
 
-/// Settles up to `most` calls or slices of a server whose deadline has passed; true when it is done,
-/// by whomever.
+/// The servers whose deadline has passed. They are written, as they are: where that works, they
+/// could have moved their deadlines too.
+pub async fn ended_nodes(db: &Db, now: Timestamp) -> Result<Vec<EndedNode>, StoreError> {
+    let ended: Vec<EndedNode> = db
+        .read("SELECT id, deadline FROM ledger_nodes WHERE deadline < $1")
+        .bind(now)
+        .fetch_all()
+        .await?;
+    if ended.is_empty() {
+        return Ok(ended);
+    }
+    db.transact(move |tx| {
+        Box::pin(async move {
+            tx.query("UPDATE ledger_nodes SET deadline = deadline WHERE deadline < $1")
+                .bind(now)
+                .execute()
+                .await
+        })
+    })
+    .await?;
+    Ok(ended)
+}
+
+/// Settles up to `most` calls or slices of a server unless it has moved its deadline since; true
+/// when there is nothing left to do.
 pub async fn settle_node(
     tx: &mut Tx,
-    node: NodeId,
+    ended: EndedNode,
     now: Timestamp,
     most: u32,
 ) -> Result<bool, StoreError> {
-    let ended = tx
-        .query("UPDATE ledger_nodes SET deadline = 0 WHERE id = $1 AND deadline < $2")
+    let node = ended.id;
+    let stopped = tx
+        .query("UPDATE ledger_nodes SET deadline = 0 WHERE id = $1 AND (deadline = 0 OR deadline = $2)")
         .bind(node)
-        .bind(now)
+        .bind(ended.deadline)
         .execute()
         .await?;
-    if ended == 0 {
+    if stopped == 0 {
         return Ok(true);
     }
     if calls::close_left(tx, node, most).await? > 0 {
@@ -288,11 +347,28 @@ pub async fn settle_node(
         .fetch_all()
         .await?;
     if !slices.is_empty() {
+        remember(tx, &slices, now).await?;
         spend(tx, slices).await?;
         return Ok(false);
     }
     remove_node(tx, node).await?;
     Ok(true)
+}
+
+/// Notes whose these slices were.
+async fn remember(tx: &mut Tx, slices: &[Returned], now: Timestamp) -> Result<(), StoreError> {
+    let row = |slice: &Returned| {
+        let mut row = vec![Value::from(slice.id)];
+        row.extend(slice.account.iter().cloned());
+        row.push(Value::from(now));
+        row
+    };
+    tx.execute_many(
+        "INSERT INTO settled_slices (id, subject, period, period_start, settled_at)
+         VALUES ($1, $2, $3, $4, $5)",
+        slices.iter().map(row).collect(),
+    )
+    .await
 }
 
 /// Removes a server that has neither slices nor open calls; left alone otherwise.
@@ -320,6 +396,13 @@ pub async fn position(db: &Db, account: Account) -> Result<(i64, Vec<(i64, i64)>
         })
     })
     .await
+}
+
+/// Forgets up to `most` slices that were settled before a moment.
+pub async fn prune_settled(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM settled_slices WHERE id IN
+               (SELECT id FROM settled_slices WHERE settled_at < $1 LIMIT $2)";
+    prune(db, sql, before, most).await
 }
 
 /// Removes up to `most` periods that began before a moment; totals stay.

@@ -4,7 +4,7 @@
 //! transaction really changed are counted, in that transaction: so the sums in `usage_hours` and
 //! `budget_slices` equal those of the closed rows, whatever happens.
 
-use crate::usage::{self, Sums};
+use crate::usage::{self, Place, Sums};
 use crate::{Db, Record, Row, StoreError, Tx, Value, budgets, value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, LoggedCall, NodeId, Operation, SliceId, Tokens};
@@ -39,6 +39,8 @@ pub struct CallRow {
     pub call: Call,
     /// What it is paid from.
     pub slices: Slices,
+    /// Whether it is, or was, on record as open.
+    pub recorded: bool,
 }
 
 /// What became of a batch.
@@ -50,6 +52,30 @@ pub struct Written {
     pub closed: Vec<bool>,
 }
 
+const OPEN: &str = "
+    INSERT INTO calls (workspace_id, id, key_id, created_at, operation, model, provider, status,
+        streamed, partial, estimated, cached, prompt_tokens, completion_tokens, cost_nanos,
+        latency_us, ttfb_us, attempts, open, node, key_slice, workspace_slice)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+            TRUE, $19, $20, $21)
+    ON CONFLICT (workspace_id, id) DO NOTHING";
+
+const CLOSE: &str = "
+    INSERT INTO calls (workspace_id, id, key_id, created_at, operation, model, provider, status,
+        streamed, partial, estimated, cached, prompt_tokens, completion_tokens, cost_nanos,
+        latency_us, ttfb_us, attempts, open)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, FALSE)
+    ON CONFLICT (workspace_id, id) DO UPDATE SET
+        model = excluded.model, provider = excluded.provider, status = excluded.status,
+        streamed = excluded.streamed, partial = excluded.partial,
+        estimated = excluded.estimated, cached = excluded.cached,
+        prompt_tokens = excluded.prompt_tokens,
+        completion_tokens = excluded.completion_tokens, cost_nanos = excluded.cost_nanos,
+        latency_us = excluded.latency_us, ttfb_us = excluded.ttfb_us,
+        attempts = excluded.attempts, open = FALSE, node = NULL, key_slice = NULL,
+        workspace_slice = NULL
+    WHERE calls.open";
+
 /// Writes calls that go out and calls that have ended, in this order.
 pub async fn write_calls(
     tx: &mut Tx,
@@ -60,48 +86,65 @@ pub async fn write_calls(
     let alive = open.is_empty() || budgets::is_alive(tx, node).await?;
     if alive && !open.is_empty() {
         let rows: Vec<_> = open.iter().map(|row| open_values(node, row)).collect();
-        tx.execute_each(
-            "INSERT INTO calls (workspace_id, id, key_id, created_at, operation, model, provider, status,
-                 streamed, partial, estimated, cached, prompt_tokens, completion_tokens, cost_nanos,
-                 latency_us, ttfb_us, attempts, open, node, key_slice, workspace_slice)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                     TRUE, $19, $20, $21)
-             ON CONFLICT (workspace_id, id) DO NOTHING",
-            &rows,
-        )
-        .await?;
+        tx.execute_each(OPEN, &rows).await?;
     }
-    let rows: Vec<_> = closed.iter().map(|row| values(&row.call)).collect();
-    let touched = tx
-        .execute_each(
-            "INSERT INTO calls (workspace_id, id, key_id, created_at, operation, model, provider, status,
-                 streamed, partial, estimated, cached, prompt_tokens, completion_tokens, cost_nanos,
-                 latency_us, ttfb_us, attempts, open)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, FALSE)
-             ON CONFLICT (workspace_id, id) DO UPDATE SET
-                 model = excluded.model, provider = excluded.provider, status = excluded.status,
-                 streamed = excluded.streamed, partial = excluded.partial,
-                 estimated = excluded.estimated, cached = excluded.cached,
-                 prompt_tokens = excluded.prompt_tokens,
-                 completion_tokens = excluded.completion_tokens, cost_nanos = excluded.cost_nanos,
-                 latency_us = excluded.latency_us, ttfb_us = excluded.ttfb_us,
-                 attempts = excluded.attempts, open = FALSE, node = NULL, key_slice = NULL,
-                 workspace_slice = NULL
-             WHERE calls.open",
-            &rows,
-        )
-        .await?;
-    let fresh: Vec<bool> = touched.iter().map(|count| *count > 0).collect();
-    let new = closed.iter().zip(&fresh).filter(|(_, fresh)| **fresh);
-    account(tx, new.map(|(row, _)| (&row.call, row.slices))).await?;
+    let mut fresh = close(tx, closed).await?;
+    for (row, fresh) in closed.iter().zip(&mut fresh) {
+        if row.recorded && !*fresh && reopen(tx, &row.call).await? {
+            close(tx, std::slice::from_ref(row)).await?;
+            *fresh = true;
+        }
+    }
     Ok(Written {
         alive,
         closed: fresh,
     })
 }
 
+/// Writes calls that have ended and counts them; says of each whether it was not closed before.
+async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
+    let rows: Vec<_> = closed.iter().map(|row| values(&row.call)).collect();
+    let touched = tx.execute_each(CLOSE, &rows).await?;
+    let fresh: Vec<bool> = touched.iter().map(|count| *count > 0).collect();
+    let mut tally = Tally::default();
+    for (row, _) in closed.iter().zip(&fresh).filter(|(_, fresh)| **fresh) {
+        tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+    }
+    tally.write(tx).await?;
+    Ok(fresh)
+}
+
+/// Undoes that another server closed a call whose own server was not dead after all; false when it
+/// was its own that did.
+async fn reopen(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
+    let left: Option<Left> = tx
+        .query(concat!(
+            "SELECT ",
+            columns!(),
+            ", c.key_slice, c.workspace_slice FROM calls c
+             WHERE c.workspace_id = $1 AND c.id = $2 AND NOT c.open AND c.node IS NOT NULL"
+        ))
+        .bind(call.workspace)
+        .bind(call.id)
+        .fetch_optional()
+        .await?;
+    let Some(left) = left else { return Ok(false) };
+    tx.query("UPDATE calls SET open = TRUE WHERE workspace_id = $1 AND id = $2")
+        .bind(call.workspace)
+        .bind(call.id)
+        .execute()
+        .await?;
+    let mut tally = Tally::default();
+    let sums = Sums::of(&left.call).negative();
+    tally.add(Place::of_left(&left.call), sums, left.slices);
+    tally.write(tx).await?;
+    Ok(true)
+}
+
 /// Closes up to `most` calls that a server left open, at what was set aside for them: they may have
 /// reached the provider. Returns how many there were.
+///
+/// They keep the server and the slices that they are of, so that [`reopen`] knows them.
 pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<usize, StoreError> {
     let left: Vec<Left> = tx
         .query(concat!(
@@ -113,42 +156,46 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
         .bind(most)
         .fetch_all()
         .await?;
-    let rows: Vec<_> = left
-        .iter()
-        .map(|left| {
-            vec![
-                Value::from(left.call.workspace),
-                Value::from(left.call.id),
-                Value::from(STATUS_OF_LEFT),
-            ]
-        })
-        .collect();
-    tx.execute_each(
-        "UPDATE calls SET open = FALSE, node = NULL, key_slice = NULL, workspace_slice = NULL, status = $3
-         WHERE workspace_id = $1 AND id = $2",
-        &rows,
-    )
-    .await?;
-    account(tx, left.iter().map(|left| (&left.call, left.slices))).await?;
+    let mut tally = Tally::default();
+    let mut rows = Vec::with_capacity(left.len());
+    for left in &left {
+        tally.add(
+            Place::of_left(&left.call),
+            Sums::of(&left.call),
+            left.slices,
+        );
+        rows.push(vec![
+            Value::from(left.call.workspace),
+            Value::from(left.call.id),
+            Value::from(STATUS_OF_LEFT),
+        ]);
+    }
+    let close = "UPDATE calls SET open = FALSE, status = $3 WHERE workspace_id = $1 AND id = $2";
+    tx.execute_each(close, &rows).await?;
+    tally.write(tx).await?;
     Ok(left.len())
 }
 
-/// Counts calls that were closed in this transaction: into their hours and their slices.
-async fn account<'c>(
-    tx: &mut Tx,
-    calls: impl Iterator<Item = (&'c Call, Slices)>,
-) -> Result<(), StoreError> {
-    let mut hours: BTreeMap<usage::Place<'c>, Sums> = BTreeMap::new();
-    let mut settled: BTreeMap<SliceId, i64> = BTreeMap::new();
-    for (call, slices) in calls {
-        hours.entry(usage::Place::of(call)).or_default().add(call);
+/// What calls that were closed in one transaction add up to, by their hours and their slices.
+#[derive(Default)]
+struct Tally<'c> {
+    hours: BTreeMap<Place<'c>, Sums>,
+    slices: BTreeMap<SliceId, i64>,
+}
+
+impl<'c> Tally<'c> {
+    fn add(&mut self, place: Place<'c>, sums: Sums, slices: Slices) {
+        self.hours.entry(place).or_default().add(sums);
         for slice in slices.iter() {
-            let sum = settled.entry(slice).or_default();
-            *sum = sum.saturating_add(call.cost.nanos());
+            let sum = self.slices.entry(slice).or_default();
+            *sum = sum.saturating_add(sums.cost);
         }
     }
-    usage::add_to_hours(tx, &hours).await?;
-    budgets::add_settled(tx, settled).await
+
+    async fn write(self, tx: &mut Tx) -> Result<(), StoreError> {
+        usage::add_to_hours(tx, &self.hours).await?;
+        budgets::add_settled(tx, self.slices).await
+    }
 }
 
 fn count(number: u64) -> Value {
@@ -264,21 +311,29 @@ pub struct CallFilter {
 }
 
 impl CallFilter {
+    /// The first id, and the one behind the last.
+    fn range(&self) -> (Value, Value) {
+        let first = |from: Timestamp| value::first_id_of(from.millis());
+        let end = |to: Timestamp| value::first_id_of(to.millis().saturating_add(1));
+        (
+            self.from.map_or(Value::Text(String::new()), first),
+            self.to.map_or_else(|| value::before::<()>(None), end),
+        )
+    }
+
     /// `$1` to `$7`: workspace, owner, the first id, the id behind the last, model, key, status.
     fn bind<'q>(
         &self,
         query: crate::Query<'q>,
         owner: OwnerId,
         workspace: WorkspaceId,
+        (first, end): (Value, Value),
     ) -> crate::Query<'q> {
-        let end = |to: Timestamp| value::first_id_of(to.millis().saturating_add(1));
         query
             .bind(workspace)
             .bind(owner)
-            .bind(self.from.map_or(Value::Text(String::new()), |from| {
-                value::first_id_of(from.millis())
-            }))
-            .bind(self.to.map_or_else(|| value::before::<()>(None), end))
+            .bind(first)
+            .bind(end)
             .bind(self.model.as_ref())
             .bind(self.key)
             .bind(self.status)
@@ -295,30 +350,50 @@ macro_rules! matching {
     };
 }
 
+/// Which calls of those that match.
+#[derive(Debug, Clone, Copy)]
+pub struct CallPage {
+    /// How many to give.
+    pub count: u32,
+    /// How many to skip.
+    pub skip: u64,
+    /// How many of the newest calls to look at, whether they match or not.
+    pub within: u32,
+}
+
 /// A page of a workspace's calls, newest first, and how many match (up to ten thousand).
 pub async fn list_calls(
     db: &Db,
     owner: OwnerId,
     workspace: WorkspaceId,
     filter: &CallFilter,
-    most: u32,
-    skip: u64,
+    shown: CallPage,
 ) -> Result<(Vec<LoggedCall>, u64), StoreError> {
+    let floor = db.read(
+        "SELECT c.id FROM calls c WHERE c.workspace_id = $1 AND c.id >= $2 AND c.id < $3
+         ORDER BY c.id DESC LIMIT 1 OFFSET $4",
+    );
+    let (first, end) = filter.range();
+    let floor = floor.bind(workspace).bind(first.clone()).bind(end.clone());
+    let floor = floor.bind(shown.within.saturating_sub(1));
+    let floor: Option<String> = floor.fetch_optional().await?;
+    let range = (floor.map_or(first, Value::Text), end);
     let page = db.read(concat!(
         "SELECT ",
         columns!(),
         matching!(),
         " ORDER BY c.id DESC LIMIT $8 OFFSET $9"
     ));
-    let page = filter.bind(page, owner, workspace);
-    let skip = i64::try_from(skip).unwrap_or(i64::MAX);
-    let calls = page.bind(most).bind(skip).fetch_all().await?;
+    let page = filter.bind(page, owner, workspace, range.clone());
+    let skip = i64::try_from(shown.skip).unwrap_or(i64::MAX);
+    let calls = page.bind(shown.count).bind(skip).fetch_all().await?;
     let total = db.read(concat!(
         "SELECT COUNT(*) FROM (SELECT 1",
         matching!(),
         " LIMIT $8) AS matching"
     ));
-    let total = filter.bind(total, owner, workspace).bind(MOST_COUNTED);
+    let total = filter.bind(total, owner, workspace, range);
+    let total = total.bind(MOST_COUNTED);
     Ok((calls, total.fetch_one().await?))
 }
 

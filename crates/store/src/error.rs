@@ -18,6 +18,9 @@ pub enum StoreError {
     /// The database or its schema is not one that this version can use.
     #[error("{0}")]
     Unusable(String),
+    /// The database will never take these values, however often they are sent.
+    #[error("the database refuses the values")]
+    Values(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Anything else: a bug or a broken disk.
     #[error("a database statement failed")]
     Statement(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -27,6 +30,11 @@ impl StoreError {
     /// A failure that only a bug can cause, in words.
     pub(crate) fn bug(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Statement(what.into())
+    }
+
+    /// Whether it is about what was to be written; everything else may pass without our doing.
+    pub fn is_about_values(&self) -> bool {
+        matches!(self, Self::Values(_) | Self::Duplicate | Self::Reference)
     }
 }
 
@@ -44,8 +52,15 @@ impl From<rusqlite::Error> for StoreError {
             (_, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Serialization(error.into())
             }
-            (_, ErrorCode::CannotOpen | ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
-                Self::Unavailable(error.into())
+            (
+                _,
+                ErrorCode::CannotOpen
+                | ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::ReadOnly,
+            ) => Self::Unavailable(error.into()),
+            (_, ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
+                Self::Values(error.into())
             }
             _ => Self::Statement(error.into()),
         }
@@ -61,10 +76,15 @@ impl From<tokio_postgres::Error> for StoreError {
             Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED) => {
                 Self::Serialization(error.into())
             }
-            // Class 57: the server was stopped or is starting; class 53: it ran out of something.
-            Some(code) if code.code().starts_with("57") || code.code().starts_with("53") => {
-                Self::Unavailable(error.into())
-            }
+            // Any server that still follows another one, as after a failover.
+            Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => Self::Unavailable(error.into()),
+            Some(code) => match code.code().get(..2) {
+                // The connection, the transaction's end, resources, an operator, the system.
+                Some("08" | "40" | "53" | "57" | "58") => Self::Unavailable(error.into()),
+                // The data, the rules of the schema, the limits of the program.
+                Some("22" | "23" | "54") => Self::Values(error.into()),
+                _ => Self::Statement(error.into()),
+            },
             None if error.is_closed() || has_io_cause(&error) => Self::Unavailable(error.into()),
             _ => Self::Statement(error.into()),
         }
@@ -78,5 +98,39 @@ fn has_io_cause(error: &tokio_postgres::Error) -> bool {
 impl From<deadpool_postgres::PoolError> for StoreError {
     fn from(error: deadpool_postgres::PoolError) -> Self {
         Self::Unavailable(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn only_values_condemn_a_row() {
+        let of =
+            |code| StoreError::from(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        for code in [
+            ffi::SQLITE_CONSTRAINT_NOTNULL,
+            ffi::SQLITE_CONSTRAINT_UNIQUE,
+            ffi::SQLITE_TOOBIG,
+        ] {
+            assert!(of(code).is_about_values(), "{code}");
+        }
+        for code in [
+            ffi::SQLITE_READONLY,
+            ffi::SQLITE_CORRUPT,
+            ffi::SQLITE_NOTADB,
+            ffi::SQLITE_IOERR,
+            ffi::SQLITE_FULL,
+            ffi::SQLITE_BUSY,
+            ffi::SQLITE_NOMEM,
+        ] {
+            assert!(!of(code).is_about_values(), "{code}");
+        }
+        assert!(matches!(
+            of(ffi::SQLITE_READONLY),
+            StoreError::Unavailable(_)
+        ));
     }
 }

@@ -89,7 +89,11 @@ impl Postgres {
     ) -> Boxed<'a, Result<Vec<Row>, StoreError>> {
         Box::pin(async move {
             let client = self.pool.get().await?;
-            fetch(&client, sql, values).await
+            let rows = fetch(&client, sql, values).await;
+            if is_unfit(&rows) {
+                drop(Object::take(client));
+            }
+            rows
         })
     }
 
@@ -219,6 +223,12 @@ impl Drop for SessionLock {
             drop(Object::take(client));
         }
     }
+}
+
+/// Whether the server at the other end does not serve any more. Its connection may look whole, as
+/// after a failover, so it must not go back to the pool.
+fn is_unfit<T>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Unavailable(_)))
 }
 
 fn bind(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {

@@ -32,6 +32,14 @@ impl<'c> Place<'c> {
             },
         }
     }
+
+    /// Of a call that was left open: nobody knows who answered, but its model is one that there is.
+    pub(crate) fn of_left(call: &'c Call) -> Self {
+        Self {
+            model: &call.model,
+            ..Self::of(call)
+        }
+    }
 }
 
 /// What calls add up to.
@@ -48,16 +56,59 @@ pub struct Sums {
 }
 
 impl Sums {
-    pub(crate) fn add(&mut self, call: &Call) {
-        let add = |sum: &mut i64, more: u64| {
-            *sum = sum.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
-        };
-        self.requests += 1;
-        add(&mut self.prompt, call.tokens.prompt);
-        add(&mut self.completion, call.tokens.completion);
-        self.cost = self.cost.saturating_add(call.cost.nanos());
+    pub(crate) fn of(call: &Call) -> Self {
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        Self {
+            requests: 1,
+            prompt: count(call.tokens.prompt),
+            completion: count(call.tokens.completion),
+            cost: call.cost.nanos(),
+        }
+    }
+
+    /// What takes these back.
+    pub(crate) fn negative(self) -> Self {
+        Self {
+            requests: -self.requests,
+            prompt: -self.prompt,
+            completion: -self.completion,
+            cost: -self.cost,
+        }
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        let add = |sum: &mut i64, more: i64| *sum = sum.saturating_add(more);
+        add(&mut self.requests, more.requests);
+        add(&mut self.prompt, more.prompt);
+        add(&mut self.completion, more.completion);
+        add(&mut self.cost, more.cost);
     }
 }
+
+/// What `$to` is after `$more` was added in SQL; a sum that fits no more stays at the largest number,
+/// because a sum that failed would cost the call. `$more` may be negative.
+macro_rules! sum {
+    ($to:literal, $more:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $more,
+            " <= 0 THEN ",
+            $to,
+            " + ",
+            $more,
+            " WHEN ",
+            $to,
+            " > 9223372036854775807 - ",
+            $more,
+            " THEN 9223372036854775807 ELSE ",
+            $to,
+            " + ",
+            $more,
+            " END"
+        )
+    };
+}
+pub(crate) use sum;
 
 pub(crate) async fn add_to_hours(
     tx: &mut Tx,
@@ -76,14 +127,17 @@ pub(crate) async fn add_to_hours(
         ]
     };
     tx.execute_many(
-        "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
-                                          completion_tokens, cost_nanos)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-         ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
-             requests = sums.requests + excluded.requests,
-             prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
-             completion_tokens = sums.completion_tokens + excluded.completion_tokens,
-             cost_nanos = sums.cost_nanos + excluded.cost_nanos",
+        concat!(
+            "INSERT INTO usage_hours AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
+                                              completion_tokens, cost_nanos)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
+                 requests = sums.requests + excluded.requests,
+                 prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
+                 completion_tokens = sums.completion_tokens + excluded.completion_tokens,
+                 cost_nanos = ",
+            sum!("sums.cost_nanos", "excluded.cost_nanos")
+        ),
         hours.iter().map(row).collect(),
     )
     .await
@@ -153,13 +207,29 @@ impl Record for Hour {
     }
 }
 
-/// How many calls there were in each hour since a moment, newest first.
-pub async fn calls_by_hour(db: &Db, since: Timestamp) -> Result<Vec<(Timestamp, u64)>, StoreError> {
+/// How many calls there were in each workspace since a moment, in no order.
+pub async fn calls_by_workspace(db: &Db, since: Timestamp) -> Result<Vec<u64>, StoreError> {
+    db.read(
+        "SELECT CAST(SUM(requests) AS BIGINT) FROM usage_hours WHERE at >= $1
+         GROUP BY workspace_id",
+    )
+    .bind(since)
+    .fetch_all()
+    .await
+}
+
+/// How many calls there were in each hour of a workspace since a moment, newest first.
+pub async fn calls_by_hour(
+    db: &Db,
+    workspace: WorkspaceId,
+    since: Timestamp,
+) -> Result<Vec<(Timestamp, u64)>, StoreError> {
     let hours: Vec<Hour> = db
         .read(
-            "SELECT at, CAST(SUM(requests) AS BIGINT) FROM usage_hours WHERE at >= $1
-             GROUP BY at ORDER BY at DESC",
+            "SELECT at, CAST(SUM(requests) AS BIGINT) FROM usage_hours
+             WHERE workspace_id = $1 AND at >= $2 GROUP BY at ORDER BY at DESC",
         )
+        .bind(workspace)
         .bind(since)
         .fetch_all()
         .await?;

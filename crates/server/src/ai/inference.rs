@@ -7,14 +7,17 @@ use crate::error::KeysError;
 use crate::front::{self, Front};
 use crate::in_runtime::InRuntime;
 use crate::metrics::Route;
+use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{Request, Response};
+use axum::response::IntoResponse;
 use estrade_gateway::books::Draft;
 use estrade_gateway::{
     Admission, Books, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute, Options, Pass,
     Place, Refused, Relay, route,
 };
 use estrade_listener::{Port, Seat};
+use estrade_model::Invalid;
 use estrade_model::call::{Call, Operation, Ticket};
 use estrade_model::error::causes;
 use estrade_model::provider::Provider;
@@ -33,6 +36,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How often providers are looked at even if nobody says that they have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -74,6 +78,8 @@ pub(crate) fn open(
 pub struct ProviderSync {
     core: Arc<Core>,
     gateway: Arc<Gateway>,
+    /// Serves nobody; providers are tried on it.
+    trial: Arc<Gateway>,
     options: InferenceOptions,
     /// Whoever reads has set before the next one reads: what is older never wins.
     turn: Mutex<()>,
@@ -83,11 +89,13 @@ impl ProviderSync {
     pub(crate) fn new(
         core: &Arc<Core>,
         gateway: &Arc<Gateway>,
+        trial: Arc<Gateway>,
         options: InferenceOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
             core: Arc::clone(core),
             gateway: Arc::clone(gateway),
+            trial,
             options,
             turn: Mutex::default(),
         })
@@ -99,11 +107,40 @@ impl ProviderSync {
         let stored = providers::list(&self.core)
             .await
             .map_err(|error| causes(&error))?;
-        let configured = self.options.providers.iter().cloned();
-        let all: Vec<_> = configured.chain(stored).collect();
-        self.gateway
-            .set_providers(&all, self.options.echo)
-            .map_err(|reason| reason.0)
+        let mut all = self.options.providers.clone();
+        let configured = all.len();
+        all.extend(stored);
+        let set = |all: &[Provider]| self.gateway.set_providers(all, self.options.echo);
+        if set(&all).is_ok() {
+            return Ok(());
+        }
+        // One of the database that cannot be used, whoever let it in, must not take the others with
+        // it. Those of the configuration are for whoever wrote it to mend.
+        let mut number = 0;
+        all.retain(|provider| {
+            number += 1;
+            number <= configured || self.is_usable(provider)
+        });
+        set(&all).map_err(|reason| reason.0)
+    }
+
+    /// Says whether a provider can be asked at all.
+    pub(crate) fn check(&self, provider: &Provider) -> Result<(), Invalid> {
+        // Models can always be taken over.
+        let bare = Provider {
+            models: Vec::new(),
+            ..provider.clone()
+        };
+        self.trial.set_providers(&[bare], false)
+    }
+
+    fn is_usable(&self, provider: &Provider) -> bool {
+        let checked = self.check(provider);
+        if let Err(reason) = &checked {
+            let name = provider.name.as_str();
+            tracing::error!(provider = name, reason = reason.0, "a provider is left out");
+        }
+        checked.is_ok()
     }
 
     /// The same after a change: what fails now is done by [`Self::follow`].
@@ -118,7 +155,7 @@ impl ProviderSync {
         let mut changes = self.core.db.changes().subscribe();
         loop {
             self.refresh().await;
-            let news = async {
+            let heard = async {
                 loop {
                     match changes.recv().await {
                         Ok(change) if change.kind == ChangeKind::Provider => return,
@@ -129,8 +166,8 @@ impl ProviderSync {
                     }
                 }
             };
-            let news = tokio::time::timeout(LOOK_EVERY, news);
-            if stop.run_until_cancelled(news).await.is_none() {
+            let heard = tokio::time::timeout(LOOK_EVERY, heard);
+            if stop.run_until_cancelled(heard).await.is_none() {
                 return;
             }
         }
@@ -206,10 +243,26 @@ impl Lane {
         response
     }
 
-    async fn manage(&self, request: Request<Incoming>) -> Response<InRuntime<Body>> {
-        let answer = Box::pin(self.front.handle(request));
-        let response = InRuntime::new(self.runtime.clone(), answer).await;
+    async fn manage(&self, mut request: Request<Incoming>) -> Response<InRuntime<Body>> {
+        let response = match self.front.answer_at_once(&mut request) {
+            Some(response) => response,
+            None => self.manage_elsewhere(request).await,
+        };
         response.map(|body| InRuntime::new(self.runtime.clone(), body))
+    }
+}
+
+impl Lane {
+    /// A handler may keep its thread busy, with a long read of SQLite above all: that must not be the
+    /// thread on which answers of models flow. When the caller leaves, it ends.
+    async fn manage_elsewhere(&self, request: Request<Incoming>) -> Response<Body> {
+        let front = self.front.clone();
+        let work = async move { front.answer_by_router(request).await };
+        let work = AbortOnDropHandle::new(self.runtime.spawn(work));
+        work.await.unwrap_or_else(|error| {
+            tracing::error!(error = causes(&error), "a handler was lost");
+            KeysError::from(Problem::Panic).into_response()
+        })
     }
 }
 

@@ -4,10 +4,13 @@ pub mod audit;
 pub mod authorize;
 pub mod inference;
 pub mod keys;
+mod metrics;
 pub mod models;
 pub mod providers;
 pub mod usage;
 pub mod workspaces;
+
+pub(crate) use metrics::{GatewayMetrics, LedgerMetrics};
 
 use crate::app::AppState;
 use crate::document;

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use estrade_model::id::kind;
 use estrade_model::provider::{
-    CreateProvider, KeptProvider, ProviderBody, ProviderId, UpdateProvider,
+    CreateProvider, KeptProvider, Provider, ProviderBody, ProviderId, UpdateProvider,
 };
 use estrade_service::providers;
 
@@ -55,7 +55,8 @@ pub async fn create_provider(
     Auth(caller): Auth<KeysError>,
     Body(new): Body<CreateProvider, KeysError>,
 ) -> Result<(StatusCode, Json<ProviderBody>), KeysError> {
-    let provider = providers::create_provider(&app.core, &caller, new).await?;
+    let check = |provider: &Provider| app.providers.check(provider);
+    let provider = providers::create_provider(&app.core, &caller, new, &check).await?;
     app.providers.refresh().await;
     Ok((StatusCode::CREATED, Json(ProviderBody { provider })))
 }
@@ -89,7 +90,9 @@ pub async fn update_provider(
     Body(update): Body<UpdateProvider, KeysError>,
 ) -> Result<Json<ProviderBody>, KeysError> {
     let expected = IfMatch::from_headers(&headers)?.expected();
-    let provider = providers::update_provider(&app.core, &caller, id, update, expected).await?;
+    let check = |provider: &Provider| app.providers.check(provider);
+    let updated = providers::update_provider(&app.core, &caller, id, update, expected, &check);
+    let provider = updated.await?;
     app.providers.refresh().await;
     Ok(Json(ProviderBody { provider }))
 }

@@ -92,6 +92,7 @@ pub struct CallPage {
 /// Calls of a workspace
 ///
 /// Newest first. One entry per inference request of a key that was let in, refused ones included.
+/// Looks through the newest 20000 calls between `from` and `to`.
 #[utoipa::path(get, path = "/v1/workspaces/{id}/logs", tag = "usage", params(("id" = WorkspaceId, Path), CallQuery, CallPage), responses(
     (status = 200, body = CallLog), (status = 404),
 ))]

@@ -164,6 +164,11 @@ impl Watch<'_> {
         self.count(route, u32::from(status.as_u16()));
     }
 
+    /// Somebody else answers it, and watches anew.
+    pub(crate) fn leave(mut self) {
+        self.counted = true;
+    }
+
     fn count(&mut self, route: Route, status: u32) {
         self.counted = true;
         let ListenerMetrics { listener, all, .. } = self.metrics;

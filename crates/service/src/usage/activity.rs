@@ -6,13 +6,16 @@ use crate::{Error, Result, Scope};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Activity, CallId, CallLog, LoggedCall, ModelActivity, Span};
 use estrade_model::{KeyId, Timestamp, WorkspaceId};
-use estrade_store::calls::{self, CallFilter};
+use estrade_store::calls::{self, CallFilter, CallPage};
 use estrade_store::usage;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a reader waits for what has just ended to be on disk.
 const FRESH_WITHIN: Duration = Duration::from_secs(2);
+
+/// Calls that one request looks at: a search for what is not there must not read a whole workspace.
+const LOOKED_AT: u32 = 20_000;
 
 /// What was used in a workspace, by hour, day, week or month and model, oldest first.
 pub async fn activity(
@@ -55,7 +58,8 @@ pub async fn activity(
     Ok(shown)
 }
 
-/// A page of a workspace's calls, newest first.
+/// A page of a workspace's calls, newest first, among the newest twenty thousand of the time that
+/// the filter names.
 pub async fn list_calls(
     ledger: &Ledger,
     scope: &Scope,
@@ -67,7 +71,12 @@ pub async fn list_calls(
     read_workspace(&ledger.core, scope, workspace).await?;
     freshen(ledger).await;
     let db = &ledger.core.db;
-    let page = calls::list_calls(db, scope.owner, workspace, filter, count, skip);
+    let page = CallPage {
+        count,
+        skip,
+        within: LOOKED_AT,
+    };
+    let page = calls::list_calls(db, scope.owner, workspace, filter, page);
     let (logs, count) = page.await?;
     Ok(CallLog { logs, count })
 }
@@ -86,7 +95,7 @@ pub async fn read_call(
 
 /// A call that has ended on this server is seen by who asks afterwards.
 async fn freshen(ledger: &Ledger) {
-    if ledger.unwritten() > 0 {
+    if ledger.unwritten() > 0 && !ledger.is_full() {
         drop(tokio::time::timeout(FRESH_WITHIN, ledger.flush()).await);
     }
 }

@@ -16,14 +16,9 @@ pub(super) struct Batch {
     /// Calls that have ended.
     pub(super) closed: Arc<Vec<CallRow>>,
     opened: Vec<oneshot::Sender<Opened>>,
-    closing: Vec<Closing>,
+    /// Who is told that a call is closed on disk.
+    closing: Vec<Option<oneshot::Sender<()>>>,
     marks: Vec<oneshot::Sender<()>>,
-}
-
-/// Who is told that a call is closed on disk.
-struct Closing {
-    recorded: bool,
-    done: Option<oneshot::Sender<()>>,
 }
 
 impl Batch {
@@ -46,13 +41,9 @@ impl Batch {
                     open.push(row);
                     opened.push(done);
                 }
-                Entry::Close {
-                    row,
-                    recorded,
-                    done,
-                } => {
+                Entry::Close { row, done } => {
                     closed.push(row);
-                    closing.push(Closing { recorded, done });
+                    closing.push(done);
                 }
                 Entry::Mark(done) => marks.push(done),
             }
@@ -96,16 +87,26 @@ impl Batch {
 
     /// Tells everybody that it is on disk.
     pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
-        let opened = if written.alive {
-            Opened::Yes
-        } else {
-            Opened::Lost
-        };
-        self.answer(ledger, opened);
+        for row in &*self.closed {
+            ledger.done(row.slices);
+            if row.recorded {
+                ledger.closed();
+            }
+        }
+        self.answer(
+            ledger,
+            if written.alive {
+                Opened::Yes
+            } else {
+                Opened::Lost
+            },
+        );
     }
 
-    /// Tells everybody that it will never be.
+    /// Tells everybody that it will never be. What its calls were paid from stays leased: on record
+    /// they are open, at what was set aside, and so they are settled when this server is gone.
     pub(super) fn give_up(self, ledger: &Ledger) {
+        ledger.count_unrecorded(self.closed.len());
         self.answer(ledger, Opened::Refused);
     }
 
@@ -114,14 +115,8 @@ impl Batch {
         for done in self.opened {
             let _ = done.send(opened);
         }
-        for (row, closing) in self.closed.iter().zip(self.closing) {
-            ledger.done(row.slices);
-            if closing.recorded {
-                ledger.closed();
-            }
-            if let Some(done) = closing.done {
-                let _ = done.send(());
-            }
+        for done in self.closing.into_iter().flatten() {
+            let _ = done.send(());
         }
         for done in self.marks {
             let _ = done.send(());

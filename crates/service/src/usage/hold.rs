@@ -8,14 +8,14 @@ use estrade_store::calls::{CallRow, Slices};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// The status of a call whose caller left before it went out…
 const LEFT: u16 = 499;
 /// …and of one that could not be put on record in time.
 const UNAVAILABLE: u16 = 503;
 /// How long a caller waits for that: then the database is not there.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a call has set aside.
 pub(super) struct Hold<'l> {
@@ -50,8 +50,8 @@ impl<'l> Hold<'l> {
         }
     }
 
-    /// Puts the call on record; none when this server was settled meanwhile.
-    pub(super) async fn record(mut self) -> Result<Option<Ticket>, Refused> {
+    /// Puts the call on record before a moment; none when this server was settled meanwhile.
+    pub(super) async fn record(mut self, until: Instant) -> Result<Option<Ticket>, Refused> {
         let (done, on_disk) = oneshot::channel();
         self.stage = Stage::Recorded;
         self.ledger.opened();
@@ -59,11 +59,12 @@ impl<'l> Hold<'l> {
             row: CallRow {
                 call: self.call.clone(),
                 slices: self.slices,
+                recorded: true,
             },
             node: self.node,
             done,
         });
-        let Ok(opened) = timeout(PATIENCE, on_disk).await else {
+        let Ok(opened) = timeout_at(until, on_disk).await else {
             self.status = UNAVAILABLE;
             return Err(Refused::Unavailable);
         };
@@ -103,8 +104,11 @@ impl Drop for Hold<'_> {
             ..self.call.clone()
         };
         self.ledger.queue.push(Entry::Close {
-            row: CallRow { call, slices },
-            recorded: true,
+            row: CallRow {
+                call,
+                slices,
+                recorded: true,
+            },
             done: None,
         });
     }

@@ -2,37 +2,71 @@
 //! that died have left.
 
 use super::ledger::Ledger;
+use super::suspects::Suspects;
 use crate::{Error, Result};
+use estrade_model::Timestamp;
 use estrade_model::call::NodeId;
 use estrade_model::error::causes;
 use estrade_store::budgets;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 /// How often to look at least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Calls or slices that one transaction settles.
 const CHUNK: u32 = 500;
+/// Slices that one transaction gives back: who needs one of them waits no longer than that.
+const GIVEN_BACK: usize = 100;
 /// After this time without a call that needs it, a server needs no deadline.
 const RESIGN_AFTER: Duration = Duration::from_secs(30);
 
 /// Looks after leases until `stop`.
 pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
-    let deadline = ledger.settings().deadline;
-    let every = LOOK_EVERY.min(deadline / 4).max(Duration::from_millis(10));
+    // Beside each other: whoever has much to tidy up keeps what it has meanwhile.
+    tokio::join!(keep(ledger, stop), tidy_up(ledger, stop));
+}
+
+fn every(ledger: &Ledger) -> Duration {
+    let often = ledger.settings().deadline / 4;
+    LOOK_EVERY.min(often).max(Duration::from_millis(10))
+}
+
+fn looks(every: Duration) -> Interval {
     let mut ticks = interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut renewed = Instant::now();
+    ticks
+}
+
+/// Renews the deadline; what fails is tried again at the next look.
+async fn keep(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    let (deadline, every) = (ledger.settings().deadline, every(ledger));
+    let (mut ticks, mut renewed) = (looks(every), Instant::now());
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        if renewed.elapsed() + every >= deadline / 3 {
-            renewed = Instant::now();
-            report("keep what was leased of budgets", renew(ledger).await);
+        let now = Instant::now();
+        if now - renewed + every >= deadline / 3 {
+            let kept = renew(ledger).await;
+            if kept.is_ok() {
+                renewed = now;
+            }
+            report("keep what was leased of budgets", kept);
         }
+    }
+}
+
+/// Gives back what this server does not use, and settles what others left.
+async fn tidy_up(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    let mut ticks = looks(every(ledger));
+    let mut suspects = Suspects::default();
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let idle = ledger.core.now().before(ledger.settings().idle);
         report("give back parts of budgets", give_back(ledger, idle).await);
-        report("settle what a server left", settle_others(ledger).await);
+        let settled = settle_others(ledger, &mut suspects).await;
+        if settled.is_err() {
+            suspects = Suspects::default();
+        }
+        report("settle what a server left", settled);
     }
 }
 
@@ -90,29 +124,29 @@ fn replace(ledger: &Ledger, node: NodeId) -> Result<()> {
     Ok(())
 }
 
-async fn give_back(ledger: &Arc<Ledger>, unused_since: estrade_model::Timestamp) -> Result<()> {
-    let now = ledger.core.now();
-    let idle = ledger.slices().take_idle(unused_since, now);
-    if idle.slices.is_empty() {
-        return Ok(());
+async fn give_back(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Result<()> {
+    loop {
+        let now = ledger.core.now();
+        let idle = ledger.slices().take_idle(unused_since, now, GIVEN_BACK);
+        if idle.slices.is_empty() {
+            return Ok(());
+        }
+        let ids = Arc::new(idle.slices.clone());
+        let returned = ledger.core.db.transact(move |tx| {
+            let ids = Arc::clone(&ids);
+            Box::pin(async move { Ok::<_, Error>(budgets::return_slices(tx, &ids).await?) })
+        });
+        returned.await?;
+        ledger.slices().forget(&idle.slices);
     }
-    let ids = Arc::new(idle.slices.clone());
-    let returned = ledger.core.db.transact(move |tx| {
-        let ids = Arc::clone(&ids);
-        Box::pin(async move { Ok::<_, Error>(budgets::return_slices(tx, &ids).await?) })
-    });
-    returned.await?;
-    ledger.slices().forget(&idle.slices);
-    Ok(())
 }
 
-async fn settle_others(ledger: &Arc<Ledger>) -> Result<()> {
+async fn settle_others(ledger: &Arc<Ledger>, suspects: &mut Suspects) -> Result<()> {
     let (db, now) = (&ledger.core.db, ledger.core.now());
     let own = ledger.slices().node;
-    for node in budgets::ended_nodes(db, now).await? {
-        if node == own {
-            continue;
-        }
+    let mut ended = budgets::ended_nodes(db, now).await?;
+    ended.retain(|node| node.id != own);
+    for node in suspects.look(&ended, ledger.settings().deadline, Instant::now()) {
         let settle = || {
             db.transact(move |tx| {
                 Box::pin(async move {

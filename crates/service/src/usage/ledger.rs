@@ -1,6 +1,6 @@
 //! The ledger, as a relay sees it.
 
-use super::hold::Hold;
+use super::hold::{Hold, PATIENCE};
 use super::queue::{Entry, Queue};
 use super::slices::{Slices, Step};
 use super::{UsageSettings, keeper, writer};
@@ -14,9 +14,10 @@ use estrade_store::budgets::{self, Account, Lease, Wish};
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// The most that one call is written down with: a million. Sums of them fit whatever happens.
@@ -86,6 +87,8 @@ pub struct Ledger {
     slices: Mutex<Slices>,
     /// Calls that are on record as open.
     open: AtomicUsize,
+    /// Calls that were not written down.
+    unrecorded: AtomicU64,
 }
 
 impl Ledger {
@@ -96,6 +99,7 @@ impl Ledger {
             queue: Queue::default(),
             slices: Mutex::new(Slices::new(core.new_id()?, core.now())),
             open: AtomicUsize::new(0),
+            unrecorded: AtomicU64::new(0),
         }))
     }
 
@@ -110,11 +114,12 @@ impl Ledger {
     /// Sets aside the most that a call may cost and puts it on record where it must not be lost.
     /// Without a budget and in relaxed mode the answer is there at once.
     pub fn admit(self: &Arc<Self>, wanted: &Wanted<'_>) -> Admission {
-        if self.queue.unwritten() >= self.settings().queue {
+        if self.is_full() {
             return Admission::Refused(Refused::Unavailable);
         }
         let most = Amount::from_nanos(wanted.most.nanos().min(MOST_COST));
-        // What costs nothing fits into every budget.
+        // What costs nothing fits into every budget; the most that a call may cost is nothing only
+        // when it is free.
         let paid = most > Amount::ZERO;
         let key = wanted.key_budget.filter(|_| paid).cloned();
         let workspace = wanted.workspace_budget.filter(|_| paid).cloned();
@@ -132,19 +137,25 @@ impl Ledger {
         key: Option<Budget>,
         workspace: Option<Budget>,
     ) -> std::result::Result<Ticket, Refused> {
+        // A database that says nothing is one that is not there.
+        let until = Instant::now() + PATIENCE;
         for _ in 0..ATTEMPTS {
-            let node = self.register().await?;
+            let node = timeout_at(until, self.register()).await;
+            let node = node.unwrap_or(Err(Refused::Unavailable))?;
             let mut hold = Hold::new(&self, node, &call);
             if let Some(budget) = &key {
-                let slice = self.reserve(call.key.as_bytes(), budget, call.cost).await;
+                let slice = self.reserve(call.key.as_bytes(), budget, call.cost);
+                let slice = timeout_at(until, slice).await;
+                let slice = slice.unwrap_or(Err(NoRoom::Unavailable));
                 hold.slices.key = Some(slice.map_err(|why| why.refused(false, budget))?);
             }
             if let Some(budget) = &workspace {
                 let slice = self.reserve(call.workspace.as_bytes(), budget, call.cost);
-                let slice = slice.await.map_err(|why| why.refused(true, budget))?;
-                hold.slices.workspace = Some(slice);
+                let slice = timeout_at(until, slice).await;
+                let slice = slice.unwrap_or(Err(NoRoom::Unavailable));
+                hold.slices.workspace = Some(slice.map_err(|why| why.refused(true, budget))?);
             }
-            if let Some(ticket) = hold.record().await? {
+            if let Some(ticket) = hold.record(until).await? {
                 return Ok(ticket);
             }
             // This server was taken for dead: it goes on as a new one.
@@ -252,23 +263,33 @@ impl Ledger {
     }
 
     /// Writes down a call that has ended and gives back what was set aside. Never waits; in strict
-    /// mode it returns what to wait for before the caller sees the end of the answer.
+    /// mode it returns what to wait for before the caller sees the end of the answer, if the call
+    /// was on record: nobody waits for a refusal.
     pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, ()>> {
+        // Calls that cost something were counted when they were let in; refusals come without end.
+        let owed = ticket.recorded || call.cost > Amount::ZERO;
+        if !owed && self.is_full() {
+            self.count_unrecorded(1);
+            return None;
+        }
         bound(&mut call);
         let slices = SliceIds {
             key: ticket.key_slice,
             workspace: ticket.workspace_slice,
         };
         self.settle(slices, ticket.reserved, call.cost);
-        let (done, on_disk) = if self.settings().strict {
+        let (done, on_disk) = if self.settings().strict && ticket.recorded {
             let (done, on_disk) = oneshot::channel();
             (Some(done), Some(on_disk.map(drop).boxed()))
         } else {
             (None, None)
         };
         self.queue.push(Entry::Close {
-            row: CallRow { call, slices },
-            recorded: ticket.recorded,
+            row: CallRow {
+                call,
+                slices,
+                recorded: ticket.recorded,
+            },
             done,
         });
         on_disk
@@ -284,6 +305,20 @@ impl Ledger {
     /// How many calls are not on disk yet.
     pub fn unwritten(&self) -> usize {
         self.queue.unwritten()
+    }
+
+    /// How many calls were not written down, because too many waited or because they could not be.
+    pub fn unrecorded(&self) -> u64 {
+        self.unrecorded.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_unrecorded(&self, calls: usize) {
+        self.unrecorded.fetch_add(calls as u64, Ordering::Relaxed);
+    }
+
+    /// Whether so many calls wait for the database that no more may come.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.unwritten() >= self.settings().queue
     }
 
     pub(super) fn settle(&self, ids: SliceIds, reserved: Amount, cost: Amount) {

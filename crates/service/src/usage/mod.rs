@@ -13,6 +13,7 @@ mod ledger;
 mod queue;
 pub mod retention;
 mod slices;
+mod suspects;
 mod writer;
 
 pub use activity::{activity, list_calls, read_call};
@@ -27,13 +28,14 @@ pub struct UsageSettings {
     pub strict: bool,
     /// For how many days calls are kept; their sums are kept for ever.
     pub keep_days: u32,
-    /// How many calls are kept, about; the oldest go first.
+    /// How many calls are kept, about; the oldest of the workspaces that have most go first.
     pub keep_calls: u64,
     /// Calls that may wait for the database before no more are let in.
     pub queue: usize,
     /// How long a call that has ended may wait for others to be written with it.
     pub batch: Duration,
-    /// After this time without a sign of life, what a server has leased is settled by another.
+    /// After this time without a sign of life, what a server has leased is settled by another that
+    /// could write all the while; a server that was not dead after all corrects it.
     pub deadline: Duration,
     /// After this time without a call, what was leased of a budget is given back.
     pub idle: Duration,

@@ -23,8 +23,6 @@ pub(super) enum Entry {
     Close {
         /// The call.
         row: CallRow,
-        /// Whether it was opened on record before.
-        recorded: bool,
         /// Told when it is on disk.
         done: Option<oneshot::Sender<()>>,
     },

@@ -1,8 +1,8 @@
 //! So that a billion calls do not fill a disk: old calls go, their sums stay.
 
 use crate::{Core, Result};
-use estrade_model::Timestamp;
 use estrade_model::call::HOUR_MS;
+use estrade_model::{Timestamp, WorkspaceId};
 use estrade_store::{budgets, calls, usage};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -14,12 +14,25 @@ const HOURS_KEPT: Duration = Duration::from_hours(90 * 24);
 /// What was spent in a period is kept this long after it began.
 const PERIODS_KEPT: Duration = Duration::from_hours(400 * 24);
 
+/// A call that ends so late is not corrected in its budget any more.
+const SETTLED_KEPT: Duration = Duration::from_hours(7 * 24);
+
 /// Removes calls that are too old or too many, and sums up what is old, until done or stopped.
 pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
     let (db, now) = (&core.db, core.now());
-    let before = cutoff(core, now).await?;
+    let settings = &core.settings.usage;
+    let days = u64::from(settings.keep_days);
+    let oldest = now.before(Duration::from_hours(days.saturating_mul(24)));
+    let share = share(
+        usage::calls_by_workspace(db, oldest).await?,
+        settings.keep_calls,
+    );
     let mut last = None;
     while let Some(workspace) = calls::next_workspace_with_calls(db, last).await? {
+        let before = match share {
+            Some(share) => cutoff(core, workspace, oldest, share).await?,
+            None => oldest,
+        };
         let mut gone = u64::from(BATCH);
         while gone == u64::from(BATCH) {
             if stop.is_cancelled() {
@@ -33,16 +46,37 @@ pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
     while !stop.is_cancelled() && usage::roll_up_day(db, old).await? {}
     let old = now.before(PERIODS_KEPT);
     while !stop.is_cancelled() && budgets::prune_budgets(db, old, BATCH).await? > 0 {}
+    let old = now.before(SETTLED_KEPT);
+    while !stop.is_cancelled() && budgets::prune_settled(db, old, BATCH).await? > 0 {}
     Ok(())
 }
 
-/// The moment before which calls go: by their age, or by how many came since.
-async fn cutoff(core: &Core, now: Timestamp) -> Result<Timestamp> {
-    let settings = &core.settings.usage;
-    let days = u64::from(settings.keep_days);
-    let oldest = now.before(Duration::from_hours(days.saturating_mul(24)));
-    let mut room = settings.keep_calls;
-    for (hour, count) in usage::calls_by_hour(&core.db, oldest).await? {
+/// How many calls a workspace may keep when not all can be: who has little keeps all of it, and who
+/// has most gives first. Otherwise one of them could push out the calls of all others.
+fn share(mut counts: Vec<u64>, mut room: u64) -> Option<u64> {
+    counts.sort_unstable();
+    let mut left = counts.len() as u64;
+    for count in counts {
+        let each = room / left;
+        if count > each {
+            return Some(each);
+        }
+        room -= count;
+        left -= 1;
+    }
+    None
+}
+
+/// The moment before which the calls of a workspace go: because of their age, or because so many
+/// came since.
+async fn cutoff(
+    core: &Core,
+    workspace: WorkspaceId,
+    oldest: Timestamp,
+    mut room: u64,
+) -> Result<Timestamp> {
+    let now = core.now();
+    for (hour, count) in usage::calls_by_hour(&core.db, workspace, oldest).await? {
         if count > room {
             // As if they came evenly over the hour.
             let end = (hour.millis() + HOUR_MS).min(now.millis());
@@ -54,4 +88,19 @@ async fn cutoff(core: &Core, now: Timestamp) -> Result<Timestamp> {
         room -= count;
     }
     Ok(oldest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn who_has_most_gives_first() {
+        assert_eq!(share(vec![], 10), None);
+        assert_eq!(share(vec![4, 6], 10), None);
+        assert_eq!(share(vec![7, 6], 10), Some(5));
+        assert_eq!(share(vec![1000, 3, 2], 10), Some(5));
+        assert_eq!(share(vec![9, 9, 1], 11), Some(5));
+        assert_eq!(share(vec![1, 1], 0), Some(0));
+    }
 }

@@ -164,10 +164,13 @@ impl Slices {
     }
 
     /// Takes slices out of use that were not used since `before`, or whose period is over: they can
-    /// be given back. Whoever needs one of them waits for its turn meanwhile.
-    pub(super) fn take_idle(&mut self, before: Timestamp, now: Timestamp) -> Idle {
+    /// be given back, up to `most` of them. Whoever needs one of them waits for its turn meanwhile.
+    pub(super) fn take_idle(&mut self, before: Timestamp, now: Timestamp, most: usize) -> Idle {
         let mut idle = Idle::default();
         for (id, slice) in &mut self.by_id {
+            if idle.slices.len() == most {
+                break;
+            }
             let over = slice.account.period.start(now) != slice.account.start;
             if slice.pending > 0 || !(over || slice.returning || slice.touched <= before) {
                 continue;

@@ -2,8 +2,8 @@
 
 use super::batch::Batch;
 use super::ledger::Ledger;
-use crate::{Error, Result};
 use estrade_model::error::causes;
+use estrade_store::StoreError;
 use estrade_store::calls::{self, Written};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,17 @@ async fn write_until_done(
     while let Some(batch) = waiting.pop() {
         match write(ledger, &batch).await {
             Ok(written) => batch.finish(ledger, &written),
-            Err(Error::Unavailable(cause)) => {
+            // Something in it can never be written: halve it until that one is alone.
+            Err(error) if error.is_about_values() => {
+                if batch.len() > 1 {
+                    waiting.extend(batch.halves());
+                    continue;
+                }
+                tracing::error!(error = causes(&error), "a call cannot be written");
+                batch.give_up(ledger);
+            }
+            // Everything else passes, or somebody mends it.
+            Err(error) => {
                 if stop.is_cancelled() {
                     let end = *end.get_or_insert_with(|| Instant::now() + LAST_TRIES);
                     if Instant::now() >= end {
@@ -66,7 +76,7 @@ async fn write_until_done(
                     }
                 }
                 tracing::warn!(
-                    error = causes(&*cause),
+                    error = causes(&error),
                     calls = batch.len(),
                     "cannot write calls yet"
                 );
@@ -74,17 +84,11 @@ async fn write_until_done(
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            // Something in it cannot be written: halve it until that one is alone.
-            Err(_) if batch.len() > 1 => waiting.extend(batch.halves()),
-            Err(error) => {
-                tracing::error!(error = causes(&error), "a call cannot be written");
-                batch.give_up(ledger);
-            }
         }
     }
 }
 
-async fn write(ledger: &Arc<Ledger>, batch: &Batch) -> Result<Written> {
+async fn write(ledger: &Arc<Ledger>, batch: &Batch) -> Result<Written, StoreError> {
     if batch.len() == 0 {
         return Ok(Written {
             alive: true,
@@ -95,7 +99,7 @@ async fn write(ledger: &Arc<Ledger>, batch: &Batch) -> Result<Written> {
     let node = batch.node;
     let written = ledger.core.db.transact(move |tx| {
         let (open, closed) = (Arc::clone(&rows.0), Arc::clone(&rows.1));
-        Box::pin(async move { Ok(calls::write_calls(tx, node, &open, &closed).await?) })
+        Box::pin(async move { calls::write_calls(tx, node, &open, &closed).await })
     });
     written.await
 }

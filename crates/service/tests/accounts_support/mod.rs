@@ -16,7 +16,7 @@ use estrade_service::access::Origin;
 use estrade_service::bootstrap::{self, Places};
 use estrade_service::{Caller, Core, Settings, accounts};
 use estrade_store::Location;
-use postgres::TestDatabase;
+pub(crate) use postgres::TestDatabase;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -57,6 +57,11 @@ impl Installation {
     /// Another process on the same database.
     pub(crate) async fn another_core(&self, settings: Settings) -> Arc<Core> {
         bootstrap::open(&self.places, settings).await.unwrap()
+    }
+
+    /// The database, when it is PostgreSQL.
+    pub(crate) fn database(&self) -> &TestDatabase {
+        self.database.as_ref().unwrap()
     }
 
     /// A new person without a password.

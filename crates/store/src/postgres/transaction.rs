@@ -1,6 +1,6 @@
 //! Transactions on PostgreSQL: serialisable, repeated when they clash.
 
-use super::{execute, execute_each, fetch};
+use super::{execute, execute_each, fetch, is_unfit};
 use crate::StoreError;
 use crate::changes::Change;
 use crate::db::{ErasedJob, Tx, TxInner};
@@ -66,12 +66,16 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
 
 async fn begin(pool: &Pool) -> Result<Tx, StoreError> {
     let client = pool.get().await?;
-    client
-        .batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
-        .await?;
+    let begun = client.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE");
+    if let Err(error) = begun.await {
+        // Nothing of ours can be wrong with that: it is a server that takes no writes.
+        drop(Object::take(client));
+        return Err(StoreError::Unavailable(error.into()));
+    }
     Ok(Tx::new(TxInner::Postgres(PostgresTx {
         client: Some(client),
         clashed: false,
+        unfit: false,
     })))
 }
 
@@ -81,6 +85,8 @@ pub(crate) struct PostgresTx {
     /// Whether a statement failed because of another transaction: then the job is repeated,
     /// whatever error it made of that.
     clashed: bool,
+    /// Whether the connection must not be used again.
+    unfit: bool,
 }
 
 impl PostgresTx {
@@ -92,6 +98,7 @@ impl PostgresTx {
 
     fn watch<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         self.clashed |= matches!(result, Err(StoreError::Serialization(_)));
+        self.unfit |= is_unfit(&result);
         result
     }
 
@@ -127,9 +134,10 @@ impl PostgresTx {
         let sql = if notify { NOTIFY_AND_COMMIT } else { "COMMIT" };
         let committed = self.client()?.batch_execute(sql).await;
         if let Err(error) = committed {
-            // The connection is as good as before: clashes are common, and a new one is dear.
+            let failed = self.watch(Err(error.into()));
+            // After a clash the connection is as good as before: they are common, a new one is dear.
             self.rollback().await;
-            return Err(error.into());
+            return failed;
         }
         drop(self.client.take());
         Ok(())
@@ -137,7 +145,7 @@ impl PostgresTx {
 
     async fn rollback(mut self) {
         let Ok(client) = self.client() else { return };
-        if client.batch_execute("ROLLBACK").await.is_ok() {
+        if !self.unfit && client.batch_execute("ROLLBACK").await.is_ok() {
             drop(self.client.take());
         }
     }

@@ -320,3 +320,22 @@ async fn a_caller_that_goes_away_leaves_no_open_transaction_on_postgres() {
     assert!(!owners(&db).await.is_empty());
     place.remove().await;
 }
+
+/// Its connections look whole, and would refuse every write for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_a_server_that_takes_no_writes_are_not_kept() {
+    let place = Place::on_postgres().await;
+    let db = place.open().await;
+    let database = place.postgres.as_ref().unwrap();
+    database.set_read_only(true).await;
+    for number in 0..3 {
+        let refused = add_owner(&db, &format!("{number}")).await;
+        assert!(
+            matches!(refused, Err(StoreError::Unavailable(_))),
+            "{refused:?}"
+        );
+    }
+    database.set_read_only(false).await;
+    add_owner(&db, "a").await.unwrap();
+    place.remove().await;
+}

@@ -41,6 +41,27 @@ impl TestDatabase {
         query(self.url().expose(), sql).await
     }
 
+    /// Makes it a database that takes no writes, as a server is that still follows another one, or
+    /// one that does again. Sessions that are open then are ended when it begins, and stay after.
+    #[allow(
+        dead_code,
+        clippy::allow_attributes,
+        reason = "not every test needs it"
+    )]
+    pub(crate) async fn set_read_only(&self, read_only: bool) {
+        let name = &self.name;
+        if !read_only {
+            let sql = format!("ALTER DATABASE {name} RESET default_transaction_read_only");
+            return self.on_server(&sql).await;
+        }
+        let sql = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
+        self.on_server(&sql).await;
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        );
+        self.on_server(&sql).await;
+    }
+
     /// Removes it, whoever is still connected.
     pub(crate) async fn remove(self) {
         self.drop_leftover().await;

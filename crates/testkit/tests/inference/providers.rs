@@ -1,9 +1,14 @@
 //! Providers of the database: in force for the next call, and their keys nowhere to be found.
 
 use crate::support::{MODEL, SECRET, chat, chat_answer, code, key, provide};
+use estrade_model::provider::{KeptProvider, ProviderSettings};
+use estrade_model::{Id, Timestamp};
 use estrade_scripted::{Scripted, json as answer_json};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_store::providers::{ProviderRow, insert_provider};
+use estrade_store::{ChangeKind, StoreError};
+use estrade_testkit::{Engine, TestApp, on_both_engines};
 use serde_json::json;
+use std::sync::Arc;
 
 on_both_engines! {
     a_provider_is_in_force_for_the_next_call;
@@ -30,6 +35,51 @@ async fn a_provider_is_in_force_for_the_next_call(app: &TestApp) {
         admin.delete(&path).await.assert(204);
         chat(app, &key, MODEL, &json!({})).await.assert(404);
     }
+}
+
+/// A provider as an older version or another hand may have left it: its host can have no certificate,
+/// or its key does not open.
+async fn leave(app: &TestApp, name: &str, base_url: &str, sealed_key: Option<Vec<u8>>) {
+    let settings = json!({"baseURL": base_url, "models": [{"id": name}]});
+    let settings: ProviderSettings = serde_json::from_value(settings).unwrap();
+    let now = app.core().now();
+    let row = Arc::new(ProviderRow {
+        provider: KeptProvider {
+            id: Id::generate(now.millis(), 7),
+            name: name.to_owned().try_into().unwrap(),
+            has_key: sealed_key.is_some(),
+            created_at: Timestamp::from_millis(0),
+            settings,
+        },
+        sealed_key,
+        version: 1,
+    });
+    let added = app.core().db.transact(move |tx| {
+        let row = Arc::clone(&row);
+        Box::pin(async move {
+            assert!(insert_provider(tx, &row).await?);
+            tx.changed(ChangeKind::Provider, row.provider.id, now).await
+        })
+    });
+    let added: Result<(), StoreError> = added.await;
+    added.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_provider_that_cannot_be_used_takes_no_other_with_it() {
+    let app = TestApp::start(Engine::Sqlite).await;
+    let upstream = Scripted::new(|_| answer_json(200, &chat_answer(1))).await;
+    let ada = app.new_account("ada").await.ai();
+    let (_, key) = key(&ada, "ci-bot").await;
+    leave(&app, "nowhere", "https://a..b/v1", None).await;
+    leave(&app, "locked", "http://127.0.0.1:9/v1", Some(vec![7; 40])).await;
+    provide(&app, &upstream).await;
+    chat(&app, &key, MODEL, &json!({})).await.assert(200);
+    for name in ["nowhere", "locked"] {
+        chat(&app, &key, name, &json!({})).await.assert(404);
+        assert!(app.log().contains(name));
+    }
+    app.abandon().await;
 }
 
 async fn the_key_of_a_provider_is_nowhere(app: &TestApp) {

@@ -127,6 +127,8 @@ async fn what_is_no_provider_is_400(app: &TestApp) {
         ("name", json!("a b")),
         ("baseURL", json!("http://user:pass@host/v1")),
         ("baseURL", json!("file:///etc/passwd")),
+        ("baseURL", json!("https://a..b/v1")),
+        ("baseURL", json!("https://-.example.com/v1")),
         ("apiKey", json!("a\nb")),
         ("retries", json!(11)),
         ("timeouts", json!({"connect": 0})),

@@ -4,6 +4,8 @@ use crate::support::{authorize, new_key, new_project};
 use estrade_server::app::MetricsAccess;
 use estrade_testkit::{Api, Engine, Setup, TestApp, on_both_engines};
 use serde_json::json;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 on_both_engines! {
     health_and_readiness_are_public;
@@ -113,4 +115,30 @@ async fn without_its_database_the_platform_is_not_ready_but_keys_in_use_stay_goo
     assert_ne!(refused.header("retry-after"), "");
     ada.ai().get("/v1/keys").await.refused(503, "unavailable");
     app.abandon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_database_is_down_soon() {
+    let app = TestApp::start(Engine::Postgres).await;
+    let mut sleepers = JoinSet::new();
+    // As many as there are connections.
+    for _ in 0..16 {
+        let db = app.core().db.clone();
+        sleepers.spawn(async move {
+            let slept = db.read("SELECT CAST(1 AS BIGINT) FROM pg_sleep(4)");
+            slept.fetch_one::<i64>().await.unwrap()
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let asked = Instant::now();
+    app.stranger().get("/readyz").await.assert(503);
+    app.stranger().ai().get("/readyz").await.assert(200);
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        asked.elapsed()
+    );
+    sleepers.join_all().await;
+    app.stranger().get("/readyz").await.assert(200);
+    app.finish().await;
 }

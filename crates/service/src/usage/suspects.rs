@@ -1,0 +1,91 @@
+//! Servers that seem to be dead.
+//!
+//! While the database is away nobody can renew a deadline, and the first one back must not take the
+//! others for dead. So a server is settled only after it stood still for as long as a deadline in
+//! which it could have said something: because we could look and write all that time.
+
+use estrade_model::Timestamp;
+use estrade_model::call::NodeId;
+use estrade_store::budgets::EndedNode;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Looks that are further apart than half of the patience, and than this, prove nothing.
+const LONGEST_GAP: Duration = Duration::from_secs(2);
+
+/// Servers that are past their deadline, and since when they have not moved it.
+#[derive(Default)]
+pub(super) struct Suspects {
+    seen: HashMap<NodeId, (Timestamp, Instant)>,
+    looked: Option<Instant>,
+}
+
+impl Suspects {
+    /// Notes who is past its deadline; returns those that have stood still for `patience`.
+    pub(super) fn look(
+        &mut self,
+        ended: &[EndedNode],
+        patience: Duration,
+        now: Instant,
+    ) -> Vec<EndedNode> {
+        let gap = (patience / 2).max(LONGEST_GAP);
+        let before = std::mem::take(&mut self.seen);
+        let known = self.looked.is_some_and(|at| now - at <= gap);
+        self.looked = Some(now);
+        let mut dead = Vec::new();
+        for node in ended {
+            // By its own clock, which may be behind ours: one that moves is alive.
+            let since = match before.get(&node.id) {
+                Some((deadline, since)) if known && *deadline == node.deadline => *since,
+                _ => now,
+            };
+            self.seen.insert(node.id, (node.deadline, since));
+            if now - since >= patience {
+                dead.push(*node);
+            }
+        }
+        dead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use estrade_model::Id;
+
+    #[test]
+    fn only_who_stands_still_all_the_time_is_dead() {
+        let node = |deadline| EndedNode {
+            id: Id::generate(1, 2),
+            deadline: Timestamp::from_millis(deadline),
+        };
+        let (start, patience) = (Instant::now(), Duration::from_secs(10));
+        let second = |number| start + Duration::from_secs(number);
+        let (dead, mut behind) = (node(5), node(5));
+        let mut suspects = Suspects::default();
+        for number in 0..10 {
+            behind.deadline = Timestamp::from_millis(5 + i64::try_from(number).unwrap());
+            let found = suspects.look(&[dead, behind], patience, second(number));
+            assert!(found.is_empty(), "{number}");
+        }
+        assert_eq!(suspects.look(&[dead, behind], patience, second(10)), [dead]);
+        // Nobody could look for a while: nobody could renew.
+        assert!(
+            suspects
+                .look(&[dead, behind], patience, second(30))
+                .is_empty()
+        );
+        // Who was gone from the list begins anew.
+        assert!(suspects.look(&[behind], patience, second(34)).is_empty());
+        assert!(
+            suspects
+                .look(&[dead, behind], patience, second(38))
+                .is_empty()
+        );
+        assert_eq!(
+            suspects.look(&[dead, behind], patience, second(40)),
+            [behind]
+        );
+    }
+}
