@@ -31,6 +31,10 @@ pub(crate) struct Model {
     /// What it costs at most.
     pub(crate) dearest: Price,
     pub(crate) context_length: Option<u32>,
+    /// What no prompt is longer than; unknown if one of the targets does not tell.
+    pub(crate) context_bound: Option<u32>,
+    /// How often providers are asked for one call at most.
+    pub(crate) attempts: u64,
     pub(crate) echo: bool,
     pub(crate) weighted: bool,
     /// Where calls are counted that reach no target.
@@ -135,12 +139,16 @@ impl Model {
             prompt: most.prompt.max(target.price.prompt),
             completion: most.completion.max(target.price.completion),
         });
+        let contexts = targets.iter().map(|target| target.context_length);
+        let told = contexts.clone().collect::<Option<Vec<_>>>();
         Self {
             dearest,
-            context_length: targets
+            context_length: contexts.flatten().max(),
+            context_bound: told.and_then(|contexts| contexts.into_iter().max()),
+            attempts: targets
                 .iter()
-                .filter_map(|target| target.context_length)
-                .max(),
+                .map(|target| u64::from(target.upstream.retries) + 1)
+                .sum(),
             echo: false,
             weighted: targets.iter().any(|target| target.weight.is_some()),
             series: metrics.series(&id, ""),

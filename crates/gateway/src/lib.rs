@@ -10,6 +10,7 @@ mod account;
 mod attempt;
 mod body;
 pub mod books;
+mod bound;
 mod cache;
 mod catalogue;
 pub mod doors;

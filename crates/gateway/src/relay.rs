@@ -4,6 +4,7 @@ use crate::account::{Account, Ending};
 use crate::attempt::{Answered, Errand, ask_around};
 use crate::body::GatewayBody;
 use crate::books::{Admission, Draft};
+use crate::bound::Bound;
 use crate::cache::{Answers, CacheKey, Kept, Saving};
 use crate::catalogue::{Catalogue, Model};
 use crate::doors::{Pass, Place};
@@ -17,7 +18,7 @@ use crate::rates::{Limiter, Standings};
 use crate::route::{self, Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
-use estrade_model::call::{CallId, Operation, Tokens};
+use estrade_model::call::{CallId, Operation};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use std::sync::Arc;
@@ -28,8 +29,6 @@ const CALL: HeaderName = HeaderName::from_static("x-estrade-call");
 pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-estrade-provider");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
-/// How many tokens an answer may have when nobody says.
-const USUAL_ANSWER: u64 = 4096;
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves calls on one thread, with its own connections to the providers. Clones share them.
@@ -238,13 +237,10 @@ impl Lane {
         let look = look(&body).map_err(|bad| Refusal::bad_body(&bad))?;
         let catalogue = self.gateway.catalogue.load_full();
         let model = choose_model(&catalogue, &look, account)?;
-        let estimate = Tokens {
-            prompt: (body.len() as u64).div_ceil(4),
-            completion: most_answer(operation, &look, model),
-        };
-        account.prompt_estimate = estimate.prompt;
-        *standings = self.take_rates(account, estimate, &look)?;
-        self.set_aside(account, model, estimate).await?;
+        let bound = Bound::new(operation, &look, model, body.len());
+        account.prompt_estimate = bound.prompt;
+        *standings = self.take_rates(account, bound, &look)?;
+        self.set_aside(account, model, bound).await?;
         if model.echo {
             return echo(operation, &body, account);
         }
@@ -269,7 +265,7 @@ impl Lane {
     fn take_rates(
         &self,
         account: &mut Account,
-        estimate: Tokens,
+        bound: Bound,
         look: &Look,
     ) -> Result<Standings, Refusal> {
         if !Limiter::applies(&account.pass) {
@@ -277,8 +273,8 @@ impl Lane {
         }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
         // when it is known.
-        let answer = look.max_tokens.map_or(0, |_| estimate.completion);
-        let tokens = estimate.prompt.saturating_add(answer);
+        let answer = look.max_tokens.map_or(0, |_| bound.answer);
+        let tokens = bound.prompt.saturating_add(answer);
         let (taken, standings) = self
             .gateway
             .limiter
@@ -293,7 +289,7 @@ impl Lane {
         &self,
         account: &mut Account,
         model: &Model,
-        estimate: Tokens,
+        bound: Bound,
     ) -> Result<(), Refusal> {
         let Some(call) = account.call() else {
             return Err(Refusal::no_target());
@@ -304,7 +300,7 @@ impl Lane {
             operation: call.operation,
             model: Arc::clone(&model.id),
             streamed: call.streamed,
-            most: model.dearest.cost(estimate),
+            most: bound.most,
         };
         let outcome = match self.gateway.books.admit(&account.pass, &draft) {
             Admission::Ready(ticket) => Ok(ticket),
@@ -412,16 +408,6 @@ fn from_cache(kept: Kept) -> Whole {
             ..Ending::default()
         },
     }
-}
-
-/// The most tokens that an answer may have.
-fn most_answer(operation: Operation, look: &Look, model: &Model) -> u64 {
-    if operation == Operation::Embeddings {
-        return 0;
-    }
-    let context = model.context_length.map(u64::from);
-    let each = look.max_tokens.or(context).unwrap_or(USUAL_ANSWER);
-    each.saturating_mul(look.n)
 }
 
 /// A small number as a header.
