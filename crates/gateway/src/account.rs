@@ -22,7 +22,9 @@ pub(crate) struct Account {
     /// None once it is closed.
     call: Option<Call>,
     ticket: Ticket,
-    taken: Taken,
+    /// What was taken from the buckets: the request, and its tokens.
+    request: Option<Taken>,
+    tokens: Option<Taken>,
     started: Instant,
     first_byte: Option<Instant>,
     series: Option<Arc<Series>>,
@@ -74,7 +76,8 @@ impl Account {
             pass,
             call: Some(call),
             ticket: Ticket::NONE,
-            taken: Taken::default(),
+            request: None,
+            tokens: None,
             started,
             first_byte: None,
             series: None,
@@ -97,9 +100,14 @@ impl Account {
         self.series = Some(Arc::clone(series));
     }
 
-    /// What was taken from the buckets: settled or given back when the account is closed.
-    pub(crate) fn hold_taken(&mut self, taken: Taken) {
-        self.taken = taken;
+    /// The request was taken from the buckets.
+    pub(crate) fn hold_request(&mut self, taken: Taken) {
+        self.request = Some(taken);
+    }
+
+    /// Tokens were taken from the buckets: settled or given back when the account is closed.
+    pub(crate) fn hold_tokens(&mut self, taken: Taken) {
+        self.tokens = Some(taken);
     }
 
     /// What was set aside.
@@ -109,9 +117,13 @@ impl Account {
 
     /// The call is refused by a later check: it does not count as a request.
     pub(crate) fn give_back(&mut self) {
-        self.gateway
-            .limiter
-            .give_back(std::mem::take(&mut self.taken));
+        let now = Instant::now();
+        for taken in [self.request.take(), self.tokens.take()]
+            .into_iter()
+            .flatten()
+        {
+            self.gateway.limiter.settle(&taken, 0, now);
+        }
     }
 
     /// A provider is asked.
@@ -151,7 +163,8 @@ impl Account {
     /// Closes it. What comes back has to be waited for before the end is sent.
     pub(crate) fn close(&mut self, ending: &Ending) -> Hold {
         let mut call = self.call.take()?;
-        let took = self.started.elapsed();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.started);
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         call.status = ending.status;
         call.partial = ending.partial;
@@ -170,7 +183,9 @@ impl Account {
         } else {
             ending.tokens.total()
         };
-        self.gateway.limiter.settle(self.taken, used);
+        if let Some(taken) = &self.tokens {
+            self.gateway.limiter.settle(taken, used, now);
+        }
         let series = self.series.as_ref().unwrap_or(&self.gateway.unknown);
         series.note(call.status, took, call.tokens, call.attempts);
         self.gateway.books.close(self.ticket, call)

@@ -14,7 +14,7 @@ use crate::gateway::Gateway;
 use crate::intake;
 use crate::look::{Look, look};
 use crate::models::may_use;
-use crate::rates::{Limiter, Standings};
+use crate::rates::{Limiter, Standing, Standings, Unit};
 use crate::route::{self, Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
@@ -233,13 +233,15 @@ impl Lane {
         standings: &mut Standings,
     ) -> Result<Outcome, Refusal> {
         let (parts, body) = request.into_parts();
+        // Before the body: one that never comes is a request as well.
+        standings.requests = self.take_request(account)?;
         let (body, held) = intake::read(body, &self.gateway).await?;
         let look = look(&body).map_err(|bad| Refusal::bad_body(&bad))?;
         let catalogue = self.gateway.catalogue.load_full();
         let model = choose_model(&catalogue, &look, account)?;
         let bound = Bound::new(operation, &look, model, body.len());
         account.prompt_estimate = bound.prompt;
-        *standings = self.take_rates(account, bound, &look)?;
+        standings.tokens = self.take_tokens(account, bound, &look)?;
         self.set_aside(account, model, bound).await?;
         if model.echo {
             return echo(operation, &body, account);
@@ -262,26 +264,44 @@ impl Lane {
         self.receive(operation, answered, cache_key, account).await
     }
 
-    fn take_rates(
+    fn take_request(&self, account: &mut Account) -> Result<Option<Standing>, Refusal> {
+        if !Limiter::applies(&account.pass, Unit::Requests) {
+            return Ok(None);
+        }
+        let (limiter, now) = (&self.gateway.limiter, Instant::now());
+        let taken = limiter
+            .take(&account.pass, Unit::Requests, 1, now)
+            .map_err(|exceeded| Refusal::rate(&exceeded))?;
+        Ok(taken.map(|(taken, standing)| {
+            account.hold_request(taken);
+            standing
+        }))
+    }
+
+    fn take_tokens(
         &self,
         account: &mut Account,
         bound: Bound,
         look: &Look,
-    ) -> Result<Standings, Refusal> {
-        if !Limiter::applies(&account.pass) {
-            return Ok(Standings::default());
+    ) -> Result<Option<Standing>, Refusal> {
+        if !Limiter::applies(&account.pass, Unit::Tokens) {
+            return Ok(None);
         }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
         // when it is known.
         let answer = look.max_tokens.map_or(0, |_| bound.answer);
         let tokens = bound.prompt.saturating_add(answer);
-        let (taken, standings) = self
-            .gateway
-            .limiter
-            .take(&account.pass, tokens, Instant::now())
-            .map_err(|exceeded| Refusal::rate(&exceeded))?;
-        account.hold_taken(taken);
-        Ok(standings)
+        let (limiter, now) = (&self.gateway.limiter, Instant::now());
+        let taken = limiter
+            .take(&account.pass, Unit::Tokens, tokens, now)
+            .map_err(|exceeded| {
+                account.give_back();
+                Refusal::rate(&exceeded)
+            })?;
+        Ok(taken.map(|(taken, standing)| {
+            account.hold_tokens(taken);
+            standing
+        }))
     }
 
     /// Sets aside the most that the call may cost.
