@@ -15,7 +15,7 @@ pub struct Options {
     pub clock: Clock,
     /// Larger request bodies are refused.
     pub most_body: u64,
-    /// Bytes of all request bodies that may be in memory at once; small ones are not counted.
+    /// Bytes of all request bodies that may be in memory at once.
     pub most_bodies: u64,
     /// A request body that stands still for so long is given up.
     pub body_idle: Duration,
