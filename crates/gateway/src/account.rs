@@ -31,6 +31,9 @@ pub(crate) struct Account {
     /// The price at which it has been sent to a provider.
     sent: Option<Price>,
     pub(crate) prompt_estimate: u64,
+    /// Tokens of prompts that were sent in vain, and what they may have cost.
+    lost: u64,
+    owed: Amount,
 }
 
 /// How a call ended.
@@ -83,6 +86,8 @@ impl Account {
             series: None,
             sent: None,
             prompt_estimate: 0,
+            lost: 0,
+            owed: Amount::ZERO,
         }
     }
 
@@ -144,6 +149,31 @@ impl Account {
         self.sent = None;
     }
 
+    /// The provider has the question, and gave no answer: it may have worked on it, so the prompt
+    /// is paid for.
+    pub(crate) fn lost(&mut self) {
+        let Some(price) = self.sent.take() else {
+            return;
+        };
+        let tokens = Tokens {
+            prompt: self.prompt_estimate,
+            completion: 0,
+        };
+        self.lost = self.lost.saturating_add(tokens.prompt);
+        self.owed = sum(self.owed, price.cost(tokens));
+    }
+
+    /// Adds what was sent in vain.
+    fn add_lost(&self, call: &mut Call, ending: &Ending) {
+        if self.lost == 0 {
+            return;
+        }
+        call.estimated = true;
+        call.partial |= ending.price.is_none();
+        call.tokens.prompt = call.tokens.prompt.saturating_add(self.lost);
+        call.cost = sum(call.cost, self.owed);
+    }
+
     /// The first byte of the answer has come.
     pub(crate) fn answered(&mut self, now: Instant) {
         self.first_byte = Some(now);
@@ -174,6 +204,7 @@ impl Account {
         call.cost = ending
             .price
             .map_or(Amount::ZERO, |price| price.cost(ending.tokens));
+        self.add_lost(&mut call, ending);
         call.latency_us = micros(took);
         call.ttfb_us = self
             .first_byte
@@ -181,7 +212,7 @@ impl Account {
         let used = if ending.cached {
             0
         } else {
-            ending.tokens.total()
+            call.tokens.total()
         };
         if let Some(taken) = &self.tokens {
             self.gateway.limiter.settle(taken, used, now);
@@ -190,6 +221,10 @@ impl Account {
         series.note(call.status, took, call.tokens, call.attempts);
         self.gateway.books.close(self.ticket, call)
     }
+}
+
+fn sum(one: Amount, other: Amount) -> Amount {
+    Amount::from_nanos(one.nanos().saturating_add(other.nanos()))
 }
 
 impl Drop for Account {

@@ -60,6 +60,7 @@ impl Lane {
         } = answered;
         // Some repeat what they were sent.
         if target.upstream.is_betrayed_by(&body) {
+            account.lost();
             return Err(Refusal::upstream_error(Some(head.status)));
         }
         self.pool.put(&target.upstream, connection);

@@ -56,8 +56,8 @@ pub(crate) struct Connection {
     /// Made once and moved forward only when it fires: setting a timer per read would cost more than
     /// the read.
     timer: Pin<Box<Sleep>>,
-    /// Whether it has answered before.
-    pub(super) used: bool,
+    /// Whether the present question is out, to its last byte.
+    told: bool,
     /// Since when it waits for the next call.
     pub(super) idle_since: Instant,
 }
@@ -82,7 +82,7 @@ impl Connection {
             framing: Framing::Done,
             keep_alive: true,
             timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
-            used: false,
+            told: false,
             idle_since: now,
         })
     }
@@ -94,13 +94,24 @@ impl Connection {
         due: Instant,
     ) -> Result<AnswerHead, Failure> {
         let mut sent = 0;
-        let mut head = poll_fn(|cx| self.poll_ask(cx, question, &mut sent, due)).await?;
+        let outcome = poll_fn(|cx| self.poll_ask(cx, question, &mut sent, due)).await;
         let whole = question.head.len() + question.more_head.len() + question.body.len();
+        self.told = sent == whole;
+        let mut head = outcome?;
         // Who answers before it has read everything may take the rest for the next question.
-        self.keep_alive = head.keep_alive && sent == whole;
+        self.keep_alive = head.keep_alive && self.told;
         self.framing = std::mem::replace(&mut head.framing, Framing::Done);
-        self.used = true;
         Ok(head)
+    }
+
+    /// Whether the last question went out as a whole: then it may have been worked on.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// Whether it will be closed after the present answer.
+    pub(crate) fn is_last(&self) -> bool {
+        !self.keep_alive
     }
 
     fn poll_ask(
