@@ -13,6 +13,7 @@ pub mod books;
 mod bound;
 mod cache;
 mod catalogue;
+mod censor;
 pub mod doors;
 mod echo;
 mod error;

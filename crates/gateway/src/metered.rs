@@ -4,6 +4,7 @@ use crate::account::{Account, Ending, Hold};
 use crate::body::Broken;
 use crate::cache::Saving;
 use crate::catalogue::Target;
+use crate::censor::Censor;
 use crate::error::last_event;
 use crate::relay::Lane;
 use crate::scan::Scan;
@@ -59,6 +60,7 @@ pub(crate) struct Metered {
     /// None once the answer has been read to its end, or is not read any further.
     connection: Option<Connection>,
     content: Content,
+    censor: Censor,
     /// What can go out.
     out: VecDeque<Bytes>,
     /// What has to happen before it does.
@@ -93,6 +95,7 @@ impl Metered {
             until_close: connection.is_until_close(),
             connection: Some(connection),
             content,
+            censor: Censor::default(),
             out: VecDeque::new(),
             hold: None,
             passed: 0,
@@ -142,8 +145,20 @@ impl Metered {
         if self.passed > self.lane.gateway.options.most_answer {
             return self.cut(Cut::TooLarge);
         }
-        if self.target.upstream.is_betrayed_by(&data) {
+        // Some repeat what they were sent.
+        let Some(data) = self.censor.pass(&self.target.upstream, data) else {
             return self.cut(Cut::Garbage);
+        };
+        self.feed(data);
+        if self.connection.as_mut().is_some_and(Connection::is_done) {
+            self.finish();
+        }
+    }
+
+    /// Reads a part and lets it go out.
+    fn feed(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
         }
         match &mut self.content {
             Content::Events(events) => {
@@ -160,9 +175,6 @@ impl Metered {
                 }
                 self.out.push_back(data);
             }
-        }
-        if self.connection.as_mut().is_some_and(Connection::is_done) {
-            self.finish();
         }
     }
 
@@ -191,6 +203,8 @@ impl Metered {
 
     /// The provider's answer has ended as it should.
     fn finish(&mut self) {
+        let rest = self.censor.rest();
+        self.feed(rest);
         if let Content::Events(events) = &mut self.content {
             if self.until_close && !events.is_done() {
                 return self.cut(Cut::Closed);

@@ -1,7 +1,7 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
-use crate::support::{TestGateway, chat, chat_answer, provider_at};
-use estrade_scripted::{Act, Scripted, done, event, event_text, send, stream_head};
+use crate::support::{SECRET, TestGateway, chat, chat_answer, provider_at};
+use estrade_scripted::{Act, Scripted, chunk, done, event, event_text, send, stream_head};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 
@@ -180,6 +180,46 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     assert!(!text.contains("usage"), "{text}");
     let call = gateway.books.only().await;
     assert!(call.partial && call.estimated);
+}
+
+#[tokio::test]
+async fn a_key_that_comes_in_pieces_is_not_repeated() {
+    let provider = Scripted::new(|number| {
+        let (one, two) = SECRET.split_at(9);
+        let pause = Act::Sleep(Duration::from_millis(20));
+        if number == 0 {
+            let (one, two) = (format!("data: {{\"x\":\"{one}"), format!("{two}\"}}\n\n"));
+            return vec![
+                stream_head(),
+                event("a"),
+                chunk(&one),
+                pause,
+                chunk(&two),
+                done(),
+            ];
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n";
+        let rest = format!("{two}\"}}    ");
+        vec![send(format!("{head}{{\"x\":\"{one}")), pause, send(rest)]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.starts_with(&event_text("a")), "{text}");
+    assert!(
+        text.contains("upstream_error") && !text.contains("sk-"),
+        "{text}"
+    );
+    let text = until_closed(&gateway).await;
+    assert!(text.ends_with("{\"x\":\""), "{text}");
+    assert!(
+        gateway
+            .books
+            .wait(2)
+            .await
+            .iter()
+            .all(|(_, call)| call.partial)
+    );
 }
 
 #[tokio::test]
