@@ -27,6 +27,8 @@ pub(crate) enum Content {
     /// JSON, to be read if somebody shall pay for it.
     Json {
         scan: Scan,
+        /// Whether it can be read at all: it is not compressed.
+        readable: bool,
         /// What is left of it, when its length is known.
         left: Option<u64>,
         /// For the cache.
@@ -205,10 +207,10 @@ impl Metered {
     fn finish(&mut self) {
         let rest = self.censor.rest();
         self.feed(rest);
+        if self.until_close && !self.is_whole() {
+            return self.cut(Cut::Closed);
+        }
         if let Content::Events(events) = &mut self.content {
-            if self.until_close && !events.is_done() {
-                return self.cut(Cut::Closed);
-            }
             events.finish(&mut self.out);
         }
         if let Some(connection) = self.connection.take() {
@@ -217,10 +219,23 @@ impl Metered {
         if self.account.is_open() {
             self.close(false);
         }
-        if let Content::Json { saving, .. } = &mut self.content
+        // What ended with its connection seems whole; that is not enough to repeat it.
+        if let Content::Json { saving, scan, .. } = &mut self.content
             && let Some(saving) = saving.take()
+            && !self.until_close
+            && !scan.is_open()
         {
             saving.save(self.content.usage());
+        }
+    }
+
+    /// Whether an answer that ended with its connection has an end of its own.
+    fn is_whole(&self) -> bool {
+        match &self.content {
+            Content::Events(events) => events.is_done(),
+            Content::Json { scan, readable, .. } => {
+                self.passed > 0 && !(*readable && scan.is_open())
+            }
         }
     }
 

@@ -149,11 +149,11 @@ impl Lane {
             hide_usage,
         } = answered;
         let status = head.status;
-        let readable = head.events && head.content_encoding.is_none();
+        let (events, readable) = (head.events, head.content_encoding.is_none());
         let mut headers = HeaderMap::with_capacity(12);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());
-        let content = if readable {
+        let content = if events && readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // A proxy between us and the caller shall not collect events.
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -165,6 +165,7 @@ impl Lane {
             let left = connection.length();
             Content::Json {
                 scan: Scan::default(),
+                readable,
                 left,
                 saving,
             }

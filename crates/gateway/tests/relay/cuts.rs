@@ -176,10 +176,38 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    let text = until_closed(&gateway).await;
+    let text = until_closed(&gateway, &chat("")).await;
     assert!(!text.contains("usage"), "{text}");
     let call = gateway.books.only().await;
     assert!(call.partial && call.estimated);
+}
+
+#[tokio::test]
+async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
+    let provider = Scripted::new(|number| {
+        let (body, head) = (chat_answer(1, 1), "HTTP/1.0 200 OK\r\n\r\n");
+        let sent = if number == 0 { &body[..50] } else { &*body };
+        vec![send(format!("{head}{sent}")), Act::Close]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.invite("good", |key, _| key.cache = true);
+    let cold = chat(r#","temperature":0"#);
+    let text = until_closed(&gateway, &cold).await;
+    assert!(!text.ends_with("0\r\n\r\n"), "{text}");
+    for round in 0..2 {
+        let answer = gateway.caller().chat(&cold).await;
+        assert_eq!(answer.header("x-estrade-cache"), "miss", "{round}");
+        assert_eq!(answer.text(), chat_answer(1, 1));
+    }
+    let partial: Vec<_> = gateway
+        .books
+        .wait(3)
+        .await
+        .iter()
+        .map(|(_, call)| call.partial)
+        .collect();
+    assert_eq!(partial, [true, false, false]);
 }
 
 #[tokio::test]
@@ -210,7 +238,7 @@ async fn a_key_that_comes_in_pieces_is_not_repeated() {
         text.contains("upstream_error") && !text.contains("sk-"),
         "{text}"
     );
-    let text = until_closed(&gateway).await;
+    let text = until_closed(&gateway, &chat("")).await;
     assert!(text.ends_with("{\"x\":\""), "{text}");
     assert!(
         gateway
@@ -244,7 +272,7 @@ async fn an_answer_without_end_is_cut() {
         "{}",
         text.len()
     );
-    let text = until_closed(&gateway).await;
+    let text = until_closed(&gateway, &chat("")).await;
     assert!(
         text.len() < 60_000 && !text.ends_with("0\r\n\r\n"),
         "{}",
@@ -296,9 +324,9 @@ async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
 }
 
 /// Everything that comes until the gateway closes the connection, which it must.
-async fn until_closed(gateway: &TestGateway) -> String {
+async fn until_closed(gateway: &TestGateway, body: &str) -> String {
     let caller = gateway.caller();
-    let mut stream = caller.raw(&caller.raw_chat(&chat(""))).await;
+    let mut stream = caller.raw(&caller.raw_chat(body)).await;
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all).await;
     String::from_utf8(all).unwrap()
