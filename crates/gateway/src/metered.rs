@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
+/// After so many steps that gave the caller nothing, others get their turn.
+const MOST_STEPS: usize = 64;
 const COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// What an answer is made of.
@@ -111,7 +113,7 @@ impl Metered {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        loop {
+        for _ in 0..MOST_STEPS {
             if let Some(hold) = &mut self.hold {
                 ready!(hold.as_mut().poll(cx));
                 self.hold = None;
@@ -138,6 +140,8 @@ impl Metered {
                 Poll::Pending => ready!(self.poll_silence(cx)),
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn take_in(&mut self, data: Bytes) {
