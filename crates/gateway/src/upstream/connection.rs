@@ -4,9 +4,12 @@ use crate::upstream::Upstream;
 use crate::upstream::framing::{Cut, Framing, Step};
 use crate::upstream::head::{self, AnswerHead};
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use futures_util::task::noop_waker_ref;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,6 +23,9 @@ use tokio_util::io::poll_read_buf;
 const FIRST_READ: usize = 4 * 1024;
 /// …and more as long as the buffer is filled each time.
 const LARGEST_READ: usize = 64 * 1024;
+
+/// An address that has not accepted after so long gets company by the next one.
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,21 +281,33 @@ enum Io {
 
 impl Io {
     async fn connect(upstream: &Upstream) -> io::Result<Self> {
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in lookup_host((&*upstream.host, upstream.port)).await? {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    let Some((connector, name)) = &upstream.tls else {
-                        return Ok(Self::Plain(stream));
-                    };
-                    let stream = connector.connect(name.clone(), stream).await?;
-                    return Ok(Self::Tls(Box::new(stream)));
-                }
-                Err(error) => last = error,
-            }
+        let addresses = lookup_host((&*upstream.host, upstream.port)).await?;
+        let stream = reach(addresses).await?;
+        stream.set_nodelay(true)?;
+        let Some((connector, name)) = &upstream.tls else {
+            return Ok(Self::Plain(stream));
+        };
+        let stream = connector.connect(name.clone(), stream).await?;
+        Ok(Self::Tls(Box::new(stream)))
+    }
+}
+
+/// The first of these addresses that accepts. They are tried in order, each with a head start: one
+/// that is silent does not take the time of all.
+async fn reach(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let mut tried = FuturesUnordered::new();
+    loop {
+        match addresses.next() {
+            Some(address) => tried.push(TcpStream::connect(address)),
+            None if tried.is_empty() => return Err(last),
+            None => {}
         }
-        Err(last)
+        match timeout(HEAD_START, tried.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => last = error,
+            Ok(None) | Err(_) => {}
+        }
     }
 }
 
@@ -338,5 +356,33 @@ impl AsyncWrite for Io {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[tokio::test]
+    async fn a_silent_address_does_not_take_the_time_of_the_next() {
+        // A socket whose queue is full lets nobody in and says nothing.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = socket.listen(1).unwrap();
+        let address = silent.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(Ok(stream)) = timeout(HEAD_START, TcpStream::connect(address)).await {
+            waiting.push(stream);
+            assert!(waiting.len() < 100, "it lets everybody in");
+        }
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = (good.local_addr().unwrap(), good);
+        let reached = timeout(4 * HEAD_START, reach([address, good.0].into_iter())).await;
+        let stream = reached.unwrap().unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), good.0);
+        let nobody = timeout(4 * HEAD_START, reach([address].into_iter())).await;
+        assert!(nobody.is_err(), "it waits for as long as it may");
+        assert!(reach(std::iter::empty()).await.is_err());
     }
 }
