@@ -28,6 +28,8 @@ use tokio::time::Instant;
 const CALL: HeaderName = HeaderName::from_static("x-estrade-call");
 pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-estrade-provider");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
+/// The one header of the caller that says how to answer.
+pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -118,10 +120,15 @@ impl Relay {
         let operation = match route.endpoint {
             Endpoint::Call(operation) => operation,
             Endpoint::Models => return Err(Box::new(self.models(route.place, headers).await)),
-            Endpoint::WrongMethod(allow) => {
-                return Err(Box::new(Refusal::wrong_method(allow).into_response()));
+            other => {
+                // Who has no key learns nothing of what is where.
+                let refusal = match (self.let_in(headers, route.place).await, other) {
+                    (Err(refusal), _) => refusal,
+                    (Ok(_), Endpoint::WrongMethod(allow)) => Refusal::wrong_method(allow),
+                    (Ok(_), _) => Refusal::unknown_path(),
+                };
+                return Err(Box::new(refusal.into_response()));
             }
-            Endpoint::Unknown => return Err(Box::new(Refusal::unknown_path().into_response())),
         };
         let pass = self
             .let_in(headers, route.place)
@@ -409,7 +416,9 @@ fn cache_key(
     let same = look.deterministic || operation == Operation::Embeddings;
     (wanted && same && !look.stream).then(|| {
         let around = look.around_model(body);
-        Answers::key(account.pass.key.owner, operation, &look.model, around)
+        // What is sent along may change the answer.
+        let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
+        Answers::key(account.pass.key.owner, operation, &look.model, beta, around)
     })
 }
 

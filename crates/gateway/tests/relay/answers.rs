@@ -298,6 +298,7 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
     request
         .headers_mut()
         .insert("x-estrade-cache", "on".parse().unwrap());
+    let mut other = request.clone();
     assert_eq!(
         gateway
             .caller()
@@ -306,10 +307,15 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
             .header("x-estrade-cache"),
         "hit"
     );
-    let rows = gateway.books.wait(7).await;
+    other
+        .headers_mut()
+        .insert("openai-beta", "new=v2".parse().unwrap());
+    let answer = gateway.caller().call(other).await;
+    assert_eq!(answer.header("x-estrade-cache"), "miss");
+    let rows = gateway.books.wait(8).await;
     let (_, kept) = &rows[1];
     assert!(kept.cached && kept.cost.nanos() == 0 && kept.attempts == 0);
-    assert_eq!(provider.asked().len(), 5);
+    assert_eq!(provider.asked().len(), 6);
 }
 
 #[tokio::test]

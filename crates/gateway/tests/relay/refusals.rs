@@ -101,6 +101,11 @@ async fn paths_and_methods_are_refused_in_the_same_shape() {
         (answer.status.as_u16(), &*error_code(&answer.body)),
         (404, "not_found")
     );
+    // Who has no key learns nothing.
+    for path in ["/api/w1/v1/models", "/api/w1/v1/audio/speech"] {
+        let answer = gateway.caller_with("").post(path, "").await;
+        assert_eq!(answer.status, 401, "{path}");
+    }
 }
 
 #[tokio::test]
