@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::catalogue::{Model, Target};
 use crate::error::Refusal;
 use crate::look::Look;
-use crate::relay::Lane;
+use crate::relay::{BETA, Lane};
 use crate::upstream::{AnswerHead, Connection, Failure, Question, Upstream};
 use bytes::Bytes;
 use estrade_model::call::Operation;
@@ -100,8 +100,7 @@ pub(crate) async fn ask_around(
             }
             Err(miss) => {
                 now = Instant::now();
-                trial.failed(now);
-                tracing::debug!(provider = %target.upstream.name, ?miss, "a provider failed");
+                target.report(trial.failed(now), &miss);
                 last = Some(miss);
             }
         }
@@ -172,6 +171,8 @@ async fn ask_often(
 fn judge(head: &AnswerHead) -> Option<Miss> {
     match head.status {
         401 | 403 => Some(Miss::Auth),
+        // Our account there is empty, not the caller's here.
+        402 => Some(Miss::Status(402, None)),
         429 => Some(Miss::Busy(head.retry_after)),
         200..=299 | 400..=499 => None,
         // We follow nobody elsewhere: that would take the key along.
@@ -267,7 +268,7 @@ fn more_head(headers: &HeaderMap, length: usize) -> Vec<u8> {
     if let Some(accept) = headers.get(header::ACCEPT) {
         add("accept: ", accept.as_bytes());
     }
-    if let Some(beta) = headers.get("openai-beta") {
+    if let Some(beta) = headers.get(BETA) {
         add("openai-beta: ", beta.as_bytes());
     }
     if let Some(parent) = headers.get("traceparent") {

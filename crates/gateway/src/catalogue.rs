@@ -1,6 +1,6 @@
 //! Which models there are and who answers them. Built anew when providers change, then only read.
 
-use crate::health::Health;
+use crate::health::{Health, Notice};
 use crate::metrics::{Registry, Series};
 use crate::upstream::{Trust, Upstream};
 use estrade_model::Invalid;
@@ -8,6 +8,7 @@ use estrade_model::call::{Price, Tokens};
 use estrade_model::provider::{ECHO_MODEL, Provider};
 use http::HeaderValue;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,6 +185,21 @@ impl Target {
         let rate = (!estimated && tokens.completion > 0)
             .then(|| tokens.completion as f64 / made_in.as_secs_f64().max(1e-6));
         self.health.measure(first_byte, rate);
+    }
+
+    /// Tells the operator of a failure.
+    pub(crate) fn report(&self, notice: Notice, why: &dyn fmt::Debug) {
+        let provider = &*self.upstream.name;
+        match notice {
+            Notice::Opened => {
+                tracing::warn!(provider, ?why, "a provider keeps failing: it gets a pause");
+            }
+            Notice::Failed => {
+                let said = "a provider failed; more of that is not reported for a minute";
+                tracing::warn!(provider, ?why, "{said}");
+            }
+            Notice::Nothing => tracing::debug!(provider, ?why, "a provider failed"),
+        }
     }
 
     /// Who it is, as answers say it.

@@ -250,9 +250,9 @@ impl Metered {
             return;
         }
         if cut != Cut::TooLarge {
-            self.target.health.broke_off(Instant::now());
+            let notice = self.target.health.broke_off(Instant::now());
+            self.target.report(notice, &cut);
         }
-        tracing::debug!(provider = %self.target.upstream.name, ?cut, "an answer was cut");
         match &self.content {
             Content::Events(events) => {
                 if !events.is_between() {

@@ -122,6 +122,30 @@ async fn what_we_did_wrong_is_not_the_callers_fault() {
 }
 
 #[tokio::test]
+async fn a_provider_that_wants_our_money_is_not_the_callers_business() {
+    let poor = Scripted::new(|_| json(402, r#"{"error":"top up"}"#)).await;
+    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let providers = [
+        provider_at("poor", poor.address),
+        provider_at("good", good.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(answer.header("x-estrade-provider"), "good");
+    assert_eq!(poor.asked().len(), 1, "asking again does not help");
+    gateway
+        .gateway
+        .set_providers(&providers[..1], true)
+        .unwrap();
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(
+        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (502, "upstream_error")
+    );
+    assert!(!answer.text().contains("top up"));
+}
+
+#[tokio::test]
 async fn a_provider_that_repeats_its_key_is_not_repeated() {
     let body = format!("you sent: authorization: Bearer {SECRET}");
     let provider = Scripted::new(move |_| json(400, &body)).await;
