@@ -17,6 +17,7 @@ mod censor;
 pub mod doors;
 mod echo;
 mod error;
+mod flows;
 mod gateway;
 mod health;
 mod intake;

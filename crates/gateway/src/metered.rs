@@ -57,6 +57,8 @@ impl Content {
 /// An answer on its way.
 pub(crate) struct Metered {
     lane: Arc<Lane>,
+    /// Where it stands among the answers of its lane.
+    place: usize,
     target: Arc<Target>,
     operation: Operation,
     account: Account,
@@ -77,11 +79,13 @@ pub(crate) struct Metered {
     broken: Option<Cut>,
     /// Whether a provider that dies looks like one that has finished.
     until_close: bool,
+    /// How many sweeps have passed since the caller was given something; none while it waits for us.
+    unread: Option<u32>,
 }
 
 impl Metered {
     pub(crate) fn new(
-        lane: Arc<Lane>,
+        (lane, place): (Arc<Lane>, usize),
         target: Arc<Target>,
         operation: Operation,
         status: u16,
@@ -92,6 +96,7 @@ impl Metered {
         let now = Instant::now();
         Self {
             lane,
+            place,
             target,
             operation,
             account,
@@ -106,6 +111,7 @@ impl Metered {
             heard: now,
             spoke: now,
             broken: None,
+            unread: None,
         }
     }
 
@@ -113,6 +119,23 @@ impl Metered {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let polled = self.poll_next(cx);
+        self.unread = polled.is_ready().then_some(0);
+        polled
+    }
+
+    /// Ends it if the caller has read nothing for so many sweeps.
+    pub(crate) fn sweep(&mut self, most: u32) {
+        let Some(unread) = &mut self.unread else {
+            return;
+        };
+        *unread = unread.saturating_add(1);
+        if *unread > most && self.connection.is_some() {
+            self.cut(Cut::Unread);
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         for _ in 0..MOST_STEPS {
             if let Some(hold) = &mut self.hold {
                 ready!(hold.as_mut().poll(cx));
@@ -249,7 +272,7 @@ impl Metered {
         if !self.account.is_open() {
             return;
         }
-        if cut != Cut::TooLarge {
+        if !matches!(cut, Cut::TooLarge | Cut::Unread) {
             let notice = self.target.health.broke_off(Instant::now());
             self.target.report(notice, &cut);
         }
@@ -305,6 +328,7 @@ impl Metered {
 
 impl Drop for Metered {
     fn drop(&mut self) {
+        self.lane.flows.remove(self.place);
         if let Some(mut connection) = self.connection.take()
             && connection.is_done()
         {

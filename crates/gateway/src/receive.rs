@@ -170,11 +170,19 @@ impl Lane {
                 saving,
             }
         };
-        let lane = Arc::clone(self);
-        let metered = Metered::new(
-            lane, target, operation, status, connection, content, account,
-        );
-        let mut response = Response::new(GatewayBody::metered(metered));
+        let flow = self.flows.add(|place| {
+            let lane = Arc::clone(self);
+            Metered::new(
+                (lane, place),
+                target,
+                operation,
+                status,
+                connection,
+                content,
+                account,
+            )
+        });
+        let mut response = Response::new(GatewayBody::metered(flow));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         *response.headers_mut() = headers;
         response

@@ -10,6 +10,7 @@ use crate::catalogue::{Catalogue, Model};
 use crate::doors::{Pass, Place};
 use crate::echo::{self, answer};
 use crate::error::{Refusal, standings_headers};
+use crate::flows::Flows;
 use crate::gateway::Gateway;
 use crate::intake;
 use crate::look::{Look, look};
@@ -41,6 +42,7 @@ pub struct Relay(Arc<Lane>);
 pub(crate) struct Lane {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Pool,
+    pub(crate) flows: Flows,
 }
 
 /// What a call comes to, before it is accounted for.
@@ -62,7 +64,12 @@ pub(crate) struct Whole {
 impl Relay {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let pool = Pool::new(gateway.options.most_idle, gateway.options.idle_timeout);
-        Self(Arc::new(Lane { gateway, pool }))
+        let flows = Flows::default();
+        Self(Arc::new(Lane {
+            gateway,
+            pool,
+            flows,
+        }))
     }
 
     /// The gateway that it belongs to.
@@ -70,12 +77,16 @@ impl Relay {
         &self.0.gateway
     }
 
-    /// Closes connections that nobody needs, for as long as it is polled. Run one beside each relay.
+    /// Closes connections that nobody needs and ends answers that nobody reads, for as long as it is
+    /// polled. Run one beside each relay.
     pub async fn tend(&self) {
+        let unread = self.0.gateway.options.unread.as_secs() / SWEEP_EVERY.as_secs();
+        let unread = u32::try_from(unread).unwrap_or(u32::MAX);
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             let known = self.0.gateway.catalogue.load_full();
             self.0.pool.sweep(&known.upstreams, Instant::now());
+            self.0.flows.sweep(unread);
         }
     }
 

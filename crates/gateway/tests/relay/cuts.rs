@@ -289,6 +289,37 @@ async fn an_answer_without_end_is_cut() {
 }
 
 #[tokio::test]
+async fn an_answer_that_nobody_reads_is_ended() {
+    let provider = Scripted::new(|_| {
+        let Act::Send(event) = event(&"x".repeat(16_000)) else {
+            return Vec::new();
+        };
+        vec![stream_head(), Act::Flood(event, 10_000), Act::AwaitClose]
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.unread = Duration::from_secs(10);
+    })
+    .await;
+    let caller = gateway.caller();
+    let _deaf = caller.raw(&caller.raw_chat(&chat(STREAM))).await;
+    // Until all buffers are full.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(gateway.books.rows().is_empty());
+    let relay = gateway.relay.clone();
+    tokio::time::pause();
+    let early = tokio::time::timeout(Duration::from_secs(11), relay.tend());
+    assert!(early.await.is_err());
+    assert!(gateway.books.rows().is_empty(), "it may still read");
+    let late = tokio::time::timeout(Duration::from_secs(6), relay.tend());
+    assert!(late.await.is_err());
+    tokio::time::resume();
+    let call = gateway.books.only().await;
+    assert!(call.partial && call.tokens.completion > 0);
+    assert!(provider.until_open(0).await, "the provider is let go");
+}
+
+#[tokio::test]
 async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
     let provider = Scripted::new(|number| {
         let mut acts = vec![stream_head()];
@@ -328,6 +359,7 @@ async fn until_closed(gateway: &TestGateway, body: &str) -> String {
     let caller = gateway.caller();
     let mut stream = caller.raw(&caller.raw_chat(body)).await;
     let mut all = Vec::new();
-    let _ = stream.read_to_end(&mut all).await;
+    let end = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut all)).await;
+    assert!(end.is_ok(), "it is not closed");
     String::from_utf8(all).unwrap()
 }
