@@ -22,13 +22,18 @@ pub(crate) struct Account {
     /// None once it is closed.
     call: Option<Call>,
     ticket: Ticket,
-    taken: Taken,
+    /// What was taken from the buckets: the request, and its tokens.
+    request: Option<Taken>,
+    tokens: Option<Taken>,
     started: Instant,
     first_byte: Option<Instant>,
     series: Option<Arc<Series>>,
     /// The price at which it has been sent to a provider.
     sent: Option<Price>,
     pub(crate) prompt_estimate: u64,
+    /// Tokens of prompts that were sent in vain, and what they may have cost.
+    lost: u64,
+    owed: Amount,
 }
 
 /// How a call ended.
@@ -74,12 +79,15 @@ impl Account {
             pass,
             call: Some(call),
             ticket: Ticket::NONE,
-            taken: Taken::default(),
+            request: None,
+            tokens: None,
             started,
             first_byte: None,
             series: None,
             sent: None,
             prompt_estimate: 0,
+            lost: 0,
+            owed: Amount::ZERO,
         }
     }
 
@@ -97,9 +105,14 @@ impl Account {
         self.series = Some(Arc::clone(series));
     }
 
-    /// What was taken from the buckets: settled or given back when the account is closed.
-    pub(crate) fn hold_taken(&mut self, taken: Taken) {
-        self.taken = taken;
+    /// The request was taken from the buckets.
+    pub(crate) fn hold_request(&mut self, taken: Taken) {
+        self.request = Some(taken);
+    }
+
+    /// Tokens were taken from the buckets: settled or given back when the account is closed.
+    pub(crate) fn hold_tokens(&mut self, taken: Taken) {
+        self.tokens = Some(taken);
     }
 
     /// What was set aside.
@@ -109,9 +122,13 @@ impl Account {
 
     /// The call is refused by a later check: it does not count as a request.
     pub(crate) fn give_back(&mut self) {
-        self.gateway
-            .limiter
-            .give_back(std::mem::take(&mut self.taken));
+        let now = Instant::now();
+        for taken in [self.request.take(), self.tokens.take()]
+            .into_iter()
+            .flatten()
+        {
+            self.gateway.limiter.settle(&taken, 0, now);
+        }
     }
 
     /// A provider is asked.
@@ -130,6 +147,31 @@ impl Account {
     /// The provider did not take the call: nothing is owed.
     pub(crate) fn not_taken(&mut self) {
         self.sent = None;
+    }
+
+    /// The provider has the question, and gave no answer: it may have worked on it, so the prompt
+    /// is paid for.
+    pub(crate) fn lost(&mut self) {
+        let Some(price) = self.sent.take() else {
+            return;
+        };
+        let tokens = Tokens {
+            prompt: self.prompt_estimate,
+            completion: 0,
+        };
+        self.lost = self.lost.saturating_add(tokens.prompt);
+        self.owed = sum(self.owed, price.cost(tokens));
+    }
+
+    /// Adds what was sent in vain.
+    fn add_lost(&self, call: &mut Call, ending: &Ending) {
+        if self.lost == 0 {
+            return;
+        }
+        call.estimated = true;
+        call.partial |= ending.price.is_none();
+        call.tokens.prompt = call.tokens.prompt.saturating_add(self.lost);
+        call.cost = sum(call.cost, self.owed);
     }
 
     /// The first byte of the answer has come.
@@ -151,7 +193,8 @@ impl Account {
     /// Closes it. What comes back has to be waited for before the end is sent.
     pub(crate) fn close(&mut self, ending: &Ending) -> Hold {
         let mut call = self.call.take()?;
-        let took = self.started.elapsed();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.started);
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         call.status = ending.status;
         call.partial = ending.partial;
@@ -161,6 +204,7 @@ impl Account {
         call.cost = ending
             .price
             .map_or(Amount::ZERO, |price| price.cost(ending.tokens));
+        self.add_lost(&mut call, ending);
         call.latency_us = micros(took);
         call.ttfb_us = self
             .first_byte
@@ -168,13 +212,19 @@ impl Account {
         let used = if ending.cached {
             0
         } else {
-            ending.tokens.total()
+            call.tokens.total()
         };
-        self.gateway.limiter.settle(self.taken, used);
+        if let Some(taken) = &self.tokens {
+            self.gateway.limiter.settle(taken, used, now);
+        }
         let series = self.series.as_ref().unwrap_or(&self.gateway.unknown);
         series.note(call.status, took, call.tokens, call.attempts);
         self.gateway.books.close(self.ticket, call)
     }
+}
+
+fn sum(one: Amount, other: Amount) -> Amount {
+    Amount::from_nanos(one.nanos().saturating_add(other.nanos()))
 }
 
 impl Drop for Account {

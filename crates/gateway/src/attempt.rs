@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::catalogue::{Model, Target};
 use crate::error::Refusal;
 use crate::look::Look;
-use crate::relay::Lane;
+use crate::relay::{BETA, Lane};
 use crate::upstream::{AnswerHead, Connection, Failure, Question, Upstream};
 use bytes::Bytes;
 use estrade_model::call::Operation;
@@ -17,6 +17,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A provider that asks for a longer pause gets this one.
 const LONGEST_WISH: Duration = Duration::from_secs(2);
+/// A connection that waited and ends so soon after a question was closed before it came: the longest
+/// way there and back. Later, somebody has read it.
+const WAS_CLOSED: Duration = Duration::from_millis(300);
 
 /// A request on its way to a provider.
 pub(crate) struct Errand<'e> {
@@ -49,9 +52,10 @@ impl Miss {
     /// Whether the same provider may do better next time.
     fn is_passing(self) -> bool {
         match self {
+            // After a timeout it may still be at work, and would do it twice.
+            Self::Failed(Failure::Timeout) | Self::Auth => false,
             Self::Busy(_) | Self::Failed(_) => true,
             Self::Status(status, _) => matches!(status, 500 | 502 | 503 | 504),
-            Self::Auth => false,
         }
     }
 
@@ -96,9 +100,7 @@ pub(crate) async fn ask_around(
             }
             Err(miss) => {
                 now = Instant::now();
-                trial.failed(now);
-                account.not_taken();
-                tracing::debug!(provider = %target.upstream.name, ?miss, "a provider failed");
+                target.report(trial.failed(now), &miss);
                 last = Some(miss);
             }
         }
@@ -134,6 +136,7 @@ async fn ask_often(
         let miss = match ask(lane, target, question, account).await {
             // Some repeat what they were sent.
             Ok((head, _)) if head.shown().any(|value| upstream.is_betrayed_by(value)) => {
+                account.lost();
                 Miss::Failed(Failure::Garbage)
             }
             Ok((head, connection)) => match judge(&head) {
@@ -147,13 +150,13 @@ async fn ask_often(
                     });
                 }
                 Some(miss) => {
+                    account.not_taken();
                     discard(lane, upstream, connection);
                     miss
                 }
             },
             Err(failure) => Miss::Failed(failure),
         };
-        account.not_taken();
         if tries >= upstream.retries || !miss.is_passing() {
             return Err(miss);
         }
@@ -168,6 +171,8 @@ async fn ask_often(
 fn judge(head: &AnswerHead) -> Option<Miss> {
     match head.status {
         401 | 403 => Some(Miss::Auth),
+        // Our account there is empty, not the caller's here.
+        402 => Some(Miss::Status(402, None)),
         429 => Some(Miss::Busy(head.retry_after)),
         200..=299 | 400..=499 => None,
         // We follow nobody elsewhere: that would take the key along.
@@ -182,7 +187,7 @@ fn discard(lane: &Lane, upstream: &Upstream, mut connection: Connection) {
     }
 }
 
-/// One question, one answer. A connection that turns out to be dead is replaced once, without ado.
+/// One question, one answer. A connection that turns out to have been closed is replaced once.
 async fn ask(
     lane: &Lane,
     target: &Target,
@@ -190,30 +195,66 @@ async fn ask(
     account: &mut Account,
 ) -> Result<(AnswerHead, Connection), Failure> {
     let (upstream, now) = (&*target.upstream, Instant::now());
-    if let Some(mut connection) = lane.pool.take(upstream, now) {
-        account.sends(target.price);
-        match connection
-            .ask(question, now + upstream.timeouts.first_byte)
-            .await
-        {
-            Err(Failure::Unanswered) => {}
-            outcome => return outcome.map(|head| arrived(account, head, connection)),
+    if let Some(connection) = lane.pool.take(upstream, now) {
+        let asked = ask_on(connection, now, target, question, account).await;
+        if now.elapsed() > WAS_CLOSED || !asked.was_closed() {
+            return asked.settle(account);
         }
+        // Nobody has read it.
+        account.not_taken();
+        account.asks(&upstream.name);
     }
-    let mut connection = Connection::open(upstream).await?;
-    account.sends(target.price);
-    let due = Instant::now() + upstream.timeouts.first_byte;
-    let head = connection.ask(question, due).await?;
-    Ok(arrived(account, head, connection))
+    let connection = Connection::open(upstream).await?;
+    let now = Instant::now();
+    ask_on(connection, now, target, question, account)
+        .await
+        .settle(account)
 }
 
-fn arrived(
+/// A question that was asked, on this connection.
+struct Asked(Result<AnswerHead, Failure>, Connection);
+
+async fn ask_on(
+    mut connection: Connection,
+    now: Instant,
+    target: &Target,
+    question: Question<'_>,
     account: &mut Account,
-    head: AnswerHead,
-    connection: Connection,
-) -> (AnswerHead, Connection) {
-    account.answered(Instant::now());
-    (head, connection)
+) -> Asked {
+    account.sends(target.price);
+    let due = now + target.upstream.timeouts.first_byte;
+    let outcome = connection.ask(question, due).await;
+    Asked(outcome, connection)
+}
+
+impl Asked {
+    /// Whether that is what a connection says that was closed before the question came.
+    fn was_closed(&self) -> bool {
+        match &self.0 {
+            Err(failure) => *failure == Failure::Unanswered,
+            // Some say goodbye.
+            Ok(head) => head.status == 408 && self.1.is_last(),
+        }
+    }
+
+    /// What is owed for it.
+    fn settle(self, account: &mut Account) -> Result<(AnswerHead, Connection), Failure> {
+        let Self(outcome, connection) = self;
+        match outcome {
+            Ok(head) => {
+                account.answered(Instant::now());
+                Ok((head, connection))
+            }
+            Err(failure) => {
+                if connection.is_told() {
+                    account.lost();
+                } else {
+                    account.not_taken();
+                }
+                Err(failure)
+            }
+        }
+    }
 }
 
 /// The rest of a request's head: what the caller may say to a provider, and the length.
@@ -227,7 +268,7 @@ fn more_head(headers: &HeaderMap, length: usize) -> Vec<u8> {
     if let Some(accept) = headers.get(header::ACCEPT) {
         add("accept: ", accept.as_bytes());
     }
-    if let Some(beta) = headers.get("openai-beta") {
+    if let Some(beta) = headers.get(BETA) {
         add("openai-beta: ", beta.as_bytes());
     }
     if let Some(parent) = headers.get("traceparent") {

@@ -1,6 +1,6 @@
 //! The body of an answer.
 
-use crate::metered::Metered;
+use crate::flows::{self, Flow};
 use crate::upstream::Cut;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -15,7 +15,7 @@ pub struct GatewayBody(Kind);
 enum Kind {
     Whole(Bytes),
     Pieces(VecDeque<Bytes>),
-    Metered(Box<Metered>),
+    Metered(Flow),
 }
 
 /// The provider broke off, so the answer is cut: the caller shall notice.
@@ -39,8 +39,8 @@ impl GatewayBody {
         Self(Kind::Pieces(pieces))
     }
 
-    pub(crate) fn metered(metered: Metered) -> Self {
-        Self(Kind::Metered(Box::new(metered)))
+    pub(crate) fn metered(flow: Flow) -> Self {
+        Self(Kind::Metered(flow))
     }
 }
 
@@ -56,7 +56,7 @@ impl Body for GatewayBody {
             Kind::Whole(bytes) if bytes.is_empty() => None,
             Kind::Whole(bytes) => Some(std::mem::take(bytes)),
             Kind::Pieces(pieces) => pieces.pop_front(),
-            Kind::Metered(metered) => return metered.poll_frame(cx),
+            Kind::Metered(flow) => return flows::lock(flow).poll_frame(cx),
         };
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
@@ -65,7 +65,7 @@ impl Body for GatewayBody {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_empty(),
             Kind::Pieces(pieces) => pieces.is_empty(),
-            Kind::Metered(metered) => metered.has_ended(),
+            Kind::Metered(flow) => flows::lock(flow).has_ended(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Body for GatewayBody {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces(_) => SizeHint::default(),
-            Kind::Metered(metered) => metered
+            Kind::Metered(flow) => flows::lock(flow)
                 .left()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
         }

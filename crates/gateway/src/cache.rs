@@ -56,6 +56,7 @@ impl Answers {
         owner: OwnerId,
         operation: Operation,
         model: &str,
+        beta: &[u8],
         (before, after): (&[u8], &[u8]),
     ) -> CacheKey {
         let mut hasher = blake3::Hasher::new();
@@ -63,6 +64,7 @@ impl Answers {
             owner.as_bytes(),
             operation.path().as_bytes(),
             model.as_bytes(),
+            beta,
             before,
             after,
         ] {

@@ -1,6 +1,6 @@
 //! Which models there are and who answers them. Built anew when providers change, then only read.
 
-use crate::health::Health;
+use crate::health::{Health, Notice};
 use crate::metrics::{Registry, Series};
 use crate::upstream::{Trust, Upstream};
 use estrade_model::Invalid;
@@ -8,6 +8,7 @@ use estrade_model::call::{Price, Tokens};
 use estrade_model::provider::{ECHO_MODEL, Provider};
 use http::HeaderValue;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ pub(crate) struct Model {
     /// What it costs at most.
     pub(crate) dearest: Price,
     pub(crate) context_length: Option<u32>,
+    /// What no prompt is longer than; unknown if one of the targets does not tell.
+    pub(crate) context_bound: Option<u32>,
+    /// How often providers are asked for one call at most.
+    pub(crate) attempts: u64,
     pub(crate) echo: bool,
     pub(crate) weighted: bool,
     /// Where calls are counted that reach no target.
@@ -135,12 +140,16 @@ impl Model {
             prompt: most.prompt.max(target.price.prompt),
             completion: most.completion.max(target.price.completion),
         });
+        let contexts = targets.iter().map(|target| target.context_length);
+        let told = contexts.clone().collect::<Option<Vec<_>>>();
         Self {
             dearest,
-            context_length: targets
+            context_length: contexts.flatten().max(),
+            context_bound: told.and_then(|contexts| contexts.into_iter().max()),
+            attempts: targets
                 .iter()
-                .filter_map(|target| target.context_length)
-                .max(),
+                .map(|target| u64::from(target.upstream.retries) + 1)
+                .sum(),
             echo: false,
             weighted: targets.iter().any(|target| target.weight.is_some()),
             series: metrics.series(&id, ""),
@@ -176,6 +185,21 @@ impl Target {
         let rate = (!estimated && tokens.completion > 0)
             .then(|| tokens.completion as f64 / made_in.as_secs_f64().max(1e-6));
         self.health.measure(first_byte, rate);
+    }
+
+    /// Tells the operator of a failure.
+    pub(crate) fn report(&self, notice: Notice, why: &dyn fmt::Debug) {
+        let provider = &*self.upstream.name;
+        match notice {
+            Notice::Opened => {
+                tracing::warn!(provider, ?why, "a provider keeps failing: it gets a pause");
+            }
+            Notice::Failed => {
+                let said = "a provider failed; more of that is not reported for a minute";
+                tracing::warn!(provider, ?why, "{said}");
+            }
+            Notice::Nothing => tracing::debug!(provider, ?why, "a provider failed"),
+        }
     }
 
     /// Who it is, as answers say it.

@@ -393,6 +393,7 @@ pub(crate) fn last_event(cut: Cut) -> Bytes {
     Bytes::from_static(match cut {
         Cut::Closed | Cut::Garbage => b"data: {\"error\":{\"message\":\"the provider broke off before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_error\",\"param\":null}}\n\n",
         Cut::Idle => b"data: {\"error\":{\"message\":\"the provider went silent before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_timeout\",\"param\":null}}\n\n",
+        Cut::Unread => b"data: {\"error\":{\"message\":\"the answer was not read for too long and was cut\",\"type\":\"invalid_request_error\",\"code\":\"answer_unread\",\"param\":null}}\n\n",
         Cut::TooLarge => b"data: {\"error\":{\"message\":\"the answer is too large and was cut\",\"type\":\"server_error\",\"code\":\"answer_too_large\",\"param\":null}}\n\n",
     })
 }
@@ -476,7 +477,13 @@ mod tests {
 
     #[test]
     fn the_last_events_are_json() {
-        for cut in [Cut::Closed, Cut::Garbage, Cut::Idle, Cut::TooLarge] {
+        for cut in [
+            Cut::Closed,
+            Cut::Garbage,
+            Cut::Idle,
+            Cut::TooLarge,
+            Cut::Unread,
+        ] {
             let event = last_event(cut);
             let data = event
                 .strip_prefix(b"data: ")

@@ -25,7 +25,7 @@ pub struct Gateway {
     pub(crate) limiter: Limiter,
     pub(crate) answers: Arc<Answers>,
     pub(crate) metrics: Registry,
-    /// Bytes of request bodies that are in memory, small ones aside.
+    /// Bytes of request bodies that are in memory.
     pub(crate) bodies: AtomicU64,
     /// Where calls are counted that name no model that exists.
     pub(crate) unknown: Arc<Series>,

@@ -13,6 +13,8 @@ const WINDOW: usize = 20;
 const WINDOW_SPAN: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Not every failure is worth a line in the log: one in so long is.
+const TELL_EVERY: Duration = Duration::from_mins(1);
 /// What was measured longer ago says little of now.
 const MEASURE_FRESH: Duration = Duration::from_mins(5);
 
@@ -31,6 +33,19 @@ struct Breaker {
     in_a_row: u32,
     recent: Vec<(Instant, bool)>,
     open: Option<Open>,
+    /// When a failure was last told of.
+    told: Option<Instant>,
+}
+
+/// What the operator shall hear of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// The breaker has opened.
+    Opened,
+    /// It failed.
+    Failed,
+    /// Nothing new.
+    Nothing,
 }
 
 #[derive(Clone, Copy)]
@@ -122,17 +137,18 @@ impl Health {
     }
 
     /// A call to it broke off after it had begun well.
-    pub(crate) fn broke_off(&self, now: Instant) {
-        self.failed(now, false);
+    pub(crate) fn broke_off(&self, now: Instant) -> Notice {
+        self.failed(now, false)
     }
 
-    fn failed(&self, now: Instant, probe: bool) {
+    fn failed(&self, now: Instant, probe: bool) -> Notice {
         let mut breaker = self.breaker();
         breaker.in_a_row = breaker.in_a_row.saturating_add(1);
         breaker.note(now, false);
         let bad = breaker.recent.iter().filter(|(_, good)| !good).count();
         let too_many =
             breaker.in_a_row >= IN_A_ROW || breaker.recent.len() >= WINDOW && bad * 2 > WINDOW;
+        let mut notice = breaker.notice(now);
         match &mut breaker.open {
             Some(open) if probe => {
                 open.pause = (open.pause * 2).min(LONGEST_PAUSE);
@@ -140,6 +156,7 @@ impl Health {
                 open.probing = false;
             }
             None if too_many => {
+                notice = Notice::Opened;
                 breaker.open = Some(Open {
                     since: now,
                     probe_at: now + FIRST_PAUSE,
@@ -150,6 +167,7 @@ impl Health {
             _ => {}
         }
         self.remember(&breaker);
+        notice
     }
 
     fn remember(&self, breaker: &Breaker) {
@@ -187,6 +205,17 @@ impl Breaker {
         }
         self.recent.push((now, good));
     }
+
+    fn notice(&mut self, now: Instant) -> Notice {
+        let told = self
+            .told
+            .is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY);
+        if told {
+            return Notice::Nothing;
+        }
+        self.told = Some(now);
+        Notice::Failed
+    }
 }
 
 impl Trial<'_> {
@@ -204,9 +233,9 @@ impl Trial<'_> {
     }
 
     /// It did not.
-    pub(crate) fn failed(mut self, now: Instant) {
+    pub(crate) fn failed(mut self, now: Instant) -> Notice {
         self.settled = true;
-        self.health.failed(now, self.probe);
+        self.health.failed(now, self.probe)
     }
 }
 
@@ -285,6 +314,19 @@ mod tests {
         assert_eq!(health.state(due), State::Due, "the pause has doubled");
         health.begin(due, false).unwrap().succeeded(due);
         assert_eq!(health.state(due), State::Closed);
+    }
+
+    #[test]
+    fn the_operator_hears_of_failures_but_not_of_each() {
+        let (health, now) = (Health::new(), Instant::now());
+        let fail = |at| health.begin(at, true).unwrap().failed(at);
+        assert_eq!(fail(now), Notice::Failed);
+        for _ in 0..3 {
+            assert_eq!(fail(now), Notice::Nothing);
+        }
+        assert_eq!(fail(now), Notice::Opened);
+        assert_eq!(fail(now), Notice::Nothing);
+        assert_eq!(health.broke_off(now + TELL_EVERY), Notice::Failed);
     }
 
     #[test]

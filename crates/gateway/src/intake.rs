@@ -11,12 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Bodies of this size are read without asking whether there is room.
-const SMALL: u64 = 64 * 1024;
-
 /// Bytes per second that have to come on average once the longest pause has passed: one byte before
 /// each pause ends would otherwise hold a call for ever.
-const SLOWEST: u64 = 1024;
+const SLOWEST: u64 = 16 * 1024;
 
 /// Room in memory for a body, given back when it is dropped.
 pub(crate) struct Room<'g> {
@@ -26,9 +23,6 @@ pub(crate) struct Room<'g> {
 
 impl Room<'_> {
     fn grow(&mut self, to: u64, most: u64) -> Result<(), Refusal> {
-        if to <= SMALL {
-            return Ok(());
-        }
         let more = to - self.taken;
         self.taken = to;
         if self.all.fetch_add(more, Ordering::Relaxed) + more > most {
@@ -104,5 +98,20 @@ async fn next(body: &mut Incoming, due: Instant) -> Result<Option<Bytes>, Refusa
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_has_to_be_there_in_the_end() {
+        let (idle, now) = (Duration::from_secs(20), Instant::now());
+        // The largest body takes half an hour at most, however steadily it trickles.
+        let started = now.checked_sub(Duration::from_mins(40)).unwrap_or(now);
+        assert!(patience(started, 32 << 20, idle) < now, "it is too late");
+        assert!(patience(now, 0, idle) >= now + idle);
+        assert!(patience(now, 1 << 40, idle) <= Instant::now() + idle);
     }
 }

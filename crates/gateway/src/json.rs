@@ -6,6 +6,24 @@ use std::ops::Range;
 /// Nested deeper than this is refused.
 pub(crate) const DEEPEST: usize = 1024;
 
+/// Names of the parts of a message that are no text: images, sounds, films and files.
+const MEDIA: [&str; 11] = [
+    "file",
+    "image",
+    "video",
+    "audio",
+    "file_id",
+    "file_data",
+    "image_url",
+    "audio_url",
+    "video_url",
+    "input_image",
+    "input_audio",
+];
+
+/// No word that a name is compared with is longer.
+const LONGEST_WORD: usize = 24;
+
 /// Not JSON, or nested too deep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
@@ -39,6 +57,8 @@ pub(crate) enum Kind {
 pub(crate) struct Scanner<'b> {
     bytes: &'b [u8],
     at: usize,
+    /// How many names were read that announce something other than text.
+    pub(crate) media: u64,
 }
 
 impl<'b> Scanner<'b> {
@@ -47,6 +67,7 @@ impl<'b> Scanner<'b> {
         Self {
             bytes: text.as_bytes(),
             at: 0,
+            media: 0,
         }
     }
 
@@ -122,6 +143,7 @@ impl<'b> Scanner<'b> {
             return Err(self.wrong("a colon is expected"));
         }
         self.at += 1;
+        self.media += u64::from(self.resembles(&name, &MEDIA).is_some());
         Ok(name)
     }
 
@@ -290,6 +312,27 @@ impl<'b> Scanner<'b> {
         } else {
             self.bytes[text.span.clone()] == *what.as_bytes()
         }
+    }
+
+    /// Which of these a string says to a server that does not mind the case: to those written in Go
+    /// also U+017F is an S and U+212A a K.
+    pub(crate) fn resembles<'w>(&self, text: &Text, words: &[&'w str]) -> Option<&'w str> {
+        let bytes = &self.bytes[text.span.clone()];
+        if !text.escaped && bytes.is_ascii() {
+            let same = |word: &&&str| bytes.eq_ignore_ascii_case(word.as_bytes());
+            return words.iter().find(same).copied();
+        }
+        // Six bytes are the longest way to write a letter.
+        if bytes.len() > 6 * LONGEST_WORD {
+            return None;
+        }
+        let fold = |c| match c {
+            '\u{17f}' => 's',
+            '\u{212a}' => 'k',
+            c => char::to_ascii_lowercase(&c),
+        };
+        let folded: String = self.value(text).chars().map(fold).collect();
+        words.iter().find(|word| **word == folded).copied()
     }
 
     /// What a string says.

@@ -16,8 +16,10 @@ pub(crate) struct Look {
     /// Whether the caller wants to see the usage of a stream.
     pub(crate) include_usage: bool,
     usage_edit: Option<(Range<usize>, &'static [u8])>,
-    /// The most tokens per answer.
+    /// The most tokens per answer, if there is such a limit.
     pub(crate) max_tokens: Option<u64>,
+    /// How many images, sounds and files it may have.
+    pub(crate) media: u64,
     /// How many answers.
     pub(crate) n: u64,
     /// Whether the same request gives the same answer.
@@ -43,7 +45,7 @@ impl From<Malformed> for BadBody {
     }
 }
 
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "model",
     "stream",
     "stream_options",
@@ -52,7 +54,14 @@ const FIELDS: [&str; 8] = [
     "n",
     "temperature",
     "seed",
+    "n_predict",
 ];
+/// Fields that only describe: a tool may well have a parameter that is called `file`.
+const DESCRIPTIONS: [&str; 3] = ["tools", "functions", "response_format"];
+
+/// More than any limit.
+const UNLIMITED: u64 = u64::MAX;
+const OTHER_CASE: &str = "must be written exactly so: some servers do not mind the case";
 
 /// Looks at a body.
 pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
@@ -63,14 +72,22 @@ pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
     };
     let mut scanner = Scanner::new(text);
     let start = memchr::memchr(b'{', body).unwrap_or(0) + 1;
-    let mut seen = 0_u8;
+    let mut seen = 0_u16;
     scanner.object(|scanner, name| {
         let known = FIELDS
             .iter()
             .enumerate()
             .find(|(_, field)| scanner.says(name, field));
         let Some((number, field)) = known else {
+            // A server that does not mind the case would believe this one.
+            if let Some(field) = scanner.resembles(name, &FIELDS) {
+                return Err(BadBody::Field(field, OTHER_CASE));
+            }
+            let media = scanner.media;
             scanner.skip()?;
+            if DESCRIPTIONS.iter().any(|field| scanner.says(name, field)) {
+                scanner.media = media;
+            }
             return Ok(());
         };
         // Two readers may believe two different ones, so neither is believed.
@@ -81,6 +98,8 @@ pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
         look.field(field, scanner)
     })?;
     scanner.end()?;
+    look.media = scanner.media;
+    look.max_tokens = look.max_tokens.filter(|most| *most != UNLIMITED);
     if look.model.is_empty() {
         return Err(BadBody::NoModel);
     }
@@ -111,7 +130,12 @@ impl Look {
             }
             ("max_tokens" | "max_completion_tokens", Kind::Number) => {
                 let most = count(field, scanner.number()?)?;
-                self.max_tokens = Some(self.max_tokens.map_or(most, |other| other.max(most)));
+                self.limit(most);
+            }
+            // llama.cpp believes this one rather than the others; below zero is without a limit.
+            ("n_predict", Kind::Number) => {
+                let most = count(field, scanner.number()?.max(0.0))?;
+                self.limit(most);
             }
             ("n", Kind::Number) => self.n = count(field, scanner.number()?)?.max(1),
             ("temperature", Kind::Number) => {
@@ -132,12 +156,22 @@ impl Look {
         Ok(())
     }
 
+    /// Takes note of a limit. The largest one counts, since nobody knows which is believed; for some
+    /// servers none is without a limit.
+    fn limit(&mut self, most: u64) {
+        let most = if most == 0 { UNLIMITED } else { most };
+        self.max_tokens = self.max_tokens.max(Some(most));
+    }
+
     fn stream_options(&mut self, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
         let start = scanner.at() + 1;
         let (mut found, mut empty) = (None, true);
         scanner.object(|scanner, name| {
             empty = false;
             if !scanner.says(name, "include_usage") {
+                if scanner.resembles(name, &["include_usage"]).is_some() {
+                    return Err(BadBody::Field("include_usage", OTHER_CASE));
+                }
                 scanner.skip()?;
                 return Ok(());
             }
@@ -225,6 +259,80 @@ mod tests {
     }
 
     #[test]
+    fn fields_in_another_case_are_refused() {
+        for (field, name) in [
+            ("model", "Model"),
+            ("model", "MODEL"),
+            ("model", r"\u004dodel"),
+            ("model", r"\u004d\u006f\u0064\u0065\u006c"),
+            ("max_tokens", "Max_Tokens"),
+            ("max_tokens", "max_to\u{212a}ens"),
+            ("max_tokens", r"max_to\u212aens"),
+            ("stream", "\u{17f}tream"),
+            ("stream_options", "\u{17f}tream_option\u{17f}"),
+            ("n", "N"),
+            ("n_predict", "N_predict"),
+            ("seed", "Seed"),
+        ] {
+            for text in [
+                format!(r#"{{"model":"a","{name}":1}}"#),
+                format!(r#"{{"{name}":1,"model":"a"}}"#),
+            ] {
+                let found = look(text.as_bytes());
+                assert_eq!(found, Err(BadBody::Field(field, OTHER_CASE)), "{text}");
+            }
+        }
+        let nested = br#"{"model":"a","stream_options":{"Include_usage":false}}"#;
+        assert_eq!(
+            look(nested),
+            Err(BadBody::Field("include_usage", OTHER_CASE))
+        );
+        for fine in [
+            r#"{"mod\u0065l":"a"}"#,
+            r#"{"model":"a","models":1,"Nn":2,"\u212a":3,"x":{"Model":"b"},"":1,"\ud800":1}"#,
+        ] {
+            assert_eq!(look(fine.as_bytes()).unwrap().model, "a", "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_the_largest_that_anybody_may_believe() {
+        let limit = |more: &str| {
+            let text = format!(r#"{{"model":"a"{more}}}"#);
+            look(text.as_bytes()).unwrap().max_tokens
+        };
+        assert_eq!(limit(r#","max_tokens":7,"n_predict":900"#), Some(900));
+        assert_eq!(limit(r#","n_predict":7"#), Some(7));
+        assert_eq!(limit(r#","n_predict":null,"max_tokens":5"#), Some(5));
+        for none in [
+            "",
+            r#","max_tokens":0"#,
+            r#","max_tokens":0,"max_completion_tokens":9"#,
+            r#","max_tokens":9,"n_predict":-1"#,
+            r#","max_tokens":9,"n_predict":0"#,
+        ] {
+            assert_eq!(limit(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn images_and_files_are_noticed_however_they_are_written() {
+        let media = |more: &str| {
+            let text = format!(r#"{{"model":"a",{more}}}"#);
+            look(text.as_bytes()).unwrap().media
+        };
+        let part = |name: &str| format!(r#""messages":[{{"content":[{{"{name}":{{}}}}]}}]"#);
+        assert_eq!(media(&part("image_url")), 1);
+        assert_eq!(media(&part("Image_URL")), 1);
+        assert_eq!(media(&part(r"im\u0061ge_url")), 1);
+        assert_eq!(media(&part("input_audio")), 1);
+        assert_eq!(media(&part("text")), 0);
+        let tool = r#""tools":[{"function":{"parameters":{"properties":{"file":{}}}}}]"#;
+        assert_eq!(media(tool), 0);
+        assert_eq!(media(&format!("{tool},{}", part("file"))), 1);
+    }
+
+    #[test]
     fn the_model_is_replaced_and_every_other_byte_survives() {
         let text = r#"{ "temperature" : 1.50, "model" : "m" ,"unknown":[1e400, "\u00e9"] }"#;
         let expected = r#"{ "temperature" : 1.50, "model" : "up" ,"unknown":[1e400, "\u00e9"] }"#;
@@ -270,6 +378,7 @@ mod tests {
         assert_eq!(field(r#"{"model":"a","max_tokens":-1}"#), "max_tokens");
         assert_eq!(field(r#"{"model":"a","max_tokens":1e400}"#), "max_tokens");
         assert_eq!(field(r#"{"model":"a","n":1,"n":2}"#), "n");
+        assert_eq!(field(r#"{"model":"a","n_predict":1e400}"#), "n_predict");
         assert_eq!(look(b"{}"), Err(BadBody::NoModel));
         assert_eq!(look(br#"{"model":""}"#), Err(BadBody::NoModel));
         assert_eq!(look(b"{\"model\":\"\xff\"}"), Err(BadBody::NotText));

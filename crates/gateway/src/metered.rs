@@ -4,6 +4,7 @@ use crate::account::{Account, Ending, Hold};
 use crate::body::Broken;
 use crate::cache::Saving;
 use crate::catalogue::Target;
+use crate::censor::Censor;
 use crate::error::last_event;
 use crate::relay::Lane;
 use crate::scan::Scan;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
+/// After so many steps that gave the caller nothing, others get their turn.
+const MOST_STEPS: usize = 64;
 const COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// What an answer is made of.
@@ -26,6 +29,8 @@ pub(crate) enum Content {
     /// JSON, to be read if somebody shall pay for it.
     Json {
         scan: Scan,
+        /// Whether it can be read at all: it is not compressed.
+        readable: bool,
         /// What is left of it, when its length is known.
         left: Option<u64>,
         /// For the cache.
@@ -52,6 +57,8 @@ impl Content {
 /// An answer on its way.
 pub(crate) struct Metered {
     lane: Arc<Lane>,
+    /// Where it stands among the answers of its lane.
+    place: usize,
     target: Arc<Target>,
     operation: Operation,
     account: Account,
@@ -59,6 +66,7 @@ pub(crate) struct Metered {
     /// None once the answer has been read to its end, or is not read any further.
     connection: Option<Connection>,
     content: Content,
+    censor: Censor,
     /// What can go out.
     out: VecDeque<Bytes>,
     /// What has to happen before it does.
@@ -71,11 +79,13 @@ pub(crate) struct Metered {
     broken: Option<Cut>,
     /// Whether a provider that dies looks like one that has finished.
     until_close: bool,
+    /// How many sweeps have passed since the caller was given something; none while it waits for us.
+    unread: Option<u32>,
 }
 
 impl Metered {
     pub(crate) fn new(
-        lane: Arc<Lane>,
+        (lane, place): (Arc<Lane>, usize),
         target: Arc<Target>,
         operation: Operation,
         status: u16,
@@ -86,6 +96,7 @@ impl Metered {
         let now = Instant::now();
         Self {
             lane,
+            place,
             target,
             operation,
             account,
@@ -93,12 +104,14 @@ impl Metered {
             until_close: connection.is_until_close(),
             connection: Some(connection),
             content,
+            censor: Censor::default(),
             out: VecDeque::new(),
             hold: None,
             passed: 0,
             heard: now,
             spoke: now,
             broken: None,
+            unread: None,
         }
     }
 
@@ -106,7 +119,24 @@ impl Metered {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        loop {
+        let polled = self.poll_next(cx);
+        self.unread = polled.is_ready().then_some(0);
+        polled
+    }
+
+    /// Ends it if the caller has read nothing for so many sweeps.
+    pub(crate) fn sweep(&mut self, most: u32) {
+        let Some(unread) = &mut self.unread else {
+            return;
+        };
+        *unread = unread.saturating_add(1);
+        if *unread > most && self.connection.is_some() {
+            self.cut(Cut::Unread);
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        for _ in 0..MOST_STEPS {
             if let Some(hold) = &mut self.hold {
                 ready!(hold.as_mut().poll(cx));
                 self.hold = None;
@@ -133,6 +163,8 @@ impl Metered {
                 Poll::Pending => ready!(self.poll_silence(cx)),
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn take_in(&mut self, data: Bytes) {
@@ -142,8 +174,20 @@ impl Metered {
         if self.passed > self.lane.gateway.options.most_answer {
             return self.cut(Cut::TooLarge);
         }
-        if self.target.upstream.is_betrayed_by(&data) {
+        // Some repeat what they were sent.
+        let Some(data) = self.censor.pass(&self.target.upstream, data) else {
             return self.cut(Cut::Garbage);
+        };
+        self.feed(data);
+        if self.connection.as_mut().is_some_and(Connection::is_done) {
+            self.finish();
+        }
+    }
+
+    /// Reads a part and lets it go out.
+    fn feed(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
         }
         match &mut self.content {
             Content::Events(events) => {
@@ -160,9 +204,6 @@ impl Metered {
                 }
                 self.out.push_back(data);
             }
-        }
-        if self.connection.as_mut().is_some_and(Connection::is_done) {
-            self.finish();
         }
     }
 
@@ -191,10 +232,12 @@ impl Metered {
 
     /// The provider's answer has ended as it should.
     fn finish(&mut self) {
+        let rest = self.censor.rest();
+        self.feed(rest);
+        if self.until_close && !self.is_whole() {
+            return self.cut(Cut::Closed);
+        }
         if let Content::Events(events) = &mut self.content {
-            if self.until_close && !events.is_done() {
-                return self.cut(Cut::Closed);
-            }
             events.finish(&mut self.out);
         }
         if let Some(connection) = self.connection.take() {
@@ -203,10 +246,23 @@ impl Metered {
         if self.account.is_open() {
             self.close(false);
         }
-        if let Content::Json { saving, .. } = &mut self.content
+        // What ended with its connection seems whole; that is not enough to repeat it.
+        if let Content::Json { saving, scan, .. } = &mut self.content
             && let Some(saving) = saving.take()
+            && !self.until_close
+            && !scan.is_open()
         {
             saving.save(self.content.usage());
+        }
+    }
+
+    /// Whether an answer that ended with its connection has an end of its own.
+    fn is_whole(&self) -> bool {
+        match &self.content {
+            Content::Events(events) => events.is_done(),
+            Content::Json { scan, readable, .. } => {
+                self.passed > 0 && !(*readable && scan.is_open())
+            }
         }
     }
 
@@ -216,10 +272,10 @@ impl Metered {
         if !self.account.is_open() {
             return;
         }
-        if cut != Cut::TooLarge {
-            self.target.health.broke_off(Instant::now());
+        if !matches!(cut, Cut::TooLarge | Cut::Unread) {
+            let notice = self.target.health.broke_off(Instant::now());
+            self.target.report(notice, &cut);
         }
-        tracing::debug!(provider = %self.target.upstream.name, ?cut, "an answer was cut");
         match &self.content {
             Content::Events(events) => {
                 if !events.is_between() {
@@ -272,6 +328,7 @@ impl Metered {
 
 impl Drop for Metered {
     fn drop(&mut self) {
+        self.lane.flows.remove(self.place);
         if let Some(mut connection) = self.connection.take()
             && connection.is_done()
         {

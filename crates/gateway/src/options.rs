@@ -15,7 +15,7 @@ pub struct Options {
     pub clock: Clock,
     /// Larger request bodies are refused.
     pub most_body: u64,
-    /// Bytes of all request bodies that may be in memory at once; small ones are not counted.
+    /// Bytes of all request bodies that may be in memory at once.
     pub most_bodies: u64,
     /// A request body that stands still for so long is given up.
     pub body_idle: Duration,
@@ -23,6 +23,8 @@ pub struct Options {
     pub most_answer: u64,
     /// A stream that is silent for so long gets a comment.
     pub keep_alive: Duration,
+    /// An answer of which the caller reads nothing for so long is cut; noticed within seconds.
+    pub unread: Duration,
     /// Bytes of answers that the cache keeps.
     pub cache_bytes: u64,
     /// How long the cache keeps them.
@@ -43,6 +45,7 @@ impl Options {
             body_idle: Duration::from_secs(20),
             most_answer: 1 << 30,
             keep_alive: Duration::from_secs(10),
+            unread: Duration::from_mins(5),
             cache_bytes: 32 << 20,
             cache_ttl: Duration::from_mins(5),
             most_idle: 256,

@@ -49,13 +49,18 @@ pub(crate) struct Standings {
     pub(crate) tokens: Option<Standing>,
 }
 
-/// What a request has taken, so that it can be settled or given back.
-#[derive(Debug, Clone, Copy, Default)]
+/// What was taken, so that it can be settled or given back.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
-    key: Option<[u8; 12]>,
-    workspace: Option<[u8; 12]>,
-    tokens: u64,
+    unit: Unit,
+    count: u64,
+    at: Instant,
+    key: Option<Owner>,
+    workspace: Option<Owner>,
 }
+
+/// Whose buckets, and how large they are.
+type Owner = ([u8; 12], Rates);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Bucket {
@@ -107,6 +112,22 @@ struct Buckets {
 }
 
 impl Buckets {
+    fn new(now: Instant, limits: Rates) -> Self {
+        Self {
+            at: now,
+            limits,
+            requests: Bucket::default(),
+            tokens: Bucket::default(),
+        }
+    }
+
+    fn of(&mut self, unit: Unit) -> &mut Bucket {
+        match unit {
+            Unit::Requests => &mut self.requests,
+            Unit::Tokens => &mut self.tokens,
+        }
+    }
+
     fn forward(&mut self, now: Instant, limits: Rates) {
         let passed = now.saturating_duration_since(self.at);
         let passed = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
@@ -115,18 +136,6 @@ impl Buckets {
         // Not simply `now`: what is less than a microsecond must not be lost with each request.
         self.at += Duration::from_micros(passed);
         self.limits = limits;
-    }
-
-    fn take(&mut self, tokens: u64) -> Result<(), (Unit, Duration)> {
-        self.requests
-            .take(self.limits.rpm, 1)
-            .map_err(|retry| (Unit::Requests, retry))?;
-        self.tokens.take(self.limits.tpm, tokens).map_err(|retry| {
-            if self.limits.rpm.is_some() {
-                self.requests.used = self.requests.used.saturating_sub(ONE);
-            }
-            (Unit::Tokens, retry)
-        })
     }
 
     fn is_full(&self) -> bool {
@@ -160,105 +169,113 @@ impl Limiter {
     }
 
     /// Whether there is a limit at all.
-    pub(crate) fn applies(pass: &Pass) -> bool {
-        limited(pass.key.rates) || limited(pass.workspace.rates)
+    pub(crate) fn applies(pass: &Pass, unit: Unit) -> bool {
+        [pass.key.rates, pass.workspace.rates]
+            .into_iter()
+            .any(|rates| limit(rates, unit).is_some())
     }
 
-    /// Takes a request and so many tokens from the buckets of a key and of its workspace: from all
-    /// of them, or from none.
+    /// Takes so many from the buckets of a key and of its workspace: from both, or from none. Nothing
+    /// is taken where there is no limit.
     pub(crate) fn take(
         &self,
         pass: &Pass,
-        tokens: u64,
+        unit: Unit,
+        count: u64,
         now: Instant,
-    ) -> Result<(Taken, Standings), Exceeded> {
+    ) -> Result<Option<(Taken, Standing)>, Exceeded> {
+        let owner = |id: &[u8; 12], rates| limit(rates, unit).map(|_| (*id, rates));
+        let key = owner(pass.key.id.as_bytes(), pass.key.rates);
+        let workspace = owner(pass.workspace.id.as_bytes(), pass.workspace.rates);
         let mut taken = Taken {
-            tokens,
-            ..Taken::default()
+            unit,
+            count,
+            at: now,
+            key: None,
+            workspace: None,
         };
-        let mut standings = Standings::default();
-        let (key, workspace) = (&pass.key, &pass.workspace);
-        if limited(key.rates) {
-            standings = self.take_from(*key.id.as_bytes(), key.rates, false, tokens, now)?;
-            taken.key = Some(*key.id.as_bytes());
+        let mut standing = None;
+        if let Some(key) = key {
+            standing = self.take_from(key, false, &taken)?;
+            taken.key = Some(key);
         }
-        if limited(workspace.rates) {
-            let id = *workspace.id.as_bytes();
-            let outcome = self.take_from(id, workspace.rates, true, tokens, now);
-            let of_workspace = outcome.inspect_err(|_| self.give_back(taken))?;
-            taken.workspace = Some(id);
-            standings.requests = standings.requests.or(of_workspace.requests);
-            standings.tokens = standings.tokens.or(of_workspace.tokens);
+        if let Some(workspace) = workspace {
+            let outcome = self.take_from(workspace, true, &taken);
+            let of_workspace = outcome.inspect_err(|_| self.settle(&taken, 0, now))?;
+            taken.workspace = Some(workspace);
+            standing = standing.or(of_workspace);
         }
-        Ok((taken, standings))
+        Ok(standing.map(|standing| (taken, standing)))
     }
 
     fn take_from(
         &self,
-        id: [u8; 12],
-        limits: Rates,
+        (id, limits): Owner,
         of_workspace: bool,
-        tokens: u64,
-        now: Instant,
-    ) -> Result<Standings, Exceeded> {
+        taken: &Taken,
+    ) -> Result<Option<Standing>, Exceeded> {
+        let (unit, now) = (taken.unit, taken.at);
         let mut shard = self.shard(&id);
         shard.prune(now);
-        let buckets = shard.buckets.entry(id).or_insert_with(|| Buckets {
-            at: now,
-            limits,
-            requests: Bucket::default(),
-            tokens: Bucket::default(),
-        });
+        let buckets = shard
+            .buckets
+            .entry(id)
+            .or_insert_with(|| Buckets::new(now, limits));
         buckets.forward(now, limits);
-        let outcome = buckets.take(tokens);
-        let standings = Standings {
-            requests: buckets.requests.standing(limits.rpm),
-            tokens: buckets.tokens.standing(limits.tpm),
-        };
+        let limit = limit(limits, unit);
+        let outcome = buckets.of(unit).take(limit, taken.count);
+        let standing = buckets.of(unit).standing(limit);
         drop(shard);
-        let Err((unit, retry)) = outcome else {
-            return Ok(standings);
-        };
-        let standing = match unit {
-            Unit::Requests => standings.requests,
-            Unit::Tokens => standings.tokens,
-        };
-        Err(Exceeded {
-            of_workspace,
-            unit,
-            standing: standing.unwrap_or(Standing {
-                limit: 0,
-                remaining: 0,
-                reset: retry,
+        match outcome {
+            Ok(()) => Ok(standing),
+            Err(retry) => Err(Exceeded {
+                of_workspace,
+                unit,
+                standing: standing.unwrap_or(Standing {
+                    limit: 0,
+                    remaining: 0,
+                    reset: retry,
+                }),
+                retry,
             }),
-            retry,
-        })
-    }
-
-    /// Replaces the estimate of tokens by what was really used.
-    pub(crate) fn settle(&self, taken: Taken, used: u64) {
-        for id in [taken.key, taken.workspace].into_iter().flatten() {
-            if let Some(buckets) = self.shard(&id).buckets.get_mut(&id) {
-                let bucket = &mut buckets.tokens;
-                let more = u128::from(used) * ONE;
-                bucket.used = (bucket.used + more).saturating_sub(u128::from(taken.tokens) * ONE);
-            }
         }
     }
 
-    /// Undoes a take: the request is not made after all.
-    pub(crate) fn give_back(&self, taken: Taken) {
-        self.settle(taken, 0);
-        for id in [taken.key, taken.workspace].into_iter().flatten() {
-            if let Some(buckets) = self.shard(&id).buckets.get_mut(&id) {
-                buckets.requests.used = buckets.requests.used.saturating_sub(ONE);
+    /// Replaces what was taken by what was really used.
+    pub(crate) fn settle(&self, taken: &Taken, used: u64, now: Instant) {
+        let unit = taken.unit;
+        let passed = now.saturating_duration_since(taken.at).as_micros();
+        for (id, limits) in [taken.key, taken.workspace].into_iter().flatten() {
+            let Some(limit) = limit(limits, unit) else {
+                continue;
+            };
+            let (had, used) = (u128::from(taken.count) * ONE, u128::from(used) * ONE);
+            let mut shard = self.shard(&id);
+            if used > had {
+                let new = || Buckets::new(now, limits);
+                let buckets = shard.buckets.entry(id).or_insert_with(new);
+                let limits = buckets.limits;
+                buckets.forward(now, limits);
+                buckets.of(unit).used += used - had;
+            } else if let Some(buckets) = shard.buckets.get_mut(&id) {
+                // What has leaked in the meantime is back already. Without what was taken too much
+                // it would have been as much, unless the bucket had run dry: so the rest is certain.
+                let leaked = u128::from(limit.get()).saturating_mul(passed);
+                let back = had.saturating_sub(used.max(leaked));
+                let limits = buckets.limits;
+                buckets.forward(now, limits);
+                let bucket = buckets.of(unit);
+                bucket.used = bucket.used.saturating_sub(back);
             }
         }
     }
 }
 
-fn limited(rates: Rates) -> bool {
-    rates.rpm.is_some() || rates.tpm.is_some()
+fn limit(rates: Rates, unit: Unit) -> Option<NonZeroU32> {
+    match unit {
+        Unit::Requests => rates.rpm,
+        Unit::Tokens => rates.tpm,
+    }
 }
 
 impl Shard {
@@ -315,16 +332,31 @@ mod tests {
         new
     }
 
+    fn request(limiter: &Limiter, pass: &Pass, now: Instant) -> Result<Standing, Exceeded> {
+        let taken = limiter.take(pass, Unit::Requests, 1, now)?;
+        Ok(taken.unwrap().1)
+    }
+
+    fn tokens(
+        limiter: &Limiter,
+        pass: &Pass,
+        count: u64,
+        now: Instant,
+    ) -> Result<(Taken, Standing), Exceeded> {
+        Ok(limiter.take(pass, Unit::Tokens, count, now)?.unwrap())
+    }
+
     #[test]
     fn a_bucket_is_full_at_the_start_and_refills_without_steps() {
         let (limiter, start) = (Limiter::new(), Instant::now());
         let pass = pass(1, rates(60, 0), rates(0, 0));
         for left in (0..60).rev() {
-            let (_, standings) = limiter.take(&pass, 1, start).unwrap();
-            assert_eq!(standings.requests.unwrap().remaining, left);
-            assert_eq!(standings.tokens, None);
+            let standing = request(&limiter, &pass, start).unwrap();
+            assert_eq!(standing.remaining, left);
         }
-        let refused = limiter.take(&pass, 1, start).unwrap_err();
+        let unlimited = limiter.take(&pass, Unit::Tokens, 1 << 40, start).unwrap();
+        assert!(unlimited.is_none());
+        let refused = request(&limiter, &pass, start).unwrap_err();
         assert_eq!(
             (refused.unit, refused.of_workspace),
             (Unit::Requests, false)
@@ -332,60 +364,89 @@ mod tests {
         assert_eq!(refused.retry, Duration::from_secs(1));
         assert_eq!(refused.standing.reset, Duration::from_mins(1));
         let later = start + Duration::from_millis(999);
-        assert!(limiter.take(&pass, 1, later).is_err());
+        assert!(request(&limiter, &pass, later).is_err());
         let later = start + Duration::from_secs(1);
-        assert!(limiter.take(&pass, 1, later).is_ok());
-        assert!(limiter.take(&pass, 1, later).is_err());
+        assert!(request(&limiter, &pass, later).is_ok());
+        assert!(request(&limiter, &pass, later).is_err());
     }
 
     #[test]
     fn tokens_are_estimated_then_settled() {
         let (limiter, now) = (Limiter::new(), Instant::now());
         let pass = pass(2, rates(0, 100), rates(0, 0));
-        let (taken, standings) = limiter.take(&pass, 80, now).unwrap();
-        assert_eq!(standings.tokens.unwrap().remaining, 20);
-        assert_eq!(limiter.take(&pass, 30, now).unwrap_err().unit, Unit::Tokens);
-        limiter.settle(taken, 10);
-        let (_, standings) = limiter.take(&pass, 30, now).unwrap();
-        assert_eq!(standings.tokens.unwrap().remaining, 60);
+        let (taken, standing) = tokens(&limiter, &pass, 80, now).unwrap();
+        assert_eq!(standing.remaining, 20);
+        let refused = tokens(&limiter, &pass, 30, now).unwrap_err();
+        assert_eq!(refused.unit, Unit::Tokens);
+        limiter.settle(&taken, 10, now);
+        let (_, standing) = tokens(&limiter, &pass, 30, now).unwrap();
+        assert_eq!(standing.remaining, 60);
+    }
+
+    #[test]
+    fn what_has_come_back_by_itself_is_not_given_back_again() {
+        let (limiter, start) = (Limiter::new(), Instant::now());
+        let pass = pass(7, rates(0, 600), rates(0, 0));
+        let (slow, _) = tokens(&limiter, &pass, 600, start).unwrap();
+        // All of it has come back, and somebody else has taken it.
+        let later = start + Duration::from_mins(1);
+        tokens(&limiter, &pass, 600, later).unwrap();
+        limiter.settle(&slow, 10, later);
+        assert!(tokens(&limiter, &pass, 1, later).is_err());
+        // Half of it: the other half is given back.
+        let much_later = later + Duration::from_mins(2);
+        let (slow, _) = tokens(&limiter, &pass, 600, much_later).unwrap();
+        let half = much_later + Duration::from_secs(30);
+        tokens(&limiter, &pass, 300, half).unwrap();
+        limiter.settle(&slow, 10, half);
+        assert_eq!(tokens(&limiter, &pass, 1, half).unwrap().1.remaining, 299);
+    }
+
+    #[test]
+    fn what_was_used_beyond_the_estimate_counts_from_now_on() {
+        let (limiter, start) = (Limiter::new(), Instant::now());
+        let pass = pass(8, rates(0, 600), rates(0, 0));
+        let (taken, _) = tokens(&limiter, &pass, 1, start).unwrap();
+        let later = start + Duration::from_mins(5);
+        for shard in &limiter.shards {
+            shard.lock().unwrap().buckets.clear();
+        }
+        limiter.settle(&taken, 601, later);
+        let refused = tokens(&limiter, &pass, 1, later).unwrap_err();
+        assert_eq!(refused.standing.reset, Duration::from_mins(1));
+        // Also when the bucket was not forgotten: what leaked before does not count.
+        limiter.settle(&taken, 601, later + Duration::from_mins(5));
+        assert!(tokens(&limiter, &pass, 1, later + Duration::from_mins(5)).is_err());
     }
 
     #[test]
     fn more_than_the_whole_bucket_goes_only_when_it_is_full() {
         let (limiter, now) = (Limiter::new(), Instant::now());
         let pass = pass(3, rates(0, 60), rates(0, 0));
-        limiter.take(&pass, 600, now).unwrap();
-        let refused = limiter
-            .take(&pass, 1, now + Duration::from_mins(1))
-            .unwrap_err();
+        tokens(&limiter, &pass, 600, now).unwrap();
+        let refused = tokens(&limiter, &pass, 1, now + Duration::from_mins(1)).unwrap_err();
         assert_eq!(refused.retry, Duration::from_secs(600 - 60 - 60 + 1));
-        assert!(
-            limiter
-                .take(&pass, 600, now + Duration::from_secs(599))
-                .is_err()
-        );
-        assert!(
-            limiter
-                .take(&pass, 600, now + Duration::from_secs(601))
-                .is_ok()
-        );
+        assert!(tokens(&limiter, &pass, 600, now + Duration::from_secs(599)).is_err());
+        assert!(tokens(&limiter, &pass, 600, now + Duration::from_secs(601)).is_ok());
     }
 
     #[test]
     fn what_was_taken_is_given_back_when_the_workspace_refuses() {
         let (limiter, now) = (Limiter::new(), Instant::now());
-        let pass = pass(4, rates(10, 1000), rates(1, 0));
-        limiter.take(&pass, 100, now).unwrap();
+        let pass = pass(4, rates(10, 1000), rates(1, 100));
+        request(&limiter, &pass, now).unwrap();
+        tokens(&limiter, &pass, 100, now).unwrap();
         for _ in 0..20 {
-            let refused = limiter.take(&pass, 100, now).unwrap_err();
+            let refused = request(&limiter, &pass, now).unwrap_err();
+            assert!(refused.of_workspace, "{refused:?}");
+            let refused = tokens(&limiter, &pass, 100, now).unwrap_err();
             assert!(refused.of_workspace, "{refused:?}");
         }
-        let alone = with_rates(&pass, rates(10, 1000));
-        let mut alone = alone;
+        let mut alone = with_rates(&pass, rates(10, 1000));
         alone.workspace = pass_without_limits(&alone);
-        let (_, standings) = limiter.take(&alone, 100, now).unwrap();
-        assert_eq!(standings.requests.unwrap().remaining, 8);
-        assert_eq!(standings.tokens.unwrap().remaining, 800);
+        assert_eq!(request(&limiter, &alone, now).unwrap().remaining, 8);
+        let (_, standing) = tokens(&limiter, &alone, 100, now).unwrap();
+        assert_eq!(standing.remaining, 800);
     }
 
     fn pass_without_limits(of: &Pass) -> Arc<WorkspacePass> {
@@ -402,12 +463,12 @@ mod tests {
         let (limiter, now) = (Limiter::new(), Instant::now());
         let before = pass(5, rates(10, 0), rates(0, 0));
         for _ in 0..10 {
-            limiter.take(&before, 1, now).unwrap();
+            request(&limiter, &before, now).unwrap();
         }
         let after = with_rates(&before, rates(12, 0));
-        assert!(limiter.take(&after, 1, now).is_ok());
-        assert!(limiter.take(&after, 1, now).is_ok());
-        assert!(limiter.take(&after, 1, now).is_err());
+        assert!(request(&limiter, &after, now).is_ok());
+        assert!(request(&limiter, &after, now).is_ok());
+        assert!(request(&limiter, &after, now).is_err());
     }
 
     #[test]
@@ -415,9 +476,8 @@ mod tests {
         let (limiter, now) = (Limiter::new(), Instant::now());
         for number in 0..100_000 {
             let at = now + Duration::from_millis(number);
-            limiter
-                .take(&pass(number * 7, rates(60, 0), rates(0, 0)), 1, at)
-                .unwrap();
+            let pass = pass(number * 7, rates(60, 0), rates(0, 0));
+            request(&limiter, &pass, at).unwrap();
         }
         let kept: usize = limiter
             .shards
@@ -436,7 +496,7 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         (0..200)
-                            .filter(|_| limiter.take(&pass, 1, now).is_ok())
+                            .filter(|_| request(&limiter, &pass, now).is_ok())
                             .count()
                     })
                 })

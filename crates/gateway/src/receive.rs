@@ -60,6 +60,7 @@ impl Lane {
         } = answered;
         // Some repeat what they were sent.
         if target.upstream.is_betrayed_by(&body) {
+            account.lost();
             return Err(Refusal::upstream_error(Some(head.status)));
         }
         self.pool.put(&target.upstream, connection);
@@ -148,11 +149,11 @@ impl Lane {
             hide_usage,
         } = answered;
         let status = head.status;
-        let readable = head.events && head.content_encoding.is_none();
+        let (events, readable) = (head.events, head.content_encoding.is_none());
         let mut headers = HeaderMap::with_capacity(12);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());
-        let content = if readable {
+        let content = if events && readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // A proxy between us and the caller shall not collect events.
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -164,15 +165,24 @@ impl Lane {
             let left = connection.length();
             Content::Json {
                 scan: Scan::default(),
+                readable,
                 left,
                 saving,
             }
         };
-        let lane = Arc::clone(self);
-        let metered = Metered::new(
-            lane, target, operation, status, connection, content, account,
-        );
-        let mut response = Response::new(GatewayBody::metered(metered));
+        let flow = self.flows.add(|place| {
+            let lane = Arc::clone(self);
+            Metered::new(
+                (lane, place),
+                target,
+                operation,
+                status,
+                connection,
+                content,
+                account,
+            )
+        });
+        let mut response = Response::new(GatewayBody::metered(flow));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         *response.headers_mut() = headers;
         response

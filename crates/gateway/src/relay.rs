@@ -4,20 +4,22 @@ use crate::account::{Account, Ending};
 use crate::attempt::{Answered, Errand, ask_around};
 use crate::body::GatewayBody;
 use crate::books::{Admission, Draft};
+use crate::bound::Bound;
 use crate::cache::{Answers, CacheKey, Kept, Saving};
 use crate::catalogue::{Catalogue, Model};
 use crate::doors::{Pass, Place};
 use crate::echo::{self, answer};
 use crate::error::{Refusal, standings_headers};
+use crate::flows::Flows;
 use crate::gateway::Gateway;
 use crate::intake;
 use crate::look::{Look, look};
 use crate::models::may_use;
-use crate::rates::{Limiter, Standings};
+use crate::rates::{Limiter, Standing, Standings, Unit};
 use crate::route::{self, Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
-use estrade_model::call::{CallId, Operation, Tokens};
+use estrade_model::call::{CallId, Operation};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use std::sync::Arc;
@@ -27,9 +29,9 @@ use tokio::time::Instant;
 const CALL: HeaderName = HeaderName::from_static("x-estrade-call");
 pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-estrade-provider");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
+/// The one header of the caller that says how to answer.
+pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
-/// How many tokens an answer may have when nobody says.
-const USUAL_ANSWER: u64 = 4096;
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves calls on one thread, with its own connections to the providers. Clones share them.
@@ -40,6 +42,7 @@ pub struct Relay(Arc<Lane>);
 pub(crate) struct Lane {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Pool,
+    pub(crate) flows: Flows,
 }
 
 /// What a call comes to, before it is accounted for.
@@ -61,7 +64,12 @@ pub(crate) struct Whole {
 impl Relay {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let pool = Pool::new(gateway.options.most_idle, gateway.options.idle_timeout);
-        Self(Arc::new(Lane { gateway, pool }))
+        let flows = Flows::default();
+        Self(Arc::new(Lane {
+            gateway,
+            pool,
+            flows,
+        }))
     }
 
     /// The gateway that it belongs to.
@@ -69,12 +77,16 @@ impl Relay {
         &self.0.gateway
     }
 
-    /// Closes connections that nobody needs, for as long as it is polled. Run one beside each relay.
+    /// Closes connections that nobody needs and ends answers that nobody reads, for as long as it is
+    /// polled. Run one beside each relay.
     pub async fn tend(&self) {
+        let unread = self.0.gateway.options.unread.as_secs() / SWEEP_EVERY.as_secs();
+        let unread = u32::try_from(unread).unwrap_or(u32::MAX);
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             let known = self.0.gateway.catalogue.load_full();
             self.0.pool.sweep(&known.upstreams, Instant::now());
+            self.0.flows.sweep(unread);
         }
     }
 
@@ -119,10 +131,15 @@ impl Relay {
         let operation = match route.endpoint {
             Endpoint::Call(operation) => operation,
             Endpoint::Models => return Err(Box::new(self.models(route.place, headers).await)),
-            Endpoint::WrongMethod(allow) => {
-                return Err(Box::new(Refusal::wrong_method(allow).into_response()));
+            other => {
+                // Who has no key learns nothing of what is where.
+                let refusal = match (self.let_in(headers, route.place).await, other) {
+                    (Err(refusal), _) => refusal,
+                    (Ok(_), Endpoint::WrongMethod(allow)) => Refusal::wrong_method(allow),
+                    (Ok(_), _) => Refusal::unknown_path(),
+                };
+                return Err(Box::new(refusal.into_response()));
             }
-            Endpoint::Unknown => return Err(Box::new(Refusal::unknown_path().into_response())),
         };
         let pass = self
             .let_in(headers, route.place)
@@ -234,17 +251,16 @@ impl Lane {
         standings: &mut Standings,
     ) -> Result<Outcome, Refusal> {
         let (parts, body) = request.into_parts();
+        // Before the body: one that never comes is a request as well.
+        standings.requests = self.take_request(account)?;
         let (body, held) = intake::read(body, &self.gateway).await?;
         let look = look(&body).map_err(|bad| Refusal::bad_body(&bad))?;
         let catalogue = self.gateway.catalogue.load_full();
         let model = choose_model(&catalogue, &look, account)?;
-        let estimate = Tokens {
-            prompt: (body.len() as u64).div_ceil(4),
-            completion: most_answer(operation, &look, model),
-        };
-        account.prompt_estimate = estimate.prompt;
-        *standings = self.take_rates(account, estimate, &look)?;
-        self.set_aside(account, model, estimate).await?;
+        let bound = Bound::new(operation, &look, model, body.len());
+        account.prompt_estimate = bound.prompt;
+        standings.tokens = self.take_tokens(account, bound, &look)?;
+        self.set_aside(account, model, bound).await?;
         if model.echo {
             return echo(operation, &body, account);
         }
@@ -266,26 +282,44 @@ impl Lane {
         self.receive(operation, answered, cache_key, account).await
     }
 
-    fn take_rates(
+    fn take_request(&self, account: &mut Account) -> Result<Option<Standing>, Refusal> {
+        if !Limiter::applies(&account.pass, Unit::Requests) {
+            return Ok(None);
+        }
+        let (limiter, now) = (&self.gateway.limiter, Instant::now());
+        let taken = limiter
+            .take(&account.pass, Unit::Requests, 1, now)
+            .map_err(|exceeded| Refusal::rate(&exceeded))?;
+        Ok(taken.map(|(taken, standing)| {
+            account.hold_request(taken);
+            standing
+        }))
+    }
+
+    fn take_tokens(
         &self,
         account: &mut Account,
-        estimate: Tokens,
+        bound: Bound,
         look: &Look,
-    ) -> Result<Standings, Refusal> {
-        if !Limiter::applies(&account.pass) {
-            return Ok(Standings::default());
+    ) -> Result<Option<Standing>, Refusal> {
+        if !Limiter::applies(&account.pass, Unit::Tokens) {
+            return Ok(None);
         }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
         // when it is known.
-        let answer = look.max_tokens.map_or(0, |_| estimate.completion);
-        let tokens = estimate.prompt.saturating_add(answer);
-        let (taken, standings) = self
-            .gateway
-            .limiter
-            .take(&account.pass, tokens, Instant::now())
-            .map_err(|exceeded| Refusal::rate(&exceeded))?;
-        account.hold_taken(taken);
-        Ok(standings)
+        let answer = look.max_tokens.map_or(0, |_| bound.answer);
+        let tokens = bound.prompt.saturating_add(answer);
+        let (limiter, now) = (&self.gateway.limiter, Instant::now());
+        let taken = limiter
+            .take(&account.pass, Unit::Tokens, tokens, now)
+            .map_err(|exceeded| {
+                account.give_back();
+                Refusal::rate(&exceeded)
+            })?;
+        Ok(taken.map(|(taken, standing)| {
+            account.hold_tokens(taken);
+            standing
+        }))
     }
 
     /// Sets aside the most that the call may cost.
@@ -293,7 +327,7 @@ impl Lane {
         &self,
         account: &mut Account,
         model: &Model,
-        estimate: Tokens,
+        bound: Bound,
     ) -> Result<(), Refusal> {
         let Some(call) = account.call() else {
             return Err(Refusal::no_target());
@@ -304,7 +338,7 @@ impl Lane {
             operation: call.operation,
             model: Arc::clone(&model.id),
             streamed: call.streamed,
-            most: model.dearest.cost(estimate),
+            most: bound.most,
         };
         let outcome = match self.gateway.books.admit(&account.pass, &draft) {
             Admission::Ready(ticket) => Ok(ticket),
@@ -393,7 +427,9 @@ fn cache_key(
     let same = look.deterministic || operation == Operation::Embeddings;
     (wanted && same && !look.stream).then(|| {
         let around = look.around_model(body);
-        Answers::key(account.pass.key.owner, operation, &look.model, around)
+        // What is sent along may change the answer.
+        let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
+        Answers::key(account.pass.key.owner, operation, &look.model, beta, around)
     })
 }
 
@@ -412,16 +448,6 @@ fn from_cache(kept: Kept) -> Whole {
             ..Ending::default()
         },
     }
-}
-
-/// The most tokens that an answer may have.
-fn most_answer(operation: Operation, look: &Look, model: &Model) -> u64 {
-    if operation == Operation::Embeddings {
-        return 0;
-    }
-    let context = model.context_length.map(u64::from);
-    let each = look.max_tokens.or(context).unwrap_or(USUAL_ANSWER);
-    each.saturating_mul(look.n)
 }
 
 /// A small number as a header.

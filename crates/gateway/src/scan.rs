@@ -165,6 +165,11 @@ impl Scan {
         self.choices_empty && self.has_usage
     }
 
+    /// Whether something has begun that has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.depth > 0 || self.in_string
+    }
+
     /// How many bytes were said.
     pub(crate) fn said(&self) -> u64 {
         self.said
@@ -231,7 +236,10 @@ mod tests {
                 completion: 34,
             };
             assert_eq!(scan.usage(), Some(expected), "{at}");
-            assert!(!scan.is_usage_only());
+            assert!(!scan.is_usage_only() && !scan.is_open());
+            let mut half = Scan::default();
+            half.feed(&text.as_bytes()[..at]);
+            assert_eq!(half.is_open(), at > 0, "{at}");
         }
         let said = r#"a \"usage\":{\"prompt_tokens\":9} \\"#
             .replace("\\\"", "\"")

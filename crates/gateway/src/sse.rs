@@ -35,14 +35,17 @@ impl Events {
 
     /// Takes in what came; what can go out is added to `out`.
     pub(crate) fn feed(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) {
-        let mut searched = 0;
         let part = if self.held.is_empty() {
             part
         } else {
+            // Appended in place: a provider that sends an event byte by byte costs no more than others.
             self.held.extend_from_slice(&part);
-            searched = std::mem::take(&mut self.searched);
+            if event_end(&self.held, self.searched).is_none() {
+                return self.hold_on(out);
+            }
             self.held.split().freeze()
         };
+        let searched = std::mem::take(&mut self.searched);
         // From `kept` to `at` are whole events that go out as they are.
         let (mut kept, mut at) = (0, 0);
         while let Some(end) = event_end(&part, at.max(searched)) {
@@ -54,15 +57,21 @@ impl Events {
             at = end;
         }
         push(out, part.slice(kept..at));
-        let rest = part.slice(at..);
-        if rest.len() > LONGEST_HELD {
-            self.said += rest.len() as u64;
+        if at < part.len() {
+            self.held.extend_from_slice(&part[at..]);
+            self.hold_on(out);
+        }
+    }
+
+    /// Waits for the end of an event, but not for that of a very long one.
+    fn hold_on(&mut self, out: &mut VecDeque<Bytes>) {
+        // An end has at most four bytes: the last three may be the beginning of one.
+        self.searched = self.held.len().saturating_sub(3);
+        if self.held.len() > LONGEST_HELD {
+            self.said += self.searched as u64;
             self.torn = true;
-            out.push_back(rest);
-        } else if !rest.is_empty() {
-            // An end has at most four bytes: the last three may be the beginning of one.
-            self.searched = rest.len().saturating_sub(3);
-            self.held.extend_from_slice(&rest);
+            out.push_back(self.held.split_to(self.searched).freeze());
+            self.searched = 0;
         }
     }
 
@@ -204,6 +213,24 @@ mod tests {
             true,
         );
         assert_eq!((&*text, events.usage().unwrap().prompt), ("", 1));
+    }
+
+    #[test]
+    fn an_event_that_comes_byte_by_byte_is_not_copied_each_time() {
+        let (mut events, mut out) = (Events::new(true), VecDeque::new());
+        let byte = Bytes::from_static(b"x");
+        let started = std::time::Instant::now();
+        for _ in 0..LONGEST_HELD {
+            events.feed(byte.clone(), &mut out);
+        }
+        // Copied each time it would be 64 GiB.
+        assert!(started.elapsed() < std::time::Duration::from_secs(2));
+        assert!(out.is_empty());
+        events.feed(Bytes::from_static(b"\n"), &mut out);
+        events.feed(Bytes::from_static(b"\ndata: [DONE]\n\n"), &mut out);
+        assert!(events.is_done());
+        let total: usize = out.iter().map(Bytes::len).sum();
+        assert_eq!(total, LONGEST_HELD + 16);
     }
 
     #[test]

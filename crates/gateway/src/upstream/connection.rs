@@ -4,9 +4,12 @@ use crate::upstream::Upstream;
 use crate::upstream::framing::{Cut, Framing, Step};
 use crate::upstream::head::{self, AnswerHead};
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use futures_util::task::noop_waker_ref;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,6 +23,9 @@ use tokio_util::io::poll_read_buf;
 const FIRST_READ: usize = 4 * 1024;
 /// …and more as long as the buffer is filled each time.
 const LARGEST_READ: usize = 64 * 1024;
+
+/// An address that has not accepted after so long gets company by the next one.
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +62,8 @@ pub(crate) struct Connection {
     /// Made once and moved forward only when it fires: setting a timer per read would cost more than
     /// the read.
     timer: Pin<Box<Sleep>>,
-    /// Whether it has answered before.
-    pub(super) used: bool,
+    /// Whether the present question is out, to its last byte.
+    told: bool,
     /// Since when it waits for the next call.
     pub(super) idle_since: Instant,
 }
@@ -82,7 +88,7 @@ impl Connection {
             framing: Framing::Done,
             keep_alive: true,
             timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
-            used: false,
+            told: false,
             idle_since: now,
         })
     }
@@ -94,13 +100,24 @@ impl Connection {
         due: Instant,
     ) -> Result<AnswerHead, Failure> {
         let mut sent = 0;
-        let mut head = poll_fn(|cx| self.poll_ask(cx, question, &mut sent, due)).await?;
+        let outcome = poll_fn(|cx| self.poll_ask(cx, question, &mut sent, due)).await;
         let whole = question.head.len() + question.more_head.len() + question.body.len();
+        self.told = sent == whole;
+        let mut head = outcome?;
         // Who answers before it has read everything may take the rest for the next question.
-        self.keep_alive = head.keep_alive && sent == whole;
+        self.keep_alive = head.keep_alive && self.told;
         self.framing = std::mem::replace(&mut head.framing, Framing::Done);
-        self.used = true;
         Ok(head)
+    }
+
+    /// Whether the last question went out as a whole: then it may have been worked on.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// Whether it will be closed after the present answer.
+    pub(crate) fn is_last(&self) -> bool {
+        !self.keep_alive
     }
 
     fn poll_ask(
@@ -264,21 +281,33 @@ enum Io {
 
 impl Io {
     async fn connect(upstream: &Upstream) -> io::Result<Self> {
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in lookup_host((&*upstream.host, upstream.port)).await? {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    let Some((connector, name)) = &upstream.tls else {
-                        return Ok(Self::Plain(stream));
-                    };
-                    let stream = connector.connect(name.clone(), stream).await?;
-                    return Ok(Self::Tls(Box::new(stream)));
-                }
-                Err(error) => last = error,
-            }
+        let addresses = lookup_host((&*upstream.host, upstream.port)).await?;
+        let stream = reach(addresses).await?;
+        stream.set_nodelay(true)?;
+        let Some((connector, name)) = &upstream.tls else {
+            return Ok(Self::Plain(stream));
+        };
+        let stream = connector.connect(name.clone(), stream).await?;
+        Ok(Self::Tls(Box::new(stream)))
+    }
+}
+
+/// The first of these addresses that accepts. They are tried in order, each with a head start: one
+/// that is silent does not take the time of all.
+async fn reach(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let mut tried = FuturesUnordered::new();
+    loop {
+        match addresses.next() {
+            Some(address) => tried.push(TcpStream::connect(address)),
+            None if tried.is_empty() => return Err(last),
+            None => {}
         }
-        Err(last)
+        match timeout(HEAD_START, tried.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(error))) => last = error,
+            Ok(None) | Err(_) => {}
+        }
     }
 }
 
@@ -327,5 +356,33 @@ impl AsyncWrite for Io {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[tokio::test]
+    async fn a_silent_address_does_not_take_the_time_of_the_next() {
+        // A socket whose queue is full lets nobody in and says nothing.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = socket.listen(1).unwrap();
+        let address = silent.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(Ok(stream)) = timeout(HEAD_START, TcpStream::connect(address)).await {
+            waiting.push(stream);
+            assert!(waiting.len() < 100, "it lets everybody in");
+        }
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = (good.local_addr().unwrap(), good);
+        let reached = timeout(4 * HEAD_START, reach([address, good.0].into_iter())).await;
+        let stream = reached.unwrap().unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), good.0);
+        let nobody = timeout(4 * HEAD_START, reach([address].into_iter())).await;
+        assert!(nobody.is_err(), "it waits for as long as it may");
+        assert!(reach(std::iter::empty()).await.is_err());
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Cut {
     Idle,
     /// Too much came.
     TooLarge,
+    /// The caller did not read it.
+    Unread,
 }
 
 /// What is left of a body.

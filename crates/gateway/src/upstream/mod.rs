@@ -98,9 +98,14 @@ impl Upstream {
         }))
     }
 
+    /// Finds the provider's key, if it has one that is a secret.
+    pub(crate) fn secret(&self) -> Option<&Finder<'static>> {
+        self.secret.as_ref()
+    }
+
     /// Whether these bytes have the provider's key in them.
     pub(crate) fn is_betrayed_by(&self, bytes: &[u8]) -> bool {
-        let secret = self.secret.as_ref();
+        let secret = self.secret();
         secret.is_some_and(|secret| secret.find(bytes).is_some())
     }
 

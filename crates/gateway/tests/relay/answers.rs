@@ -73,9 +73,10 @@ async fn a_call_is_passed_on_and_metered() {
     assert_eq!(call.cost.nanos(), 12 * 1000 + 34 * 2000);
     assert!(!call.partial && !call.estimated && !call.cached && !call.streamed);
     assert!(call.ttfb_us > 0 && call.latency_us >= call.ttfb_us);
-    // The most it could have cost: a quarter of the bytes, and what fits into the model.
-    let prompt = i64::try_from(body.len().div_ceil(4)).unwrap();
-    let most = prompt * 1000 + 1000 * 2000;
+    // The most it could have cost: a token per byte, a quarter of them once more in vain, and what
+    // fits into the model.
+    let bytes = i64::try_from(body.len()).unwrap();
+    let most = (bytes + (bytes + 3) / 4) * 1000 + 1000 * 2000;
     assert_eq!(gateway.books.most().nanos(), most);
 }
 
@@ -131,14 +132,60 @@ async fn a_connection_that_dies_under_a_question_is_replaced_at_once() {
     let mut acme = provider_at("acme", provider.address);
     acme.retries = 0;
     let gateway = TestGateway::new(&[acme]).await;
-    for _ in 0..2 {
+    for attempts in ["1", "2"] {
         let answer = gateway.caller().chat(&chat("")).await;
         assert_eq!(
             (answer.status.as_u16(), answer.header("x-estrade-attempts")),
-            (200, "1")
+            (200, attempts)
         );
     }
     assert_eq!(provider.asked().len(), 3);
+    let (_, call) = &gateway.books.wait(2).await[1];
+    assert_eq!((call.tokens.total(), call.estimated), (2, false));
+}
+
+#[tokio::test]
+async fn a_connection_that_says_goodbye_under_a_question_is_replaced_as_well() {
+    let provider = Scripted::new(|number| match number {
+        1 => vec![
+            send("HTTP/1.1 408 Late\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
+            Act::Close,
+        ],
+        _ => json(200, &chat_answer(1, 1)),
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    for attempts in ["1", "2"] {
+        let answer = gateway.caller().chat(&chat("")).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+            (200, attempts)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
+    let provider = Scripted::new(|number| match number {
+        1 => vec![
+            Act::Sleep(std::time::Duration::from_millis(600)),
+            Act::Close,
+        ],
+        _ => json(200, &chat_answer(1, 1)),
+    })
+    .await;
+    let mut acme = provider_at("acme", provider.address);
+    acme.retries = 0;
+    acme.timeouts.first_byte = std::time::Duration::from_secs(5);
+    let gateway = TestGateway::new(&[acme]).await;
+    for status in [200, 502] {
+        assert_eq!(gateway.caller().chat(&chat("")).await.status, status);
+    }
+    assert_eq!(provider.asked().len(), 2);
+    let (_, call) = &gateway.books.wait(2).await[1];
+    let prompt = chat("").len().div_ceil(4) as u64;
+    assert_eq!((call.tokens.prompt, call.attempts), (prompt, 1));
+    assert!(call.partial && call.estimated);
 }
 
 #[tokio::test]
@@ -251,6 +298,7 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
     request
         .headers_mut()
         .insert("x-estrade-cache", "on".parse().unwrap());
+    let mut other = request.clone();
     assert_eq!(
         gateway
             .caller()
@@ -259,10 +307,15 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
             .header("x-estrade-cache"),
         "hit"
     );
-    let rows = gateway.books.wait(7).await;
+    other
+        .headers_mut()
+        .insert("openai-beta", "new=v2".parse().unwrap());
+    let answer = gateway.caller().call(other).await;
+    assert_eq!(answer.header("x-estrade-cache"), "miss");
+    let rows = gateway.books.wait(8).await;
     let (_, kept) = &rows[1];
     assert!(kept.cached && kept.cost.nanos() == 0 && kept.attempts == 0);
-    assert_eq!(provider.asked().len(), 5);
+    assert_eq!(provider.asked().len(), 6);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
-use crate::support::{TestGateway, chat, chat_answer, provider_at};
-use estrade_scripted::{Act, Scripted, done, event, event_text, send, stream_head};
+use crate::support::{SECRET, TestGateway, chat, chat_answer, provider_at};
+use estrade_scripted::{Act, Scripted, chunk, done, event, event_text, send, stream_head};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 
@@ -176,10 +176,78 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    let text = until_closed(&gateway).await;
+    let text = until_closed(&gateway, &chat("")).await;
     assert!(!text.contains("usage"), "{text}");
     let call = gateway.books.only().await;
     assert!(call.partial && call.estimated);
+}
+
+#[tokio::test]
+async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
+    let provider = Scripted::new(|number| {
+        let (body, head) = (chat_answer(1, 1), "HTTP/1.0 200 OK\r\n\r\n");
+        let sent = if number == 0 { &body[..50] } else { &*body };
+        vec![send(format!("{head}{sent}")), Act::Close]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.invite("good", |key, _| key.cache = true);
+    let cold = chat(r#","temperature":0"#);
+    let text = until_closed(&gateway, &cold).await;
+    assert!(!text.ends_with("0\r\n\r\n"), "{text}");
+    for round in 0..2 {
+        let answer = gateway.caller().chat(&cold).await;
+        assert_eq!(answer.header("x-estrade-cache"), "miss", "{round}");
+        assert_eq!(answer.text(), chat_answer(1, 1));
+    }
+    let partial: Vec<_> = gateway
+        .books
+        .wait(3)
+        .await
+        .iter()
+        .map(|(_, call)| call.partial)
+        .collect();
+    assert_eq!(partial, [true, false, false]);
+}
+
+#[tokio::test]
+async fn a_key_that_comes_in_pieces_is_not_repeated() {
+    let provider = Scripted::new(|number| {
+        let (one, two) = SECRET.split_at(9);
+        let pause = Act::Sleep(Duration::from_millis(20));
+        if number == 0 {
+            let (one, two) = (format!("data: {{\"x\":\"{one}"), format!("{two}\"}}\n\n"));
+            return vec![
+                stream_head(),
+                event("a"),
+                chunk(&one),
+                pause,
+                chunk(&two),
+                done(),
+            ];
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n";
+        let rest = format!("{two}\"}}    ");
+        vec![send(format!("{head}{{\"x\":\"{one}")), pause, send(rest)]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.starts_with(&event_text("a")), "{text}");
+    assert!(
+        text.contains("upstream_error") && !text.contains("sk-"),
+        "{text}"
+    );
+    let text = until_closed(&gateway, &chat("")).await;
+    assert!(text.ends_with("{\"x\":\""), "{text}");
+    assert!(
+        gateway
+            .books
+            .wait(2)
+            .await
+            .iter()
+            .all(|(_, call)| call.partial)
+    );
 }
 
 #[tokio::test]
@@ -204,7 +272,7 @@ async fn an_answer_without_end_is_cut() {
         "{}",
         text.len()
     );
-    let text = until_closed(&gateway).await;
+    let text = until_closed(&gateway, &chat("")).await;
     assert!(
         text.len() < 60_000 && !text.ends_with("0\r\n\r\n"),
         "{}",
@@ -218,6 +286,37 @@ async fn an_answer_without_end_is_cut() {
             .iter()
             .all(|(_, call)| call.partial)
     );
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_ended() {
+    let provider = Scripted::new(|_| {
+        let Act::Send(event) = event(&"x".repeat(16_000)) else {
+            return Vec::new();
+        };
+        vec![stream_head(), Act::Flood(event, 10_000), Act::AwaitClose]
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.unread = Duration::from_secs(10);
+    })
+    .await;
+    let caller = gateway.caller();
+    let _deaf = caller.raw(&caller.raw_chat(&chat(STREAM))).await;
+    // Until all buffers are full.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(gateway.books.rows().is_empty());
+    let relay = gateway.relay.clone();
+    tokio::time::pause();
+    let early = tokio::time::timeout(Duration::from_secs(11), relay.tend());
+    assert!(early.await.is_err());
+    assert!(gateway.books.rows().is_empty(), "it may still read");
+    let late = tokio::time::timeout(Duration::from_secs(6), relay.tend());
+    assert!(late.await.is_err());
+    tokio::time::resume();
+    let call = gateway.books.only().await;
+    assert!(call.partial && call.tokens.completion > 0);
+    assert!(provider.until_open(0).await, "the provider is let go");
 }
 
 #[tokio::test]
@@ -256,10 +355,11 @@ async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
 }
 
 /// Everything that comes until the gateway closes the connection, which it must.
-async fn until_closed(gateway: &TestGateway) -> String {
+async fn until_closed(gateway: &TestGateway, body: &str) -> String {
     let caller = gateway.caller();
-    let mut stream = caller.raw(&caller.raw_chat(&chat(""))).await;
+    let mut stream = caller.raw(&caller.raw_chat(body)).await;
     let mut all = Vec::new();
-    let _ = stream.read_to_end(&mut all).await;
+    let end = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut all)).await;
+    assert!(end.is_ok(), "it is not closed");
     String::from_utf8(all).unwrap()
 }

@@ -122,6 +122,30 @@ async fn what_we_did_wrong_is_not_the_callers_fault() {
 }
 
 #[tokio::test]
+async fn a_provider_that_wants_our_money_is_not_the_callers_business() {
+    let poor = Scripted::new(|_| json(402, r#"{"error":"top up"}"#)).await;
+    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let providers = [
+        provider_at("poor", poor.address),
+        provider_at("good", good.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(answer.header("x-estrade-provider"), "good");
+    assert_eq!(poor.asked().len(), 1, "asking again does not help");
+    gateway
+        .gateway
+        .set_providers(&providers[..1], true)
+        .unwrap();
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(
+        (answer.status.as_u16(), &*error_code(&answer.body)),
+        (502, "upstream_error")
+    );
+    assert!(!answer.text().contains("top up"));
+}
+
+#[tokio::test]
 async fn a_provider_that_repeats_its_key_is_not_repeated() {
     let body = format!("you sent: authorization: Bearer {SECRET}");
     let provider = Scripted::new(move |_| json(400, &body)).await;
@@ -158,21 +182,29 @@ async fn a_provider_that_stays_busy_says_until_when() {
 
 #[tokio::test]
 async fn garbage_silence_and_absence_have_their_codes() {
-    let cases: [(Vec<Act>, u16, &str); 6] = [
-        (vec![send("SSH-2.0-OpenSSH_9\r\n")], 502, "upstream_error"),
+    // The last number: how often the prompt may have been worked on.
+    let cases: [(Vec<Act>, u16, &str, u64); 6] = [
+        (
+            vec![send("SSH-2.0-OpenSSH_9\r\n")],
+            502,
+            "upstream_error",
+            2,
+        ),
         (
             vec![send("HTTP/1.1 200 OK\r\ncontent-le"), Act::Close],
             502,
             "upstream_error",
+            2,
         ),
-        (vec![Act::Close], 502, "upstream_error"),
-        (vec![Act::AwaitClose], 504, "upstream_timeout"),
+        (vec![Act::Close], 502, "upstream_error", 2),
+        (vec![Act::AwaitClose], 504, "upstream_timeout", 1),
         (
             vec![send(
                 "HTTP/1.1 301 Go\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
             )],
             502,
             "upstream_error",
+            0,
         ),
         (
             vec![send(format!(
@@ -181,9 +213,11 @@ async fn garbage_silence_and_absence_have_their_codes() {
             ))],
             502,
             "upstream_error",
+            2,
         ),
     ];
-    for (acts, status, code) in cases {
+    let prompt = chat("").len().div_ceil(4) as u64;
+    for (acts, status, code, owed) in cases {
         let script = acts.clone();
         let provider = Scripted::new(move |_| script.clone()).await;
         let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -194,10 +228,13 @@ async fn garbage_silence_and_absence_have_their_codes() {
             "{acts:?}"
         );
         let call = gateway.books.only().await;
+        let cost = i64::try_from(owed * prompt * 1000).unwrap();
         assert_eq!(
-            (call.status, call.cost.nanos(), call.partial),
-            (status, 0, false)
+            (call.status, call.tokens.prompt, call.cost.nanos()),
+            (status, owed * prompt, cost),
+            "{acts:?}"
         );
+        assert_eq!((call.partial, call.estimated), (owed > 0, owed > 0));
         let kept = gateway.relay.idle_connections();
         assert!(provider.until_open(kept).await, "{acts:?}");
     }
@@ -213,6 +250,36 @@ async fn garbage_silence_and_absence_have_their_codes() {
         (502, "upstream_error")
     );
     assert_eq!(answer.header("x-estrade-attempts"), "2");
+}
+
+#[tokio::test]
+async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
+    let silent = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let providers = [
+        provider_at("silent", silent.address),
+        provider_at("good", good.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("x-estrade-attempts")),
+        (200, "2")
+    );
+    assert_eq!(silent.asked().len(), 1);
+    let call = gateway.books.only().await;
+    let prompt = 1 + chat("").len().div_ceil(4) as u64;
+    assert_eq!(
+        (call.tokens.prompt, call.tokens.completion),
+        (prompt, 1),
+        "both"
+    );
+    assert_eq!(
+        call.cost.nanos(),
+        i64::try_from(prompt).unwrap() * 1000 + 2000
+    );
+    assert!(call.estimated && !call.partial);
+    assert!(call.cost <= gateway.books.most(), "it was reserved");
 }
 
 #[tokio::test]

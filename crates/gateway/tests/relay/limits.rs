@@ -53,6 +53,26 @@ async fn requests_per_minute_are_counted_and_said() {
 }
 
 #[tokio::test]
+async fn a_request_whose_body_does_not_come_counts() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.body_idle = std::time::Duration::from_secs(5);
+    })
+    .await;
+    gateway.invite("slow", |key, _| key.rates = rates(1, 0));
+    let caller = gateway.caller_with("slow");
+    let whole = caller.raw_chat(&chat(""));
+    let _half = caller.raw(&whole[..whole.len() - 10]).await;
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let refused = caller.chat(&chat("")).await;
+    assert_eq!(
+        (refused.status.as_u16(), &*error_code(&refused.body)),
+        (429, "rate_limit_requests")
+    );
+    assert!(provider.asked().is_empty());
+}
+
+#[tokio::test]
 async fn tokens_per_minute_are_settled_with_what_was_used() {
     let provider = Scripted::new(|_| json(200, &chat_answer(10, 10))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;

@@ -101,6 +101,11 @@ async fn paths_and_methods_are_refused_in_the_same_shape() {
         (answer.status.as_u16(), &*error_code(&answer.body)),
         (404, "not_found")
     );
+    // Who has no key learns nothing.
+    for path in ["/api/w1/v1/models", "/api/w1/v1/audio/speech"] {
+        let answer = gateway.caller_with("").post(path, "").await;
+        assert_eq!(answer.status, 401, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -152,11 +157,37 @@ async fn all_bodies_together_are_bounded() {
     assert_eq!(
         caller.chat(&chat("")).await.status,
         200,
-        "small ones are not affected"
+        "there is room for small ones"
     );
     drop(half);
     gateway.books.wait(3).await;
     assert_eq!(caller.chat(&large).await.status, 200, "room was given back");
+}
+
+#[tokio::test]
+async fn many_small_bodies_are_bounded_as_well() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.most_bodies = 50_000;
+        options.body_idle = Duration::from_secs(5);
+    })
+    .await;
+    let caller = gateway.caller();
+    let small = chat(&format!(r#","x":"{}""#, "x".repeat(4000)));
+    let whole = caller.raw_chat(&small);
+    let mut halves = Vec::new();
+    for _ in 0..13 {
+        halves.push(caller.raw(&whole[..whole.len() - 10]).await);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let refused = caller.chat(&small).await;
+    assert_eq!(
+        (refused.status.as_u16(), &*error_code(&refused.body)),
+        (503, "overloaded")
+    );
+    drop(halves);
+    gateway.books.wait(14).await;
+    assert_eq!(caller.chat(&small).await.status, 200, "room was given back");
 }
 
 #[tokio::test]

@@ -166,3 +166,34 @@ async fn a_stream_without_usage_is_estimated() {
     assert!(call.estimated && !call.partial);
     assert_eq!(call.tokens.completion, 3);
 }
+
+#[tokio::test]
+async fn tiny_chunks_leave_others_their_turn() {
+    let provider = Scripted::new(|_| {
+        let tiny = "1\r\nx\r\n".repeat(100_000);
+        vec![stream_head(), send(tiny), chunk("\n\n"), done()]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut longest = Vec::new();
+    // The machine may be busy with something else: one quiet round is enough.
+    for _ in 0..5 {
+        let mut watch = tokio::task::JoinSet::new();
+        let gap = Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let (noted, mut last) = (Arc::clone(&gap), std::time::Instant::now());
+        watch.spawn(std::future::poll_fn(move |cx| {
+            let mut longest = noted.lock().unwrap();
+            *longest = longest.max(last.elapsed());
+            last = std::time::Instant::now();
+            cx.waker().wake_by_ref();
+            std::task::Poll::<()>::Pending
+        }));
+        let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+        assert!(whole && text.len() == 100_000 + 2 + 14, "{}", text.len());
+        longest.push(*gap.lock().unwrap());
+    }
+    assert!(
+        longest.iter().any(|gap| *gap < Duration::from_millis(15)),
+        "{longest:?}"
+    );
+}

@@ -1,0 +1,102 @@
+//! Keeps a provider's key from a caller, also where it comes in pieces.
+
+use crate::upstream::Upstream;
+use bytes::Bytes;
+
+/// Looks through an answer on its way. What may be the beginning of the key is held back until more
+/// is known; most parts end with nothing like it and pass as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Censor {
+    held: Vec<u8>,
+}
+
+impl Censor {
+    /// What may pass now; none: the key is in it.
+    pub(crate) fn pass(&mut self, upstream: &Upstream, part: Bytes) -> Option<Bytes> {
+        let Some(secret) = upstream.secret() else {
+            return Some(part);
+        };
+        let part = if self.held.is_empty() {
+            part
+        } else {
+            let mut joint = std::mem::take(&mut self.held);
+            joint.extend_from_slice(&part);
+            Bytes::from(joint)
+        };
+        if secret.find(&part).is_some() {
+            return None;
+        }
+        let start = beginning(secret.needle(), &part);
+        if start == part.len() {
+            return Some(part);
+        }
+        self.held.extend_from_slice(&part[start..]);
+        Some(part.slice(..start))
+    }
+
+    /// Nothing more comes: what is held was not the key.
+    pub(crate) fn rest(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.held))
+    }
+}
+
+/// Where something begins at the end of a part that may be the beginning of the key.
+fn beginning(secret: &[u8], part: &[u8]) -> usize {
+    let from = part.len().saturating_sub(secret.len().saturating_sub(1));
+    let first = secret.first().copied().unwrap_or_default();
+    memchr::memchr_iter(first, &part[from..])
+        .map(|at| from + at)
+        .find(|at| secret.starts_with(&part[*at..]))
+        .unwrap_or(part.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Catalogue;
+    use crate::catalogue::tests::{build, provider};
+    use estrade_model::secret::Secret;
+    use std::sync::Arc;
+
+    const SECRET: &str = "sk-sk-0123456789abcdef";
+
+    fn upstream() -> Arc<Upstream> {
+        let mut provider = provider("a", 0, 0);
+        provider.api_key = Some(Secret(SECRET.to_owned()));
+        Arc::clone(&build(&[provider], &Catalogue::default()).upstreams[0])
+    }
+
+    /// What passes of a text in parts of this size, and whether all of it does.
+    fn pass(text: &str, size: usize) -> (String, bool) {
+        let (upstream, mut censor, mut all) = (upstream(), Censor::default(), Vec::new());
+        for part in text.as_bytes().chunks(size) {
+            match censor.pass(&upstream, Bytes::copy_from_slice(part)) {
+                Some(part) => all.extend_from_slice(&part),
+                None => return (String::from_utf8(all).unwrap(), false),
+            }
+        }
+        all.extend_from_slice(&censor.rest());
+        (String::from_utf8(all).unwrap(), true)
+    }
+
+    #[test]
+    fn a_key_in_pieces_does_not_pass_and_everything_else_does() {
+        let harmless = format!("s sk- sk-sk-sk-0123 {} sk-sk-0", &SECRET[..21]);
+        for size in 1..60 {
+            for before in ["", "sk-", "sk-sk", "words "] {
+                let (passed, whole) = pass(&format!("{before}{SECRET} after"), size);
+                assert!(before.starts_with(&passed) && !whole, "{size}: {passed}");
+            }
+            assert_eq!(pass(&harmless, size), (harmless.clone(), true), "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_harmless_passes_without_a_copy() {
+        let (upstream, mut censor) = (upstream(), Censor::default());
+        let part = Bytes::from_static(b"data: {\"k\":\"sk-\"}\n\n");
+        let passed = censor.pass(&upstream, part.clone()).unwrap();
+        assert_eq!(passed.as_ptr(), part.as_ptr());
+        assert_eq!(passed, part);
+    }
+}
