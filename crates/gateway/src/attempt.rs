@@ -197,7 +197,7 @@ async fn ask(
     let (upstream, now) = (&*target.upstream, Instant::now());
     if let Some(connection) = lane.pool.take(upstream, now) {
         let asked = ask_on(connection, now, target, question, account).await;
-        if now.elapsed() > WAS_CLOSED || !asked.was_closed() {
+        if !asked.was_closed() || now.elapsed() > WAS_CLOSED {
             return asked.settle(account);
         }
         // Nobody has read it.
