@@ -19,7 +19,7 @@ use estrade_service::usage::{
 };
 use estrade_service::{Core, Settings, workspaces};
 use estrade_store::StoreError;
-use estrade_store::budgets::{Account, ended_nodes, position, settle_node};
+use estrade_store::budgets::{Account, list_nodes, position, settle_node};
 use estrade_store::calls::{self, CallFilter, CallPage, CallRow, Slices, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
@@ -334,7 +334,7 @@ async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
 async fn bury_all(core: &Core) {
     let now = core.now().after(Duration::from_hours(1));
     while number(core, "SELECT COUNT(*) FROM ledger_nodes").await > 0 {
-        for node in ended_nodes(&core.db, now).await.unwrap() {
+        for node in list_nodes(&core.db).await.unwrap() {
             let settled = core
                 .db
                 .transact(move |tx| Box::pin(async move { settle_node(tx, node, now, 5).await }));
