@@ -19,7 +19,7 @@ use estrade_service::usage::{
 };
 use estrade_service::{Core, Settings, workspaces};
 use estrade_store::StoreError;
-use estrade_store::budgets::{Account, ended_nodes, position, settle_node};
+use estrade_store::budgets::{Account, list_nodes, position, settle_node};
 use estrade_store::calls::{self, CallFilter, CallPage, CallRow, Slices, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,7 @@ on_both_engines! {
     no_sum_is_too_large
     in_strict_mode_a_call_is_on_disk_before_its_end
     activity_and_logs_show_what_was_used
+    a_search_ends_when_it_has_looked_at_enough
     old_calls_go_and_their_sums_stay
     no_workspace_pushes_out_the_calls_of_another
     calls_wait_for_a_ledger_that_is_full
@@ -333,7 +334,7 @@ async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
 async fn bury_all(core: &Core) {
     let now = core.now().after(Duration::from_hours(1));
     while number(core, "SELECT COUNT(*) FROM ledger_nodes").await > 0 {
-        for node in ended_nodes(&core.db, now).await.unwrap() {
+        for node in list_nodes(&core.db).await.unwrap() {
             let settled = core
                 .db
                 .transact(move |tx| Box::pin(async move { settle_node(tx, node, now, 5).await }));
@@ -616,23 +617,6 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
     };
     let failed = list(filter, 100, 0).await;
     assert_eq!(failed.logs.len(), 1);
-    // A search ends when it has looked at enough, found or not: this is the sixth.
-    let filter = CallFilter {
-        from: Some(now),
-        key: Some(keys[0]),
-        model: Some("a".into()),
-        ..CallFilter::default()
-    };
-    for (within, found) in [(5, 0), (6, 1)] {
-        let page = CallPage {
-            count: 100,
-            skip: 0,
-            within,
-        };
-        let page = calls::list_calls(&at.core.db, scope.owner, workspace_id, &filter, page);
-        let (logs, count) = page.await.unwrap();
-        assert_eq!((logs.len(), count), (found, found as u64), "{within}");
-    }
     let read = read_call(ledger, &scope, workspace_id, ids[5])
         .await
         .unwrap();
@@ -652,6 +636,34 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
         .await
         .unwrap_err();
     node.stop().await;
+}
+
+async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
+    let (scope, workspace) = workspace(at, "ada").await;
+    let node = Node::start(at, |_| {}).await;
+    let who = Who {
+        workspace,
+        key: id(),
+    };
+    for model in ["old", "new", "new", "new"] {
+        let call = call(&who, id(), at.core.now(), model, whole(1));
+        drop(node.ledger.close(Ticket::NONE, call));
+    }
+    node.stop().await;
+    let filter = CallFilter {
+        model: Some("old".into()),
+        ..CallFilter::default()
+    };
+    for (within, found) in [(1, 0), (3, 0), (4, 1), (9, 1)] {
+        let page = CallPage {
+            count: 100,
+            skip: 0,
+            within,
+        };
+        let page = calls::list_calls(&at.core.db, scope.owner, workspace, &filter, page);
+        let (logs, count) = page.await.unwrap();
+        assert_eq!((logs.len(), count), (found, found as u64), "{within}");
+    }
 }
 
 async fn old_calls_go_and_their_sums_stay(at: &Installation) {

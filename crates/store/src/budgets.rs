@@ -276,15 +276,15 @@ async fn spend(tx: &mut Tx, slices: Vec<Returned>) -> Result<(), StoreError> {
         .await
 }
 
-/// A server whose deadline has passed.
+/// A server that may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EndedNode {
+pub struct LedgerNode {
     /// Which.
     pub id: NodeId,
-    /// The deadline, by that server's clock; 0 when it is being settled.
+    /// Until when, by that server's clock; 0 when it is being settled.
     pub deadline: Timestamp,
 }
-impl Record for EndedNode {
+impl Record for LedgerNode {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             id: row.take()?,
@@ -293,34 +293,33 @@ impl Record for EndedNode {
     }
 }
 
-/// The servers whose deadline has passed. They are written, as they are: where that works, they
-/// could have moved their deadlines too.
-pub async fn ended_nodes(db: &Db, now: Timestamp) -> Result<Vec<EndedNode>, StoreError> {
-    let ended: Vec<EndedNode> = db
-        .read("SELECT id, deadline FROM ledger_nodes WHERE deadline < $1")
-        .bind(now)
+/// The servers that may spend.
+pub async fn list_nodes(db: &Db) -> Result<Vec<LedgerNode>, StoreError> {
+    db.read("SELECT id, deadline FROM ledger_nodes")
         .fetch_all()
-        .await?;
-    if ended.is_empty() {
-        return Ok(ended);
-    }
+        .await
+}
+
+/// Writes the deadlines that have passed, as they are: if that works, whose they are could have moved
+/// them.
+pub async fn touch_ended(db: &Db, now: Timestamp) -> Result<(), StoreError> {
     db.transact(move |tx| {
         Box::pin(async move {
             tx.query("UPDATE ledger_nodes SET deadline = deadline WHERE deadline < $1")
                 .bind(now)
                 .execute()
                 .await
+                .map(drop)
         })
     })
-    .await?;
-    Ok(ended)
+    .await
 }
 
 /// Settles up to `most` calls or slices of a server unless it has moved its deadline since; true
 /// when there is nothing left to do.
 pub async fn settle_node(
     tx: &mut Tx,
-    ended: EndedNode,
+    ended: LedgerNode,
     now: Timestamp,
     most: u32,
 ) -> Result<bool, StoreError> {

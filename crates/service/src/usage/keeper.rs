@@ -144,9 +144,14 @@ async fn give_back(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Result<()> 
 async fn settle_others(ledger: &Arc<Ledger>, suspects: &mut Suspects) -> Result<()> {
     let (db, now) = (&ledger.core.db, ledger.core.now());
     let own = ledger.slices().node;
-    let mut ended = budgets::ended_nodes(db, now).await?;
-    ended.retain(|node| node.id != own);
-    for node in suspects.look(&ended, ledger.settings().deadline, Instant::now()) {
+    let mut nodes = budgets::list_nodes(db).await?;
+    nodes.retain(|node| node.id != own);
+    if nodes.iter().any(|node| node.deadline < now) {
+        budgets::touch_ended(db, now).await?;
+    }
+    let mut still = suspects.look(&nodes, ledger.settings().deadline, Instant::now());
+    still.retain(|node| node.deadline < now);
+    for node in still {
         let settle = || {
             db.transact(move |tx| {
                 Box::pin(async move {

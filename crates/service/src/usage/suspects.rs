@@ -6,7 +6,7 @@
 
 use estrade_model::Timestamp;
 use estrade_model::call::NodeId;
-use estrade_store::budgets::EndedNode;
+use estrade_store::budgets::LedgerNode;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Looks that are further apart than half of the patience, and than this, prove nothing.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
 
-/// Servers that are past their deadline, and since when they have not moved it.
+/// The deadlines of other servers, and since when they were not moved.
 #[derive(Default)]
 pub(super) struct Suspects {
     seen: HashMap<NodeId, (Timestamp, Instant)>,
@@ -22,19 +22,19 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
-    /// Notes who is past its deadline; returns those that have stood still for `patience`.
+    /// Notes the deadlines; returns those that were not moved for `patience`.
     pub(super) fn look(
         &mut self,
-        ended: &[EndedNode],
+        nodes: &[LedgerNode],
         patience: Duration,
         now: Instant,
-    ) -> Vec<EndedNode> {
+    ) -> Vec<LedgerNode> {
         let gap = (patience / 2).max(LONGEST_GAP);
         let before = std::mem::take(&mut self.seen);
         let known = self.looked.is_some_and(|at| now - at <= gap);
         self.looked = Some(now);
-        let mut dead = Vec::new();
-        for node in ended {
+        let mut still = Vec::new();
+        for node in nodes {
             // By its own clock, which may be behind ours: one that moves is alive.
             let since = match before.get(&node.id) {
                 Some((deadline, since)) if known && *deadline == node.deadline => *since,
@@ -42,10 +42,10 @@ impl Suspects {
             };
             self.seen.insert(node.id, (node.deadline, since));
             if now - since >= patience {
-                dead.push(*node);
+                still.push(*node);
             }
         }
-        dead
+        still
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn only_who_stands_still_all_the_time_is_dead() {
-        let node = |deadline| EndedNode {
+        let node = |deadline| LedgerNode {
             id: Id::generate(1, 2),
             deadline: Timestamp::from_millis(deadline),
         };
