@@ -46,7 +46,7 @@ fn a_mistake_in_the_file_is_named_with_its_line_and_column() {
         (
             "unknown-key.toml",
             "[usage]\ndurabilty = 'strict'\n",
-            "line 2, column 1: usage.durabilty: unknown field `durabilty`, expected `durability`",
+            "line 2, column 1: usage.durabilty: unknown field `durabilty`, expected one of `durability`, `keep_days`, `keep_calls`",
         ),
         (
             "wrong-type.toml",
