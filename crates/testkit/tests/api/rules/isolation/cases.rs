@@ -20,6 +20,8 @@ pub(crate) enum Case {
     Public,
     /// Open to AI keys.
     ForKeys,
+    /// Open to AI keys and accounts, and about nobody's things.
+    ForBoth,
     /// About the caller's own things only: it works, and shows nothing of others.
     Own(String, Option<Value>),
     /// Names a thing: one of somebody else answers like one that does not exist.
@@ -280,6 +282,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         | (Api::Ai, "GET /.well-known/jwks.json")
         | (Api::Platform, "POST /v1/login" | "POST /v1/login/check-if-exists") => Case::Public,
         (Api::Ai, "GET /v1/keys/authorize" | "POST /v1/keys/authorize") => Case::ForKeys,
+        (Api::Ai, "GET /v1/models") => Case::ForBoth,
 
         (
             Api::Platform,

@@ -43,7 +43,7 @@ async fn intrude(app: &TestApp, world: &World) {
         let name = operation.name();
         for (number, eve) in intruders.iter().enumerate() {
             match case(world, &operation, number) {
-                Case::Public | Case::ForKeys => {}
+                Case::Public | Case::ForKeys | Case::ForBoth => {}
                 Case::Own(path, body) => {
                     let answer = send(eve, &operation, &path, body.as_ref()).await;
                     // Naming a team of others is refused where a team can be named.
@@ -153,6 +153,13 @@ async fn a_key_opens_no_management_operation(app: &TestApp) {
         let path = world.fill(&operation.path);
         let answer = match case(&world, &operation, 0) {
             Case::Public => continue,
+            Case::ForBoth => {
+                for user in [&holder, &ada] {
+                    let user = user.on(operation.api);
+                    user.call(operation.method.clone(), &path).await.assert(200);
+                }
+                continue;
+            }
             // And the other way round: an account token is no key.
             Case::ForKeys => {
                 holder
