@@ -15,6 +15,7 @@ use crate::installation::{Running, Site};
 use crate::suite::{self, Bench, Part};
 use anyhow::{Context, ensure};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -37,10 +38,12 @@ fn installation(bench: &Bench<'_>, name: &str, provider: SocketAddr) -> anyhow::
     let site = Site::new(bench, name)?;
     let file = site.directory.join("estrade.toml");
     let mut config = fs::read_to_string(&file)?;
-    config.push_str(&format!(
+    // Writing to a string cannot fail.
+    let _ = write!(
+        config,
         "[[ai.providers]]\nname = \"mock\"\nbase_url = \"http://{provider}/v1\"\napi_key = \"upstream\"\n\
          [[ai.providers.models]]\nid = \"{MODEL}\"\nprice = {{ prompt = \"0.15\", completion = \"0.60\" }}\n"
-    ));
+    );
     fs::write(file, config)?;
     Ok(site)
 }

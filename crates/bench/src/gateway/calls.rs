@@ -10,8 +10,8 @@ use anyhow::ensure;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-const SPAN: Duration = Duration::from_millis(2000);
-const ONE_SPAN: Duration = Duration::from_millis(1000);
+const SPAN: Duration = Duration::from_secs(2);
+const ONE_SPAN: Duration = Duration::from_secs(1);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let directory = bench.options.work.join("calls-peers");
