@@ -1,58 +1,10 @@
 //! Accounting, as the relay sees it: money is set aside before a call and settled after it.
 
 use crate::doors::Pass;
-use estrade_model::Timestamp;
-use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, Operation, Ticket};
-use estrade_model::key::Budget;
+use estrade_model::call::{Call, Ticket};
 use futures_util::future::BoxFuture;
-use std::sync::Arc;
 
-/// A call that wants to go out.
-#[derive(Debug, Clone)]
-pub struct Draft {
-    /// Its identifier.
-    pub id: CallId,
-    /// When it came in.
-    pub created_at: Timestamp,
-    /// What is asked for.
-    pub operation: Operation,
-    /// The model.
-    pub model: Arc<str>,
-    /// Whether the answer shall be a stream.
-    pub streamed: bool,
-    /// The most it may cost.
-    pub most: Amount,
-}
-
-/// Whether a call may go out.
-pub enum Admission {
-    /// It may.
-    Ready(Ticket),
-    /// It may when this says so: money has to be leased, or the call put on record, first.
-    ///
-    /// Dropped before its end when the caller leaves. Then what was set aside by then has to be given
-    /// back, and the call is closed with [`Ticket::NONE`], also if it is on record already.
-    Wait(BoxFuture<'static, Result<Ticket, Refused>>),
-    /// It may not.
-    Refused(Refused),
-}
-
-/// Why a call may not go out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// 402: a budget is spent.
-    Budget {
-        /// Whether it is the workspace's rather than the key's.
-        of_workspace: bool,
-        /// The budget.
-        budget: Budget,
-        /// When there will be more; never, for a total.
-        resets_at: Option<Timestamp>,
-    },
-    /// 503: calls can not be written down at the moment, so none is made.
-    Unavailable,
-}
+pub use estrade_model::admission::{Admission, Draft, Refused};
 
 /// Keeps the books.
 pub trait Books: Send + Sync + 'static {

@@ -9,12 +9,13 @@ use crate::models;
 use crate::options::Options;
 use crate::rates::Limiter;
 use crate::relay::Relay;
+use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use estrade_model::Invalid;
 use estrade_model::provider::Provider;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The gateway: who may call, what there is, what was used. One per process.
 pub struct Gateway {
@@ -59,6 +60,16 @@ impl Gateway {
         let new = Catalogue::build(providers, echo, &previous, &self.metrics)?;
         self.catalogue.store(Arc::new(new));
         Ok(())
+    }
+
+    /// Whether a provider can be asked at all. Its models can always be taken over.
+    pub fn check_provider(provider: &Provider) -> Result<(), Invalid> {
+        Upstream::build(provider, &[], &mut Trust::default()).map(drop)
+    }
+
+    /// Bytes of request bodies that are held now.
+    pub fn body_bytes(&self) -> u64 {
+        self.bodies.load(Ordering::Relaxed)
     }
 
     /// The relay of one serving thread.

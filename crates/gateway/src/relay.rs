@@ -16,7 +16,7 @@ use crate::intake;
 use crate::look::{Look, look};
 use crate::models::may_use;
 use crate::rates::{Limiter, Standing, Standings, Unit};
-use crate::route::{self, Endpoint, InferenceRoute};
+use crate::route::{Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation};
@@ -93,20 +93,6 @@ impl Relay {
     /// How many connections wait for the next call.
     pub fn idle_connections(&self) -> usize {
         self.0.pool.len()
-    }
-
-    /// Answers a request if its path is one of the gateway's; else gives it back.
-    pub async fn answer(
-        &self,
-        request: Request<Incoming>,
-    ) -> Result<Response<GatewayBody>, Request<Incoming>> {
-        let Some(route) = route::parse(request.method(), request.uri().path()) else {
-            return Err(request);
-        };
-        Ok(match self.begin(route, request.headers()).await {
-            Ok((operation, account)) => self.0.serve(operation, request, account).await,
-            Err(response) => *response,
-        })
     }
 
     /// Answers an inference request whose path was parsed already.

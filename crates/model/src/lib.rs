@@ -4,6 +4,7 @@
 //! construction, because serde builds it through the same parser as the code.
 
 pub mod account;
+pub mod admission;
 pub mod amount;
 pub mod audit;
 pub mod call;

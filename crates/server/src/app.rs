@@ -1,6 +1,6 @@
 //! Everything a request may need, built once at start.
 
-use crate::ai::inference::ProviderSync;
+use crate::ai::provider_sync::ProviderSync;
 use crate::metrics::Metrics;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;

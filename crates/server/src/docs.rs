@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use utoipa::openapi::OpenApi;
 use utoipa_swagger_ui::Config;
 
@@ -26,17 +26,25 @@ const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-
 
 /// The routes of one API's documentation.
 pub fn docs_router<E: ErrorShape, S: Clone + Send + Sync + 'static>(
-    openapi: &OpenApi,
-) -> serde_json::Result<Router<S>> {
-    let document = Bytes::from(serde_json::to_vec(openapi)?);
+    document: fn() -> OpenApi,
+) -> Router<S> {
+    let made = Arc::new(OnceLock::new());
     let openapi = move || {
-        let document = document.clone();
-        async move { asset("application/json", document, "no-cache") }
+        let made = Arc::clone(&made);
+        async move {
+            let bytes: &Bytes = made.get_or_init(|| serialized(&document()));
+            asset("application/json", bytes.clone(), "no-cache")
+        }
     };
-    Ok(Router::new()
+    Router::new()
         .route("/openapi.json", get(openapi))
         .route("/docs", get(page))
-        .route("/docs/{file}", get(file::<E>)))
+        .route("/docs/{file}", get(file::<E>))
+}
+
+/// A document has no map with keys that JSON cannot have, which is all that could fail.
+fn serialized(document: &OpenApi) -> Bytes {
+    serde_json::to_vec(document).unwrap_or_default().into()
 }
 
 async fn page() -> Response {
@@ -95,11 +103,13 @@ mod tests {
     use tower::ServiceExt;
 
     async fn fetch(path: &str) -> (u16, String, String) {
-        let openapi = OpenApi::new(
-            utoipa::openapi::Info::new("Test", "1.0.0"),
-            utoipa::openapi::Paths::new(),
-        );
-        let router: Router = docs_router::<PlatformError, ()>(&openapi).unwrap();
+        let document = || {
+            OpenApi::new(
+                utoipa::openapi::Info::new("Test", "1.0.0"),
+                utoipa::openapi::Paths::new(),
+            )
+        };
+        let router: Router = docs_router::<PlatformError, ()>(document);
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let status = response.status().as_u16();

@@ -14,6 +14,7 @@ pub mod context;
 pub mod docs;
 pub mod document;
 mod edge;
+mod endpoints;
 pub mod error;
 pub mod extract;
 pub mod front;

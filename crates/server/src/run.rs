@@ -2,7 +2,8 @@
 
 use crate::ai;
 use crate::ai::authorize::WarmAuthorize;
-use crate::ai::inference::{self, InferenceOptions, ProviderSync};
+use crate::ai::inference::{self, InferenceOptions};
+use crate::ai::provider_sync::ProviderSync;
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::docs;
@@ -124,8 +125,7 @@ impl Server {
         let keys = Arc::new(KeyCheck::new(&core));
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let gateway = inference::open(&core, &keys, &ledger, &options.inference);
-        let trial = inference::open(&core, &keys, &ledger, &options.inference);
-        let providers = ProviderSync::new(&core, &gateway, trial, options.inference);
+        let providers = ProviderSync::new(&core, &gateway, options.inference);
         providers
             .set()
             .await
@@ -151,19 +151,17 @@ impl Server {
             },
             ..BodyRules::default()
         };
-        let (routes, openapi) = platform::routes();
         let api = Api {
             name: "platform",
-            routes,
-            openapi,
+            routes: platform::routes(),
+            document: platform::document,
             metrics: platform.metrics,
         };
         let platform_front = front::<PlatformError>(&app, api, rules, None)?;
-        let (routes, openapi) = ai::routes();
         let api = Api {
             name: "ai",
-            routes,
-            openapi,
+            routes: ai::routes(),
+            document: ai::document,
             metrics: ai.metrics,
         };
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
@@ -280,7 +278,7 @@ pub(crate) fn named(
 struct Api {
     name: &'static str,
     routes: Router<AppState>,
-    openapi: OpenApi,
+    document: fn() -> OpenApi,
     metrics: MetricsAccess,
 }
 
@@ -301,7 +299,7 @@ fn front<E: ErrorShape>(
         .route_layer(replay)
         .route("/metrics", get(read_metrics))
         .layer(Extension(rules))
-        .merge(docs::docs_router::<E, AppState>(&api.openapi)?)
+        .merge(docs::docs_router::<E, AppState>(api.document))
         .with_state(Arc::clone(app));
     Ok(Front::with(
         finish_router::<E, ()>(routes),

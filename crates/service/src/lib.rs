@@ -36,7 +36,7 @@ mod state_cache;
 pub mod teams;
 pub mod tokens;
 pub mod usage;
-mod watch;
+pub mod watch;
 pub mod workspaces;
 
 pub use access::{Caller, Origin, Scope};

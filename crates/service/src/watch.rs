@@ -13,11 +13,11 @@ use tokio::sync::broadcast::error::RecvError;
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Hears of changes from the moment it is made.
-pub(crate) struct Watch(Receiver<Change>);
+pub struct Watch(Receiver<Change>);
 
 impl Watch {
     /// Starts to listen.
-    pub(crate) fn start(core: &Core) -> Self {
+    pub fn start(core: &Core) -> Self {
         Self(core.db.changes().subscribe())
     }
 
@@ -28,9 +28,9 @@ impl Watch {
         drop(tokio::time::timeout(LOOK_AGAIN, heard).await);
     }
 
-    /// Returns when what visitors of some project get may have changed.
-    pub(crate) async fn route_changed(&mut self) {
-        self.heard(|change| change.kind == ChangeKind::Route).await;
+    /// Returns when something of this kind may have changed.
+    pub async fn any_changed(&mut self, kind: ChangeKind) {
+        self.heard(|change| change.kind == kind).await;
     }
 
     async fn heard(&mut self, concerns: impl Fn(&Change) -> bool) {

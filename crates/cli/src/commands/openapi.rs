@@ -8,8 +8,8 @@ use std::process::ExitCode;
 /// Prints the OpenAPI document of one API.
 pub fn run(args: &OpenapiArgs, printer: &Printer) -> anyhow::Result<ExitCode> {
     let document = match args.api {
-        Api::Platform => estrade_server::platform::routes().1,
-        Api::Ai => estrade_server::ai::routes().1,
+        Api::Platform => estrade_server::platform::document(),
+        Api::Ai => estrade_server::ai::document(),
     };
     printer.data(
         document

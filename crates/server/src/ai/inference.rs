@@ -14,32 +14,24 @@ use axum::response::IntoResponse;
 use estrade_gateway::books::Draft;
 use estrade_gateway::{
     Admission, Books, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute, Options, Pass,
-    Place, Refused, Relay, route,
+    Place, Relay, route,
 };
 use estrade_listener::{Port, Seat};
-use estrade_model::Invalid;
 use estrade_model::call::{Call, Operation, Ticket};
 use estrade_model::error::causes;
 use estrade_model::provider::Provider;
+use estrade_service::Core;
 use estrade_service::key_check::KeyCheck;
-use estrade_service::usage::{self, Ledger, Wanted};
-use estrade_service::{Core, providers};
-use estrade_store::ChangeKind;
+use estrade_service::usage::Ledger;
 use futures_util::future::BoxFuture;
 use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
-use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-
-/// How often providers are looked at even if nobody says that they have changed.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// What the configuration says of inference.
 #[derive(Debug, Clone, Default)]
@@ -72,106 +64,6 @@ pub(crate) fn open(
     let mut gateway = Options::new(Arc::new(move || clock.now()));
     gateway.most_body = options.most_body.unwrap_or(gateway.most_body);
     Gateway::new(Arc::new(doors), Arc::new(books), gateway)
-}
-
-/// Keeps the gateway's providers as the configuration and the database say.
-pub struct ProviderSync {
-    core: Arc<Core>,
-    gateway: Arc<Gateway>,
-    /// Serves nobody; providers are tried on it.
-    trial: Arc<Gateway>,
-    options: InferenceOptions,
-    /// Whoever reads has set before the next one reads: what is older never wins.
-    turn: Mutex<()>,
-}
-
-impl ProviderSync {
-    pub(crate) fn new(
-        core: &Arc<Core>,
-        gateway: &Arc<Gateway>,
-        trial: Arc<Gateway>,
-        options: InferenceOptions,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            core: Arc::clone(core),
-            gateway: Arc::clone(gateway),
-            trial,
-            options,
-            turn: Mutex::default(),
-        })
-    }
-
-    /// Takes over what there is now.
-    pub(crate) async fn set(&self) -> Result<(), String> {
-        let _turn = self.turn.lock().await;
-        let stored = providers::list(&self.core)
-            .await
-            .map_err(|error| causes(&error))?;
-        let mut all = self.options.providers.clone();
-        let configured = all.len();
-        all.extend(stored);
-        let set = |all: &[Provider]| self.gateway.set_providers(all, self.options.echo);
-        if set(&all).is_ok() {
-            return Ok(());
-        }
-        // One of the database that cannot be used, whoever let it in, must not take the others with
-        // it. Those of the configuration are for whoever wrote it to mend.
-        let mut number = 0;
-        all.retain(|provider| {
-            number += 1;
-            number <= configured || self.is_usable(provider)
-        });
-        set(&all).map_err(|reason| reason.0)
-    }
-
-    /// Says whether a provider can be asked at all.
-    pub(crate) fn check(&self, provider: &Provider) -> Result<(), Invalid> {
-        // Models can always be taken over.
-        let bare = Provider {
-            models: Vec::new(),
-            ..provider.clone()
-        };
-        self.trial.set_providers(&[bare], false)
-    }
-
-    fn is_usable(&self, provider: &Provider) -> bool {
-        let checked = self.check(provider);
-        if let Err(reason) = &checked {
-            let name = provider.name.as_str();
-            tracing::error!(provider = name, reason = reason.0, "a provider is left out");
-        }
-        checked.is_ok()
-    }
-
-    /// The same after a change: what fails now is done by [`Self::follow`].
-    pub(crate) async fn refresh(&self) {
-        if let Err(error) = self.set().await {
-            tracing::warn!(error, "cannot take over the providers; the old ones stay");
-        }
-    }
-
-    /// Follows changes of this server and others until `stop`.
-    pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
-        let mut changes = self.core.db.changes().subscribe();
-        loop {
-            self.refresh().await;
-            let heard = async {
-                loop {
-                    match changes.recv().await {
-                        Ok(change) if change.kind == ChangeKind::Provider => return,
-                        Ok(change) if change.kind == ChangeKind::Everything => return,
-                        Ok(_) => {}
-                        Err(RecvError::Lagged(_)) => return,
-                        Err(RecvError::Closed) => std::future::pending().await,
-                    }
-                }
-            };
-            let heard = tokio::time::timeout(LOOK_EVERY, heard);
-            if stop.run_until_cancelled(heard).await.is_none() {
-                return;
-            }
-        }
-    }
 }
 
 /// Serves the AI listener until `stop` is cancelled and what is in flight has ended.
@@ -250,9 +142,7 @@ impl Lane {
         };
         response.map(|body| InRuntime::new(self.runtime.clone(), body))
     }
-}
 
-impl Lane {
     /// A handler may keep its thread busy, with a long read of SQLite above all: that must not be the
     /// thread on which answers of models flow. When the caller leaves, it ends.
     async fn manage_elsewhere(&self, request: Request<Incoming>) -> Response<Body> {
@@ -306,44 +196,15 @@ struct LedgerBooks {
 
 impl Books for LedgerBooks {
     fn admit(&self, pass: &Pass, draft: &Draft) -> Admission {
-        let wanted = Wanted {
-            id: draft.id,
-            workspace: pass.workspace.id,
-            key: pass.key.id,
-            created_at: draft.created_at,
-            operation: draft.operation,
-            model: &draft.model,
-            streamed: draft.streamed,
-            most: draft.most,
-            key_budget: pass.key.budget.as_ref(),
-            workspace_budget: pass.workspace.budget.as_ref(),
-        };
-        match self.ledger.admit(&wanted) {
-            usage::Admission::Ready(ticket) => Admission::Ready(ticket),
-            usage::Admission::Refused(refused) => Admission::Refused(translate(refused)),
-            usage::Admission::Wait(waiting) => {
-                let waiting = InRuntime::new(self.runtime.clone(), waiting);
-                Admission::Wait(Box::pin(async move { waiting.await.map_err(translate) }))
+        match self.ledger.admit(pass, draft) {
+            Admission::Wait(waiting) => {
+                Admission::Wait(Box::pin(InRuntime::new(self.runtime.clone(), waiting)))
             }
+            at_once => at_once,
         }
     }
 
     fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {
         self.ledger.close(ticket, call)
-    }
-}
-
-fn translate(refused: usage::Refused) -> Refused {
-    match refused {
-        usage::Refused::Unavailable => Refused::Unavailable,
-        usage::Refused::Budget {
-            of_workspace,
-            budget,
-            resets_at,
-        } => Refused::Budget {
-            of_workspace,
-            budget,
-            resets_at,
-        },
     }
 }

@@ -6,6 +6,7 @@ pub mod inference;
 pub mod keys;
 mod metrics;
 pub mod models;
+pub mod provider_sync;
 pub mod providers;
 pub mod usage;
 pub mod workspaces;
@@ -14,53 +15,54 @@ pub(crate) use metrics::{GatewayMetrics, LedgerMetrics};
 
 use crate::app::AppState;
 use crate::document;
+use crate::endpoints::{self, Endpoints, endpoints};
 use crate::health;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use utoipa::openapi::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// Every route of the AI API, and the document that describes them.
-pub fn routes() -> (axum::Router<AppState>, OpenApi) {
-    let (router, mut openapi) = OpenApiRouter::new()
-        .routes(routes!(keys::list_keys, keys::create_key))
-        .routes(routes!(keys::read_key, keys::update_key, keys::delete_key))
-        .routes(routes!(keys::rotate_key))
-        .routes(routes!(keys::verify_key))
-        .routes(routes!(authorize::authorize))
-        .routes(routes!(
-            workspaces::list_workspaces,
-            workspaces::create_workspace
-        ))
-        .routes(routes!(
+/// Every route of the AI API's management.
+pub fn routes() -> axum::Router<AppState> {
+    // The document names the two methods that proxies use; every other one works as well.
+    endpoints::serve(all()).route(authorize::PATH, axum::routing::any(authorize::authorize))
+}
+
+/// The document that describes them.
+pub fn document() -> OpenApi {
+    let mut openapi = endpoints::describe(&all());
+    document::complete(&mut openapi, &document::AI);
+    openapi
+}
+
+fn all() -> Vec<Endpoints> {
+    vec![
+        endpoints!(keys::list_keys, keys::create_key),
+        endpoints!(keys::read_key, keys::update_key, keys::delete_key),
+        endpoints!(keys::rotate_key),
+        endpoints!(keys::verify_key),
+        endpoints!(authorize::authorize),
+        endpoints!(workspaces::list_workspaces, workspaces::create_workspace),
+        endpoints!(
             workspaces::read_workspace,
             workspaces::update_workspace,
             workspaces::delete_workspace
-        ))
-        .routes(routes!(usage::read_activity))
-        .routes(routes!(usage::list_calls))
-        .routes(routes!(usage::read_call))
-        .routes(routes!(audit::list_audit))
-        .routes(routes!(
-            providers::list_providers,
-            providers::create_provider
-        ))
-        .routes(routes!(
+        ),
+        endpoints!(usage::read_activity),
+        endpoints!(usage::list_calls),
+        endpoints!(usage::read_call),
+        endpoints!(audit::list_audit),
+        endpoints!(providers::list_providers, providers::create_provider),
+        endpoints!(
             providers::read_provider,
             providers::update_provider,
             providers::delete_provider
-        ))
-        .routes(routes!(models::list_models))
-        .routes(routes!(jwks))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::ai_readyz))
-        .split_for_parts();
-    // The document names the two methods that proxies use; every other one works as well.
-    let router = router.route(authorize::PATH, axum::routing::any(authorize::authorize));
-    document::complete(&mut openapi, &document::AI);
-    (router, openapi)
+        ),
+        endpoints!(models::list_models),
+        endpoints!(jwks),
+        endpoints!(health::healthz),
+        endpoints!(health::ai_readyz),
+    ]
 }
 
 /// Public keys

@@ -12,9 +12,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use estrade_gateway::Gateway;
 use estrade_model::id::kind;
 use estrade_model::provider::{
-    CreateProvider, KeptProvider, Provider, ProviderBody, ProviderId, UpdateProvider,
+    CreateProvider, KeptProvider, ProviderBody, ProviderId, UpdateProvider,
 };
 use estrade_service::providers;
 
@@ -55,7 +56,7 @@ pub async fn create_provider(
     Auth(caller): Auth<KeysError>,
     Body(new): Body<CreateProvider, KeysError>,
 ) -> Result<(StatusCode, Json<ProviderBody>), KeysError> {
-    let check = |provider: &Provider| app.providers.check(provider);
+    let check = Gateway::check_provider;
     let provider = providers::create_provider(&app.core, &caller, new, &check).await?;
     app.providers.refresh().await;
     Ok((StatusCode::CREATED, Json(ProviderBody { provider })))
@@ -90,7 +91,7 @@ pub async fn update_provider(
     Body(update): Body<UpdateProvider, KeysError>,
 ) -> Result<Json<ProviderBody>, KeysError> {
     let expected = IfMatch::from_headers(&headers)?.expected();
-    let check = |provider: &Provider| app.providers.check(provider);
+    let check = Gateway::check_provider;
     let updated = providers::update_provider(&app.core, &caller, id, update, expected, &check);
     let provider = updated.await?;
     app.providers.refresh().await;

@@ -14,56 +14,61 @@ pub mod teams;
 
 use crate::app::AppState;
 use crate::document;
+use crate::endpoints::{self, Endpoints, endpoints};
 use crate::health;
 use axum::Extension;
 use utoipa::openapi::OpenApi;
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
-use utoipa_axum::routes;
 
-/// Every route of the platform API, and the document that describes them.
-pub fn routes() -> (axum::Router<AppState>, OpenApi) {
-    let (router, mut openapi) = OpenApiRouter::new()
-        .routes(routes!(projects::list_projects, projects::create_project))
-        .routes(routes!(projects::update_envs))
-        .routes(routes!(projects::read_project, projects::delete_project))
-        .routes(routes!(projects::scale_project))
-        .routes(routes!(projects::restart_project))
-        .routes(routes!(projects::resize_project))
-        .routes(routes!(projects::check_availability))
-        .routes(routes!(events::list_events))
-        .routes(routes!(events::stream_events))
-        .routes(routes!(releases::list_releases))
-        .routes(routes!(
-            releases::create_release,
-            releases::create_release_by_get
-        ))
-        .routes(routes!(blobs::put_blob))
-        .routes(routes!(sources::create_source))
-        .routes(routes!(releases::read_release))
-        .routes(routes!(releases::rollback_release))
-        .routes(routes!(releases::cancel_release))
-        .routes(routes!(releases::download_source))
-        .routes(routes!(releases::read_build_logs))
-        .routes(routes!(networks::list_networks, networks::create_network))
-        .routes(routes!(domains::list_domains, domains::create_domain))
-        .routes(routes!(domains::read_domain, domains::delete_domain))
-        .routes(routes!(domains::check_domain))
-        .routes(routes!(account::read_me))
-        .routes(routes!(account::log_in).layer(Extension(account::LOGIN_BODY)))
-        .routes(routes!(account::check_if_exists))
-        .routes(routes!(account::create_token))
-        .routes(routes!(account::list_tokens))
-        .routes(routes!(account::delete_token))
-        .routes(routes!(teams::list_teams, teams::create_team))
-        .routes(routes!(teams::delete_team))
-        .routes(routes!(teams::list_members))
-        .routes(routes!(teams::delete_member))
-        .routes(routes!(teams::set_role))
-        .routes(routes!(teams::create_invitation))
-        .routes(routes!(teams::join_team))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::platform_readyz))
-        .split_for_parts();
+/// Every route of the platform API.
+pub fn routes() -> axum::Router<AppState> {
+    endpoints::serve(all())
+}
+
+/// The document that describes them.
+pub fn document() -> OpenApi {
+    let mut openapi = endpoints::describe(&all());
     document::complete(&mut openapi, &document::PLATFORM);
-    (router, openapi)
+    openapi
+}
+
+fn all() -> Vec<Endpoints> {
+    vec![
+        endpoints!(projects::list_projects, projects::create_project),
+        endpoints!(projects::update_envs),
+        endpoints!(projects::read_project, projects::delete_project),
+        endpoints!(projects::scale_project),
+        endpoints!(projects::restart_project),
+        endpoints!(projects::resize_project),
+        endpoints!(projects::check_availability),
+        endpoints!(events::list_events),
+        endpoints!(events::stream_events),
+        endpoints!(releases::list_releases),
+        endpoints!(releases::create_release, releases::create_release_by_get),
+        endpoints!(blobs::put_blob),
+        endpoints!(sources::create_source),
+        endpoints!(releases::read_release),
+        endpoints!(releases::rollback_release),
+        endpoints!(releases::cancel_release),
+        endpoints!(releases::download_source),
+        endpoints!(releases::read_build_logs),
+        endpoints!(networks::list_networks, networks::create_network),
+        endpoints!(domains::list_domains, domains::create_domain),
+        endpoints!(domains::read_domain, domains::delete_domain),
+        endpoints!(domains::check_domain),
+        endpoints!(account::read_me),
+        endpoints!(account::log_in).wrapped(|serve| serve.layer(Extension(account::LOGIN_BODY))),
+        endpoints!(account::check_if_exists),
+        endpoints!(account::create_token),
+        endpoints!(account::list_tokens),
+        endpoints!(account::delete_token),
+        endpoints!(teams::list_teams, teams::create_team),
+        endpoints!(teams::delete_team),
+        endpoints!(teams::list_members),
+        endpoints!(teams::delete_member),
+        endpoints!(teams::set_role),
+        endpoints!(teams::create_invitation),
+        endpoints!(teams::join_team),
+        endpoints!(health::healthz),
+        endpoints!(health::platform_readyz),
+    ]
 }

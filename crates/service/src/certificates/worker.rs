@@ -7,6 +7,7 @@ use crate::watch::Watch;
 use crate::{Error, Result};
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
+use estrade_store::ChangeKind;
 use estrade_store::certificates::{
     claim_order, count_orders, delete_certificate, list_due, list_uncertified, release_all_orders,
     release_order, set_failure,
@@ -64,7 +65,7 @@ impl Acme {
                     () = self.work.notified() => {}
                     () = sleep_until(look_at) => {}
                     Some(_) = jobs.join_next() => {}
-                    () = watch.route_changed() => {
+                    () = watch.any_changed(ChangeKind::Route) => {
                         look_at = look_at.min(Instant::now() + LOOK_AFTER_CHANGE);
                     }
                 }

@@ -1,7 +1,8 @@
 //! What a call has set aside, until it goes out. Whoever stops waiting gives it back.
 
-use super::ledger::{Ledger, Refused};
+use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
+use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, NodeId, Ticket};
 use estrade_store::calls::{CallRow, Slices};

@@ -5,11 +5,13 @@ use super::queue::{Entry, Queue};
 use super::slices::{Slices, Step};
 use super::{UsageSettings, keeper, writer};
 use crate::{Core, Result};
+use estrade_model::Timestamp;
+use estrade_model::admission::{Admission, Draft, Refused};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, NodeId, Operation, SliceId, Ticket, Tokens};
+use estrade_model::call::{Call, NodeId, SliceId, Ticket, Tokens};
 use estrade_model::error::causes;
 use estrade_model::key::Budget;
-use estrade_model::{KeyId, Timestamp, WorkspaceId};
+use estrade_model::pass::Pass;
 use estrade_store::budgets::{self, Account, Lease, Wish};
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use futures_util::FutureExt;
@@ -28,57 +30,6 @@ const MOST_TOKENS: u64 = 1_000_000_000;
 const LONGEST_MODEL: usize = 200;
 /// How often a call that lost what it had set aside tries again.
 const ATTEMPTS: usize = 4;
-
-/// A call that wants to go out.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// Its identifier.
-    pub id: CallId,
-    /// The workspace that it is made in.
-    pub workspace: WorkspaceId,
-    /// The key that it is made with.
-    pub key: KeyId,
-    /// When it came in.
-    pub created_at: Timestamp,
-    /// What is asked for.
-    pub operation: Operation,
-    /// The model.
-    pub model: &'a Arc<str>,
-    /// Whether the answer shall be a stream.
-    pub streamed: bool,
-    /// The most that it may cost.
-    pub most: Amount,
-    /// What the key may cost.
-    pub key_budget: Option<&'a Budget>,
-    /// What the workspace may cost.
-    pub workspace_budget: Option<&'a Budget>,
-}
-
-/// Whether a call may go out.
-pub enum Admission {
-    /// It may.
-    Ready(Ticket),
-    /// It may when this says so: money has to be leased, or the call put on record, first.
-    Wait(BoxFuture<'static, std::result::Result<Ticket, Refused>>),
-    /// It may not.
-    Refused(Refused),
-}
-
-/// Why a call may not go out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// A budget is spent.
-    Budget {
-        /// Whether it is the workspace's rather than the key's.
-        of_workspace: bool,
-        /// The budget.
-        budget: Budget,
-        /// When there will be more; never, for a total.
-        resets_at: Option<Timestamp>,
-    },
-    /// Calls cannot be written down at the moment, so none is made.
-    Unavailable,
-}
 
 /// Keeps the books of this server.
 pub struct Ledger {
@@ -113,20 +64,20 @@ impl Ledger {
 
     /// Sets aside the most that a call may cost and puts it on record where it must not be lost.
     /// Without a budget and in relaxed mode the answer is there at once.
-    pub fn admit(self: &Arc<Self>, wanted: &Wanted<'_>) -> Admission {
+    pub fn admit(self: &Arc<Self>, pass: &Pass, draft: &Draft) -> Admission {
         if self.is_full() {
             return Admission::Refused(Refused::Unavailable);
         }
-        let most = Amount::from_nanos(wanted.most.nanos().min(MOST_COST));
+        let most = Amount::from_nanos(draft.most.nanos().min(MOST_COST));
         // What costs nothing fits into every budget; the most that a call may cost is nothing only
         // when it is free.
         let paid = most > Amount::ZERO;
-        let key = wanted.key_budget.filter(|_| paid).cloned();
-        let workspace = wanted.workspace_budget.filter(|_| paid).cloned();
+        let key = pass.key.budget.clone().filter(|_| paid);
+        let workspace = pass.workspace.budget.clone().filter(|_| paid);
         if key.is_none() && workspace.is_none() && !self.settings().strict {
             return Admission::Ready(Ticket::NONE);
         }
-        let call = open_call(wanted, most);
+        let call = open_call(pass, draft, most);
         let ledger = Arc::clone(self);
         Admission::Wait(async move { ledger.put_on_record(call, key, workspace).await }.boxed())
     }
@@ -144,16 +95,14 @@ impl Ledger {
             let node = node.unwrap_or(Err(Refused::Unavailable))?;
             let mut hold = Hold::new(&self, node, &call);
             if let Some(budget) = &key {
-                let slice = self.reserve(call.key.as_bytes(), budget, call.cost);
-                let slice = timeout_at(until, slice).await;
-                let slice = slice.unwrap_or(Err(NoRoom::Unavailable));
-                hold.slices.key = Some(slice.map_err(|why| why.refused(false, budget))?);
+                let slice = self.set_aside(call.key.as_bytes(), budget, call.cost, until);
+                let slice = slice.await.map_err(|why| why.refused(false, budget))?;
+                hold.slices.key = Some(slice);
             }
             if let Some(budget) = &workspace {
-                let slice = self.reserve(call.workspace.as_bytes(), budget, call.cost);
-                let slice = timeout_at(until, slice).await;
-                let slice = slice.unwrap_or(Err(NoRoom::Unavailable));
-                hold.slices.workspace = Some(slice.map_err(|why| why.refused(true, budget))?);
+                let slice = self.set_aside(call.workspace.as_bytes(), budget, call.cost, until);
+                let slice = slice.await.map_err(|why| why.refused(true, budget))?;
+                hold.slices.workspace = Some(slice);
             }
             if let Some(ticket) = hold.record(until).await? {
                 return Ok(ticket);
@@ -162,6 +111,17 @@ impl Ledger {
             self.lose(node)?;
         }
         Err(Refused::Unavailable)
+    }
+
+    async fn set_aside(
+        &self,
+        subject: &[u8; 12],
+        budget: &Budget,
+        most: Amount,
+        until: Instant,
+    ) -> std::result::Result<SliceId, NoRoom> {
+        let reserved = timeout_at(until, self.reserve(subject, budget, most)).await;
+        reserved.unwrap_or(Err(NoRoom::Unavailable))
     }
 
     /// Sets `most` aside in this server's slice of a budget.
@@ -384,17 +344,17 @@ impl NoRoom {
 }
 
 /// A call as it is on record while it goes on: what is not known is what it may be at worst.
-fn open_call(wanted: &Wanted<'_>, most: Amount) -> Call {
+fn open_call(pass: &Pass, draft: &Draft, most: Amount) -> Call {
     let mut call = Call {
-        id: wanted.id,
-        workspace: wanted.workspace,
-        key: wanted.key,
-        created_at: wanted.created_at,
-        operation: wanted.operation,
-        model: Arc::clone(wanted.model),
+        id: draft.id,
+        workspace: pass.workspace.id,
+        key: pass.key.id,
+        created_at: draft.created_at,
+        operation: draft.operation,
+        model: Arc::clone(&draft.model),
         provider: Arc::default(),
         status: 0,
-        streamed: wanted.streamed,
+        streamed: draft.streamed,
         partial: true,
         estimated: true,
         cached: false,

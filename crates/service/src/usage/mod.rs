@@ -17,7 +17,7 @@ mod suspects;
 mod writer;
 
 pub use activity::{activity, list_calls, read_call};
-pub use ledger::{Admission, Ledger, Refused, Wanted};
+pub use ledger::Ledger;
 
 use std::time::Duration;
 

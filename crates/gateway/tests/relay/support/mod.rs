@@ -8,6 +8,7 @@ use estrade_gateway::books::Draft;
 use estrade_gateway::doors::{KeyPass, Rates, WorkspacePass};
 use estrade_gateway::{
     Admission, Books, Denied, Doors, Gateway, GatewayBody, Options, Pass, Place, Refused, Relay,
+    route,
 };
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price, Ticket};
@@ -121,7 +122,7 @@ impl Notebook {
                 changed.await;
             }
         };
-        let _ = tokio::time::timeout(Duration::from_secs(5), enough).await;
+        let _ = tokio::time::timeout(PATIENCE, enough).await;
         let rows = self.rows();
         assert_eq!(rows.len(), count, "{rows:?}");
         rows
@@ -130,6 +131,17 @@ impl Notebook {
     pub(crate) async fn only(&self) -> Call {
         self.wait(1).await.remove(0).1
     }
+}
+
+/// Longer than any machine stands still: for waits that end by themselves when all is well.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same provider, given up soon: for those that say nothing.
+pub(crate) fn hasty(mut provider: Provider) -> Provider {
+    let soon = Duration::from_millis(400);
+    provider.timeouts.first_byte = soon;
+    provider.timeouts.idle = soon;
+    provider
 }
 
 /// A gateway that listens.
@@ -150,7 +162,7 @@ impl TestGateway {
     pub(crate) async fn with(providers: &[Provider], set: impl FnOnce(&mut Options)) -> Self {
         let (guests, books) = (Arc::new(Guests::default()), Arc::new(Notebook::default()));
         let mut options = Options::new(Arc::new(|| Timestamp::from_millis(1_800_000_000_000)));
-        options.body_idle = Duration::from_millis(200);
+        options.body_idle = PATIENCE;
         set(&mut options);
         let gateway = Gateway::new(Arc::clone(&guests) as _, Arc::clone(&books) as _, options);
         gateway.set_providers(providers, true).unwrap();
@@ -226,13 +238,14 @@ async fn answer(
     relay: &Relay,
     request: http::Request<hyper::body::Incoming>,
 ) -> http::Response<GatewayBody> {
-    match relay.answer(request).await {
-        Ok(response) => response,
-        Err(request) => panic!("not a path of the gateway: {}", request.uri()),
+    let uri = request.uri().clone();
+    match route::parse(request.method(), uri.path()) {
+        Some(route) => relay.handle(route, request).await,
+        None => panic!("not a path of the gateway: {uri}"),
     }
 }
 
-/// A provider of [`MODEL`] at this address, with short timeouts.
+/// A provider of [`MODEL`] at this address; a slow machine does not make it time out.
 pub(crate) fn provider_at(name: &str, address: SocketAddr) -> Provider {
     Provider {
         name: name.to_owned(),
@@ -240,9 +253,9 @@ pub(crate) fn provider_at(name: &str, address: SocketAddr) -> Provider {
         api_key: Some(Secret(SECRET.to_owned())),
         ca_file: None,
         timeouts: Timeouts {
-            connect: Duration::from_millis(500),
-            first_byte: Duration::from_millis(400),
-            idle: Duration::from_millis(400),
+            connect: PATIENCE,
+            first_byte: PATIENCE,
+            idle: PATIENCE,
         },
         retries: 1,
         stream_usage: true,
@@ -287,4 +300,15 @@ pub(crate) fn error_code(body: &Bytes) -> String {
         "{value}"
     );
     error["code"].as_str().unwrap().to_owned()
+}
+
+/// Waits until something is so; fails when it never is.
+pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let came = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(came.is_ok(), "never: {what}");
 }

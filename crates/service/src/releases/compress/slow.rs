@@ -46,7 +46,7 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             }
             let woken = async {
                 tokio::select! {
-                    () = watch.route_changed() => tokio::time::sleep(SETTLE).await,
+                    () = watch.any_changed(ChangeKind::Route) => tokio::time::sleep(SETTLE).await,
                     () = tokio::time::sleep_until(forget) => {}
                 }
             };

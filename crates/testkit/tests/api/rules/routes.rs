@@ -28,9 +28,9 @@ impl Operation {
 
 /// The document of an API.
 pub(crate) fn document(api: Api) -> Value {
-    let (_, openapi) = match api {
-        Api::Platform => estrade_server::platform::routes(),
-        Api::Ai => estrade_server::ai::routes(),
+    let openapi = match api {
+        Api::Platform => estrade_server::platform::document(),
+        Api::Ai => estrade_server::ai::document(),
     };
     serde_json::to_value(openapi).unwrap()
 }

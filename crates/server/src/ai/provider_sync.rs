@@ -1,0 +1,92 @@
+//! The gateway's providers, as the configuration and the database say.
+
+use super::inference::InferenceOptions;
+use estrade_gateway::Gateway;
+use estrade_model::error::causes;
+use estrade_model::provider::Provider;
+use estrade_service::watch::Watch;
+use estrade_service::{Core, providers};
+use estrade_store::ChangeKind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// How often providers are looked at even if nobody says that they have changed.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// Keeps the gateway's providers as the configuration and the database say.
+pub struct ProviderSync {
+    core: Arc<Core>,
+    gateway: Arc<Gateway>,
+    options: InferenceOptions,
+    /// Whoever reads has set before the next one reads: what is older never wins.
+    turn: Mutex<()>,
+}
+
+impl ProviderSync {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        gateway: &Arc<Gateway>,
+        options: InferenceOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            core: Arc::clone(core),
+            gateway: Arc::clone(gateway),
+            options,
+            turn: Mutex::default(),
+        })
+    }
+
+    /// Takes over what there is now.
+    pub(crate) async fn set(&self) -> Result<(), String> {
+        let _turn = self.turn.lock().await;
+        let stored = providers::list(&self.core)
+            .await
+            .map_err(|error| causes(&error))?;
+        let mut all = self.options.providers.clone();
+        let configured = all.len();
+        all.extend(stored);
+        let set = |all: &[Provider]| self.gateway.set_providers(all, self.options.echo);
+        if set(&all).is_ok() {
+            return Ok(());
+        }
+        // One of the database that cannot be used, whoever let it in, must not take the others with
+        // it. Those of the configuration are for whoever wrote it to mend.
+        let mut number = 0;
+        all.retain(|provider| {
+            number += 1;
+            number <= configured || is_usable(provider)
+        });
+        set(&all).map_err(|reason| reason.0)
+    }
+
+    /// The same after a change: what fails now is done by [`Self::follow`].
+    pub(crate) async fn refresh(&self) {
+        if let Err(error) = self.set().await {
+            tracing::warn!(error, "cannot take over the providers; the old ones stay");
+        }
+    }
+
+    /// Follows changes of this server and others until `stop`.
+    pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        let mut watch = Watch::start(&self.core);
+        loop {
+            self.refresh().await;
+            let heard = watch.any_changed(ChangeKind::Provider);
+            let heard = tokio::time::timeout(LOOK_EVERY, heard);
+            if stop.run_until_cancelled(heard).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_usable(provider: &Provider) -> bool {
+    let checked = Gateway::check_provider(provider);
+    if let Err(reason) = &checked {
+        let name = provider.name.as_str();
+        tracing::error!(provider = name, reason = reason.0, "a provider is left out");
+    }
+    checked.is_ok()
+}
