@@ -166,7 +166,7 @@ impl Scripted {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(2), wait)
+        tokio::time::timeout(Duration::from_secs(30), wait)
             .await
             .is_ok()
     }

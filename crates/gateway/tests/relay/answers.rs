@@ -176,7 +176,6 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
     .await;
     let mut acme = provider_at("acme", provider.address);
     acme.retries = 0;
-    acme.timeouts.first_byte = std::time::Duration::from_secs(5);
     let gateway = TestGateway::new(&[acme]).await;
     for status in [200, 502] {
         assert_eq!(gateway.caller().chat(&chat("")).await.status, status);

@@ -1,6 +1,6 @@
 //! Providers that fail: again, elsewhere, or not at all.
 
-use crate::support::{SECRET, TestGateway, chat, chat_answer, error_code, provider_at};
+use crate::support::{SECRET, TestGateway, chat, chat_answer, error_code, hasty, provider_at};
 use estrade_scripted::{Act, Scripted, json, send};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -220,7 +220,11 @@ async fn garbage_silence_and_absence_have_their_codes() {
     for (acts, status, code, owed) in cases {
         let script = acts.clone();
         let provider = Scripted::new(move |_| script.clone()).await;
-        let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+        let mut acme = provider_at("acme", provider.address);
+        if status == 504 {
+            acme = hasty(acme);
+        }
+        let gateway = TestGateway::new(&[acme]).await;
         let answer = gateway.caller().chat(&chat("")).await;
         assert_eq!(
             (answer.status.as_u16(), &*error_code(&answer.body)),
@@ -257,7 +261,7 @@ async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
     let silent = Scripted::new(|_| vec![Act::AwaitClose]).await;
     let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
     let providers = [
-        provider_at("silent", silent.address),
+        hasty(provider_at("silent", silent.address)),
         provider_at("good", good.address),
     ];
     let gateway = TestGateway::new(&providers).await;

@@ -1,6 +1,6 @@
 //! Rates and budgets, as callers meet them.
 
-use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at};
+use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at, until};
 use estrade_gateway::Refused;
 use estrade_gateway::doors::Rates;
 use estrade_model::Timestamp;
@@ -55,15 +55,12 @@ async fn requests_per_minute_are_counted_and_said() {
 #[tokio::test]
 async fn a_request_whose_body_does_not_come_counts() {
     let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
-    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.body_idle = std::time::Duration::from_secs(5);
-    })
-    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.invite("slow", |key, _| key.rates = rates(1, 0));
     let caller = gateway.caller_with("slow");
     let whole = caller.raw_chat(&chat(""));
     let _half = caller.raw(&whole[..whole.len() - 10]).await;
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    until("it is being read", || gateway.gateway.body_bytes() > 0).await;
     let refused = caller.chat(&chat("")).await;
     assert_eq!(
         (refused.status.as_u16(), &*error_code(&refused.body)),

@@ -135,7 +135,7 @@ async fn large_contents_are_streamed(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     create(core, &ada, "shop").await;
     let worker = RunningWorker::start(core);
-    let large = text(60_000);
+    let large = text(20_000);
     assert!(large.len() > 2 << 20);
     deploy_ready(core, &ada, &[("big.json", &large), ("a.html", &text(90))]).await;
     let found = variants_of(core, &large).await;
@@ -163,7 +163,7 @@ async fn brotli_follows_and_is_announced(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     let project = create(core, &ada, "shop").await;
     let worker = RunningWorker::start(core);
-    let (page, large) = (text(300), text(60_000));
+    let (page, large) = (text(300), text(20_000));
     deploy_ready(
         core,
         &ada,
@@ -182,7 +182,7 @@ async fn brotli_follows_and_is_announced(at: &Installation) {
             }
         }
     };
-    let announced = tokio::time::timeout(Duration::from_secs(20), announced).await;
+    let announced = tokio::time::timeout(Duration::from_secs(100), announced).await;
     assert_eq!(announced.unwrap(), project.id.to_string());
     for content in [&page, &large] {
         let found = variants_of(core, content).await;

@@ -1,0 +1,243 @@
+//! Budgets: never overspent, never short, also when a server dies.
+
+use crate::node::{Node, PATIENCE, Who, books, number, total, until_none, whole};
+use crate::support::{Installation, on_both_engines};
+use estrade_model::admission::Refused;
+use estrade_model::amount::Amount;
+use estrade_model::call::Ticket;
+use estrade_model::key::Budget;
+use estrade_service::Core;
+use estrade_store::StoreError;
+use estrade_store::budgets::{list_nodes, settle_node};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+on_both_engines! {
+    five_hundred_at_once_never_spend_more_than_the_budget
+    two_servers_share_a_budget
+    what_a_dead_server_left_is_settled_from_the_ledger
+    a_server_that_was_taken_for_dead_goes_on
+    a_changed_budget_counts_for_the_next_call
+    who_stops_waiting_gives_back_what_was_set_aside
+}
+
+/// Asks for many calls at once; each that is let in costs one. Returns how many were.
+async fn rush(node: &Arc<Node>, who: Who, budget: &Budget, calls: usize) -> usize {
+    let mut tasks = JoinSet::new();
+    for _ in 0..calls {
+        let (node, budget) = (Arc::clone(node), budget.clone());
+        tasks.spawn(async move {
+            loop {
+                match node.admit(&who, Some(&budget)).await {
+                    Ok((id, ticket)) => {
+                        node.close(&who, id, ticket, whole(1));
+                        return true;
+                    }
+                    Err(Refused::Budget { of_workspace, .. }) => {
+                        assert!(!of_workspace);
+                        return false;
+                    }
+                    // On a busy machine the database takes longer than a caller is kept waiting.
+                    Err(Refused::Unavailable) => {}
+                }
+            }
+        });
+    }
+    tasks
+        .join_all()
+        .await
+        .into_iter()
+        .filter(|let_in| *let_in)
+        .count()
+}
+
+async fn five_hundred_at_once_never_spend_more_than_the_budget(at: &Installation) {
+    let (who, budget) = (Who::new(), total(100));
+    let node = Arc::new(Node::start(at, |_| {}).await);
+    assert_eq!(rush(&node, who, &budget, 500).await, 100);
+    Arc::into_inner(node).unwrap().stop().await;
+    let (calls, sums) = books(&at.core, &who).await;
+    assert_eq!((calls, sums), (100, [whole(100).nanos(); 3]));
+    // Everything was given back, and the server is gone.
+    assert_eq!(
+        number(&at.core, "SELECT COUNT(*) FROM budget_slices").await,
+        0
+    );
+    assert_eq!(
+        number(&at.core, "SELECT COUNT(*) FROM ledger_nodes").await,
+        0
+    );
+}
+
+async fn two_servers_share_a_budget(at: &Installation) {
+    let (who, budget) = (Who::new(), total(60));
+    let nodes = [
+        Arc::new(Node::start(at, |_| {}).await),
+        Arc::new(Node::start(at, |_| {}).await),
+    ];
+    let (a, b) = tokio::join!(
+        rush(&nodes[0], who, &budget, 100),
+        rush(&nodes[1], who, &budget, 100)
+    );
+    assert!(a + b <= 60, "{a} + {b}");
+    // What one has leased and not used comes back, and the rest can be spent.
+    let mut spent = a + b;
+    let begin = Instant::now();
+    while spent < 60 && begin.elapsed() < PATIENCE {
+        spent += rush(&nodes[0], who, &budget, 100).await;
+    }
+    assert_eq!(spent, 60);
+    assert_eq!(rush(&nodes[0], who, &budget, 100).await, 0);
+    for node in nodes {
+        Arc::into_inner(node).unwrap().stop().await;
+    }
+    assert_eq!(books(&at.core, &who).await.1, [whole(60).nanos(); 3]);
+}
+
+async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
+    let (who, budget) = (Who::new(), total(50));
+    let deadline = Duration::from_secs(3);
+    let node = Node::start(at, |usage| usage.deadline = deadline).await;
+    let mut tickets = Vec::new();
+    for _ in 0..20 {
+        tickets.push(node.admit(&who, Some(&budget)).await.unwrap());
+    }
+    let quarter = Amount::from_nanos(250_000_000);
+    for (id, ticket) in tickets.drain(..5) {
+        node.close(&who, id, ticket, quarter);
+    }
+    node.ledger.flush().await;
+    let died = Instant::now();
+    node.die().await;
+    let heir = Arc::new(Node::start(at, |usage| usage.deadline = deadline).await);
+    // Until the deadline all that the dead one had leased counts as spent.
+    let before = rush(&heir, who, &budget, 50).await;
+    assert!(before <= 30 || died.elapsed() >= deadline / 2, "{before}");
+    until_none(&at.core, "SELECT COUNT(*) FROM calls WHERE open").await;
+    // 15 calls may have reached the provider: they cost what was set aside. Five cost a quarter.
+    let (mut spent, most) = (before, 50 - 15 - 2);
+    while spent < most && died.elapsed() < PATIENCE {
+        spent += rush(&heir, who, &budget, 50).await;
+    }
+    assert_eq!(spent, most);
+    assert_eq!(rush(&heir, who, &budget, 50).await, 0);
+    Arc::into_inner(heir).unwrap().stop().await;
+    let sum = whole(33 + 15 + 1).nanos() + quarter.nanos();
+    assert_eq!(books(&at.core, &who).await.1, [sum; 3]);
+}
+
+async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(at, |usage| usage.idle = Duration::from_mins(1)).await;
+    let (held, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    bury_all(&at.core).await;
+    assert_eq!(books(&at.core, &who).await, (1, [whole(1).nanos(); 3]));
+    let (id, second) = node.admit(&who, Some(&budget)).await.unwrap();
+    node.close(&who, id, second, whole(1));
+    // It was settled at what it might have cost. Its end corrects that, once.
+    let quarter = Amount::from_nanos(250_000_000);
+    for _ in 0..2 {
+        let late = Ticket {
+            recorded: true,
+            ..ticket
+        };
+        node.close(&who, held, late, quarter);
+        node.ledger.flush().await;
+    }
+    node.stop().await;
+    let sum = whole(1).nanos() + quarter.nanos();
+    assert_eq!(books(&at.core, &who).await, (2, [sum; 3]));
+    let models = "SELECT COUNT(*) FROM usage_hours WHERE requests <> 0 AND model <> 'model'";
+    assert_eq!(number(&at.core, models).await, 0);
+}
+
+/// Settles every server, as another one does that takes them for dead.
+async fn bury_all(core: &Core) {
+    let now = core.now().after(Duration::from_hours(1));
+    while number(core, "SELECT COUNT(*) FROM ledger_nodes").await > 0 {
+        for node in list_nodes(&core.db).await.unwrap() {
+            let settled = core
+                .db
+                .transact(move |tx| Box::pin(async move { settle_node(tx, node, now, 5).await }));
+            let _: bool = Result::<_, StoreError>::unwrap(settled.await);
+        }
+    }
+}
+
+/// Nobody could renew while the database was away, so nobody is dead because of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_makes_nobody_dead() {
+    let at = Installation::on_postgres().await;
+    let (who, budget) = (Who::new(), total(10));
+    let node = Node::start(&at, |usage| {
+        usage.idle = Duration::from_mins(1);
+        usage.deadline = Duration::from_secs(2);
+    })
+    .await;
+    let other = Node::start(&at, |usage| usage.deadline = Duration::from_secs(2)).await;
+    let (held, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    at.database().set_read_only(true).await;
+    sleep(Duration::from_secs(4)).await;
+    at.database().set_read_only(false).await;
+    sleep(Duration::from_secs(4)).await;
+    let open = "SELECT COUNT(*) FROM calls WHERE open";
+    assert_eq!(number(&at.core, open).await, 1);
+    let quarter = Amount::from_nanos(250_000_000);
+    node.close(&who, held, ticket, quarter);
+    node.stop().await;
+    other.stop().await;
+    assert_eq!(books(&at.core, &who).await, (1, [quarter.nanos(); 3]));
+    at.remove().await;
+}
+
+async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
+    let who = Who::new();
+    let node = Node::start(at, |_| {}).await;
+    for _ in 0..3 {
+        let (id, ticket) = node.admit(&who, Some(&total(80))).await.unwrap();
+        node.close(&who, id, ticket, whole(1));
+    }
+    // The slice has room for more, but the budget has not.
+    let refused = node.admit(&who, Some(&total(3))).await.unwrap_err();
+    assert_eq!(
+        refused,
+        Refused::Budget {
+            of_workspace: false,
+            budget: total(3),
+            resets_at: None
+        }
+    );
+    let (id, ticket) = node.admit(&who, Some(&total(4))).await.unwrap();
+    node.close(&who, id, ticket, whole(1));
+    node.admit(&who, Some(&total(4))).await.unwrap_err();
+    assert_eq!(node.admit(&who, None).await.unwrap().1, Ticket::NONE);
+    node.stop().await;
+}
+
+async fn who_stops_waiting_gives_back_what_was_set_aside(at: &Installation) {
+    let (who, budget) = (Who::new(), total(5));
+    let node = Node::start(at, |_| {}).await;
+    for wait in 0..40_u64 {
+        let admitted = node.admit(&who, Some(&budget));
+        if let Ok(Ok((id, ticket))) = timeout(Duration::from_micros(wait * 100), admitted).await {
+            node.close(&who, id, ticket, Amount::ZERO);
+        }
+    }
+    node.ledger.flush().await;
+    let mut tickets = Vec::new();
+    for _ in 0..5 {
+        tickets.push(node.admit(&who, Some(&budget)).await.unwrap());
+    }
+    node.admit(&who, Some(&budget)).await.unwrap_err();
+    for (id, ticket) in tickets {
+        node.close(&who, id, ticket, whole(1));
+    }
+    node.stop().await;
+    assert_eq!(books(&at.core, &who).await.1, [whole(5).nanos(); 3]);
+    assert_eq!(
+        number(&at.core, "SELECT COUNT(*) FROM calls WHERE open").await,
+        0
+    );
+}

@@ -1,0 +1,203 @@
+//! A server's ledger and what the tests put into it.
+
+use crate::support::Installation;
+use estrade_model::admission::{Admission, Draft, Refused};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, CallId, Operation, Ticket, Tokens};
+use estrade_model::key::{Budget, Period};
+use estrade_model::pass::{KeyPass, Pass, Rates, WorkspacePass};
+use estrade_model::provider::Preference;
+use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
+use estrade_service::usage::{Ledger, UsageSettings};
+use estrade_service::{Core, Settings};
+use estrade_store::budgets::{Account, position};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything takes that is going to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server's ledger, running.
+pub(crate) struct Node {
+    pub(crate) core: Arc<Core>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: JoinSet<()>,
+}
+
+impl Node {
+    pub(crate) async fn start(at: &Installation, change: impl FnOnce(&mut UsageSettings)) -> Self {
+        let mut settings = Settings::default();
+        // No machine stands still for so long: only who is killed is taken for dead.
+        settings.usage.deadline = Duration::from_mins(1);
+        settings.usage.idle = Duration::from_millis(100);
+        change(&mut settings.usage);
+        let core = at.another_core(settings).await;
+        let ledger = Ledger::new(&core).unwrap();
+        let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+        tasks.spawn(Arc::clone(&ledger).run(stop.clone()));
+        Self {
+            core,
+            ledger,
+            stop,
+            tasks,
+        }
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// As `kill -9` would.
+    pub(crate) async fn die(mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    /// Asks for a call that may cost one.
+    pub(crate) async fn admit(
+        &self,
+        who: &Who,
+        budget: Option<&Budget>,
+    ) -> Result<(CallId, Ticket), Refused> {
+        let draft = Draft {
+            id: id(),
+            created_at: self.core.now(),
+            operation: Operation::Chat,
+            model: Arc::from("model"),
+            streamed: false,
+            most: whole(1),
+        };
+        let ticket = match self.ledger.admit(&who.pass(budget), &draft) {
+            Admission::Ready(ticket) => ticket,
+            Admission::Wait(wait) => wait.await?,
+            Admission::Refused(refused) => return Err(refused),
+        };
+        Ok((draft.id, ticket))
+    }
+
+    pub(crate) fn close(&self, who: &Who, id: CallId, ticket: Ticket, cost: Amount) {
+        let call = call(who, id, self.core.now(), "model", cost);
+        drop(self.ledger.close(ticket, call));
+    }
+}
+
+/// Whose calls they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Who {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) key: KeyId,
+}
+
+impl Who {
+    pub(crate) fn new() -> Self {
+        Self {
+            workspace: id(),
+            key: id(),
+        }
+    }
+
+    pub(crate) fn pass(&self, budget: Option<&Budget>) -> Pass {
+        Pass {
+            key: Arc::new(KeyPass {
+                id: self.key,
+                owner: id(),
+                models: None,
+                cache: false,
+                rates: Rates::default(),
+                budget: budget.cloned(),
+            }),
+            workspace: Arc::new(WorkspacePass {
+                id: self.workspace,
+                preference: Preference::default(),
+                rates: Rates::default(),
+                budget: None,
+            }),
+        }
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        Account {
+            subject: *self.key.as_bytes(),
+            period: Period::Total,
+            start: Timestamp::from_millis(0),
+        }
+    }
+}
+
+pub(crate) fn id<T>() -> Id<T> {
+    Id::generate(1_790_000_000_000, 7)
+}
+
+/// An id that was made at a moment, also one in the past: in a process they only rise.
+pub(crate) fn id_at(moment: Timestamp) -> CallId {
+    let fresh: CallId = id();
+    let text = format!("{:012x}{}", moment.millis(), &fresh.to_string()[12..]);
+    text.parse().unwrap()
+}
+
+pub(crate) fn whole(amount: i64) -> Amount {
+    Amount::from_nanos(amount * 1_000_000_000)
+}
+
+pub(crate) fn total(amount: i64) -> Budget {
+    Budget {
+        amount: whole(amount),
+        period: Period::Total,
+    }
+}
+
+pub(crate) fn call(who: &Who, id: CallId, at: Timestamp, model: &str, cost: Amount) -> Call {
+    Call {
+        id,
+        workspace: who.workspace,
+        key: who.key,
+        created_at: at,
+        operation: Operation::Chat,
+        model: model.into(),
+        provider: "local".into(),
+        status: 200,
+        streamed: false,
+        partial: false,
+        estimated: false,
+        cached: false,
+        tokens: Tokens {
+            prompt: 10,
+            completion: 5,
+        },
+        cost,
+        latency_us: 1500,
+        ttfb_us: 900,
+        attempts: 1,
+    }
+}
+
+pub(crate) async fn number(core: &Core, sql: &'static str) -> i64 {
+    core.db.read(sql).fetch_one().await.unwrap()
+}
+
+/// Calls, and the sums of costs in the ledger, in the hours and in the budget.
+pub(crate) async fn books(core: &Core, who: &Who) -> (i64, [i64; 3]) {
+    let ledger = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM calls WHERE NOT open";
+    let hours = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM usage_hours";
+    let (spent, slices) = position(&core.db, who.account()).await.unwrap();
+    let settled: i64 = slices.iter().map(|(_, settled)| settled).sum();
+    let sums = [
+        number(core, ledger).await,
+        number(core, hours).await,
+        spent + settled,
+    ];
+    (number(core, "SELECT COUNT(*) FROM calls").await, sums)
+}
+
+/// Waits until a count in the database is zero.
+pub(crate) async fn until_none(core: &Core, sql: &'static str) {
+    let none = async {
+        while number(core, sql).await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, none).await.unwrap();
+}

@@ -1,0 +1,225 @@
+//! What people read of the ledger, and for how long.
+
+use crate::node::{Node, Who, call, id, id_at, number, whole};
+use crate::support::{Installation, on_both_engines};
+use estrade_model::call::{Span, Ticket};
+use estrade_model::{KeyId, WorkspaceId};
+use estrade_service::access::{Scope, scope_of};
+use estrade_service::usage::{activity, list_calls, read_call, retention};
+use estrade_service::workspaces;
+use estrade_store::calls::{self, CallFilter, CallPage};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+on_both_engines! {
+    activity_and_logs_show_what_was_used
+    a_search_ends_when_it_has_looked_at_enough
+    old_calls_go_and_their_sums_stay
+    no_workspace_pushes_out_the_calls_of_another
+}
+
+async fn workspace(at: &Installation, name: &str) -> (Scope, WorkspaceId) {
+    let scope = scope_of(&at.core, at.person(name).await, None)
+        .await
+        .unwrap();
+    let name = "main".parse().unwrap();
+    let made = workspaces::create_workspace(&at.core, &scope, name).await;
+    (scope, made.unwrap().id)
+}
+
+async fn activity_and_logs_show_what_was_used(at: &Installation) {
+    let (scope, workspace_id) = workspace(at, "ada").await;
+    let (other, _) = workspace(at, "bob").await;
+    let node = Node::start(at, |_| {}).await;
+    let now = at.core.now();
+    let keys: [KeyId; 2] = [id(), id()];
+    let mut ids = Vec::new();
+    for number in 0..12_i64 {
+        let back = Duration::from_hours(if number < 6 { 0 } else { 24 * 40 });
+        let created = now.before(back);
+        let who = Who {
+            workspace: workspace_id,
+            key: keys[usize::from(number % 2 == 1)],
+        };
+        let model = if number % 3 == 0 { "a" } else { "b" };
+        let id = id_at(created);
+        let mut call = call(&who, id, created, model, whole(1));
+        call.status = if number == 5 { 502 } else { 200 };
+        drop(node.ledger.close(Ticket::NONE, call));
+        ids.push(id);
+    }
+    let ledger = &node.ledger;
+    let shown = activity(ledger, &scope, workspace_id, Span::Hour, None)
+        .await
+        .unwrap();
+    let sums: Vec<_> = shown.iter().flat_map(|hour| &hour.data).collect();
+    assert_eq!(shown.len(), 1);
+    let numbers = |index: usize| {
+        let sum = sums[index];
+        (
+            sum.model.as_str(),
+            sum.request_count,
+            sum.total_tokens,
+            sum.total_cost,
+        )
+    };
+    assert_eq!(numbers(0), ("a", 2, 30, whole(2)));
+    assert_eq!(numbers(1), ("b", 4, 60, whole(4)));
+    let of_key = activity(ledger, &scope, workspace_id, Span::Week, Some(keys[0]))
+        .await
+        .unwrap();
+    let requests = of_key
+        .iter()
+        .flat_map(|week| &week.data)
+        .map(|sum| sum.request_count);
+    assert_eq!(requests.sum::<u64>(), 6);
+    let list = async |filter: CallFilter, count, skip| {
+        list_calls(ledger, &scope, workspace_id, &filter, count, skip)
+            .await
+            .unwrap()
+    };
+    let page = list(CallFilter::default(), 5, 5).await;
+    assert_eq!((page.logs.len(), page.count), (5, 12));
+    assert!(page.logs.windows(2).all(|pair| pair[0].id > pair[1].id));
+    let filter = CallFilter {
+        from: Some(now),
+        key: Some(keys[1]),
+        model: Some("b".into()),
+        ..CallFilter::default()
+    };
+    assert_eq!(list(filter, 100, 0).await.count, 2);
+    let filter = CallFilter {
+        to: Some(now.before(Duration::from_hours(1))),
+        ..CallFilter::default()
+    };
+    assert_eq!(list(filter, 100, 0).await.count, 6);
+    let filter = CallFilter {
+        status: Some(502),
+        ..CallFilter::default()
+    };
+    let failed = list(filter, 100, 0).await;
+    assert_eq!(failed.logs.len(), 1);
+    let read = read_call(ledger, &scope, workspace_id, ids[5])
+        .await
+        .unwrap();
+    assert_eq!(failed.logs[0], read);
+    assert_eq!(
+        (read.latency_ms, read.url, read.key),
+        (2, "chat/completions", keys[1])
+    );
+    // Others see nothing of it.
+    read_call(ledger, &other, workspace_id, ids[5])
+        .await
+        .unwrap_err();
+    list_calls(ledger, &other, workspace_id, &CallFilter::default(), 9, 0)
+        .await
+        .unwrap_err();
+    activity(ledger, &other, workspace_id, Span::Day, None)
+        .await
+        .unwrap_err();
+    node.stop().await;
+}
+
+async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
+    let (scope, workspace) = workspace(at, "ada").await;
+    let node = Node::start(at, |_| {}).await;
+    let who = Who {
+        workspace,
+        key: id(),
+    };
+    for model in ["old", "new", "new", "new"] {
+        let call = call(&who, id(), at.core.now(), model, whole(1));
+        drop(node.ledger.close(Ticket::NONE, call));
+    }
+    node.stop().await;
+    let filter = CallFilter {
+        model: Some("old".into()),
+        ..CallFilter::default()
+    };
+    for (within, found) in [(1, 0), (3, 0), (4, 1), (9, 1)] {
+        let page = CallPage {
+            count: 100,
+            skip: 0,
+            within,
+        };
+        let page = calls::list_calls(&at.core.db, scope.owner, workspace, &filter, page);
+        let (logs, count) = page.await.unwrap();
+        assert_eq!((logs.len(), count), (found, found as u64), "{within}");
+    }
+}
+
+async fn old_calls_go_and_their_sums_stay(at: &Installation) {
+    let (scope, workspace_id) = workspace(at, "ada").await;
+    let node = Node::start(at, |usage| usage.keep_calls = 30).await;
+    let now = node.core.now().start_of_day();
+    let key = id();
+    // Twenty calls each: today, 29 days ago, 31 days ago, 100 days ago at two hours.
+    for hours in [0_u64, 29 * 24, 31 * 24, 100 * 24, 100 * 24 + 1] {
+        for _ in 0..20 {
+            let who = Who {
+                workspace: workspace_id,
+                key,
+            };
+            let created = now.before(Duration::from_hours(hours));
+            let id = id_at(created);
+            drop(
+                node.ledger
+                    .close(Ticket::NONE, call(&who, id, created, "model", whole(1))),
+            );
+        }
+    }
+    node.ledger.flush().await;
+    retention::prune(&node.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    let left = number(&at.core, "SELECT COUNT(*) FROM calls").await;
+    assert!((20..=30).contains(&left), "{left}");
+    assert_eq!(number(&at.core, "SELECT COUNT(*) FROM usage_days").await, 2);
+    assert_eq!(
+        number(&at.core, "SELECT COUNT(*) FROM usage_hours").await,
+        3
+    );
+    let shown = activity(&node.ledger, &scope, workspace_id, Span::Month, None)
+        .await
+        .unwrap();
+    let requests = shown
+        .iter()
+        .flat_map(|month| &month.data)
+        .map(|sum| sum.request_count);
+    assert_eq!(requests.sum::<u64>(), 100);
+    // Again, and nothing is counted twice.
+    retention::prune(&node.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    let again = activity(&node.ledger, &scope, workspace_id, Span::Month, None)
+        .await
+        .unwrap();
+    assert_eq!(again, shown);
+    node.stop().await;
+}
+
+async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
+    let node = Node::start(at, |usage| usage.keep_calls = 30).await;
+    let now = node.core.now().start_of_day();
+    let (busy, quiet) = (Who::new(), Who::new());
+    let calls = |who: Who, hours: u64, count: usize| {
+        let created = now.before(Duration::from_hours(hours));
+        for _ in 0..count {
+            let call = call(&who, id_at(created), created, "model", whole(1));
+            drop(node.ledger.close(Ticket::NONE, call));
+        }
+    };
+    calls(quiet, 10, 5);
+    (0..5).for_each(|hours| calls(busy, hours, 10));
+    node.ledger.flush().await;
+    retention::prune(&node.core, &CancellationToken::new())
+        .await
+        .unwrap();
+    let left = async |who: &Who| -> i64 {
+        let sql = "SELECT COUNT(*) FROM calls WHERE workspace_id = $1";
+        let query = at.core.db.read(sql).bind(who.workspace);
+        query.fetch_one().await.unwrap()
+    };
+    assert_eq!((left(&quiet).await, left(&busy).await), (5, 20));
+    node.stop().await;
+}
