@@ -80,6 +80,14 @@ impl<T> Id<T> {
             .fold(0, |millis, byte| millis << 8 | i64::from(*byte))
     }
 
+    /// The identifier that has these bytes.
+    pub fn from_bytes(bytes: [u8; 12]) -> Self {
+        Self {
+            bytes,
+            kind: PhantomData,
+        }
+    }
+
     /// The identifier's twelve bytes.
     pub fn as_bytes(&self) -> &[u8; 12] {
         &self.bytes

@@ -157,7 +157,7 @@ impl Server {
             document: platform::document,
             metrics: platform.metrics,
         };
-        let platform_front = front::<PlatformError>(&app, api, rules, None)?;
+        let platform_front = front::<PlatformError>(&app, api, rules, None);
         let api = Api {
             name: "ai",
             routes: ai::routes(),
@@ -165,7 +165,7 @@ impl Server {
             metrics: ai.metrics,
         };
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
-        let ai_front = front::<KeysError>(&app, api, rules, Some(warm))?;
+        let ai_front = front::<KeysError>(&app, api, rules, Some(warm));
 
         let mut listeners = JoinSet::new();
         listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
@@ -288,7 +288,7 @@ fn front<E: ErrorShape>(
     api: Api,
     rules: BodyRules,
     fast: Option<Box<dyn FastPath>>,
-) -> io::Result<Front<E>> {
+) -> Front<E> {
     let read_metrics = {
         let app = Arc::clone(app);
         move |request: Request| health::metrics::<E>(Arc::clone(&app), api.metrics, request)
@@ -301,10 +301,10 @@ fn front<E: ErrorShape>(
         .layer(Extension(rules))
         .merge(docs::docs_router::<E, AppState>(api.document))
         .with_state(Arc::clone(app));
-    Ok(Front::with(
+    Front::with(
         finish_router::<E, ()>(routes),
         app.metrics.listener(api.name),
         HANDLER_TIMEOUT,
         fast,
-    ))
+    )
 }

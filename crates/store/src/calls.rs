@@ -1,20 +1,25 @@
-//! Calls: one row each, written in batches, and read page by page.
+//! Calls: written in batches, and read page by page.
 //!
+//! A call that goes out on record has a row from then on; all others are kept in blocks.
 //! A batch may be written again when nobody knows whether it was committed. Only rows that a
 //! transaction really changed are counted, in that transaction: so the sums in `usage_hours` and
 //! `budget_slices` equal those of the closed rows, whatever happens.
 
+mod blocks;
+mod reading;
+
+pub use reading::{
+    CallFilter, CallPage, list_calls, next_workspace_with_calls, prune_calls, read_call,
+};
+
 use crate::usage::{self, Place, Sums};
-use crate::{Db, Record, Row, StoreError, Tx, Value, budgets, value};
+use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, LoggedCall, NodeId, Operation, SliceId, Tokens};
-use estrade_model::{Id, KeyId, OwnerId, Timestamp, WorkspaceId};
+use estrade_model::call::{Call, NodeId, Operation, SliceId, Tokens};
 use std::collections::BTreeMap;
 
 /// The status of a call whose server died before it ended.
 const STATUS_OF_LEFT: u16 = 500;
-/// Totals of pages are counted up to here: more is nothing that anybody pages through.
-const MOST_COUNTED: u32 = 10_000;
 
 /// The slices that a call's cost is taken from.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,7 +81,7 @@ const CLOSE: &str = "
         workspace_slice = NULL
     WHERE calls.open";
 
-/// Writes calls that go out and calls that have ended, in this order.
+/// Writes calls that go out and calls that have ended, in this order; sorted by workspace and id.
 pub async fn write_calls(
     tx: &mut Tx,
     node: NodeId,
@@ -103,12 +108,23 @@ pub async fn write_calls(
 
 /// Writes calls that have ended and counts them; says of each whether it was not closed before.
 async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
-    let rows: Vec<_> = closed.iter().map(|row| values(&row.call)).collect();
-    let touched = tx.execute_each(CLOSE, &rows).await?;
-    let fresh: Vec<bool> = touched.iter().map(|count| *count > 0).collect();
+    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| row.recorded);
     let mut tally = Tally::default();
-    for (row, _) in closed.iter().zip(&fresh).filter(|(_, fresh)| **fresh) {
-        tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+    let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
+    let touched = tx.execute_each(CLOSE, &rows).await?;
+    let mut alone_fresh = touched.iter().map(|count| *count > 0);
+    let mut together_fresh = blocks::write(tx, &together, &mut tally).await?.into_iter();
+    let mut fresh = Vec::with_capacity(closed.len());
+    for row in closed {
+        if !row.recorded {
+            fresh.extend(together_fresh.next());
+            continue;
+        }
+        let is_fresh = alone_fresh.next() == Some(true);
+        if is_fresh {
+            tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+        }
+        fresh.push(is_fresh);
     }
     tally.write(tx).await?;
     Ok(fresh)
@@ -287,167 +303,4 @@ impl Record for Left {
             },
         })
     }
-}
-
-impl Record for LoggedCall {
-    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
-        Ok(Self::from(&Call::from_row(row)?))
-    }
-}
-
-/// Which calls to show.
-#[derive(Debug, Clone, Default)]
-pub struct CallFilter {
-    /// Not before this moment.
-    pub from: Option<Timestamp>,
-    /// Not after this moment.
-    pub to: Option<Timestamp>,
-    /// Of this model.
-    pub model: Option<String>,
-    /// Made with this key.
-    pub key: Option<KeyId>,
-    /// With this status.
-    pub status: Option<u16>,
-}
-
-impl CallFilter {
-    /// The first id, and the one behind the last.
-    fn range(&self) -> (Value, Value) {
-        let first = |from: Timestamp| value::first_id_of(from.millis());
-        let end = |to: Timestamp| value::first_id_of(to.millis().saturating_add(1));
-        (
-            self.from.map_or(Value::Text(String::new()), first),
-            self.to.map_or_else(|| value::before::<()>(None), end),
-        )
-    }
-
-    /// `$1` to `$7`: workspace, owner, the first id, the id behind the last, model, key, status.
-    fn bind<'q>(
-        &self,
-        query: crate::Query<'q>,
-        owner: OwnerId,
-        workspace: WorkspaceId,
-        (first, end): (Value, Value),
-    ) -> crate::Query<'q> {
-        query
-            .bind(workspace)
-            .bind(owner)
-            .bind(first)
-            .bind(end)
-            .bind(self.model.as_ref())
-            .bind(self.key)
-            .bind(self.status)
-    }
-}
-
-macro_rules! matching {
-    () => {
-        " FROM calls c WHERE c.workspace_id = $1 AND c.id >= $3 AND c.id < $4 AND NOT c.open \
-         AND EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $1 AND w.owner_id = $2) \
-         AND (CAST($5 AS TEXT) IS NULL OR c.model = $5) \
-         AND (CAST($6 AS TEXT) IS NULL OR c.key_id = $6) \
-         AND (CAST($7 AS BIGINT) IS NULL OR c.status = $7)"
-    };
-}
-
-/// Which calls of those that match.
-#[derive(Debug, Clone, Copy)]
-pub struct CallPage {
-    /// How many to give.
-    pub count: u32,
-    /// How many to skip.
-    pub skip: u64,
-    /// How many of the newest calls to look at, whether they match or not.
-    pub within: u32,
-}
-
-/// A page of a workspace's calls, newest first, and how many match (up to ten thousand).
-pub async fn list_calls(
-    db: &Db,
-    owner: OwnerId,
-    workspace: WorkspaceId,
-    filter: &CallFilter,
-    shown: CallPage,
-) -> Result<(Vec<LoggedCall>, u64), StoreError> {
-    let floor = db.read(
-        "SELECT c.id FROM calls c WHERE c.workspace_id = $1 AND c.id >= $2 AND c.id < $3
-         ORDER BY c.id DESC LIMIT 1 OFFSET $4",
-    );
-    let (first, end) = filter.range();
-    let floor = floor.bind(workspace).bind(first.clone()).bind(end.clone());
-    let floor = floor.bind(shown.within.saturating_sub(1));
-    let floor: Option<String> = floor.fetch_optional().await?;
-    let range = (floor.map_or(first, Value::Text), end);
-    let page = db.read(concat!(
-        "SELECT ",
-        columns!(),
-        matching!(),
-        " ORDER BY c.id DESC LIMIT $8 OFFSET $9"
-    ));
-    let page = filter.bind(page, owner, workspace, range.clone());
-    let skip = i64::try_from(shown.skip).unwrap_or(i64::MAX);
-    let calls = page.bind(shown.count).bind(skip).fetch_all().await?;
-    let total = db.read(concat!(
-        "SELECT COUNT(*) FROM (SELECT 1",
-        matching!(),
-        " LIMIT $8) AS matching"
-    ));
-    let total = filter.bind(total, owner, workspace, range);
-    let total = total.bind(MOST_COUNTED);
-    Ok((calls, total.fetch_one().await?))
-}
-
-/// One call of a workspace.
-pub async fn read_call(
-    db: &Db,
-    owner: OwnerId,
-    workspace: WorkspaceId,
-    id: CallId,
-) -> Result<Option<LoggedCall>, StoreError> {
-    db.read(concat!(
-        "SELECT ",
-        columns!(),
-        " FROM calls c JOIN workspaces w ON w.id = c.workspace_id
-         WHERE c.workspace_id = $1 AND c.id = $2 AND w.owner_id = $3 AND NOT c.open"
-    ))
-    .bind(workspace)
-    .bind(id)
-    .bind(owner)
-    .fetch_optional()
-    .await
-}
-
-/// The next workspace that has calls, in the order of ids: a step from heap to heap, not a walk.
-pub async fn next_workspace_with_calls(
-    db: &Db,
-    after: Option<WorkspaceId>,
-) -> Result<Option<WorkspaceId>, StoreError> {
-    db.read("SELECT MIN(workspace_id) FROM calls WHERE workspace_id > $1")
-        .bind(after.map_or(Value::Text(String::new()), Value::from))
-        .fetch_one::<Option<Id<_>>>()
-        .await
-}
-
-/// Removes up to `most` closed calls of a workspace from before a moment; returns how many.
-pub async fn prune_calls(
-    db: &Db,
-    workspace: WorkspaceId,
-    before: Timestamp,
-    most: u32,
-) -> Result<u64, StoreError> {
-    db.transact(move |tx| {
-        Box::pin(async move {
-            tx.query(
-                "DELETE FROM calls WHERE workspace_id = $1 AND id IN
-                 (SELECT id FROM calls WHERE workspace_id = $1 AND id < $2 AND NOT open
-                  ORDER BY id LIMIT $3)",
-            )
-            .bind(workspace)
-            .bind(value::first_id_of(before.millis()))
-            .bind(most)
-            .execute()
-            .await
-        })
-    })
-    .await
 }

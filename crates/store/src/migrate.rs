@@ -11,6 +11,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (3, include_str!("../migrations/0003_domains.sql")),
     (4, include_str!("../migrations/0004_usage.sql")),
     (5, include_str!("../migrations/0005_settled_slices.sql")),
+    (6, include_str!("../migrations/0006_call_blocks.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.

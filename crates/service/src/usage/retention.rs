@@ -33,12 +33,10 @@ pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
             Some(share) => cutoff(core, workspace, oldest, share).await?,
             None => oldest,
         };
-        let mut gone = u64::from(BATCH);
-        while gone == u64::from(BATCH) {
+        while calls::prune_calls(db, workspace, before, BATCH).await? {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            gone = calls::prune_calls(db, workspace, before, BATCH).await?;
         }
         last = Some(workspace);
     }

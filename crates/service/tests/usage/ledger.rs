@@ -1,12 +1,15 @@
 //! The ledger: every call once, whatever the database does.
 
-use crate::node::{Node, PATIENCE, Who, books, call, id, number, total, until_none, whole};
+use crate::node::{
+    Node, PATIENCE, Who, books, call, id, kept, number, total, until_none, whole, workspace,
+};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
-use estrade_model::call::Ticket;
+use estrade_model::call::{LoggedCall, Ticket};
+use estrade_service::usage::list_calls;
 use estrade_store::StoreError;
-use estrade_store::calls::{CallRow, Slices, write_calls};
+use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -44,7 +47,11 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
 }
 
 async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
-    let who = Who::new();
+    let (scope, workspace) = workspace(at, "ada").await;
+    let who = Who {
+        workspace,
+        key: id(),
+    };
     let node = Node::start(at, |_| {}).await;
     for number in 0..9 {
         let mut call = call(&who, id(), at.core.now(), "mo\0del", whole(1));
@@ -52,14 +59,18 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
             call.latency_us = u64::MAX;
             call.provider = "\0".into();
         }
-        drop(node.ledger.close(Ticket::NONE, call));
+        let ticket = Ticket {
+            recorded: number == 4,
+            ..Ticket::NONE
+        };
+        drop(node.ledger.close(ticket, call));
     }
+    let all = CallFilter::default();
+    let written = list_calls(&node.ledger, &scope, workspace, &all, 9, 0).await;
+    let written = written.unwrap().logs;
+    let fine = |call: &&LoggedCall| call.provider == "local" && call.model == "model";
+    assert_eq!(written.iter().filter(fine).count(), 8);
     node.stop().await;
-    let written = number(
-        &at.core,
-        "SELECT COUNT(*) FROM calls WHERE model = 'model' AND provider = 'local'",
-    );
-    assert_eq!(written.await, 8);
 }
 
 async fn no_sum_is_too_large(at: &Installation) {
@@ -162,7 +173,7 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
     node.admit(&who, None).await.unwrap();
     node.close(&who, id(), Ticket::NONE, Amount::ZERO);
     node.stop().await;
-    assert_eq!(number(&at.core, "SELECT COUNT(*) FROM calls").await, 5);
+    assert_eq!(kept(&at.core).await, 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,8 +8,9 @@ use estrade_model::key::{Budget, Period};
 use estrade_model::pass::{KeyPass, Pass, Rates, WorkspacePass};
 use estrade_model::provider::Preference;
 use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
+use estrade_service::access::{Scope, scope_of};
 use estrade_service::usage::{Ledger, UsageSettings};
-use estrade_service::{Core, Settings};
+use estrade_service::{Core, Settings, workspaces};
 use estrade_store::budgets::{Account, position};
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +181,9 @@ pub(crate) async fn number(core: &Core, sql: &'static str) -> i64 {
 
 /// Calls, and the sums of costs in the ledger, in the hours and in the budget.
 pub(crate) async fn books(core: &Core, who: &Who) -> (i64, [i64; 3]) {
-    let ledger = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM calls WHERE NOT open";
+    let ledger = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM
+        (SELECT cost_nanos FROM calls WHERE NOT open
+         UNION ALL SELECT cost_nanos FROM call_blocks) AS closed";
     let hours = "SELECT CAST(COALESCE(SUM(cost_nanos), 0) AS BIGINT) FROM usage_hours";
     let (spent, slices) = position(&core.db, who.account()).await.unwrap();
     let settled: i64 = slices.iter().map(|(_, settled)| settled).sum();
@@ -189,7 +192,13 @@ pub(crate) async fn books(core: &Core, who: &Who) -> (i64, [i64; 3]) {
         number(core, hours).await,
         spent + settled,
     ];
-    (number(core, "SELECT COUNT(*) FROM calls").await, sums)
+    (kept(core).await, sums)
+}
+
+/// How many calls there are, open or not.
+pub(crate) async fn kept(core: &Core) -> i64 {
+    let blocks = "SELECT CAST(COALESCE(SUM(calls), 0) AS BIGINT) FROM call_blocks";
+    number(core, "SELECT COUNT(*) FROM calls").await + number(core, blocks).await
 }
 
 /// Waits until a count in the database is zero.
@@ -200,4 +209,14 @@ pub(crate) async fn until_none(core: &Core, sql: &'static str) {
         }
     };
     tokio::time::timeout(PATIENCE, none).await.unwrap();
+}
+
+/// A workspace of somebody.
+pub(crate) async fn workspace(at: &Installation, name: &str) -> (Scope, WorkspaceId) {
+    let scope = scope_of(&at.core, at.person(name).await, None)
+        .await
+        .unwrap();
+    let name = "main".parse().unwrap();
+    let made = workspaces::create_workspace(&at.core, &scope, name).await;
+    (scope, made.unwrap().id)
 }

@@ -1,12 +1,10 @@
 //! What people read of the ledger, and for how long.
 
-use crate::node::{Node, Who, call, id, id_at, number, whole};
+use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_engines};
+use estrade_model::KeyId;
 use estrade_model::call::{Span, Ticket};
-use estrade_model::{KeyId, WorkspaceId};
-use estrade_service::access::{Scope, scope_of};
 use estrade_service::usage::{activity, list_calls, read_call, retention};
-use estrade_service::workspaces;
 use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -16,15 +14,7 @@ on_both_engines! {
     a_search_ends_when_it_has_looked_at_enough
     old_calls_go_and_their_sums_stay
     no_workspace_pushes_out_the_calls_of_another
-}
-
-async fn workspace(at: &Installation, name: &str) -> (Scope, WorkspaceId) {
-    let scope = scope_of(&at.core, at.person(name).await, None)
-        .await
-        .unwrap();
-    let name = "main".parse().unwrap();
-    let made = workspaces::create_workspace(&at.core, &scope, name).await;
-    (scope, made.unwrap().id)
+    calls_are_found_wherever_they_are_kept
 }
 
 async fn activity_and_logs_show_what_was_used(at: &Installation) {
@@ -172,7 +162,7 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
     retention::prune(&node.core, &CancellationToken::new())
         .await
         .unwrap();
-    let left = number(&at.core, "SELECT COUNT(*) FROM calls").await;
+    let left = kept(&at.core).await;
     assert!((20..=30).contains(&left), "{left}");
     assert_eq!(number(&at.core, "SELECT COUNT(*) FROM usage_days").await, 2);
     assert_eq!(
@@ -216,10 +206,76 @@ async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
         .await
         .unwrap();
     let left = async |who: &Who| -> i64 {
-        let sql = "SELECT COUNT(*) FROM calls WHERE workspace_id = $1";
+        let sql = "SELECT CAST(SUM(calls) AS BIGINT) FROM call_blocks WHERE workspace_id = $1";
         let query = at.core.db.read(sql).bind(who.workspace);
         query.fetch_one().await.unwrap()
     };
     assert_eq!((left(&quiet).await, left(&busy).await), (5, 20));
+    node.stop().await;
+}
+
+/// Some calls have rows, most are in blocks that overlap: to a reader they are one list.
+async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
+    let (scope, workspace) = workspace(at, "ada").await;
+    let node = Node::start(at, |_| {}).await;
+    let who = Who {
+        workspace,
+        key: id(),
+    };
+    let now = at.core.now();
+    let mut made = Vec::new();
+    for round in 0..40_u64 {
+        for number in 0..60_u64 {
+            // Within a round they began up to three minutes ago.
+            let back = (number * 7919 + round * 31) % 180_000;
+            let created = now.before(Duration::from_millis(back));
+            let mut call = call(&who, id_at(created), created, "model", whole(1));
+            call.attempts = u32::try_from(made.len()).unwrap();
+            let recorded = number % 20 == 0;
+            made.push((call.id, call.attempts));
+            let ticket = Ticket {
+                recorded,
+                ..Ticket::NONE
+            };
+            drop(node.ledger.close(ticket, call));
+        }
+        node.ledger.flush().await;
+    }
+    let blocks = number(&at.core, "SELECT COUNT(*) FROM call_blocks").await;
+    let rows = number(&at.core, "SELECT COUNT(*) FROM calls").await;
+    assert!(
+        (120..400).contains(&blocks) && rows == 120,
+        "{blocks}, {rows}"
+    );
+    made.sort_unstable();
+    made.reverse();
+    let all = CallFilter::default();
+    let mut listed = Vec::new();
+    for page in 0..25 {
+        let page = list_calls(&node.ledger, &scope, workspace, &all, 100, page * 100).await;
+        let page = page.unwrap();
+        assert_eq!(page.count, 2400);
+        listed.extend(page.logs.into_iter().map(|call| (call.id, call.attempts)));
+    }
+    assert_eq!(listed, made);
+    for (id, attempts) in made.iter().step_by(37) {
+        let read = read_call(&node.ledger, &scope, workspace, *id)
+            .await
+            .unwrap();
+        assert_eq!(read.attempts, *attempts);
+    }
+    let unknown = read_call(&node.ledger, &scope, workspace, id_at(now)).await;
+    unknown.unwrap_err();
+    let (from, to) = (150_000, 30_000);
+    let middle = CallFilter {
+        from: Some(now.before(Duration::from_millis(from))),
+        to: Some(now.before(Duration::from_millis(to))),
+        ..CallFilter::default()
+    };
+    let page = list_calls(&node.ledger, &scope, workspace, &middle, 1, 0).await;
+    let wanted =
+        now.millis() - i64::try_from(from).unwrap()..=now.millis() - i64::try_from(to).unwrap();
+    let count = made.iter().filter(|(id, _)| wanted.contains(&id.millis()));
+    assert_eq!(page.unwrap().count, count.count() as u64);
     node.stop().await;
 }

@@ -1,0 +1,246 @@
+//! Calls that were never on record as open: written together, kept together.
+//!
+//! Layout of a block: a format byte, then the calls in the order of their ids; numbers are
+//! big-endian and texts have their length (2 bytes) before them.
+
+use super::{CallRow, Tally};
+use crate::usage::{Place, Sums};
+use crate::{StoreError, Tx, Value};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Call, CallId, Operation, Tokens};
+use estrade_model::{Id, Timestamp, WorkspaceId};
+use std::sync::Arc;
+
+const FORMAT: u8 = 1;
+/// How far apart the first and the last call of a block may have begun: who looks for a call looks
+/// at the blocks of so much time.
+pub(super) const SPAN_MS: i64 = 60_000;
+
+/// Writes calls, sorted by workspace and id; says of each whether it was not written before.
+pub(super) async fn write<'c>(
+    tx: &mut Tx,
+    rows: &[&'c CallRow],
+    tally: &mut Tally<'c>,
+) -> Result<Vec<bool>, StoreError> {
+    let blocks: Vec<_> = rows
+        .chunk_by(|a, b| together(a, b))
+        .flat_map(split)
+        .collect();
+    let values: Vec<_> = blocks.iter().map(|block| values(block)).collect();
+    let touched = tx
+        .execute_each(
+            "INSERT INTO call_blocks (workspace_id, last_id, first_id, calls, cost_nanos, data)
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (workspace_id, last_id) DO NOTHING",
+            &values,
+        )
+        .await?;
+    let mut fresh = Vec::with_capacity(rows.len());
+    for (block, touched) in blocks.into_iter().zip(touched) {
+        fresh.extend(block.iter().map(|_| touched > 0));
+        if touched > 0 {
+            for row in block {
+                tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+            }
+        }
+    }
+    Ok(fresh)
+}
+
+fn together(a: &CallRow, b: &CallRow) -> bool {
+    a.call.workspace == b.call.workspace
+}
+
+/// Cuts the calls of a workspace where a block would span too much time.
+fn split<'r, 'c>(mut calls: &'r [&'c CallRow]) -> Vec<&'r [&'c CallRow]> {
+    let mut blocks = Vec::new();
+    while let Some(first) = calls.first() {
+        let end = first.call.id.millis().saturating_add(SPAN_MS);
+        let count = calls.partition_point(|row| row.call.id.millis() < end);
+        let (block, rest) = calls.split_at(count.max(1));
+        blocks.push(block);
+        calls = rest;
+    }
+    blocks
+}
+
+fn values(block: &[&CallRow]) -> Vec<Value> {
+    let ends = block.first().zip(block.last());
+    let cost = block
+        .iter()
+        .fold(0_i64, |sum, row| sum.saturating_add(row.call.cost.nanos()));
+    vec![
+        ends.map(|(_, last)| last.call.workspace).into(),
+        ends.map(|(_, last)| last.call.id).into(),
+        ends.map(|(first, _)| first.call.id).into(),
+        super::count(block.len() as u64),
+        cost.into(),
+        encode(block.iter().map(|row| &row.call)).into(),
+    ]
+}
+
+fn encode<'c>(calls: impl Iterator<Item = &'c Call>) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    for call in calls {
+        out.extend(call.id.as_bytes());
+        out.extend(call.key.as_bytes());
+        out.extend(call.created_at.millis().to_be_bytes());
+        let flags = [call.streamed, call.partial, call.estimated, call.cached];
+        let flags = flags
+            .iter()
+            .rev()
+            .fold(0, |all, flag| all << 1 | u8::from(*flag));
+        out.extend([number_of(call.operation), flags]);
+        out.extend(call.status.to_be_bytes());
+        out.extend(call.tokens.prompt.to_be_bytes());
+        out.extend(call.tokens.completion.to_be_bytes());
+        out.extend(call.cost.nanos().to_be_bytes());
+        out.extend(call.latency_us.to_be_bytes());
+        out.extend(call.ttfb_us.to_be_bytes());
+        out.extend(call.attempts.to_be_bytes());
+        put_text(&mut out, &call.model);
+        put_text(&mut out, &call.provider);
+    }
+    out
+}
+
+fn number_of(operation: Operation) -> u8 {
+    match operation {
+        Operation::Chat => 0,
+        Operation::Embeddings => 1,
+        Operation::Images => 2,
+    }
+}
+
+/// Longer ones are cut; the names of models and providers are shorter.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let text = &text[..text.floor_char_boundary(usize::from(u16::MAX))];
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    out.extend(length.to_be_bytes());
+    out.extend(text.as_bytes());
+}
+
+/// The calls of a block, in the order of their ids.
+pub(super) fn decode(workspace: WorkspaceId, bytes: &[u8]) -> Result<Vec<Call>, StoreError> {
+    let damaged = || StoreError::bug("a block of calls is damaged or of a newer version");
+    let Some((&FORMAT, mut rest)) = bytes.split_first() else {
+        return Err(damaged());
+    };
+    let mut calls: Vec<Call> = Vec::new();
+    while !rest.is_empty() {
+        let call = take_call(workspace, &mut rest, calls.last()).ok_or_else(damaged)?;
+        calls.push(call);
+    }
+    Ok(calls)
+}
+
+fn take_call(workspace: WorkspaceId, rest: &mut &[u8], previous: Option<&Call>) -> Option<Call> {
+    let id = CallId::from_bytes(take(rest)?);
+    let key = Id::from_bytes(take(rest)?);
+    let created_at = Timestamp::from_millis(i64::from_be_bytes(take(rest)?));
+    let [operation, flags] = take(rest)?;
+    let operation = Operation::ALL
+        .into_iter()
+        .find(|one| number_of(*one) == operation)?;
+    let flag = |number: u8| flags >> number & 1 == 1;
+    Some(Call {
+        id,
+        workspace,
+        key,
+        created_at,
+        operation,
+        status: u16::from_be_bytes(take(rest)?),
+        streamed: flag(0),
+        partial: flag(1),
+        estimated: flag(2),
+        cached: flag(3),
+        tokens: Tokens {
+            prompt: u64::from_be_bytes(take(rest)?),
+            completion: u64::from_be_bytes(take(rest)?),
+        },
+        cost: Amount::from_nanos(i64::from_be_bytes(take(rest)?)),
+        latency_us: u64::from_be_bytes(take(rest)?),
+        ttfb_us: u64::from_be_bytes(take(rest)?),
+        attempts: u32::from_be_bytes(take(rest)?),
+        model: take_text(rest, previous.map(|call| &call.model))?,
+        provider: take_text(rest, previous.map(|call| &call.provider))?,
+    })
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    rest.split_off(..N)?.try_into().ok()
+}
+
+/// Most calls have the same texts as the one before.
+fn take_text(rest: &mut &[u8], previous: Option<&Arc<str>>) -> Option<Arc<str>> {
+    let length = u16::from_be_bytes(take(rest)?);
+    let text = std::str::from_utf8(rest.split_off(..usize::from(length))?).ok()?;
+    match previous {
+        Some(previous) if **previous == *text => Some(Arc::clone(previous)),
+        _ => Some(text.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u64) -> Call {
+        Call {
+            id: Id::generate(1_790_000_000_000, number),
+            workspace: Id::from_bytes([7; 12]),
+            key: Id::from_bytes([8; 12]),
+            created_at: Timestamp::from_millis(-5),
+            operation: Operation::ALL[(number % 3) as usize],
+            model: if number < 2 { "a" } else { "größer" }.into(),
+            provider: "".into(),
+            status: 499,
+            streamed: number & 1 == 1,
+            partial: number & 2 == 2,
+            estimated: number & 4 == 4,
+            cached: number & 8 == 8,
+            tokens: Tokens {
+                prompt: u64::MAX,
+                completion: number,
+            },
+            cost: Amount::from_nanos(i64::MIN),
+            latency_us: 1,
+            ttfb_us: 2,
+            attempts: u32::MAX,
+        }
+    }
+
+    #[test]
+    fn a_block_reads_back_and_damage_is_noticed() {
+        let calls: Vec<_> = (0..16).map(call).collect();
+        let bytes = encode(calls.iter());
+        let read = decode(calls[0].workspace, &bytes).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{calls:?}"));
+        let one = encode(calls[..1].iter());
+        for cut in 0..one.len() {
+            // Cut right after the format byte, it is a block without calls.
+            let read = decode(calls[0].workspace, &one[..cut]);
+            assert_eq!(read.is_ok(), cut == 1, "{cut}");
+        }
+        decode(calls[0].workspace, &[FORMAT + 1]).unwrap_err();
+    }
+
+    #[test]
+    fn a_block_never_spans_much_time() {
+        let rows: Vec<_> = (0..9_u8)
+            .map(|minutes| {
+                let mut row = CallRow {
+                    call: call(1),
+                    slices: super::super::Slices::default(),
+                    recorded: false,
+                };
+                let millis = i64::from(minutes) * SPAN_MS / 3;
+                let text = format!("{millis:012x}000000000000");
+                row.call.id = text.parse().unwrap();
+                row
+            })
+            .collect();
+        let rows: Vec<_> = rows.iter().collect();
+        let blocks: Vec<_> = split(&rows).iter().map(|block| block.len()).collect();
+        assert_eq!(blocks, [3, 3, 3]);
+    }
+}
