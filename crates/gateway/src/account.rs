@@ -53,7 +53,7 @@ impl Account {
         pass: Pass,
         operation: Operation,
         started: Instant,
-    ) -> Self {
+    ) -> Box<Self> {
         let now = (gateway.options.clock)();
         let call = Call {
             id: Id::generate(now.millis(), fastrand::u64(..)),
@@ -74,7 +74,8 @@ impl Account {
             ttfb_us: 0,
             attempts: 0,
         };
-        Self {
+        // It goes from hand to hand: that is cheap only for something small.
+        Box::new(Self {
             gateway,
             pass,
             call: Some(call),
@@ -88,7 +89,7 @@ impl Account {
             prompt_estimate: 0,
             lost: 0,
             owed: Amount::ZERO,
-        }
+        })
     }
 
     /// The record; none when it is closed already.

@@ -204,7 +204,7 @@ async fn ask(
         account.not_taken();
         account.asks(&upstream.name);
     }
-    let connection = Connection::open(upstream).await?;
+    let connection = Box::pin(Connection::open(upstream)).await?;
     let now = Instant::now();
     ask_on(connection, now, target, question, account)
         .await

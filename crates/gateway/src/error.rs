@@ -409,20 +409,20 @@ pub(crate) fn standings_headers(standings: &Standings, headers: &mut HeaderMap) 
 }
 
 fn standing_headers(unit: Unit, standing: &Standing, headers: &mut HeaderMap) {
-    let names = match unit {
-        Unit::Requests => [
-            "x-ratelimit-limit-requests",
-            "x-ratelimit-remaining-requests",
-            "x-ratelimit-reset-requests",
-        ],
-        Unit::Tokens => [
-            "x-ratelimit-limit-tokens",
-            "x-ratelimit-remaining-tokens",
-            "x-ratelimit-reset-tokens",
-        ],
-    }
-    .map(HeaderName::from_static);
-    let [limit, remaining, reset] = names;
+    const REQUESTS: [HeaderName; 3] = [
+        HeaderName::from_static("x-ratelimit-limit-requests"),
+        HeaderName::from_static("x-ratelimit-remaining-requests"),
+        HeaderName::from_static("x-ratelimit-reset-requests"),
+    ];
+    const TOKENS: [HeaderName; 3] = [
+        HeaderName::from_static("x-ratelimit-limit-tokens"),
+        HeaderName::from_static("x-ratelimit-remaining-tokens"),
+        HeaderName::from_static("x-ratelimit-reset-tokens"),
+    ];
+    let [limit, remaining, reset] = match unit {
+        Unit::Requests => REQUESTS,
+        Unit::Tokens => TOKENS,
+    };
     headers.insert(limit, HeaderValue::from(standing.limit));
     headers.insert(remaining, HeaderValue::from(standing.remaining));
     if let Ok(value) = HeaderValue::try_from(span(standing.reset)) {

@@ -41,10 +41,10 @@ impl Drop for Room<'_> {
 }
 
 /// Reads all of it.
-pub(crate) async fn read(
-    mut body: Incoming,
-    gateway: &Gateway,
-) -> Result<(Bytes, Room<'_>), Refusal> {
+pub(crate) async fn read<'g>(
+    body: &mut Incoming,
+    gateway: &'g Gateway,
+) -> Result<(Bytes, Room<'g>), Refusal> {
     let (most, idle) = (gateway.options.most_body, gateway.options.body_idle);
     if body.size_hint().lower() > most {
         return Err(Refusal::too_large(most));
@@ -56,7 +56,7 @@ pub(crate) async fn read(
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let (started, mut length) = (Instant::now(), 0);
-    while let Some(part) = next(&mut body, patience(started, length, idle)).await? {
+    while let Some(part) = next(body, patience(started, length, idle)).await? {
         length += part.len() as u64;
         if length > most {
             return Err(Refusal::too_large(most));

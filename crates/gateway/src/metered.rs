@@ -61,7 +61,7 @@ pub(crate) struct Metered {
     place: usize,
     target: Arc<Target>,
     operation: Operation,
-    account: Account,
+    account: Box<Account>,
     status: u16,
     /// None once the answer has been read to its end, or is not read any further.
     connection: Option<Connection>,
@@ -91,7 +91,7 @@ impl Metered {
         status: u16,
         connection: Connection,
         content: Content,
-        account: Account,
+        account: Box<Account>,
     ) -> Self {
         let now = Instant::now();
         Self {

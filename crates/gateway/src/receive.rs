@@ -32,7 +32,7 @@ impl Lane {
     ) -> Result<Outcome, Refusal> {
         let head = &answered.head;
         if head.status >= 400 {
-            return self.complaint(answered).await.map(Outcome::Whole);
+            return Box::pin(self.complaint(answered)).await.map(Outcome::Whole);
         }
         let whole = if head.events {
             None
@@ -140,7 +140,7 @@ impl Lane {
         operation: Operation,
         answered: Answered,
         saving: Option<Saving>,
-        account: Account,
+        account: Box<Account>,
     ) -> Response<GatewayBody> {
         let Answered {
             target,

@@ -99,7 +99,7 @@ impl Relay {
     pub async fn handle(
         &self,
         route: InferenceRoute<'_>,
-        request: Request<Incoming>,
+        request: Box<Request<Incoming>>,
     ) -> Response<GatewayBody> {
         match self.begin(route, request.headers()).await {
             Ok((operation, account)) => self.0.serve(operation, request, account).await,
@@ -112,7 +112,7 @@ impl Relay {
         &self,
         route: InferenceRoute<'_>,
         headers: &HeaderMap,
-    ) -> Result<(Operation, Account), Box<Response<GatewayBody>>> {
+    ) -> Result<(Operation, Box<Account>), Box<Response<GatewayBody>>> {
         let started = Instant::now();
         let operation = match route.endpoint {
             Endpoint::Call(operation) => operation,
@@ -176,8 +176,8 @@ impl Lane {
     async fn serve(
         self: &Arc<Self>,
         operation: Operation,
-        request: Request<Incoming>,
-        mut account: Account,
+        request: Box<Request<Incoming>>,
+        mut account: Box<Account>,
     ) -> Response<GatewayBody> {
         let id = account.call().map(|call| call.id);
         let mut standings = Standings::default();
@@ -232,14 +232,13 @@ impl Lane {
     async fn steps(
         self: &Arc<Self>,
         operation: Operation,
-        request: Request<Incoming>,
+        mut request: Box<Request<Incoming>>,
         account: &mut Account,
         standings: &mut Standings,
     ) -> Result<Outcome, Refusal> {
-        let (parts, body) = request.into_parts();
         // Before the body: one that never comes is a request as well.
         standings.requests = self.take_request(account)?;
-        let (body, held) = intake::read(body, &self.gateway).await?;
+        let (body, held) = intake::read(request.body_mut(), &self.gateway).await?;
         let look = look(&body).map_err(|bad| Refusal::bad_body(&bad))?;
         let catalogue = self.gateway.catalogue.load_full();
         let model = choose_model(&catalogue, &look, account)?;
@@ -250,7 +249,7 @@ impl Lane {
         if model.echo {
             return echo(operation, &body, account);
         }
-        let cache_key = cache_key(operation, &look, &body, &parts.headers, account);
+        let cache_key = cache_key(operation, &look, &body, request.headers(), account);
         if let Some(key) = &cache_key
             && let Some(kept) = self.gateway.answers.find(key, Instant::now())
         {
@@ -261,7 +260,7 @@ impl Lane {
             model,
             look: &look,
             body: &body,
-            headers: &parts.headers,
+            headers: request.headers(),
         };
         let answered = ask_around(self, &errand, account).await?;
         drop((body, held));
@@ -454,4 +453,19 @@ fn hex(id: CallId) -> HeaderValue {
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
     HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every level of a call copies the state of the levels below once: that was 18 KB per call.
+    #[test]
+    fn the_state_of_a_call_is_small() {
+        fn of<A, B, C, F: Future>(_: impl Fn(A, B, C) -> F) -> usize {
+            size_of::<F>()
+        }
+        let (whole, asking) = (of(Relay::handle), of(ask_around));
+        assert!(whole < 2300 && asking < 1100, "{whole} and {asking} bytes");
+    }
 }

@@ -6,7 +6,7 @@
 mod process;
 mod requests;
 
-pub use requests::{ListenerMetrics, Route, Watch};
+pub use requests::{ListenerMetrics, RequestSeries, Route, Watch};
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};

@@ -142,6 +142,37 @@ impl ListenerMetrics {
             counted: false,
         }
     }
+
+    /// Where answers with this status are counted.
+    pub fn series(
+        &self,
+        method: &Method,
+        route: &'static str,
+        status: StatusCode,
+    ) -> RequestSeries {
+        let (listener, route) = (self.listener, Route::Named(route));
+        let timed = Timed {
+            listener,
+            route: route.clone(),
+        };
+        let answered = Answered {
+            listener,
+            method: method_label(method),
+            route,
+            status: u32::from(status.as_u16()),
+        };
+        RequestSeries {
+            answered: self.all.answered.get_or_create_owned(&answered),
+            duration: self.all.duration.get_or_create_owned(&timed),
+        }
+    }
+}
+
+/// Where one kind of answer is counted.
+#[derive(Debug, Clone)]
+pub struct RequestSeries {
+    answered: Counter,
+    duration: Histogram,
 }
 
 /// A request that is being answered. Dropped without [`Watch::done`], its client hung up.
@@ -162,6 +193,15 @@ impl Watch<'_> {
     /// The answer begins.
     pub fn done(mut self, route: Route, status: StatusCode) {
         self.count(route, u32::from(status.as_u16()));
+    }
+
+    /// The answer begins, of a kind whose series is at hand.
+    pub fn done_as(mut self, series: &RequestSeries) {
+        self.counted = true;
+        series
+            .duration
+            .observe(self.started.elapsed().as_secs_f64());
+        series.answered.inc();
     }
 
     /// Somebody else answers it, and watches anew.

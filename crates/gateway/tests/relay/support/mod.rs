@@ -240,7 +240,7 @@ async fn answer(
 ) -> http::Response<GatewayBody> {
     let uri = request.uri().clone();
     match route::parse(request.method(), uri.path()) {
-        Some(route) => relay.handle(route, request).await,
+        Some(route) => relay.handle(route, Box::new(request)).await,
         None => panic!("not a path of the gateway: {uri}"),
     }
 }
