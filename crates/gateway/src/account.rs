@@ -4,6 +4,7 @@ use crate::doors::Pass;
 use crate::gateway::Gateway;
 use crate::metrics::Series;
 use crate::rates::Taken;
+use crate::trace::Trace;
 use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Operation, Price, Ticket, Tokens};
@@ -34,6 +35,7 @@ pub(crate) struct Account {
     /// Tokens of prompts that were sent in vain, and what they may have cost.
     lost: u64,
     owed: Amount,
+    pub(crate) trace: Option<Trace>,
 }
 
 /// How a call ended.
@@ -89,6 +91,7 @@ impl Account {
             prompt_estimate: 0,
             lost: 0,
             owed: Amount::ZERO,
+            trace: None,
         })
     }
 
@@ -220,6 +223,9 @@ impl Account {
         }
         let series = self.series.as_ref().unwrap_or(&self.gateway.unknown);
         series.note(call.status, took, call.tokens, call.attempts);
+        if let (Some(trace), Some(tracing)) = (self.trace, &self.gateway.options.tracing) {
+            tracing.traces.ended(trace, &call);
+        }
         self.gateway.books.close(self.ticket, call)
     }
 }

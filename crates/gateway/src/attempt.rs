@@ -5,6 +5,7 @@ use crate::catalogue::{Model, Target};
 use crate::error::Refusal;
 use crate::look::Look;
 use crate::relay::{BETA, Lane};
+use crate::trace::{TRACEPARENT, Trace};
 use crate::upstream::{AnswerHead, Connection, Failure, Question, Upstream};
 use bytes::Bytes;
 use estrade_model::call::Operation;
@@ -123,7 +124,7 @@ async fn ask_often(
     let body = errand
         .look
         .rewrite(errand.body, target.name.as_deref(), hide_usage);
-    let more_head = more_head(errand.headers, body.len());
+    let more_head = more_head(errand.headers, account.trace, body.len());
     let question = Question {
         head: upstream.head(errand.operation),
         more_head: &more_head,
@@ -258,7 +259,7 @@ impl Asked {
 }
 
 /// The rest of a request's head: what the caller may say to a provider, and the length.
-fn more_head(headers: &HeaderMap, length: usize) -> Vec<u8> {
+fn more_head(headers: &HeaderMap, trace: Option<Trace>, length: usize) -> Vec<u8> {
     let mut more = Vec::with_capacity(128);
     let mut add = |name: &str, value: &[u8]| {
         more.extend_from_slice(name.as_bytes());
@@ -271,7 +272,9 @@ fn more_head(headers: &HeaderMap, length: usize) -> Vec<u8> {
     if let Some(beta) = headers.get(BETA) {
         add("openai-beta: ", beta.as_bytes());
     }
-    if let Some(parent) = headers.get("traceparent") {
+    if let Some(trace) = trace {
+        add("traceparent: ", trace.header().as_bytes());
+    } else if let Some(parent) = headers.get(TRACEPARENT) {
         add("traceparent: ", parent.as_bytes());
     }
     add(

@@ -34,6 +34,7 @@ mod relay;
 pub mod route;
 mod scan;
 mod sse;
+pub mod trace;
 mod upstream;
 
 pub use body::{Broken, GatewayBody};
@@ -43,3 +44,4 @@ pub use gateway::Gateway;
 pub use options::{Clock, Options};
 pub use relay::Relay;
 pub use route::{Endpoint, InferenceRoute};
+pub use trace::{Trace, Traces, Tracing};

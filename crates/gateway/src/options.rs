@@ -1,5 +1,6 @@
 //! What can be set about the relay.
 
+use crate::trace::Tracing;
 use estrade_model::Timestamp;
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct Options {
     pub most_idle: usize,
     /// How long it keeps them.
     pub idle_timeout: Duration,
+    /// Whether calls are traced.
+    pub tracing: Option<Tracing>,
 }
 
 impl Options {
@@ -50,6 +53,7 @@ impl Options {
             cache_ttl: Duration::from_mins(5),
             most_idle: 256,
             idle_timeout: Duration::from_mins(1),
+            tracing: None,
         }
     }
 }

@@ -132,7 +132,11 @@ impl Relay {
             .await
             .map_err(|refusal| Box::new(refusal.into_response()))?;
         let gateway = Arc::clone(&self.0.gateway);
-        Ok((operation, Account::open(gateway, pass, operation, started)))
+        let tracing = gateway.options.tracing.as_ref();
+        let trace = tracing.and_then(|tracing| tracing.begin(headers));
+        let mut account = Account::open(gateway, pass, operation, started);
+        account.trace = trace;
+        Ok((operation, account))
     }
 
     async fn models(&self, place: Place<'_>, headers: &HeaderMap) -> Response<GatewayBody> {

@@ -124,7 +124,7 @@ impl Server {
 
         let keys = Arc::new(KeyCheck::new(&core));
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
-        let gateway = inference::open(&core, &keys, &ledger, &options.inference);
+        let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
         let providers = ProviderSync::new(&core, &gateway, options.inference);
         providers
             .set()
@@ -178,6 +178,9 @@ impl Server {
         ));
         let stop_workers = CancellationToken::new();
         let mut workers = start_workers(&app, &stop_workers);
+        if let Some(exporter) = exporter {
+            workers.spawn(exporter.run(stop_workers.clone()));
+        }
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
         let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
         app.metrics

@@ -17,6 +17,7 @@ mod listeners;
 mod load;
 mod network;
 mod secret;
+mod telemetry;
 mod text;
 mod url;
 
@@ -33,6 +34,7 @@ pub use listeners::{Edge, Metrics, Platform, Tls};
 pub use load::{Flags, Loaded, load};
 pub use network::DomainName;
 pub use secret::{MASK, Secret, SecretUrl};
+pub use telemetry::Telemetry;
 pub use text::{Invalid, parse_listen};
 pub use url::{BlobUrl, HttpUrl};
 
@@ -72,6 +74,8 @@ pub struct Config {
     pub ai: Ai,
     /// The usage ledger.
     pub usage: Usage,
+    /// Traces.
+    pub telemetry: Telemetry,
     /// The log.
     pub log: Log,
 }
@@ -91,6 +95,7 @@ impl Default for Config {
             plans: BTreeMap::new(),
             ai: Ai::default(),
             usage: Usage::default(),
+            telemetry: Telemetry::default(),
             log: Log::default(),
         }
     }

@@ -1,10 +1,11 @@
 //! `[ai]` and `[usage]`, as the gateway and the ledger take them.
 
-use crate::config::{Config, Credential, Durability, Model, Provider, Timeouts};
+use crate::config::{Config, Credential, Durability, Model, Provider, Telemetry, Timeouts};
 use estrade_model::call;
 use estrade_model::provider::{self, OfferedModel};
 use estrade_model::secret::Secret;
 use estrade_server::ai::inference::InferenceOptions;
+use estrade_server::ai::traces::TraceOptions;
 use estrade_service::bootstrap::OpenError;
 use estrade_service::usage::UsageSettings;
 use std::num::NonZeroU64;
@@ -17,7 +18,21 @@ pub(super) fn inference(config: &Config) -> Result<InferenceOptions, OpenError> 
         providers: providers.map(provider).collect::<Result<_, _>>()?,
         echo: config.ai.echo,
         most_body: Some(config.ai.body_bytes.get()),
+        traces: traces(&config.telemetry)?,
     })
+}
+
+fn traces(telemetry: &Telemetry) -> Result<Option<TraceOptions>, OpenError> {
+    let Some(base) = &telemetry.otlp_endpoint else {
+        return Ok(None);
+    };
+    let endpoint = format!("{}/v1/traces", base.to_string().trim_end_matches('/'));
+    let wrong = |_| OpenError::Refused(format!("telemetry.otlp_endpoint: `{base}` is no address"));
+    Ok(Some(TraceOptions {
+        endpoint: endpoint.parse().map_err(wrong)?,
+        headers: telemetry.otlp_headers.to_map(),
+        percent: telemetry.sample_percent.0,
+    }))
 }
 
 /// How calls are accounted for.

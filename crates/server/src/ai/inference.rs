@@ -2,6 +2,7 @@
 //!
 //! A serving thread looks at the path: inference goes to its relay, everything else to the router.
 
+use super::traces::{self, Exporter, TraceOptions};
 use crate::context::request_id;
 use crate::error::KeysError;
 use crate::front::{self, Front};
@@ -14,7 +15,7 @@ use axum::response::IntoResponse;
 use estrade_gateway::books::Draft;
 use estrade_gateway::{
     Admission, Books, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute, Options, Pass,
-    Place, Relay, route,
+    Place, Relay, Tracing, route,
 };
 use estrade_listener::{Port, Seat};
 use estrade_model::call::{Call, Operation, Ticket};
@@ -28,6 +29,7 @@ use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -42,15 +44,17 @@ pub struct InferenceOptions {
     pub echo: bool,
     /// Most bytes of a request's body; none: the gateway's own choice.
     pub most_body: Option<u64>,
+    /// Where traces of calls go.
+    pub traces: Option<TraceOptions>,
 }
 
-/// The gateway over these services.
+/// The gateway over these services, and what sends its traces.
 pub(crate) fn open(
     core: &Arc<Core>,
     keys: &Arc<KeyCheck>,
     ledger: &Arc<Ledger>,
     options: &InferenceOptions,
-) -> Arc<Gateway> {
+) -> io::Result<(Arc<Gateway>, Option<Exporter>)> {
     let runtime = Handle::current();
     let doors = KeyDoors {
         keys: Arc::clone(keys),
@@ -63,7 +67,19 @@ pub(crate) fn open(
     let clock = Arc::clone(core);
     let mut gateway = Options::new(Arc::new(move || clock.now()));
     gateway.most_body = options.most_body.unwrap_or(gateway.most_body);
-    Gateway::new(Arc::new(doors), Arc::new(books), gateway)
+    let exporter = match &options.traces {
+        None => None,
+        Some(options) => {
+            let (queue, exporter) = traces::open(options.clone())?;
+            gateway.tracing = Some(Tracing {
+                traces: Arc::new(queue),
+                percent: options.percent,
+            });
+            Some(exporter)
+        }
+    };
+    let gateway = Gateway::new(Arc::new(doors), Arc::new(books), gateway);
+    Ok((gateway, exporter))
 }
 
 /// Serves the AI listener until `stop` is cancelled and what is in flight has ended.

@@ -8,6 +8,7 @@ mod metrics;
 pub mod models;
 pub mod provider_sync;
 pub mod providers;
+pub mod traces;
 pub mod usage;
 pub mod workspaces;
 

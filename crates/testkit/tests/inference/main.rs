@@ -6,3 +6,4 @@ mod keys;
 mod limits;
 mod providers;
 mod support;
+mod traces;
