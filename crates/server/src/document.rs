@@ -50,9 +50,13 @@ pub const AI: Description = Description {
     title: "Estrade AI key API",
     version: "1.0.0",
     text: "Keys that authenticate AI inference requests, and the workspaces they are for. \
-           Errors have empty bodies; `x-error-code` and `x-error-message` carry the reason.",
+           Errors have empty bodies, except those of inference; `x-error-code` and `x-error-message` carry the reason.",
     errors_have_bodies: false,
     sections: &[
+        (
+            "inference",
+            "What keys are for: the API of OpenAI, with errors in its shape",
+        ),
         ("keys", "Make, change and check keys"),
         ("workspaces", "What keys are for"),
         ("usage", "What they used, and what it cost"),

@@ -2,19 +2,28 @@
 //!
 //! A low priority alone is not enough: a core that is busy beside another slows that one down.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often who gives way looks whether it may go on.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Who hurried will often do so again, and a job that has begun is not put aside: so it is quiet only
+/// after this time.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
 /// Giving way ends: on a server that is always busy, the other work is still done one day.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
-/// Counts what is in a hurry. Clones share the count.
+/// Knows what is in a hurry. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Rush(Arc<AtomicUsize>);
+pub(crate) struct Rush(Arc<Mutex<Hurries>>);
+
+#[derive(Debug, Default)]
+struct Hurries {
+    count: usize,
+    /// When the last one was over.
+    last: Option<Instant>,
+}
 
 /// Something is in a hurry until this is dropped.
 #[derive(Debug)]
@@ -23,23 +32,36 @@ pub(crate) struct Hurry(Rush);
 impl Rush {
     /// Begins something that somebody waits for.
     pub(crate) fn begin(&self) -> Hurry {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.hurries().count += 1;
         Hurry(self.clone())
     }
 
-    /// Blocks while something is in a hurry, for a few seconds at most.
+    /// Blocks while something is in a hurry or was a moment ago, for a while at most.
     pub(crate) fn give_way(&self) {
         let began = Instant::now();
-        while self.0.load(Ordering::Relaxed) > 0 && began.elapsed() < LONGEST_WAIT {
+        while !self.is_quiet() && began.elapsed() < LONGEST_WAIT {
             thread::sleep(LOOK_EVERY);
         }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let hurries = self.hurries();
+        hurries.count == 0
+            && hurries
+                .last
+                .is_none_or(|last| last.elapsed() >= QUIET_AFTER)
+    }
+
+    fn hurries(&self) -> MutexGuard<'_, Hurries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hurry {
     fn drop(&mut self) {
-        let Self(Rush(count)) = self;
-        count.fetch_sub(1, Ordering::Relaxed);
+        let mut hurries = self.0.hurries();
+        hurries.count -= 1;
+        hurries.last = Some(Instant::now());
     }
 }
 
@@ -57,8 +79,9 @@ mod tests {
         });
         thread::sleep(LOOK_EVERY * 4);
         assert!(!waiting.is_finished());
+        let over = Instant::now();
         drop(hurry);
         waiting.join().unwrap();
-        assert_eq!(rush.0.load(Ordering::Relaxed), 0);
+        assert!(over.elapsed() >= QUIET_AFTER && rush.is_quiet());
     }
 }

@@ -33,7 +33,17 @@ pub fn routes() -> axum::Router<AppState> {
 pub fn document() -> OpenApi {
     let mut openapi = endpoints::describe(&all());
     document::complete(&mut openapi, &document::AI);
+    openapi.merge_from(inference());
     openapi
+}
+
+/// The part that no handler of ours describes, because the gateway answers it.
+#[expect(
+    clippy::expect_used,
+    reason = "embedded text, read by every test of the document"
+)]
+fn inference() -> OpenApi {
+    serde_json::from_str(include_str!("inference.json")).expect("a document")
 }
 
 fn all() -> Vec<Endpoints> {

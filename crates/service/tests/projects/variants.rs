@@ -244,4 +244,9 @@ async fn a_canceled_release_leaves_nothing_half_done(at: &Installation) {
         let digest = [Digest::of(&large)];
         assert_eq!(read_blobs(&core.db, &digest).await.unwrap().len(), 1);
     }
+    // The next release does not rely on what was never done.
+    let worker = RunningWorker::start(core);
+    deploy_ready(core, &ada, &[("a.json", &large)]).await;
+    worker.stop().await;
+    assert_eq!(variants_of(core, &large).await.len(), 2);
 }

@@ -1,12 +1,13 @@
 //! `_redirects` and `_headers`.
 
-use crate::support::site;
+use crate::support::{deploy, site};
 use estrade_testkit::{TestApp, on_both_engines};
 
 on_both_engines! {
     redirects_send_people_on;
     rewrites_stay_inside_the_site;
     headers_are_added_where_their_pattern_fits;
+    rules_that_stay_the_same_stay_in_force;
 }
 
 async fn redirects_send_people_on(app: &TestApp) {
@@ -100,4 +101,27 @@ async fn headers_are_added_where_their_pattern_fits(app: &TestApp) {
         (missing.status, missing.header("x-frame-options")),
         (404, Some("DENY"))
     );
+}
+
+/// A release is loaded with what is known of the one before: its rules are read all the same.
+async fn rules_that_stay_the_same_stay_in_force(app: &TestApp) {
+    let files = |page: &'static str| {
+        [
+            ("_redirects", "/old /new\n"),
+            ("_headers", "/*\n  x-said: yes\n"),
+            ("index.html", page),
+        ]
+    };
+    let (ada, mut visitor) = site(app, "my-site", &files("one")).await;
+    for text in ["one", "two", "three"] {
+        deploy(&ada, "my-site", &files(text)).await;
+        let page = visitor.get("/").await;
+        assert_eq!((page.text(), page.header("x-said")), (text, Some("yes")));
+        let sent_on = visitor.get("/old").await;
+        assert_eq!(
+            (sent_on.status, sent_on.header("location")),
+            (301, Some("/new")),
+            "{text}"
+        );
+    }
 }
