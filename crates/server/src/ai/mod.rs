@@ -33,8 +33,7 @@ pub fn routes() -> axum::Router<AppState> {
 pub fn document() -> OpenApi {
     let mut openapi = endpoints::describe(&all());
     document::complete(&mut openapi, &document::AI);
-    openapi.merge_from(inference());
-    openapi
+    openapi.merge_from(inference())
 }
 
 /// The part that no handler of ours describes, because the gateway answers it.

@@ -4,7 +4,6 @@
 //! one core for both quick codings together, and the next better ones take twice as long for 2 % less.
 //! Who waits for better ones gets Brotli, which has all the time it needs.
 
-use brotli::enc::BrotliEncoderParams;
 use estrade_model::coding::Coding;
 use estrade_store::blobs::{BlobError, ContentWriter, Digest};
 use flate2::{Compression, GzBuilder};
@@ -17,9 +16,6 @@ const GZIP_LEVEL: i32 = 1;
 const GZIP_STREAM_LEVEL: u32 = 4;
 const ZSTD_LEVEL: i32 = 1;
 const ZSTD_STREAM_LEVEL: i32 = 3;
-/// The best Brotli takes 50 ms for 20 KiB and 3 s for 1 MiB; then a third of a second for 1 MiB, and
-/// for what is larger still a tenth.
-const BROTLI: [(u64, i32); 3] = [(256 << 10, 11), (4 << 20, 9), (u64::MAX, 5)];
 /// How much is read and compressed at once.
 const PIECE: usize = 64 * 1024;
 
@@ -61,7 +57,7 @@ impl Codecs {
             Coding::Zstd => self.zstd.compress(content)?,
             Coding::Brotli => {
                 let mut packed = Vec::new();
-                brotli::BrotliCompress(&mut &*content, &mut packed, &brotli_params(size))?;
+                estrade_brotli::compress(&mut &*content, &mut packed, size)?;
                 packed
             }
             Coding::Identity => return Ok(None),
@@ -114,7 +110,7 @@ fn encode(
             copy(content, &mut encoder)?;
             encoder.finish().map(drop)
         }
-        Coding::Brotli => brotli::BrotliCompress(&mut content, out, &brotli_params(size)).map(drop),
+        Coding::Brotli => estrade_brotli::compress(&mut content, out, size),
         Coding::Identity => Err(io::Error::other("nothing to compress")),
     }
 }
@@ -126,18 +122,6 @@ fn copy(mut from: impl Read, to: &mut impl Write) -> io::Result<()> {
             0 => return Ok(()),
             count => to.write_all(&piece[..count])?,
         }
-    }
-}
-
-fn brotli_params(size: u64) -> BrotliEncoderParams {
-    let quality = BROTLI.iter().find(|(most, _)| size <= *most);
-    // The window need not be larger than the content; a smaller one needs less memory.
-    let bits = size.max(1).next_power_of_two().trailing_zeros();
-    BrotliEncoderParams {
-        quality: quality.map_or(5, |(_, quality)| *quality),
-        lgwin: i32::try_from(bits.clamp(18, 22)).unwrap_or(22),
-        size_hint: usize::try_from(size).unwrap_or(0),
-        ..BrotliEncoderParams::default()
     }
 }
 
