@@ -175,7 +175,7 @@ impl Exporter {
         };
         match timeout(ONE_TRY, self.ask(request)).await {
             Ok(Ok(status)) if (200..300).contains(&status) => Outcome::Taken,
-            Ok(Ok(429 | 502 | 503 | 504)) => Outcome::Later,
+            Ok(Ok(429 | 502 | 503 | 504)) | Err(_) => Outcome::Later,
             Ok(Ok(status)) => {
                 tracing::debug!(status, "the collector refuses traces");
                 Outcome::Refused
@@ -184,7 +184,6 @@ impl Exporter {
                 tracing::debug!(error = causes(&error), "the collector cannot be reached");
                 Outcome::Later
             }
-            Err(_) => Outcome::Later,
         }
     }
 
