@@ -19,7 +19,7 @@ use crate::rates::{Limiter, Standing, Standings, Unit};
 use crate::route::{Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
-use estrade_model::call::{CallId, Operation};
+use estrade_model::call::{CallId, Operation, Ticket};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use std::sync::Arc;
@@ -331,7 +331,11 @@ impl Lane {
         };
         let outcome = match self.gateway.books.admit(&account.pass, &draft) {
             Admission::Ready(ticket) => Ok(ticket),
-            Admission::Wait(waiting) => waiting.await,
+            Admission::Wait(waiting) => {
+                // Whoever leaves meanwhile may leave it on record.
+                account.hold_ticket(Ticket::AWAITED);
+                waiting.await
+            }
             Admission::Refused(refused) => Err(refused),
         };
         match outcome {

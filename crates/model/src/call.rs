@@ -165,15 +165,24 @@ pub struct Ticket {
     pub reserved: Amount,
     /// Whether the call is on record already, as open.
     pub recorded: bool,
+    /// Whether it may be, because somebody has waited for that, in vain or not.
+    pub awaited: bool,
 }
 
 impl Ticket {
+    /// Nothing was set aside, but the call may be on record.
+    pub const AWAITED: Self = Self {
+        awaited: true,
+        ..Self::NONE
+    };
+
     /// Nothing was set aside.
     pub const NONE: Self = Self {
         key_slice: None,
         workspace_slice: None,
         reserved: Amount::ZERO,
         recorded: false,
+        awaited: false,
     };
 }
 

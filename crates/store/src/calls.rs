@@ -46,6 +46,8 @@ pub struct CallRow {
     pub slices: Slices,
     /// Whether it is, or was, on record as open.
     pub recorded: bool,
+    /// Whether it has, or may have, a row of its own; closing it twice then counts once.
+    pub alone: bool,
 }
 
 /// What became of a batch.
@@ -108,7 +110,7 @@ pub async fn write_calls(
 
 /// Writes calls that have ended and counts them; says of each whether it was not closed before.
 async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
-    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| row.recorded);
+    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| row.alone);
     let mut tally = Tally::default();
     let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
     let touched = tx.execute_each(CLOSE, &rows).await?;
@@ -116,7 +118,7 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
     let mut together_fresh = blocks::write(tx, &together, &mut tally).await?.into_iter();
     let mut fresh = Vec::with_capacity(closed.len());
     for row in closed {
-        if !row.recorded {
+        if !row.alone {
             fresh.extend(together_fresh.next());
             continue;
         }

@@ -1,6 +1,6 @@
 //! `[telemetry]`: traces of inference calls.
 
-use super::secret::Secret;
+use super::secret::{MASK, Secret};
 use super::text::Invalid;
 use super::url::HttpUrl;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -46,13 +46,13 @@ impl TryFrom<u64> for Percent {
 
 /// Headers, written as `name: value`. Values may be keys, so none is shown.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Secret>")]
-pub struct Headers(Vec<Secret>);
+#[serde(try_from = "Vec<Secret>", into = "Vec<String>")]
+pub struct Headers(HeaderMap);
 
 impl Headers {
     /// As the HTTP libraries take them.
     pub fn to_map(&self) -> HeaderMap {
-        self.0.iter().filter_map(|line| parse(line).ok()).collect()
+        self.0.clone()
     }
 }
 
@@ -60,8 +60,13 @@ impl TryFrom<Vec<Secret>> for Headers {
     type Error = Invalid;
 
     fn try_from(lines: Vec<Secret>) -> Result<Self, Invalid> {
-        lines.iter().try_for_each(|line| parse(line).map(drop))?;
-        Ok(Self(lines))
+        lines.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl From<Headers> for Vec<String> {
+    fn from(Headers(map): Headers) -> Self {
+        map.keys().map(|name| format!("{name}: {MASK}")).collect()
     }
 }
 

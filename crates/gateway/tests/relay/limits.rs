@@ -134,6 +134,6 @@ async fn a_spent_budget_is_said_with_its_amount_and_reset() {
     let rows = gateway.books.wait(4).await;
     assert!(
         rows.iter()
-            .all(|(ticket, call)| *ticket == Ticket::NONE && call.cost.nanos() == 0)
+            .all(|(ticket, call)| *ticket == Ticket::AWAITED && call.cost.nanos() == 0)
     );
 }

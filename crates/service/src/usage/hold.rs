@@ -61,6 +61,7 @@ impl<'l> Hold<'l> {
                 call: self.call.clone(),
                 slices: self.slices,
                 recorded: true,
+                alone: true,
             },
             node: self.node,
             done,
@@ -76,6 +77,7 @@ impl<'l> Hold<'l> {
                 workspace_slice: self.slices.workspace,
                 reserved: self.call.cost,
                 recorded: true,
+                awaited: true,
             }));
         }
         // It is not on record and never will be.
@@ -109,6 +111,7 @@ impl Drop for Hold<'_> {
                 call,
                 slices,
                 recorded: true,
+                alone: true,
             },
             done: None,
         });

@@ -249,6 +249,7 @@ impl Ledger {
                 call,
                 slices,
                 recorded: ticket.recorded,
+                alone: ticket.recorded || ticket.awaited,
             },
             done,
         });

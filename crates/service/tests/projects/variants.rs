@@ -135,7 +135,7 @@ async fn large_contents_are_streamed(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     create(core, &ada, "shop").await;
     let worker = RunningWorker::start(core);
-    let large = text(20_000);
+    let large = text(60_000);
     assert!(large.len() > 2 << 20);
     deploy_ready(core, &ada, &[("big.json", &large), ("a.html", &text(90))]).await;
     let found = variants_of(core, &large).await;

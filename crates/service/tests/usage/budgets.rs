@@ -1,6 +1,6 @@
 //! Budgets: never overspent, never short, also when a server dies.
 
-use crate::node::{Node, PATIENCE, Who, books, number, total, until_none, whole};
+use crate::node::{Node, PATIENCE, Who, books, id, kept, number, total, until_none, whole};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
@@ -220,12 +220,15 @@ async fn who_stops_waiting_gives_back_what_was_set_aside(at: &Installation) {
     let (who, budget) = (Who::new(), total(5));
     let node = Node::start(at, |_| {}).await;
     for wait in 0..40_u64 {
-        let admitted = node.admit(&who, Some(&budget));
-        if let Ok(Ok((id, ticket))) = timeout(Duration::from_micros(wait * 100), admitted).await {
-            node.close(&who, id, ticket, Amount::ZERO);
-        }
+        let call = id();
+        let admitted = node.admit_as(call, &who, Some(&budget));
+        let admitted = timeout(Duration::from_micros(wait * 100), admitted).await;
+        // Who leaves is written down by the gateway as well, whatever the ledger did of it.
+        let ticket = admitted.map_or(Ticket::AWAITED, |admitted| admitted.unwrap());
+        node.close(&who, call, ticket, Amount::ZERO);
     }
     node.ledger.flush().await;
+    assert_eq!(kept(&at.core).await, 40, "each of them once");
     let mut tickets = Vec::new();
     for _ in 0..5 {
         tickets.push(node.admit(&who, Some(&budget)).await.unwrap());

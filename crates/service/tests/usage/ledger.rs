@@ -28,6 +28,7 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
         call: call(&who, id(), at.core.now(), "model", whole(1)),
         slices: Slices::default(),
         recorded: false,
+        alone: false,
     };
     let rows: Arc<Vec<_>> = Arc::new((0..50).map(row).collect());
     for fresh in [true, false] {

@@ -63,20 +63,30 @@ impl Node {
         who: &Who,
         budget: Option<&Budget>,
     ) -> Result<(CallId, Ticket), Refused> {
+        let id = id();
+        Ok((id, self.admit_as(id, who, budget).await?))
+    }
+
+    /// The same, with this id.
+    pub(crate) async fn admit_as(
+        &self,
+        id: CallId,
+        who: &Who,
+        budget: Option<&Budget>,
+    ) -> Result<Ticket, Refused> {
         let draft = Draft {
-            id: id(),
+            id,
             created_at: self.core.now(),
             operation: Operation::Chat,
             model: Arc::from("model"),
             streamed: false,
             most: whole(1),
         };
-        let ticket = match self.ledger.admit(&who.pass(budget), &draft) {
-            Admission::Ready(ticket) => ticket,
-            Admission::Wait(wait) => wait.await?,
-            Admission::Refused(refused) => return Err(refused),
-        };
-        Ok((draft.id, ticket))
+        match self.ledger.admit(&who.pass(budget), &draft) {
+            Admission::Ready(ticket) => Ok(ticket),
+            Admission::Wait(wait) => wait.await,
+            Admission::Refused(refused) => Err(refused),
+        }
     }
 
     pub(crate) fn close(&self, who: &Who, id: CallId, ticket: Ticket, cost: Amount) {

@@ -232,6 +232,7 @@ mod tests {
                     call: call(1),
                     slices: super::super::Slices::default(),
                     recorded: false,
+                    alone: false,
                 };
                 let millis = i64::from(minutes) * SPAN_MS / 3;
                 let text = format!("{millis:012x}000000000000");

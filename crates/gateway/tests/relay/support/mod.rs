@@ -78,7 +78,7 @@ pub(crate) struct Notebook {
 /// The ticket of every call that was let in.
 pub(crate) const TICKET: Ticket = Ticket {
     recorded: true,
-    ..Ticket::NONE
+    ..Ticket::AWAITED
 };
 
 impl Books for Notebook {
