@@ -1,10 +1,6 @@
 //! The ledger: nothing is lost, counted twice or overspent, also when a server dies.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a failed step is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 #[path = "../accounts_support/mod.rs"]
 mod support;

@@ -36,7 +36,7 @@ async fn spans(collector: &Scripted, count: usize) -> Vec<Span> {
             assert_eq!(spans.len(), count);
             return spans;
         }
-        assert!(begin.elapsed() < Duration::from_secs(60), "{spans:?}");
+        assert!(begin.elapsed() < Duration::from_mins(1), "{spans:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -90,7 +90,7 @@ async fn a_call_is_a_span_of_its_callers_trace() {
         ("gen_ai.usage.input_tokens", "3"),
         ("gen_ai.usage.output_tokens", "5"),
         ("http.response.status_code", "200"),
-        ("estrade.call.id", &answer.header("x-estrade-call")),
+        ("estrade.call.id", answer.header("x-estrade-call")),
         ("estrade.key.id", &id),
         ("estrade.partial", "false"),
     ] {
