@@ -102,7 +102,8 @@ fn take_file(rest: &mut &[u8]) -> Option<ManifestFile> {
     })
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+/// The next bytes of what is left, if there are so many.
+pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     rest.split_off(..N)?.try_into().ok()
 }
 

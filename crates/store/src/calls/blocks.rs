@@ -4,6 +4,7 @@
 //! big-endian and texts have their length (2 bytes) before them.
 
 use super::{CallRow, Tally};
+use crate::manifest::take;
 use crate::usage::{Place, Sums};
 use crate::{StoreError, Tx, Value};
 use estrade_model::amount::Amount;
@@ -164,10 +165,6 @@ fn take_call(workspace: WorkspaceId, rest: &mut &[u8], previous: Option<&Call>) 
         model: take_text(rest, previous.map(|call| &call.model))?,
         provider: take_text(rest, previous.map(|call| &call.provider))?,
     })
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    rest.split_off(..N)?.try_into().ok()
 }
 
 /// Most calls have the same texts as the one before.
