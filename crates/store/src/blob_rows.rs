@@ -117,13 +117,13 @@ async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreErro
     .await
 }
 
-/// Which of these contents are stored.
+/// Which of these contents are stored and not condemned: who finds one here and has said before that
+/// it is [wanted](crate::blobs::BlobStore::is_wanted) can count on it.
 pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<HashSet<Digest>, StoreError> {
+    let sql = concat!(select_blobs!("digest"), " AND condemned_at IS NULL");
     let mut known = HashSet::new();
     for chunk in digests.chunks(ASKED) {
-        let found: Vec<[u8; 32]> = bind_all(db.read(select_blobs!("digest")), chunk)
-            .fetch_all()
-            .await?;
+        let found: Vec<[u8; 32]> = bind_all(db.read(sql), chunk).fetch_all().await?;
         known.extend(found.into_iter().map(Digest::from));
     }
     Ok(known)

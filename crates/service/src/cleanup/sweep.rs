@@ -69,9 +69,13 @@ async fn execute(core: &Core, needed: &Needed, run: Timestamp) -> Result<u64> {
 }
 
 async fn delete(core: &Core, met: Vec<Digest>, unmet: Vec<Digest>, run: Timestamp) -> Result<u64> {
+    let blobs = core.blobs.clone();
     core.db
         .transact(move |tx| {
-            let (met, unmet) = (met.clone(), unmet.clone());
+            let (mut met, mut unmet) = (met.clone(), unmet.clone());
+            // A release that found one stored before it was condemned has said so before it looked;
+            // one that looks from now on finds it condemned.
+            met.extend(unmet.extract_if(.., |digest| blobs.is_wanted(digest)));
             Box::pin(async move {
                 cleanup::acquit_blobs(tx, &met, run).await?;
                 cleanup::delete_blobs(tx, &unmet, run).await?;

@@ -78,6 +78,7 @@ impl Upload {
     /// them together, when the release is made.
     pub fn add_named(&mut self, path: String, digest: Digest, size: u64) -> Result<()> {
         let path = self.add_path(path, size)?;
+        self.staging.want(digest);
         self.named.push(ManifestFile { path, digest, size });
         Ok(())
     }

@@ -1,27 +1,35 @@
-//! Which packs and files are published while their database rows are still on the way.
+//! What must stay although no committed row says so yet.
 //!
-//! An orphan is a file without a row, and so is, for a moment, every file that was just
-//! published. Age tells them apart only as long as no process is ever suspended between the two
-//! steps; a claim does so always.
+//! An orphan is a file without a row, and so is, for a moment, every file that was just published. A
+//! content that nothing needs is garbage, and so is, for a moment, one that a release on its way has
+//! found to be stored already. Age tells them apart only as long as no process is ever suspended and
+//! no client is slow; a claim does so always.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::PlaceId;
+use super::Digest;
+use super::disk::Disk;
 
-/// The places that belong to a [`Published`](super::Published) or a [`HeldBlobs`](super::HeldBlobs) which is
-/// still alive, and to how many.
-#[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<HashMap<PlaceId, usize>>);
+/// What is claimed, and by how many.
+#[derive(Debug)]
+pub(super) struct Claims<K>(Mutex<HashMap<K, usize>>);
 
-impl Claims {
-    /// To be called before `id` has a name that others can see.
-    pub(super) fn add(&self, id: PlaceId) {
+impl<K> Default for Claims<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash> Claims<K> {
+    /// To be called before others could take what is claimed for garbage.
+    pub(super) fn add(&self, id: K) {
         *self.lock().entry(id).or_default() += 1;
     }
 
-    pub(super) fn release(&self, id: PlaceId) {
+    pub(super) fn release(&self, id: K) {
         if let Entry::Occupied(mut count) = self.lock().entry(id) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -30,12 +38,43 @@ impl Claims {
         }
     }
 
-    pub(super) fn contains(&self, id: PlaceId) -> bool {
-        self.lock().contains_key(&id)
+    pub(super) fn contains(&self, id: &K) -> bool {
+        self.lock().contains_key(id)
     }
 
     /// A panic elsewhere cannot leave a map half-changed, so a poisoned lock is still good.
-    fn lock(&self) -> MutexGuard<'_, HashMap<PlaceId, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The contents that one staging wants, whether they are stored or not; claimed while it lives.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    disk: Arc<Disk>,
+    digests: HashSet<Digest>,
+}
+
+impl Wanted {
+    pub(super) fn new(disk: Arc<Disk>) -> Self {
+        Self {
+            disk,
+            digests: HashSet::new(),
+        }
+    }
+
+    /// Claims a content.
+    pub(super) fn insert(&mut self, digest: Digest) {
+        if self.digests.insert(digest) {
+            self.disk.wanted.add(digest);
+        }
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        for &digest in &self.digests {
+            self.disk.wanted.release(digest);
+        }
     }
 }

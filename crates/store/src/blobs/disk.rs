@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempPath};
 
-use super::PlaceId;
 use super::claims::Claims;
+use super::{Digest, PlaceId};
 
 const PACK_SUFFIX: &str = ".pack";
 
@@ -21,7 +21,10 @@ pub(super) struct Disk {
     packs: PathBuf,
     files: PathBuf,
     temporary: PathBuf,
-    pub(super) claims: Claims,
+    /// Places that are published while their rows are on the way.
+    pub(super) claims: Claims<PlaceId>,
+    /// Contents that a release on its way may have found to be stored.
+    pub(super) wanted: Claims<Digest>,
 }
 
 impl Disk {
@@ -31,6 +34,7 @@ impl Disk {
             files: root.join("files"),
             temporary: root.join("tmp"),
             claims: Claims::default(),
+            wanted: Claims::default(),
         };
         for directory in [&disk.packs, &disk.files, &disk.temporary] {
             DirBuilder::new()

@@ -61,7 +61,7 @@ impl BlobStore {
             } = entry?;
             // The claim is asked first: whoever gave it up has ended the transaction, so that
             // the database, asked after that, gives the final answer.
-            if published >= before || self.disk.claims.contains(id) {
+            if published >= before || self.disk.claims.contains(&id) {
                 continue;
             }
             if is_known(id).map_err(BlobError::Lookup)? {

@@ -76,15 +76,20 @@ impl BlobStore {
     /// Begins to collect contents, together at most `max_total` bytes.
     ///
     /// `find_known` is asked once for each distinct content, for many at a time, which of them are
-    /// stored already; those are not written. The answer can go stale before the caller commits (a
-    /// garbage collector runs), so the committing transaction must check again that the rows are
-    /// there.
+    /// stored already; those are not written, and [wanted](Self::is_wanted) until the caller has
+    /// committed. Another node may not know that, so the committing transaction must check again
+    /// that the rows are there.
     pub fn stage<'k>(
         &self,
         max_total: u64,
         find_known: impl FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k,
     ) -> Staging<'k> {
         Staging::new(Arc::clone(&self.disk), max_total, Box::new(find_known))
+    }
+
+    /// Whether a release on its way through this process counts on a content to be stored.
+    pub fn is_wanted(&self, digest: &Digest) -> bool {
+        self.disk.wanted.contains(digest)
     }
 
     /// Begins to receive one content that a staging will [adopt](Staging::adopt) when it is complete.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tempfile::TempPath;
 
+use super::claims::Wanted;
 use super::disk::Disk;
 use super::{PlaceId, StoredBlob};
 
@@ -22,14 +23,17 @@ pub struct Published {
     disk: Arc<Disk>,
     places: Vec<PlaceId>,
     blobs: Vec<StoredBlob>,
+    /// Also those that were stored already.
+    wanted: Arc<Wanted>,
 }
 
 impl Published {
-    pub(super) const fn new(disk: Arc<Disk>, blobs: Vec<StoredBlob>) -> Self {
+    pub(super) fn new(disk: Arc<Disk>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
         Self {
             disk,
             places: Vec::new(),
             blobs,
+            wanted: Arc::new(wanted),
         }
     }
 
@@ -51,7 +55,7 @@ impl Published {
         &self.blobs
     }
 
-    /// Keeps the search for orphans away for as long as the transaction that inserts the rows may
+    /// Keeps the search for orphans and for garbage away for as long as the transaction that inserts the rows may
     /// take place: move it into that. Its caller may stop waiting, and then this value is dropped
     /// while the transaction goes on.
     pub fn hold(&self) -> HeldBlobs {
@@ -61,6 +65,7 @@ impl Published {
         HeldBlobs {
             disk: Arc::clone(&self.disk),
             places: self.places.clone(),
+            _wanted: Arc::clone(&self.wanted),
         }
     }
 
@@ -94,6 +99,7 @@ impl Drop for Published {
 pub struct HeldBlobs {
     disk: Arc<Disk>,
     places: Vec<PlaceId>,
+    _wanted: Arc<Wanted>,
 }
 
 impl Drop for HeldBlobs {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tempfile::{NamedTempFile, TempPath};
 
+use super::claims::Wanted;
 use super::disk::Disk;
 use super::pack::{PackWriter, sync_temporary};
 use super::writer::Body;
@@ -33,6 +34,7 @@ pub struct Staging<'k> {
     find_known: FindKnown<'k>,
     /// The digests that need no further thought: known before, written here, or waiting.
     seen: HashSet<Digest>,
+    wanted: Wanted,
     waiting: Vec<(Digest, Vec<u8>)>,
     waiting_bytes: usize,
     pack: Option<PackWriter>,
@@ -43,11 +45,12 @@ pub struct Staging<'k> {
 impl<'k> Staging<'k> {
     pub(super) fn new(disk: Arc<Disk>, max_total: u64, find_known: FindKnown<'k>) -> Self {
         Self {
+            seen: HashSet::new(),
+            wanted: Wanted::new(Arc::clone(&disk)),
             disk,
             max_total,
             total: 0,
             find_known,
-            seen: HashSet::new(),
             waiting: Vec::new(),
             waiting_bytes: 0,
             pack: None,
@@ -73,6 +76,11 @@ impl<'k> Staging<'k> {
         Ok(digest)
     }
 
+    /// Keeps a content that is stored already from being forgotten until the rows are committed.
+    pub fn want(&mut self, digest: Digest) {
+        self.wanted.insert(digest);
+    }
+
     /// Adds a content that arrives piece by piece, of any size, in bounded memory.
     ///
     /// Dropping the writer unfinished forgets the content.
@@ -96,7 +104,7 @@ impl<'k> Staging<'k> {
     /// On an error nothing stays on disk.
     pub fn publish(mut self) -> Result<Published, BlobError> {
         self.write_waiting(None)?;
-        let mut published = Published::new(self.disk, self.stored);
+        let mut published = Published::new(self.disk, self.stored, self.wanted);
         let outcome = (|| {
             if let Some(pack) = self.pack {
                 let id = PlaceId::Pack(pack.id());
@@ -133,6 +141,7 @@ impl<'k> Staging<'k> {
         if !self.seen.insert(digest) {
             return Ok(());
         }
+        self.want(digest);
         self.waiting_bytes += content.len();
         self.waiting.push((digest, content));
         if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
@@ -152,6 +161,7 @@ impl<'k> Staging<'k> {
         if !self.seen.insert(digest) {
             return Ok(());
         }
+        self.want(digest);
         if !self.write_waiting(Some(digest))? {
             let synced = sync_temporary(file(&self.disk)?)?;
             let id = UniqueId::new()?;
