@@ -7,6 +7,7 @@
 
 mod glance;
 mod objects;
+mod text;
 mod walk;
 
 use estrade_model::Invalid;
@@ -14,7 +15,10 @@ use glance::is_harmless;
 use objects::Objects;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
+use std::thread;
 use walk::Walk;
+
+pub use text::decode as decode_text;
 
 /// Deepest nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 64;
@@ -22,6 +26,8 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_KEYS: usize = 100_000;
 /// serde repeats what it was given; a caller need not get all of it back.
 const MAX_MESSAGE: usize = 300;
+/// From this many bytes on, a thread costs less than to look at a document before it is read.
+const WORTH_A_THREAD: usize = 256 * 1024;
 
 /// Why a document was not read.
 #[derive(Debug)]
@@ -69,6 +75,8 @@ where
 }
 
 /// The same from memory, which is several times as fast.
+///
+/// The seed may get to see a document that is then refused.
 pub fn from_slice_seed<S, T>(seed: S, bytes: &[u8]) -> Result<T, JsonError>
 where
     S: for<'de> DeserializeSeed<'de, Value = T>,
@@ -77,12 +85,22 @@ where
         let walked = Walk::check(&mut serde_json::Deserializer::from_slice(bytes));
         walked.map_err(|error| sort(error, invalid))
     };
-    if !is_harmless(bytes) {
-        walk()?;
-    }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let read = seeded(seed, &mut json);
-    if read.is_err() || json.end().is_err() {
+    let read = || {
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let read = seeded(seed, &mut json);
+        (json.end().is_ok(), read)
+    };
+    let (harmless, (ended, read)) = if bytes.len() < WORTH_A_THREAD {
+        (is_harmless(bytes), read())
+    } else {
+        thread::scope(|scope| {
+            let harmless = scope.spawn(|| is_harmless(bytes));
+            let read = read();
+            // A thread that broke off has not said that it is.
+            (harmless.join().unwrap_or(false), read)
+        })
+    };
+    if !harmless || !ended || read.is_err() {
         // If it is the syntax, the walk says it better.
         walk()?;
     }

@@ -9,6 +9,7 @@ use crate::spool::Spool;
 use crate::strict_json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use estrade_model::Invalid;
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
@@ -18,9 +19,11 @@ use serde::Deserialize;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZeroU16;
 
 /// What a release is made from.
@@ -46,15 +49,11 @@ pub struct ReleaseBody {
 pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> {
     // serde's errors are text; the upload's own error is kept beside it.
     let refused = RefCell::new(None);
-    let seed = BodySeed {
-        upload,
-        refused: &refused,
-    };
     let parsed = if let Some(bytes) = spool.whole().map_err(Error::internal)? {
-        strict_json::from_slice_seed(seed, &bytes)
+        strict_json::from_slice_seed(BodySeed::<InMemory>::new(upload, &refused), &bytes)
     } else {
         let reader = spool.reader().map_err(Error::internal)?;
-        strict_json::from_reader_seed(seed, reader)
+        strict_json::from_reader_seed(BodySeed::<OnDisk>::new(upload, &refused), reader)
     };
     match refused.into_inner() {
         Some(error) => Err(Problem::from(error)),
@@ -88,12 +87,57 @@ impl Parsed {
     }
 }
 
-struct BodySeed<'u> {
-    upload: &'u mut Upload,
-    refused: &'u RefCell<Option<Error>>,
+/// Where the document is, and so how the contents of files are best read.
+trait Home {
+    /// The text of a file.
+    type Text<'de>: Deserialize<'de> + Text;
 }
 
-impl<'de> DeserializeSeed<'de> for BodySeed<'_> {
+/// What a file says.
+trait Text {
+    fn decode(&self) -> Result<Cow<'_, str>, Invalid>;
+}
+
+struct InMemory;
+struct OnDisk;
+
+impl Home for InMemory {
+    type Text<'de> = &'de RawValue;
+}
+
+impl Home for OnDisk {
+    type Text<'de> = String;
+}
+
+impl Text for &RawValue {
+    fn decode(&self) -> Result<Cow<'_, str>, Invalid> {
+        strict_json::decode_text(self)
+    }
+}
+
+impl Text for String {
+    fn decode(&self) -> Result<Cow<'_, str>, Invalid> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
+struct BodySeed<'u, H> {
+    upload: &'u mut Upload,
+    refused: &'u RefCell<Option<Error>>,
+    home: PhantomData<H>,
+}
+
+impl<'u, H> BodySeed<'u, H> {
+    fn new(upload: &'u mut Upload, refused: &'u RefCell<Option<Error>>) -> Self {
+        Self {
+            upload,
+            refused,
+            home: PhantomData,
+        }
+    }
+}
+
+impl<'de, H: Home> DeserializeSeed<'de> for BodySeed<'_, H> {
     type Value = Parsed;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parsed, D::Error> {
@@ -101,7 +145,7 @@ impl<'de> DeserializeSeed<'de> for BodySeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for BodySeed<'_> {
+impl<'de, H: Home> Visitor<'de> for BodySeed<'_, H> {
     type Value = Parsed;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,9 +170,10 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
                 "image" => parsed.image = map.next_value()?,
                 "sourceID" => parsed.source_id = map.next_value()?,
                 "files" => {
-                    parsed.files = map.next_value_seed(FilesSeed {
+                    parsed.files = map.next_value_seed(FilesSeed::<H> {
                         upload: &mut *self.upload,
                         refused: self.refused,
+                        home: PhantomData,
                     })?;
                 }
                 "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
@@ -144,12 +189,13 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
     }
 }
 
-struct FilesSeed<'u> {
+struct FilesSeed<'u, H> {
     upload: &'u mut Upload,
     refused: &'u RefCell<Option<Error>>,
+    home: PhantomData<H>,
 }
 
-impl<'de> DeserializeSeed<'de> for FilesSeed<'_> {
+impl<'de, H: Home> DeserializeSeed<'de> for FilesSeed<'_, H> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
@@ -157,7 +203,7 @@ impl<'de> DeserializeSeed<'de> for FilesSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for FilesSeed<'_> {
+impl<'de, H: Home> Visitor<'de> for FilesSeed<'_, H> {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,7 +216,7 @@ impl<'de> Visitor<'de> for FilesSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut files: A) -> Result<Option<usize>, A::Error> {
         let mut count = 0;
-        while let Some(file) = files.next_element::<File>()? {
+        while let Some(file) = files.next_element::<File<H::Text<'de>>>()? {
             if let Err(error) = file.add_to(self.upload) {
                 let message = error.to_string();
                 self.refused.replace(Some(error));
@@ -183,10 +229,10 @@ impl<'de> Visitor<'de> for FilesSeed<'_> {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct File<T> {
     path: String,
-    #[serde(default)]
-    data: Option<String>,
+    #[serde(default = "none")]
+    data: Option<T>,
     #[serde(default)]
     encoding: Option<Encoding>,
     #[serde(default)]
@@ -203,12 +249,18 @@ enum Encoding {
     Base64,
 }
 
-impl File {
+fn none<T>() -> Option<T> {
+    None
+}
+
+impl<T: Text> File<T> {
     /// Hands the file on: with its content, or by the name of a content that is there already.
     fn add_to(self, upload: &mut Upload) -> Result<(), Error> {
         let digest = self.digest()?;
-        let (data, size) = match (&self.data, digest, self.size) {
-            (Some(data), _, _) => (self.decode(data)?, self.size),
+        let text = self.data.as_ref().map(Text::decode).transpose();
+        let text = text.map_err(|invalid| self.wrong(&format!("data: {invalid}")))?;
+        let (data, size) = match (&text, digest, self.size) {
+            (Some(text), _, _) => (self.decode(text)?, self.size),
             (None, Some(digest), Some(size)) => return upload.add_named(self.path, digest, size),
             (None, Some(_), None) => return Err(self.wrong("size: is missing")),
             (None, None, _) => return Err(self.wrong("send `data`, or `digest` and `size`")),
