@@ -308,14 +308,14 @@ mod tests {
 
     fn pass(number: u64, key: Rates, workspace: Rates) -> Pass {
         Pass {
-            key: Arc::new(KeyPass {
+            key: KeyPass {
                 id: Id::generate(1, number),
                 owner: Id::generate(1, 1),
                 models: None,
                 cache: false,
                 rates: key,
                 budget: None,
-            }),
+            },
             workspace: Arc::new(WorkspacePass {
                 id: Id::generate(1, number),
                 preference: estrade_model::provider::Preference::Order,
@@ -328,7 +328,7 @@ mod tests {
     fn with_rates(of: &Pass, rates: Rates) -> Pass {
         let mut new = pass(0, rates, of.workspace.rates);
         new.workspace = Arc::clone(&of.workspace);
-        Arc::get_mut(&mut new.key).unwrap().id = of.key.id;
+        new.key.id = of.key.id;
         new
     }
 

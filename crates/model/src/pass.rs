@@ -19,20 +19,20 @@ pub enum Place<'r> {
 #[derive(Debug, Clone)]
 pub struct Pass {
     /// The key.
-    pub key: Arc<KeyPass>,
+    pub key: KeyPass,
     /// The workspace.
     pub workspace: Arc<WorkspacePass>,
 }
 
 /// What the relay needs to know of a key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct KeyPass {
     /// Identifier.
     pub id: KeyId,
     /// Whose key it is; answers are never shared across owners.
     pub owner: OwnerId,
     /// The only models it may use.
-    pub models: Option<Vec<String>>,
+    pub models: Option<Arc<[String]>>,
     /// Whether answers to its deterministic requests may come from the cache.
     pub cache: bool,
     /// What it may use per minute.

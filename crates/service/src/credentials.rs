@@ -6,7 +6,7 @@
 //! not cached.
 
 use crate::access::{Caller, Origin};
-use crate::jwt::{Audience, Keyring, Proof};
+use crate::jwt::{Audience, Keyring, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Error, Result};
 use estrade_model::id::kind;
@@ -25,14 +25,26 @@ const MOST_PROOFS: usize = 200_000;
 const MOST_TOKENS: usize = 50_000;
 /// `lastUsedAt` is kept to the minute: a busy credential costs one write a minute, not one a request.
 const TOUCH_EVERY_MS: i64 = 60_000;
+/// How many are written down in one transaction.
+const TOUCH_BATCH: usize = 1000;
 /// A token is a few hundred bytes; a longer text is not looked at.
 const LONGEST_TOKEN: usize = 4096;
+
+/// The first half of a token's BLAKE3 hash. Who wants to be taken for somebody else has to find a text
+/// of the same fingerprint as that one's token, which 128 bits make hopeless.
+type Fingerprint = [u8; 16];
+
+fn fingerprint(token: &str) -> Fingerprint {
+    let mut fingerprint = [0; 16];
+    fingerprint.copy_from_slice(&blake3::hash(token.as_bytes()).as_bytes()[..16]);
+    fingerprint
+}
 
 /// Remembers what signatures have proved, for one kind of token.
 pub(crate) struct Verifier<T> {
     core: Arc<Core>,
     audience: Audience,
-    proofs: Cache<[u8; 32], Proof<T>>,
+    proofs: Cache<Fingerprint, Proof<T>>,
     reloaded_at: AtomicI64,
 }
 
@@ -48,7 +60,7 @@ impl<T> Verifier<T> {
 
     /// What was proved of this token before; costs a hash and a look-up.
     pub(crate) fn remembered(&self, token: &str) -> Option<Proof<T>> {
-        self.proofs.get(blake3::hash(token.as_bytes()).as_bytes())
+        self.proofs.get(&fingerprint(token))
     }
 
     /// Checks a token's signature, issuer and audience.
@@ -56,8 +68,8 @@ impl<T> Verifier<T> {
         if token.len() > LONGEST_TOKEN {
             return Ok(None);
         }
-        let hash = *blake3::hash(token.as_bytes()).as_bytes();
-        if let Some(proof) = self.proofs.get(&hash) {
+        let fingerprint = fingerprint(token);
+        if let Some(proof) = self.proofs.get(&fingerprint) {
             return Ok(Some(proof));
         }
         if self.core.keyring.load().lacks_key_of(token) {
@@ -65,7 +77,7 @@ impl<T> Verifier<T> {
         }
         let proof = self.core.keyring.load().verify(self.audience, token);
         if let Some(proof) = proof {
-            self.proofs.insert(hash, proof);
+            self.proofs.insert(fingerprint, proof);
         }
         Ok(proof)
     }
@@ -113,13 +125,24 @@ impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
         }
     }
 
-    /// Takes what was noted.
-    pub(crate) fn take(&self) -> Vec<(K, Timestamp)> {
-        self.0
+    /// Has what was noted written down, a batch at a time, so that no writer is held up.
+    pub(crate) async fn flush<F>(&self, write: impl Fn(Arc<[(K, Timestamp)]>) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let noted: Vec<_> = self.take().into_iter().collect();
+        for batch in noted.chunks(TOUCH_BATCH) {
+            write(batch.into()).await?;
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> HashMap<K, Timestamp> {
+        let mut noted = self
+            .0
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .drain()
-            .collect()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        std::mem::take(&mut noted)
     }
 }
 
@@ -161,8 +184,7 @@ impl AccountTokens {
                 .ok_or(Error::Unauthenticated)?;
             let (cached, now) = (self.live_token(proof.id).await?, self.core.now());
             let state = &cached.state;
-            let ended = proof.exp.is_some_and(|exp| exp <= now.seconds());
-            if ended || state.secret_hash != proof.secret_hash {
+            if proof.has_ended(now) || SecretMark::from(&state.secret_hash) != proof.secret {
                 return Err(Error::Unauthenticated);
             }
             self.touches.note(proof.id, &cached.touched, now);
@@ -203,17 +225,12 @@ impl AccountTokens {
 
     /// Writes down which tokens were used; called every few seconds and at the end.
     pub async fn flush_touches(&self) -> Result<()> {
-        let used = self.touches.take();
-        if used.is_empty() {
-            return Ok(());
-        }
-        let used = Arc::new(used);
-        self.core
-            .db
-            .transact(move |tx| {
+        let write = |used: Arc<[_]>| {
+            self.core.db.transact(move |tx| {
                 let used = Arc::clone(&used);
                 Box::pin(async move { Ok(tokens::touch_tokens(tx, &used).await?) })
             })
-            .await
+        };
+        self.touches.flush(write).await
     }
 }

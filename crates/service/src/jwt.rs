@@ -59,10 +59,32 @@ struct Claims {
 pub(crate) struct Proof<T> {
     /// The credential's identifier.
     pub id: Id<T>,
-    /// Hash of its `jti`.
-    pub secret_hash: [u8; 32],
-    /// When it ends, in seconds.
-    pub exp: Option<i64>,
+    /// What its `jti` is known by.
+    pub secret: SecretMark,
+    /// When it ends, in seconds; [`NEVER`] without an end. Not an `Option`: very many are kept.
+    ends: i64,
+}
+
+/// The first half of the hash of a `jti`: that of a random one is as unlikely to be met by chance, and
+/// very many are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SecretMark([u8; 16]);
+
+impl From<&[u8; 32]> for SecretMark {
+    fn from(hash: &[u8; 32]) -> Self {
+        let mut mark = [0; 16];
+        mark.copy_from_slice(&hash[..16]);
+        Self(mark)
+    }
+}
+
+const NEVER: i64 = i64::MAX;
+
+impl<T> Proof<T> {
+    /// Whether its time is over.
+    pub(crate) fn has_ended(&self, now: Timestamp) -> bool {
+        self.ends <= now.seconds()
+    }
 }
 
 // By hand, because the derives would ask the same of `T`, which is only a name.
@@ -189,11 +211,10 @@ impl Keyring {
         let claims = jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation)
             .ok()?
             .claims;
-        let secret_hash = hash_secret(&claims.jti);
         Some(Proof {
             id: claims.sub.parse().ok()?,
-            secret_hash,
-            exp: claims.exp,
+            secret: SecretMark::from(&hash_secret(&claims.jti)),
+            ends: claims.exp.unwrap_or(NEVER),
         })
     }
 
@@ -248,7 +269,9 @@ mod tests {
         let token = signed.token.expose();
         let proof = ring.verify(Audience::Inference, token).unwrap();
         assert!(
-            proof.id == id && proof.secret_hash == signed.secret_hash && proof.exp == Some(1000)
+            proof.id == id
+                && proof.secret == SecretMark::from(&signed.secret_hash)
+                && proof.ends == 1000
         );
         assert!(ring.verify::<()>(Audience::Account, token).is_none());
         assert!(

@@ -3,15 +3,16 @@
 //! Warm, a check is one hash, two look-ups and a few comparisons: no database, no lock, no await.
 
 use crate::credentials::{Touches, Verifier};
-use crate::jwt::{Audience, Proof};
+use crate::jwt::{Audience, Proof, SecretMark};
 use crate::state_cache::StateCache;
+use crate::workspace_lists::{WorkspaceList, WorkspaceLists};
 use crate::{Core, Result, Scope};
 use bytes::Bytes;
 use estrade_model::error::causes;
 use estrade_model::id::kind;
-use estrade_model::key::{Key, Verified, VerifyKey};
+use estrade_model::key::{Budget, KeyLimits, Verified, VerifyKey};
 use estrade_model::pass::{Denied, KeyPass, Pass, Place, Rates, WorkspacePass};
-use estrade_model::{KeyId, OwnerId, Timestamp, WorkspaceId};
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_store::keys::{self, KeyState};
 use estrade_store::{ChangeKind, workspaces};
 use std::sync::Arc;
@@ -81,60 +82,84 @@ impl From<Refusal> for Denied {
 /// Whether a key is let in.
 pub type Verdict = std::result::Result<Arc<CheckedKey>, Refusal>;
 
-/// A key's live state, as kept between requests.
+/// A key's live state, as kept between requests. There are very many of them: what a check does not
+/// need is left out, what keys have in common is shared, and what few of them have is apart.
 pub struct CheckedKey {
-    state: KeyState,
+    id: KeyId,
+    /// Switched on, and its owner is not locked out.
+    enabled: bool,
+    cache: bool,
+    secret: SecretMark,
     touched: AtomicI64,
-    /// The ids of its workspaces, joined by commas, ready to be sent as a header.
-    pub workspace_ids: Bytes,
-    /// Its id as text, ready to be sent as a header.
-    pub id_text: Bytes,
-    /// What a relay needs to know of it.
-    pass: Arc<KeyPass>,
+    workspaces: Arc<WorkspaceList>,
+    rules: Option<Box<Rules>>,
 }
 
-impl CheckedKey {
-    fn new(state: KeyState) -> Self {
-        let ids: Vec<_> = state
-            .key
-            .workspaces
-            .iter()
-            .map(|workspace| workspace.id.to_string())
-            .collect();
-        let limits = &state.key.limits;
-        let pass = KeyPass {
-            id: state.key.id,
-            owner: state.owner,
-            models: limits.models.clone(),
-            cache: state.key.cache,
+/// What only some keys have.
+#[derive(Default)]
+struct Rules {
+    expires_at: Option<Timestamp>,
+    /// Secrets that were replaced, and until when they still work.
+    old_secrets: Vec<(SecretMark, Timestamp)>,
+    models: Option<Arc<[String]>>,
+    rates: Rates,
+    budget: Option<Budget>,
+}
+
+impl Rules {
+    fn new(limits: KeyLimits, old_secrets: &[([u8; 32], Timestamp)]) -> Option<Box<Self>> {
+        if limits == KeyLimits::default() && old_secrets.is_empty() {
+            return None;
+        }
+        let old = |(hash, until): &([u8; 32], Timestamp)| (SecretMark::from(hash), *until);
+        Some(Box::new(Self {
+            expires_at: limits.expires_at,
+            old_secrets: old_secrets.iter().map(old).collect(),
+            models: limits.models.map(Arc::from),
             rates: Rates {
                 rpm: limits.rpm,
                 tpm: limits.tpm,
             },
-            budget: limits.budget.clone(),
-        };
+            budget: limits.budget,
+        }))
+    }
+}
+
+impl CheckedKey {
+    fn new(state: KeyState, lists: &WorkspaceLists) -> Self {
+        let key = state.key;
         Self {
-            pass: Arc::new(pass),
-            touched: AtomicI64::new(state.key.last_used_at.map_or(0, Timestamp::millis)),
-            workspace_ids: ids.join(",").into(),
-            id_text: state.key.id.to_string().into(),
-            state,
+            id: key.id,
+            enabled: key.enabled && !state.owner_disabled,
+            cache: key.cache,
+            secret: SecretMark::from(&state.secret_hash),
+            touched: AtomicI64::new(key.last_used_at.map_or(0, Timestamp::millis)),
+            workspaces: lists.share(state.owner, key.workspaces),
+            rules: Rules::new(key.limits, &state.old_secrets),
         }
     }
 
-    /// The key, as the wire shows it.
-    pub fn key(&self) -> &Key {
-        &self.state.key
+    /// Which key it is.
+    pub fn id(&self) -> KeyId {
+        self.id
     }
 
     /// What a relay needs to know of it.
-    pub fn pass(&self) -> &KeyPass {
-        &self.pass
+    pub fn pass(&self) -> KeyPass {
+        let rules = self.rules.as_deref();
+        KeyPass {
+            id: self.id,
+            owner: self.workspaces.owner,
+            models: rules.and_then(|rules| rules.models.clone()),
+            cache: self.cache,
+            rates: rules.map_or_else(Rates::default, |rules| rules.rates),
+            budget: rules.and_then(|rules| rules.budget.clone()),
+        }
     }
 
-    /// Whose key it is.
-    pub fn owner(&self) -> OwnerId {
-        self.state.owner
+    /// The ids of its workspaces, joined by commas, ready to be sent as a header.
+    pub fn workspace_ids(&self) -> Bytes {
+        self.workspaces.ids.clone()
     }
 
     fn refusal(
@@ -143,18 +168,18 @@ impl CheckedKey {
         workspace: Option<&str>,
         now: Timestamp,
     ) -> Option<Refusal> {
-        let state = &self.state;
+        let rules = self.rules.as_deref();
         let old =
-            |(hash, until): &([u8; 32], Timestamp)| *hash == proof.secret_hash && *until > now;
-        if state.secret_hash != proof.secret_hash && !state.old_secrets.iter().any(old) {
+            |(secret, until): &(SecretMark, Timestamp)| *secret == proof.secret && *until > now;
+        let is_old = || rules.is_some_and(|rules| rules.old_secrets.iter().any(old));
+        if self.secret != proof.secret && !is_old() {
             return Some(Refusal::Rotated);
         }
-        let ended = state.key.limits.expires_at.is_some_and(|at| at <= now)
-            || proof.exp.is_some_and(|exp| exp <= now.seconds());
-        if ended {
+        let end = rules.and_then(|rules| rules.expires_at);
+        if end.is_some_and(|at| at <= now) || proof.has_ended(now) {
             return Some(Refusal::Expired);
         }
-        if !state.key.enabled || state.owner_disabled {
+        if !self.enabled {
             return Some(Refusal::Disabled);
         }
         let foreign = workspace.is_some_and(|name_or_id| !self.has_workspace(name_or_id));
@@ -166,7 +191,7 @@ impl CheckedKey {
     }
 
     fn workspace(&self, name_or_id: &str) -> Option<WorkspaceId> {
-        let mut own = self.key().workspaces.iter();
+        let mut own = self.workspaces.list.iter();
         // An id is never taken for a name: names are not unique across owners, ids are.
         let found = match name_or_id.parse::<WorkspaceId>() {
             Ok(id) => own.find(|workspace| workspace.id == id),
@@ -177,7 +202,7 @@ impl CheckedKey {
 
     /// The one workspace that a call is made in.
     fn place(&self, place: Place<'_>) -> std::result::Result<WorkspaceId, Denied> {
-        match (place, &self.key().workspaces[..]) {
+        match (place, &self.workspaces.list[..]) {
             (Place::Workspace(name_or_id), _) => self
                 .workspace(name_or_id)
                 .ok_or_else(|| Refusal::WrongWorkspace.into()),
@@ -192,6 +217,7 @@ pub struct KeyCheck {
     core: Arc<Core>,
     verifier: Verifier<kind::Key>,
     states: Arc<StateCache<KeyId, CheckedKey>>,
+    lists: WorkspaceLists,
     workspaces: Arc<StateCache<WorkspaceId, WorkspacePass>>,
     touches: Touches<KeyId>,
 }
@@ -205,6 +231,7 @@ impl KeyCheck {
             core: Arc::clone(core),
             verifier,
             states,
+            lists: WorkspaceLists::default(),
             workspaces: StateCache::hooked(core, MOST_WORKSPACES, ChangeKind::Workspace, &[]),
             touches: Touches::default(),
         }
@@ -262,10 +289,10 @@ impl KeyCheck {
         checked: Arc<CheckedKey>,
         proof: &Proof<kind::Key>,
         place: Place<'_>,
-    ) -> std::result::Result<(Arc<KeyPass>, WorkspaceId), Denied> {
+    ) -> std::result::Result<(KeyPass, WorkspaceId), Denied> {
         let checked = self.judge(checked, proof, None)?;
         let id = checked.place(place)?;
-        Ok((Arc::clone(&checked.pass), id))
+        Ok((checked.pass(), id))
     }
 
     async fn load_workspace(&self, id: WorkspaceId) -> Result<Option<WorkspacePass>> {
@@ -302,9 +329,8 @@ impl KeyCheck {
             return Ok(None);
         };
         let load = || async {
-            Ok(keys::key_state(&self.core.db, proof.id)
-                .await?
-                .map(CheckedKey::new))
+            let state = keys::key_state(&self.core.db, proof.id).await?;
+            Ok(state.map(|state| CheckedKey::new(state, &self.lists)))
         };
         let checked = self.states.get_or_load(proof.id, load).await?;
         Ok(checked.map(|checked| (checked, proof)))
@@ -312,37 +338,34 @@ impl KeyCheck {
 
     /// Tells the owner of a key whether it would be let in; keys of others are unknown.
     pub async fn verify_key(&self, scope: &Scope, request: VerifyKey) -> Result<Verified> {
-        let found = self.look_up(request.key.expose()).await?;
-        let Some((checked, proof)) = found.filter(|(key, _)| key.owner() == scope.owner) else {
-            return Ok(Verified {
-                code: Some(Refusal::Unknown.code()),
-                ..Verified::default()
-            });
+        let unknown = Verified {
+            code: Some(Refusal::Unknown.code()),
+            ..Verified::default()
+        };
+        let Some((checked, proof)) = self.look_up(request.key.expose()).await? else {
+            return Ok(unknown);
+        };
+        let Some(row) = keys::read_key(&self.core.db, scope.owner, checked.id()).await? else {
+            return Ok(unknown);
         };
         let refusal = checked.refusal(&proof, request.workspace.as_deref(), self.core.now());
-        let key = checked.key();
         Ok(Verified {
             valid: refusal.is_none(),
             code: refusal.map(Refusal::code),
-            key_id: Some(key.id),
-            name: Some(key.name.clone()),
-            workspaces: Some(key.workspaces.clone()),
+            key_id: Some(row.key.id),
+            name: Some(row.key.name),
+            workspaces: Some(row.key.workspaces),
         })
     }
 
     /// Writes down which keys were used; called every few seconds and at the end.
     pub async fn flush_touches(&self) -> Result<()> {
-        let used = self.touches.take();
-        if used.is_empty() {
-            return Ok(());
-        }
-        let used = Arc::new(used);
-        self.core
-            .db
-            .transact(move |tx| {
+        let write = |used: Arc<[_]>| {
+            self.core.db.transact(move |tx| {
                 let used = Arc::clone(&used);
                 Box::pin(async move { Ok(keys::touch_keys(tx, &used).await?) })
             })
-            .await
+        };
+        self.touches.flush(write).await
     }
 }

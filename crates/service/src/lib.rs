@@ -37,6 +37,7 @@ pub mod teams;
 pub mod tokens;
 pub mod usage;
 pub mod watch;
+mod workspace_lists;
 pub mod workspaces;
 
 pub use access::{Caller, Origin, Scope};

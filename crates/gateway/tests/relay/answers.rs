@@ -350,7 +350,7 @@ async fn the_built_in_model_answers_without_a_provider() {
 async fn models_are_listed_as_far_as_a_key_may_use_them() {
     let acme = provider_at("acme", "127.0.0.1:9".parse().unwrap());
     let gateway = TestGateway::new(&[acme]).await;
-    gateway.invite("few", |key, _| key.models = Some(vec![MODEL.to_owned()]));
+    gateway.invite("few", |key, _| key.models = Some([MODEL.to_owned()].into()));
     let list = |key: &'static str| {
         let caller = gateway.caller_with(key);
         async move {

@@ -39,7 +39,7 @@ async fn keys_are_checked_before_anything_else() {
 async fn bad_requests_are_refused_and_noted() {
     let gateway = TestGateway::new(&[provider_at("acme", "127.0.0.1:9".parse().unwrap())]).await;
     gateway.invite("few", |key, _| {
-        key.models = Some(vec!["estrade/echo".to_owned()]);
+        key.models = Some(["estrade/echo".to_owned()].into());
     });
     let deep = format!(r#"{{"model":"{MODEL}","x":{}"#, "[".repeat(10_000));
     for (key, body, status, code) in [

@@ -83,8 +83,11 @@ fn answer(verdict: Verdict) -> Response {
         Err(refusal) => return refuse(refusal),
     };
     let mut response = Response::new(Body::empty());
-    for (name, text) in [(KEY_ID, &key.id_text), (WORKSPACES, &key.workspace_ids)] {
-        if let Ok(value) = HeaderValue::from_maybe_shared(text.clone()) {
+    for (name, text) in [
+        (KEY_ID, key.id().to_string().into()),
+        (WORKSPACES, key.workspace_ids()),
+    ] {
+        if let Ok(value) = HeaderValue::from_maybe_shared(text) {
             response.headers_mut().insert(name, value);
         }
     }

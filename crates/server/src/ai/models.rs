@@ -24,7 +24,7 @@ pub async fn list_models(
     let models = match bearer(&parts.headers).map(str::to_owned) {
         None => return Err(Error::Unauthenticated.into()),
         Some(token) => match app.keys.check_key(&token, None).await? {
-            Ok(key) => app.gateway.models_for(key.pass()),
+            Ok(key) => app.gateway.models_for(&key.pass()),
             // Not a key: then it has to be an account's token.
             Err(Refusal::Unknown) => {
                 auth::authenticate(&app, &mut parts).await?;

@@ -112,14 +112,14 @@ impl Who {
 
     pub(crate) fn pass(&self, budget: Option<&Budget>) -> Pass {
         Pass {
-            key: Arc::new(KeyPass {
+            key: KeyPass {
                 id: self.key,
                 owner: id(),
                 models: None,
                 cache: false,
                 rates: Rates::default(),
                 budget: budget.cloned(),
-            }),
+            },
             workspace: Arc::new(WorkspacePass {
                 id: self.workspace,
                 preference: Preference::default(),
