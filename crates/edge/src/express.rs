@@ -7,37 +7,27 @@
 
 use crate::answer::Body;
 use crate::ask::{Ask, Headers, Method};
-use crate::clock::Second;
 use crate::contents::{Content, FileSlice};
 use crate::lane::Lane;
+use estrade_listener::Second;
+use estrade_listener::express::{Next, Patience, begin_head, read_more, write_all};
 use http::HeaderMap;
-use std::io::{self, IoSlice, Write};
+use std::io;
 use std::net::IpAddr;
-use std::pin::{Pin, pin};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, Interest};
+use std::pin::pin;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// A head that has not ended after so many bytes is not for the express lane.
 const LONGEST_HEAD: usize = 16 * 1024;
 /// More headers than this neither.
 const MOST_HEADERS: usize = 64;
-/// What is read at once.
-const READ: usize = 4096;
 /// A body that is copied behind its head rather than sent beside it.
 const WORTH_COPYING: usize = 8 * 1024;
 /// Answers in a row, to a client that does not wait for them, before others get their turn.
 const IN_A_ROW: u32 = 32;
-
-/// What becomes of a connection.
-pub(crate) enum Next {
-    /// It has ended.
-    Ended,
-    /// It goes on elsewhere; this was read of it and not answered.
-    HandOver(Vec<u8>),
-}
 
 /// Serves a connection for as long as its requests are simple.
 pub(crate) async fn serve(
@@ -46,7 +36,7 @@ pub(crate) async fn serve(
     peer: IpAddr,
     stop: &CancellationToken,
 ) -> Next {
-    let mut input = Vec::with_capacity(READ);
+    let mut input = Vec::new();
     let mut head = Vec::with_capacity(1024);
     let (mut second, mut answered) = (Second::default(), 0_u32);
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
@@ -110,82 +100,6 @@ pub(crate) async fn serve(
         if answered % IN_A_ROW == 0 {
             tokio::task::yield_now().await;
         }
-    }
-}
-
-/// Reads what there is; false when the client is done, or has been silent for too long.
-async fn read_more(
-    stream: &mut TcpStream,
-    input: &mut Vec<u8>,
-    patience: &mut Patience,
-    mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
-) -> io::Result<bool> {
-    input.reserve(READ);
-    loop {
-        let waiting = input.is_empty();
-        tokio::select! {
-            biased;
-            read = stream.read_buf(input) => return Ok(read? > 0),
-            () = patience.sleep.as_mut() => {
-                if patience.is_over() {
-                    return Ok(false);
-                }
-            }
-            () = stopped.as_mut(), if waiting => return Ok(false),
-        }
-    }
-}
-
-/// How long a client may take. The timer is moved when it rings and not with every request.
-struct Patience {
-    sleep: Pin<Box<Sleep>>,
-    due: Instant,
-    in_head: bool,
-    for_head: Duration,
-    for_next: Duration,
-}
-
-impl Patience {
-    /// The first request must be complete as soon as any other, counted from the beginning.
-    fn new(for_head: Duration, for_next: Duration) -> Self {
-        let due = Instant::now() + for_head;
-        let sleep = Box::pin(sleep_until(due));
-        Self {
-            sleep,
-            due,
-            in_head: true,
-            for_head,
-            for_next,
-        }
-    }
-
-    /// Waits for the next request.
-    fn between_requests(&mut self) {
-        self.in_head = false;
-        self.due = Instant::now() + self.for_next;
-    }
-
-    /// A request was answered. What has come of the next one already began only now.
-    fn next_request(&mut self) {
-        self.in_head = false;
-    }
-
-    /// Waits for the rest of a request, counted from when it began.
-    fn within_request(&mut self) {
-        if !self.in_head {
-            self.in_head = true;
-            self.due = Instant::now() + self.for_head;
-            self.sleep.as_mut().reset(self.due);
-        }
-    }
-
-    /// Whether the time is really over; if not, the timer is set to what is left.
-    fn is_over(&mut self) -> bool {
-        let over = Instant::now() >= self.due;
-        if !over {
-            self.sleep.as_mut().reset(self.due);
-        }
-        over
     }
 }
 
@@ -290,17 +204,7 @@ impl<'r> Request<'r> {
 }
 
 fn write_head(head: &mut Vec<u8>, status: http::StatusCode, date: &str, lines: &[u8], close: bool) {
-    match status.as_u16() {
-        200 => head.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
-        code => {
-            let reason = status.canonical_reason().unwrap_or_default();
-            // Writing into memory does not fail.
-            let _ = write!(head, "HTTP/1.1 {code} {reason}\r\n");
-        }
-    }
-    head.extend_from_slice(b"date: ");
-    head.extend_from_slice(date.as_bytes());
-    head.extend_from_slice(b"\r\n");
+    begin_head(head, status, date);
     head.extend_from_slice(lines);
     if close {
         head.extend_from_slice(b"connection: close\r\n");
@@ -328,26 +232,6 @@ async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result
             Ok(())
         }
     }
-}
-
-/// Writes both, one after the other, with as few calls as it takes.
-async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Result<()> {
-    let mut both = [IoSlice::new(first), IoSlice::new(then)];
-    let mut slices = &mut both[..if then.is_empty() { 1 } else { 2 }];
-    while !slices.is_empty() {
-        let wrote = match &*slices {
-            [one] => stream.try_write(one),
-            several => stream.try_write_vectored(several),
-        };
-        match wrote {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut slices, written),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Writes a head whose body follows at once: the kernel may send them together.
@@ -415,20 +299,5 @@ mod tests {
             panic!("it is simple");
         };
         assert!(request.close);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_request_has_its_own_time_for_its_head() {
-        let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
-        let mut patience = Patience::new(head, idle);
-        // Each read ends in the middle of a request, as with a client that never waits.
-        for _ in 0..10 {
-            tokio::time::advance(Duration::from_secs(4)).await;
-            patience.next_request();
-            patience.within_request();
-            assert!(!patience.is_over());
-        }
-        tokio::time::advance(Duration::from_secs(11)).await;
-        assert!(patience.is_over());
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::answer::{Answer, Body};
 use crate::ask::{Ask, Headers, Method};
-use crate::clock::Second;
 use crate::contents::{Content, FileSlice};
 use crate::lane::Lane;
 use crate::pages::Page;
 use bytes::Bytes;
+use estrade_listener::Second;
 use estrade_listener::peer::PeerAddr;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
@@ -46,7 +46,7 @@ impl Service<Request<Incoming>> for Visitors {
 
 async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody> {
     let started = Instant::now();
-    let ask = read_ask(request, lane.tls.is_some());
+    let ask = read_ask(request, lane.options.tls.is_some());
     let now = lane.edge.now();
     let (answer, route) = if names_one_host(request) {
         lane.edge.answer(&ask, now).await

@@ -425,9 +425,7 @@ fn standing_headers(unit: Unit, standing: &Standing, headers: &mut HeaderMap) {
     };
     headers.insert(limit, HeaderValue::from(standing.limit));
     headers.insert(remaining, HeaderValue::from(standing.remaining));
-    if let Ok(value) = HeaderValue::try_from(span(standing.reset)) {
-        headers.insert(reset, value);
-    }
+    headers.insert(reset, span_header(standing.reset));
 }
 
 fn owner(of_workspace: bool) -> &'static str {
@@ -436,6 +434,21 @@ fn owner(of_workspace: bool) -> &'static str {
 
 fn whole_seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+/// [`span`] as a header; most are short, and every answer has two.
+fn span_header(of: Duration) -> HeaderValue {
+    if of < Duration::from_millis(999) {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(of.as_nanos().div_ceil(1_000_000)).as_bytes();
+        let mut text = [0; 5];
+        text[..digits.len()].copy_from_slice(digits);
+        text[digits.len()..digits.len() + 2].copy_from_slice(b"ms");
+        if let Ok(value) = HeaderValue::from_bytes(&text[..digits.len() + 2]) {
+            return value;
+        }
+    }
+    HeaderValue::try_from(span(of)).unwrap_or_else(|_| HeaderValue::from_static("0ms"))
 }
 
 /// A span as OpenAI writes it: `6ms`, `1.2s`, `1m0s`, `2h3m0s`. Never less than it is.
@@ -465,6 +478,18 @@ mod tests {
     fn spans_are_written_as_openai_does() {
         let said = |millis| span(Duration::from_millis(millis));
         assert_eq!([said(0), said(6), said(999)], ["0ms", "6ms", "999ms"]);
+        for nanos in [
+            0,
+            1,
+            5_000_001,
+            998_999_999,
+            999_000_000,
+            999_000_001,
+            61_000_000_000,
+        ] {
+            let span = Duration::from_nanos(nanos);
+            assert_eq!(span_header(span), super::span(span));
+        }
         assert_eq!(
             [said(1000), said(1200), said(59_900)],
             ["1s", "1.2s", "59.9s"]

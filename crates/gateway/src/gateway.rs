@@ -12,8 +12,8 @@ use crate::relay::Relay;
 use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use estrade_model::Invalid;
 use estrade_model::provider::Provider;
+use estrade_model::{Invalid, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,6 +65,11 @@ impl Gateway {
     /// Whether a provider can be asked at all. Its models can always be taken over.
     pub fn check_provider(provider: &Provider) -> Result<(), Invalid> {
         Upstream::build(provider, &[], &mut Trust::default()).map(drop)
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        (self.options.clock)()
     }
 
     /// Bytes of request bodies that are held now.

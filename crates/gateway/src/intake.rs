@@ -2,6 +2,7 @@
 
 use crate::error::Refusal;
 use crate::gateway::Gateway;
+use crate::request::CallBody;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -42,17 +43,38 @@ impl Drop for Room<'_> {
 
 /// Reads all of it.
 pub(crate) async fn read<'g>(
-    body: &mut Incoming,
+    body: &mut CallBody,
     gateway: &'g Gateway,
 ) -> Result<(Bytes, Room<'g>), Refusal> {
-    let (most, idle) = (gateway.options.most_body, gateway.options.body_idle);
-    if body.size_hint().lower() > most {
-        return Err(Refusal::too_large(most));
-    }
     let mut room = Room {
         all: &gateway.bodies,
         taken: 0,
     };
+    let body = match body {
+        CallBody::Incoming(body) => read_incoming(body, gateway, &mut room).await?,
+        CallBody::Whole(bytes) => take_whole(std::mem::take(bytes), gateway, &mut room)?,
+    };
+    Ok((body, room))
+}
+
+fn take_whole(bytes: Bytes, gateway: &Gateway, room: &mut Room<'_>) -> Result<Bytes, Refusal> {
+    let (most, length) = (gateway.options.most_body, bytes.len() as u64);
+    if length > most {
+        return Err(Refusal::too_large(most));
+    }
+    room.grow(length, gateway.options.most_bodies)?;
+    Ok(bytes)
+}
+
+async fn read_incoming(
+    body: &mut Incoming,
+    gateway: &Gateway,
+    room: &mut Room<'_>,
+) -> Result<Bytes, Refusal> {
+    let (most, idle) = (gateway.options.most_body, gateway.options.body_idle);
+    if body.size_hint().lower() > most {
+        return Err(Refusal::too_large(most));
+    }
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let (started, mut length) = (Instant::now(), 0);
@@ -75,8 +97,7 @@ pub(crate) async fn read<'g>(
         }
         all.extend_from_slice(&part);
     }
-    let bytes = if all.is_empty() { first } else { all.freeze() };
-    Ok((bytes, room))
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
 /// Until when the next part has to be there.

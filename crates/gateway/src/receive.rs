@@ -6,7 +6,7 @@ use crate::body::GatewayBody;
 use crate::cache::{CacheKey, Saving};
 use crate::error::Refusal;
 use crate::metered::{Content, Metered, tokens};
-use crate::relay::{CACHE, Lane, Outcome, PROVIDER, Whole};
+use crate::relay::{CACHE, Lane, MOST_HEADERS, Outcome, PROVIDER, Whole};
 use crate::scan::Scan;
 use crate::sse::Events;
 use crate::upstream::Connection;
@@ -75,7 +75,7 @@ impl Lane {
         let (first_byte, since) = account.spans();
         target.health.succeeded(account.answered_at());
         target.measured(first_byte, since, tokens, estimated);
-        let mut headers = HeaderMap::with_capacity(12);
+        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());
         if let Some(saving) = saving {
@@ -120,7 +120,7 @@ impl Lane {
             return Err(Refusal::upstream_error(Some(status)));
         }
         self.pool.put(&target.upstream, connection);
-        let mut headers = HeaderMap::with_capacity(12);
+        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());
         Ok(Whole {
@@ -150,7 +150,7 @@ impl Lane {
         } = answered;
         let status = head.status;
         let (events, readable) = (head.events, head.content_encoding.is_none());
-        let mut headers = HeaderMap::with_capacity(12);
+        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());
         let content = if events && readable {

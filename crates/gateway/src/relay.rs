@@ -16,12 +16,12 @@ use crate::intake;
 use crate::look::{Look, look};
 use crate::models::may_use;
 use crate::rates::{Limiter, Standing, Standings, Unit};
+use crate::request::CallRequest;
 use crate::route::{Endpoint, InferenceRoute};
 use crate::upstream::Pool;
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation, Ticket};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -32,6 +32,8 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
 /// The one header of the caller that says how to answer.
 pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
+/// Headers of an ordinary answer: with room for these its map never has to grow.
+pub(crate) const MOST_HEADERS: usize = 24;
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves calls on one thread, with its own connections to the providers. Clones share them.
@@ -99,9 +101,9 @@ impl Relay {
     pub async fn handle(
         &self,
         route: InferenceRoute<'_>,
-        request: Box<Request<Incoming>>,
+        request: Box<CallRequest>,
     ) -> Response<GatewayBody> {
-        match self.begin(route, request.headers()).await {
+        match self.begin(route, &request.headers).await {
             Ok((operation, account)) => self.0.serve(operation, request, account).await,
             Err(response) => *response,
         }
@@ -180,7 +182,7 @@ impl Lane {
     async fn serve(
         self: &Arc<Self>,
         operation: Operation,
-        request: Box<Request<Incoming>>,
+        request: Box<CallRequest>,
         mut account: Box<Account>,
     ) -> Response<GatewayBody> {
         let id = account.call().map(|call| call.id);
@@ -236,13 +238,13 @@ impl Lane {
     async fn steps(
         self: &Arc<Self>,
         operation: Operation,
-        mut request: Box<Request<Incoming>>,
+        mut request: Box<CallRequest>,
         account: &mut Account,
         standings: &mut Standings,
     ) -> Result<Outcome, Refusal> {
         // Before the body: one that never comes is a request as well.
         standings.requests = self.take_request(account)?;
-        let (body, held) = intake::read(request.body_mut(), &self.gateway).await?;
+        let (body, held) = intake::read(&mut request.body, &self.gateway).await?;
         let look = look(&body).map_err(|bad| Refusal::bad_body(&bad))?;
         let catalogue = self.gateway.catalogue.load_full();
         let model = choose_model(&catalogue, &look, account)?;
@@ -253,7 +255,7 @@ impl Lane {
         if model.echo {
             return echo(operation, &body, account);
         }
-        let cache_key = cache_key(operation, &look, &body, request.headers(), account);
+        let cache_key = cache_key(operation, &look, &body, &request.headers, account);
         if let Some(key) = &cache_key
             && let Some(kept) = self.gateway.answers.find(key, Instant::now())
         {
@@ -264,7 +266,7 @@ impl Lane {
             model,
             look: &look,
             body: &body,
-            headers: request.headers(),
+            headers: &request.headers,
         };
         let answered = ask_around(self, &errand, account).await?;
         drop((body, held));
@@ -380,7 +382,7 @@ fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Out
     call.attempts = 1;
     let mut said = answer(operation, body, call.id, call.created_at)?;
     account.answered(Instant::now());
-    let mut headers = HeaderMap::with_capacity(8);
+    let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
     headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static(said.content_type),
@@ -427,7 +429,7 @@ fn cache_key(
 }
 
 fn from_cache(kept: Kept) -> Whole {
-    let mut headers = HeaderMap::with_capacity(8);
+    let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
     headers.insert(header::CONTENT_TYPE, kept.content_type);
     headers.insert(CACHE, HeaderValue::from_static("hit"));
     Whole {

@@ -6,6 +6,8 @@ use estrade_model::call::Tokens;
 const MOST_USAGE: usize = 16 * 1024;
 /// No call has more tokens than this; who says so is not believed.
 const MOST_TOKENS: u64 = 1 << 40;
+/// How far a string is looked at byte by byte.
+const NEAR: usize = 16;
 /// Strings under these names are what was said.
 const SAID: [&[u8]; 6] = [
     b"content",
@@ -64,19 +66,24 @@ impl Name {
 impl Scan {
     /// Reads the next part.
     pub(crate) fn feed(&mut self, part: &[u8]) {
-        let mut at = 0;
+        let (mut at, mut usage) = (0, self.in_usage.then_some(0));
         while at < part.len() {
-            let (start, was_in_usage) = (at, self.in_usage);
-            at = if self.in_string {
-                self.string(part, at)
-            } else {
-                self.outside(part[at]);
-                at + 1
-            };
-            // Both braces belong to it.
-            if was_in_usage || self.in_usage {
-                self.keep(&part[start..at]);
+            if self.in_string {
+                at = self.string(part, at);
+                continue;
             }
+            let was_in_usage = self.in_usage;
+            self.outside(part[at]);
+            at += 1;
+            // Both braces belong to it.
+            match (was_in_usage, self.in_usage) {
+                (false, true) => usage = Some(at - 1),
+                (true, false) => self.keep(&part[usage.take().unwrap_or(at)..at]),
+                _ => {}
+            }
+        }
+        if let Some(start) = usage {
+            self.keep(&part[start..]);
         }
     }
 
@@ -93,7 +100,7 @@ impl Scan {
             return at + 1;
         }
         let rest = &part[at..];
-        let stop = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let stop = find_stop(rest);
         self.inside(&rest[..stop]);
         match rest.get(stop) {
             None => return part.len(),
@@ -174,6 +181,16 @@ impl Scan {
     pub(crate) fn said(&self) -> u64 {
         self.said
     }
+}
+
+/// Where a string ends, or goes on with an escape.
+fn find_stop(text: &[u8]) -> usize {
+    // Most strings are too short to be worth a call.
+    let (near, far) = text.split_at(text.len().min(NEAR));
+    let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\');
+    near.iter()
+        .position(is_stop)
+        .unwrap_or_else(|| near.len() + memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len()))
 }
 
 #[derive(serde::Deserialize)]

@@ -1,12 +1,12 @@
 //! Traces: which trace a call belongs to, and who is told when it has ended.
 
 use estrade_model::call::Call;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use std::fmt;
 use std::sync::Arc;
 
 /// The header that says which trace a request belongs to (W3C Trace Context).
-pub(crate) const TRACEPARENT: &str = "traceparent";
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A call's place in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +119,7 @@ mod tests {
             traces: Arc::new(Nobody),
             percent,
         };
-        let parent =
-            parent.map(|text| (TRACEPARENT.parse().unwrap(), HeaderValue::from_static(text)));
+        let parent = parent.map(|text| (TRACEPARENT, HeaderValue::from_static(text)));
         tracing.begin(&parent.into_iter().collect())
     }
 

@@ -3,16 +3,18 @@
 //! Each lane listens on the same port, and the kernel spreads the connections. A request is read,
 //! answered and written on one thread, so nothing of it is handed from core to core.
 
+use crate::express::{Express, Next};
 use crate::{
-    Connections, Handshake, HttpBody, HttpService, ListenerOptions, accept, bind_again, bind_shared,
+    Accepted, Connections, Handshake, HttpBody, HttpService, Lingering, ListenerOptions, Prefixed,
+    accept, bind_again, bind_shared,
 };
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -138,6 +140,37 @@ impl Seat {
         S::Future: Send + 'static,
         B: HttpBody,
     {
+        self.serve_with(|connections, (stream, peer, slot)| {
+            connections.open(stream, peer, slot, service.clone());
+        })
+        .await;
+    }
+
+    /// The same, but plain connections begin on the express lane of the service.
+    pub async fn serve_express<S, B>(self, service: S)
+    where
+        S: Express + HttpService<B> + Clone,
+        S::Future: Send + 'static,
+        B: HttpBody,
+    {
+        let options = Arc::new(self.options.clone());
+        let (plain, stop) = (self.tls.is_none(), self.stop.clone());
+        self.serve_with(|connections, (stream, peer, slot)| {
+            let service = service.clone();
+            if !plain {
+                return connections.open(stream, peer, slot, service);
+            }
+            let (others, options) = (connections.clone(), Arc::clone(&options));
+            let stop = stop.clone();
+            connections.track(async move {
+                express(&others, stream, peer.ip(), service, &options, stop).await;
+                drop(slot);
+            });
+        })
+        .await;
+    }
+
+    async fn serve_with(self, open: impl Fn(&Connections, Accepted)) {
         let socket = match TcpListener::from_std(self.socket) {
             Ok(socket) => socket,
             Err(error) => {
@@ -147,8 +180,8 @@ impl Seat {
         };
         let connections = Connections::new(self.options, self.tls, self.stop.clone());
         let accepting = async {
-            while let Some((stream, peer, slot)) = accept(&socket, &self.slots).await {
-                connections.open(stream, peer, slot, service.clone());
+            while let Some(accepted) = accept(&socket, &self.slots).await {
+                open(&connections, accepted);
             }
         };
         tokio::select! {
@@ -158,5 +191,30 @@ impl Seat {
         // Closes the port: who connects from now on is refused instead of left waiting.
         drop(socket);
         connections.drain().await;
+    }
+}
+
+/// Serves a connection on the express lane, and what is left of it with hyper.
+async fn express<S, B>(
+    connections: &Connections,
+    mut stream: TcpStream,
+    peer: IpAddr,
+    service: S,
+    options: &ListenerOptions,
+    stop: CancellationToken,
+) where
+    S: Express + HttpService<B>,
+    S::Future: Send + 'static,
+    B: HttpBody,
+{
+    let peer = peer.to_canonical();
+    // A token of its own: all connections waiting on one would share its lock.
+    let ended = stop.child_token();
+    let next = service
+        .serve_express(&mut stream, peer, options, &ended)
+        .await;
+    if let Next::HandOver(read) = next {
+        let io = Prefixed::new(read, Lingering::new(stream, stop));
+        connections.serve_http(io, peer, service).await;
     }
 }

@@ -4,16 +4,21 @@
 //! own, over hyper-util's connection builder. Each of the process's listeners is one [`Listener`].
 
 mod certificates;
+mod clock;
 mod connection;
+pub mod express;
 mod lanes;
 mod linger;
 pub mod peer;
+mod prefixed;
 mod tls;
 
 pub use certificates::FileCertificates;
+pub use clock::Second;
 pub use connection::Connections;
 pub use lanes::{Port, Seat, lanes};
 pub use linger::Lingering;
+pub use prefixed::Prefixed;
 pub use tls::{Certificates, Found, Handshake, TlsFiles, TlsSource};
 
 use bytes::Bytes;
@@ -182,11 +187,11 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
     Ok(socket.into())
 }
 
+/// A new connection: its stream, its peer and its slot.
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
 /// The next connection, once there is a free slot for it.
-pub async fn accept(
-    socket: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+pub(crate) async fn accept(socket: &TcpListener, slots: &Arc<Semaphore>) -> Option<Accepted> {
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     loop {
         match socket.accept().await {

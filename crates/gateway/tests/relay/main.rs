@@ -1,4 +1,7 @@
 //! The relay against real sockets: a scripted provider on one side, a caller on the other.
+//!
+//! Connections begin on the express lane here, as in the product; `framework` has the same tests
+//! without it.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,8 +11,12 @@
 
 mod answers;
 mod cuts;
+mod express;
 mod failures;
 mod limits;
 mod refusals;
 mod streams;
 mod support;
+
+/// Whether connections begin on the express lane.
+const EXPRESS: bool = true;

@@ -13,11 +13,14 @@ use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use estrade_gateway::books::Draft;
+use estrade_gateway::express::{self, Answerer};
 use estrade_gateway::{
-    Admission, Books, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute, Options, Pass,
-    Place, Relay, Tracing, route,
+    Admission, Books, CallRequest, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute,
+    Options, Pass, Place, Relay, Tracing, route,
 };
-use estrade_listener::{Port, Seat};
+use estrade_listener::express::{Express, Next};
+use estrade_listener::{ListenerOptions, Port, Seat};
+use estrade_model::Timestamp;
 use estrade_model::call::{Call, Operation, Ticket};
 use estrade_model::error::causes;
 use estrade_model::provider::Provider;
@@ -30,7 +33,9 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -92,15 +97,15 @@ pub(crate) async fn serve(
     let runtime = Handle::current();
     let lane = move |seat: Seat| {
         let relay = gateway.relay();
-        let service = AiService(Arc::new(Lane {
+        let lane = Arc::new(Lane {
             front: front.clone(),
             relay: relay.clone(),
             runtime: runtime.clone(),
             chats: front.metrics().series(&Method::POST, CHAT, StatusCode::OK),
-        }));
+        });
         async move {
             tokio::select! {
-                () = seat.serve(service) => {}
+                () = seat.serve_express(AiService(lane)) => {}
                 () = relay.tend() => {}
             }
         }
@@ -121,6 +126,32 @@ struct Lane {
 #[derive(Clone)]
 struct AiService(Arc<Lane>);
 
+impl Express for AiService {
+    async fn serve_express(
+        &self,
+        stream: &mut TcpStream,
+        _: IpAddr,
+        options: &ListenerOptions,
+        stop: &CancellationToken,
+    ) -> Next {
+        express::serve(&*self.0, stream, options, stop).await
+    }
+}
+
+impl Answerer for Lane {
+    async fn answer(
+        &self,
+        route: InferenceRoute<'_>,
+        request: Box<CallRequest>,
+    ) -> Response<GatewayBody> {
+        self.infer(&Method::POST, route, request).await
+    }
+
+    fn now(&self) -> Timestamp {
+        self.relay.gateway().now()
+    }
+}
+
 type AiBody = Either<GatewayBody, InRuntime<Body>>;
 
 impl Service<Request<Incoming>> for AiService {
@@ -130,14 +161,14 @@ impl Service<Request<Incoming>> for AiService {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let lane = Arc::clone(&self.0);
-        // Every step below hands it on: that is cheap only for something small.
-        let request = Box::new(request);
         Box::pin(async move {
-            let uri = request.uri().clone();
-            Ok(match route::parse(request.method(), uri.path()) {
-                Some(route) => lane.infer(route, request).await.map(Either::Left),
-                None => Box::pin(lane.manage(*request)).await.map(Either::Right),
-            })
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            let Some(route) = route::parse(&method, uri.path()) else {
+                return Ok(Box::pin(lane.manage(request)).await.map(Either::Right));
+            };
+            // Every step below hands it on: that is cheap only for something small.
+            let request = Box::new(CallRequest::from(request));
+            Ok(lane.infer(&method, route, request).await.map(Either::Left))
         })
     }
 }
@@ -145,11 +176,12 @@ impl Service<Request<Incoming>> for AiService {
 impl Lane {
     async fn infer(
         &self,
+        method: &Method,
         route: InferenceRoute<'_>,
-        request: Box<Request<Incoming>>,
+        request: Box<CallRequest>,
     ) -> Response<GatewayBody> {
-        let id = request_id(request.headers());
-        let watch = self.front.metrics().watch(request.method());
+        let id = request_id(&request.headers);
+        let watch = self.front.metrics().watch(method);
         let mut response = self.relay.handle(route, request).await;
         front::finish(response.headers_mut(), id);
         match (route.endpoint, response.status()) {

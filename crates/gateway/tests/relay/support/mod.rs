@@ -6,10 +6,13 @@ use bytes::Bytes;
 use caller::Caller;
 use estrade_gateway::books::Draft;
 use estrade_gateway::doors::{KeyPass, Rates, WorkspacePass};
+use estrade_gateway::express::{self, Answerer};
 use estrade_gateway::{
-    Admission, Books, Denied, Doors, Gateway, GatewayBody, Options, Pass, Place, Refused, Relay,
-    route,
+    Admission, Books, CallRequest, Denied, Doors, Gateway, GatewayBody, InferenceRoute, Options,
+    Pass, Place, Refused, Relay, route,
 };
+use estrade_listener::express::Next;
+use estrade_listener::{ListenerOptions, Prefixed};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price, Ticket};
 use estrade_model::provider::{OfferedModel, Preference, Provider, Timeouts};
@@ -27,6 +30,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// What providers are sent as bearer.
 pub(crate) const SECRET: &str = "sk-provider-secret";
@@ -202,7 +206,7 @@ impl TestGateway {
         };
         set(&mut key, &mut workspace);
         let pass = Pass {
-            key: Arc::new(key),
+            key,
             workspace: Arc::new(workspace),
         };
         self.guests.0.lock().unwrap().insert(token.to_owned(), pass);
@@ -217,12 +221,39 @@ impl TestGateway {
     }
 }
 
+/// Answers calls as the product does, without what it adds.
+struct Plain(Relay);
+
+impl Answerer for Plain {
+    async fn answer(
+        &self,
+        route: InferenceRoute<'_>,
+        request: Box<CallRequest>,
+    ) -> http::Response<GatewayBody> {
+        self.0.handle(route, request).await
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.gateway().now()
+    }
+}
+
 async fn serve(socket: TcpListener, relay: Relay) {
     let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = socket.accept().await {
+    while let Ok((mut stream, _)) = socket.accept().await {
         let relay = relay.clone();
         stream.set_nodelay(true).unwrap();
         connections.spawn(async move {
+            let (options, stop) = (ListenerOptions::default(), CancellationToken::new());
+            let mut read = Vec::new();
+            if crate::EXPRESS {
+                let plain = Plain(relay.clone());
+                match express::serve(&plain, &mut stream, &options, &stop).await {
+                    Next::HandOver(input) => read = input,
+                    Next::Ended => return,
+                }
+            }
+            let stream = Prefixed::new(read, stream);
             let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 let relay = relay.clone();
                 async move { Ok::<_, Infallible>(answer(&relay, request).await) }
@@ -240,7 +271,7 @@ async fn answer(
 ) -> http::Response<GatewayBody> {
     let uri = request.uri().clone();
     match route::parse(request.method(), uri.path()) {
-        Some(route) => relay.handle(route, Box::new(request)).await,
+        Some(route) => relay.handle(route, Box::new(request.into())).await,
         None => panic!("not a path of the gateway: {uri}"),
     }
 }

@@ -6,14 +6,15 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that first gives back what was read of it.
-pub(crate) struct Prefixed<S> {
+pub struct Prefixed<S> {
     prefix: Vec<u8>,
     given: usize,
     stream: S,
 }
 
 impl<S> Prefixed<S> {
-    pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
+    /// `prefix` comes before what the stream has.
+    pub fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self {
             prefix,
             given: 0,

@@ -1,0 +1,25 @@
+//! The tests of `relay` once more, with every request through hyper: so it is over TLS and HTTP/2.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+#[path = "../relay/answers.rs"]
+mod answers;
+#[path = "../relay/cuts.rs"]
+mod cuts;
+#[path = "../relay/failures.rs"]
+mod failures;
+#[path = "../relay/limits.rs"]
+mod limits;
+#[path = "../relay/refusals.rs"]
+mod refusals;
+#[path = "../relay/streams.rs"]
+mod streams;
+#[path = "../relay/support/mod.rs"]
+mod support;
+
+/// Whether connections begin on the express lane.
+const EXPRESS: bool = false;

@@ -1,0 +1,241 @@
+//! The express lane: what is ordinary is answered there, and everything else by hyper, on the same
+//! connection.
+
+use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
+use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+const STREAM: &str = r#","stream":true"#;
+
+/// A connection, read as a client reads it.
+struct Wire(BufReader<TcpStream>);
+
+#[derive(Debug)]
+struct Read {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Wire {
+    async fn open(gateway: &TestGateway) -> Self {
+        Self(BufReader::new(gateway.caller().raw("").await))
+    }
+
+    async fn write(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).await.unwrap();
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.unwrap();
+        line
+    }
+
+    async fn exactly(&mut self, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        self.0.read_exact(&mut bytes).await.unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    async fn head(&mut self) -> (u16, String) {
+        let mut head = String::new();
+        loop {
+            let line = self.line().await;
+            assert!(line.ends_with("\r\n"), "{head}{line:?}");
+            if line == "\r\n" {
+                break;
+            }
+            head.push_str(&line);
+        }
+        (head[9..12].parse().unwrap(), head.to_ascii_lowercase())
+    }
+
+    async fn answer(&mut self) -> Read {
+        let (status, head) = self.head().await;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = String::new();
+        if let Some(length) = length {
+            assert!(!head.contains("transfer-encoding"));
+            body = self.exactly(length.parse().unwrap()).await;
+        } else {
+            assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+            loop {
+                let line = self.line().await;
+                let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+                body.push_str(&self.exactly(size).await);
+                assert_eq!(self.exactly(2).await, "\r\n");
+                if size == 0 {
+                    break;
+                }
+            }
+        }
+        Read { status, head, body }
+    }
+
+    async fn ended(mut self) -> bool {
+        matches!(self.0.read(&mut [0]).await, Ok(0) | Err(_))
+    }
+}
+
+async fn answering() -> (Scripted, TestGateway) {
+    let provider = Scripted::new(|_| json(200, &chat_answer(3, 4))).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    (provider, gateway)
+}
+
+#[tokio::test]
+async fn requests_on_one_connection_are_answered_in_order_however_they_come() {
+    let (provider, gateway) = answering().await;
+    let one = gateway.caller().raw_chat(&chat(""));
+    let unknown = one.replace("Bearer good", "Bearer nobody");
+    let mut wire = Wire::open(&gateway).await;
+    // One, two at once, and one in pieces.
+    wire.write(&one).await;
+    assert_eq!(wire.answer().await.body, chat_answer(3, 4));
+    wire.write(&format!("{unknown}{one}")).await;
+    let refused = wire.answer().await;
+    assert_eq!(refused.status, 401, "{refused:?}");
+    assert_eq!(wire.answer().await.status, 200);
+    for piece in one.as_bytes().chunks(7) {
+        wire.write(std::str::from_utf8(piece).unwrap()).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let last = wire.answer().await;
+    assert_eq!((last.status, &*last.body), (200, &*chat_answer(3, 4)));
+    assert!(last.head.contains("\r\ndate: ") && last.head.contains("\r\nx-estrade-call: "));
+    assert_eq!(provider.count(), 3);
+    assert_eq!(provider.connections(), 1);
+}
+
+#[tokio::test]
+async fn what_comes_while_an_answer_flows_is_kept() {
+    let provider = Scripted::new(|number| {
+        if number == 0 {
+            return vec![
+                stream_head(),
+                event("a"),
+                Act::Sleep(Duration::from_millis(100)),
+                event("b"),
+                done(),
+            ];
+        }
+        json(200, &chat_answer(1, 1))
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let caller = gateway.caller();
+    let mut wire = Wire::open(&gateway).await;
+    wire.write(&caller.raw_chat(&chat(STREAM))).await;
+    until("it is asked", || provider.count() == 1).await;
+    wire.write(&caller.raw_chat(&chat(""))).await;
+    let streamed = wire.answer().await;
+    assert!(streamed.head.contains("content-type: text/event-stream"));
+    assert!(streamed.body.ends_with("data: [DONE]\n\n"), "{streamed:?}");
+    assert_eq!(wire.answer().await.body, chat_answer(1, 1));
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_ordinary_goes_on_with_the_framework() {
+    let (provider, gateway) = answering().await;
+    let body = chat("");
+    let mut wire = Wire::open(&gateway).await;
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer good\r\n";
+    wire.write(&gateway.caller().raw_chat(&body)).await;
+    assert_eq!(wire.answer().await.status, 200);
+    // In chunks.
+    let chunked = format!(
+        "{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    wire.write(&chunked).await;
+    assert_eq!(wire.answer().await.status, 200);
+    // It stays there.
+    wire.write(&gateway.caller().raw_chat(&body)).await;
+    assert_eq!(wire.answer().await.status, 200);
+    // Who waits to be asked for the body is asked.
+    let mut wire = Wire::open(&gateway).await;
+    let length = body.len();
+    wire.write(&format!(
+        "{head}content-length: {length}\r\nexpect: 100-continue\r\n\r\n"
+    ))
+    .await;
+    assert_eq!(wire.head().await.0, 100);
+    wire.write(&body).await;
+    assert_eq!(wire.answer().await.status, 200);
+    // A large one, and one that takes its time.
+    let large = chat(&format!(r#","pad":"{}""#, "x".repeat(300_000)));
+    let mut wire = Wire::open(&gateway).await;
+    wire.write(&gateway.caller().raw_chat(&large)).await;
+    assert_eq!(wire.answer().await.status, 200);
+    let slow = gateway.caller().raw_chat(&body);
+    let mut wire = Wire::open(&gateway).await;
+    wire.write(&slow[..slow.len() - 5]).await;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    wire.write(&slow[slow.len() - 5..]).await;
+    assert_eq!(wire.answer().await.status, 200);
+    assert_eq!(provider.count(), 6);
+}
+
+#[tokio::test]
+async fn lengths_that_others_may_read_otherwise_are_refused() {
+    let (provider, gateway) = answering().await;
+    let body = chat("");
+    let length = body.len();
+    for lengths in [
+        format!("content-length: {length}\r\ncontent-length: 3\r\n"),
+        format!("content-length: +{length}\r\n"),
+        format!("content-length: {length}, 3\r\n"),
+        "content-length: 99999999999999999999999\r\n".to_owned(),
+    ] {
+        let mut wire = Wire::open(&gateway).await;
+        wire.write(&format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer good\r\n{lengths}\r\n{body}"
+        ))
+        .await;
+        assert_eq!(wire.head().await.0, 400, "{lengths}");
+    }
+    assert_eq!(provider.count(), 0);
+}
+
+#[tokio::test]
+async fn who_wants_to_close_gets_an_answer_and_an_end() {
+    let (_provider, gateway) = answering().await;
+    let close = gateway
+        .caller()
+        .raw_chat(&chat(""))
+        .replace("host: x", "host: x\r\nconnection: close");
+    let mut wire = Wire::open(&gateway).await;
+    wire.write(&close).await;
+    let answer = wire.answer().await;
+    assert!(answer.head.contains("connection: close\r\n"), "{answer:?}");
+    assert!(wire.ended().await);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_has_no_end() {
+    let provider = Scripted::new(|_| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+        vec![
+            estrade_scripted::send(format!("{head}content-length: 100\r\n\r\n{{\"a\":")),
+            Act::Sleep(Duration::from_millis(50)),
+            Act::Close,
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut wire = Wire::open(&gateway).await;
+    wire.write(&gateway.caller().raw_chat(&chat(""))).await;
+    let (status, head) = wire.head().await;
+    assert_eq!(status, 200);
+    assert!(head.contains("content-length: 100\r\n"), "{head}");
+    let mut rest = Vec::new();
+    let _ = wire.0.read_to_end(&mut rest).await;
+    assert!(rest.len() < 100);
+    assert!(gateway.books.only().await.partial);
+    assert_eq!(MODEL, &*gateway.books.only().await.model);
+}

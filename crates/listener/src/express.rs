@@ -1,0 +1,167 @@
+//! What express lanes share: plain HTTP/1.1 connections whose ordinary requests are answered without
+//! a framework, until one comes that is not.
+
+use crate::ListenerOptions;
+use http::StatusCode;
+use std::io::{self, IoSlice, Write};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+/// What is read at once.
+const READ: usize = 4096;
+
+/// What becomes of a connection.
+pub enum Next {
+    /// It has ended.
+    Ended,
+    /// It goes on elsewhere; this was read of it and not answered.
+    HandOver(Vec<u8>),
+}
+
+/// A service that answers ordinary requests itself.
+pub trait Express: Sync {
+    /// Serves a plain connection for as long as its requests are ordinary.
+    fn serve_express(
+        &self,
+        stream: &mut TcpStream,
+        peer: IpAddr,
+        options: &ListenerOptions,
+        stop: &CancellationToken,
+    ) -> impl Future<Output = Next> + Send;
+}
+
+/// Reads what there is; false when the client is done, or has been silent for too long.
+pub async fn read_more(
+    stream: &mut TcpStream,
+    input: &mut Vec<u8>,
+    patience: &mut Patience,
+    mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
+) -> io::Result<bool> {
+    input.reserve(READ);
+    loop {
+        let waiting = input.is_empty();
+        tokio::select! {
+            biased;
+            read = stream.read_buf(input) => return Ok(read? > 0),
+            () = patience.sleep.as_mut() => {
+                if patience.is_over() {
+                    return Ok(false);
+                }
+            }
+            () = stopped.as_mut(), if waiting => return Ok(false),
+        }
+    }
+}
+
+/// How long a client may take. The timer is moved when it rings and not with every request.
+pub struct Patience {
+    sleep: Pin<Box<Sleep>>,
+    due: Instant,
+    in_head: bool,
+    for_head: Duration,
+    for_next: Duration,
+}
+
+impl Patience {
+    /// The first request must be complete as soon as any other, counted from the beginning.
+    pub fn new(for_head: Duration, for_next: Duration) -> Self {
+        let due = Instant::now() + for_head;
+        let sleep = Box::pin(sleep_until(due));
+        Self {
+            sleep,
+            due,
+            in_head: true,
+            for_head,
+            for_next,
+        }
+    }
+
+    /// Waits for the next request.
+    pub fn between_requests(&mut self) {
+        self.in_head = false;
+        self.due = Instant::now() + self.for_next;
+    }
+
+    /// A request was answered. What has come of the next one already began only now.
+    pub fn next_request(&mut self) {
+        self.in_head = false;
+    }
+
+    /// Waits for the rest of a request, counted from when it began.
+    pub fn within_request(&mut self) {
+        if !self.in_head {
+            self.in_head = true;
+            self.due = Instant::now() + self.for_head;
+            self.sleep.as_mut().reset(self.due);
+        }
+    }
+
+    /// Whether the time is really over; if not, the timer is set to what is left.
+    pub fn is_over(&mut self) -> bool {
+        let over = Instant::now() >= self.due;
+        if !over {
+            self.sleep.as_mut().reset(self.due);
+        }
+        over
+    }
+}
+
+/// Begins the head of an answer: its first line and its date.
+pub fn begin_head(head: &mut Vec<u8>, status: StatusCode, date: &str) {
+    match status.as_u16() {
+        200 => head.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+        code => {
+            let reason = status.canonical_reason().unwrap_or_default();
+            // Writing into memory does not fail.
+            let _ = write!(head, "HTTP/1.1 {code} {reason}\r\n");
+        }
+    }
+    head.extend_from_slice(b"date: ");
+    head.extend_from_slice(date.as_bytes());
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Writes both, one after the other, with as few calls as it takes.
+pub async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Result<()> {
+    let mut both = [IoSlice::new(first), IoSlice::new(then)];
+    let mut slices = &mut both[..if then.is_empty() { 1 } else { 2 }];
+    while !slices.is_empty() {
+        let wrote = match &*slices {
+            [one] => stream.try_write(one),
+            several => stream.try_write_vectored(several),
+        };
+        match wrote {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_has_its_own_time_for_its_head() {
+        let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
+        let mut patience = Patience::new(head, idle);
+        // Each read ends in the middle of a request, as with a client that never waits.
+        for _ in 0..10 {
+            tokio::time::advance(Duration::from_secs(4)).await;
+            patience.next_request();
+            patience.within_request();
+            assert!(!patience.is_over());
+        }
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(patience.is_over());
+    }
+}
