@@ -6,6 +6,7 @@
 mod calls;
 mod memory;
 mod peers;
+mod soak;
 mod stream_load;
 mod streams;
 pub(crate) mod upstream;
@@ -28,9 +29,14 @@ const PARTS: [(&str, Part); 3] = [
 
 const MODEL: &str = "gpt-4o-mini";
 
+/// Takes half an hour, so it runs only when it is asked for.
+const SOAK: (&str, Part) = ("soak", soak::run);
+
 /// Runs the suite; fails when a target is missed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    suite::run("gateway", &PARTS, options)
+    let soak = options.only.as_deref() == Some(SOAK.0);
+    let parts = if soak { &[SOAK][..] } else { &PARTS };
+    suite::run("gateway", parts, options)
 }
 
 /// An installation whose one provider is at this address.
@@ -66,8 +72,12 @@ fn key(server: &Running, name: &str, budget: bool) -> anyhow::Result<String> {
 
 /// A chat request, as an SDK sends it.
 fn chat(key: &str, stream: bool) -> String {
+    chat_with(MODEL, key, stream)
+}
+
+fn chat_with(model: &str, key: &str, stream: bool) -> String {
     let mut body = json!({
-        "model": MODEL,
+        "model": model,
         "messages": [
             {"role": "system", "content": "You are a helpful assistant."},
             {"role": "user", "content": "Say a short sentence about foxes and dogs, please."},

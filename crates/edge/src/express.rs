@@ -10,7 +10,9 @@ use crate::ask::{Ask, Headers, Method};
 use crate::contents::{Content, FileSlice};
 use crate::lane::Lane;
 use estrade_listener::Second;
-use estrade_listener::express::{Next, Patience, begin_head, read_more, write_all};
+use estrade_listener::express::{
+    Input, Next, Patience, begin_head, read_more, writable, write_all,
+};
 use http::HeaderMap;
 use std::io;
 use std::net::IpAddr;
@@ -36,16 +38,16 @@ pub(crate) async fn serve(
     peer: IpAddr,
     stop: &CancellationToken,
 ) -> Next {
-    let mut input = Vec::new();
+    let mut input = Input::default();
     let mut head = Vec::with_capacity(1024);
     let (mut second, mut answered) = (Second::default(), 0_u32);
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     loop {
-        let request = match Request::parse(&input) {
+        let request = match Request::parse(input.bytes()) {
             Parsed::Simple(request) => request,
             Parsed::Other => return Next::HandOver(input),
-            Parsed::Partial if input.len() >= LONGEST_HEAD => return Next::HandOver(input),
+            Parsed::Partial if input.bytes().len() >= LONGEST_HEAD => return Next::HandOver(input),
             Parsed::Partial => {
                 match (input.is_empty(), answered) {
                     (true, 0) => {}
@@ -94,7 +96,7 @@ pub(crate) async fn serve(
             return Next::Ended;
         }
         let length = request.length;
-        input.drain(..length);
+        input.advance(length);
         patience.next_request();
         answered += 1;
         if answered % IN_A_ROW == 0 {
@@ -243,7 +245,7 @@ async fn write_more(stream: &TcpStream, mut head: &[u8]) -> io::Result<()> {
         });
         match wrote {
             Ok(written) => head = &head[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(stream).await?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -268,7 +270,7 @@ async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
             // The file is shorter than it was: nothing that we could send would be right.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(stream).await?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -11,7 +11,7 @@ use crate::request::{CallBody, CallRequest};
 use crate::route::{self, Endpoint, InferenceRoute};
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
-use estrade_listener::express::{Next, Patience, begin_head, read_more, write_all};
+use estrade_listener::express::{Input, Next, Patience, begin_head, read_more, write_all};
 use estrade_listener::{ListenerOptions, Second};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 const LONGEST_HEAD: usize = 16 * 1024;
 /// More headers than this neither.
 const MOST_HEADERS: usize = 64;
-/// A longer body neither.
-const LONGEST_BODY: usize = 256 * 1024;
+/// A longer body neither: here it is read before the key is looked at.
+const LONGEST_BODY: usize = 64 * 1024;
 /// How long the rest of a body may take; hyper knows how to wait longer.
 const BODY_PATIENCE: Duration = Duration::from_secs(1);
 /// What a caller may send before its answer is there.
@@ -42,6 +42,8 @@ const WORTH_COPYING: usize = 8 * 1024;
 /// What is collected of an answer before it is sent.
 const MOST_COLLECTED: usize = 32 * 1024;
 
+/// How every ordinary request begins.
+const METHOD: &[u8] = b"POST ";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Who answers calls, and tells the time.
@@ -64,17 +66,19 @@ pub async fn serve(
     options: &ListenerOptions,
     stop: &CancellationToken,
 ) -> Next {
-    let (mut input, mut output) = (Vec::new(), Vec::with_capacity(1024));
+    let (mut input, mut output) = (Input::default(), Vec::with_capacity(1024));
     // What a caller sends before its answer is there.
     let mut ahead = Vec::new();
     let (mut second, mut first) = (Second::default(), true);
     let mut patience = Patience::new(options.header_timeout, options.idle_timeout);
     let mut stopped = pin!(stop.cancelled());
     loop {
-        let head = match Head::parse(&input) {
+        // Others get their turn, however many requests one caller sends at once.
+        tokio::task::coop::consume_budget().await;
+        let head = match Head::parse(input.bytes()) {
             Parsed::Ordinary(head) => head,
             Parsed::Other => return Next::HandOver(input),
-            Parsed::Partial if input.len() >= LONGEST_HEAD => return Next::HandOver(input),
+            Parsed::Partial if input.bytes().len() >= LONGEST_HEAD => return Next::HandOver(input),
             Parsed::Partial => {
                 match (input.is_empty(), first) {
                     (true, true) => {}
@@ -88,19 +92,19 @@ pub async fn serve(
             }
         };
         let end = head.length + head.body;
-        if input.len() < end {
+        if input.bytes().len() < end {
             let all = timeout(BODY_PATIENCE, read_to(stream, &mut input, end)).await;
             // What never comes is a request as well: hyper sees it through.
             if !all.unwrap_or(false) {
                 return Next::HandOver(input);
             }
         }
-        let Some(route) = head.route(&input) else {
+        let Some(route) = head.route(input.bytes()) else {
             return Next::HandOver(input);
         };
         let request = CallRequest {
             headers: head.headers,
-            body: CallBody::Whole(Bytes::copy_from_slice(&input[head.length..end])),
+            body: CallBody::Whole(Bytes::copy_from_slice(&input.bytes()[head.length..end])),
         };
         let answering = answerer.answer(route, Box::new(request));
         let Some(response) = while_there(stream, &mut ahead, answering).await else {
@@ -116,7 +120,7 @@ pub async fn serve(
         if !sending.send(response, second.http(), close).await || close {
             return Next::Ended;
         }
-        input.drain(..end);
+        input.advance(end);
         input.append(&mut ahead);
         first = false;
         patience.next_request();
@@ -124,11 +128,9 @@ pub async fn serve(
 }
 
 /// Reads until so many bytes are there; false when no more will come.
-async fn read_to(stream: &mut TcpStream, input: &mut Vec<u8>, end: usize) -> bool {
-    use tokio::io::AsyncReadExt;
-    input.reserve(end - input.len());
-    while input.len() < end {
-        if !matches!(stream.read_buf(input).await, Ok(1..)) {
+async fn read_to(stream: &mut TcpStream, input: &mut Input, end: usize) -> bool {
+    while input.bytes().len() < end {
+        if !input.read(stream).await.unwrap_or(false) {
             return false;
         }
     }
@@ -193,6 +195,10 @@ impl Head {
         if input.is_empty() {
             return Parsed::Partial;
         }
+        // The path is found by its place below.
+        if input[0] != METHOD[0] {
+            return Parsed::Other;
+        }
         let mut slots = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
         let mut request = httparse::Request::new(&mut []);
         let length = match request.parse_with_uninit_headers(input, &mut slots) {
@@ -221,7 +227,7 @@ impl Head {
             return None;
         }
         let path = target.split_once('?').map_or(target, |(path, _)| path);
-        let start = "POST ".len();
+        let start = METHOD.len();
         let (mut body, mut close) = (None, false);
         let mut headers = HeaderMap::with_capacity(6);
         for header in request.headers.iter() {
@@ -294,6 +300,8 @@ struct Sending<'c> {
 enum Framing {
     Length,
     Chunks,
+    /// There is no body by definition.
+    Nothing,
 }
 
 impl Sending<'_> {
@@ -312,7 +320,10 @@ impl Sending<'_> {
         if close {
             self.output.extend_from_slice(b"connection: close\r\n");
         }
-        let framing = if let Some(length) = length {
+        let framing = if matches!(parts.status.as_u16(), 204 | 304) {
+            self.output.extend_from_slice(b"\r\n");
+            Framing::Nothing
+        } else if let Some(length) = length {
             // Writing into memory does not fail.
             let _ = write!(self.output, "content-length: {length}\r\n\r\n");
             Framing::Length
@@ -344,6 +355,11 @@ impl Sending<'_> {
                     }
                     return write_all(self.stream, self.output, &[]).await.is_ok();
                 }
+                Collected::Cut => {
+                    // The caller gets what there is, and notices by the end that is missing.
+                    drop(write_all(self.stream, self.output, &[]).await);
+                    return false;
+                }
                 Collected::Gone => return false,
             }
         }
@@ -355,8 +371,7 @@ impl Sending<'_> {
             while self.output.len() < MOST_COLLECTED {
                 let data = match body.as_mut().poll_frame(cx) {
                     Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                    // The caller notices by the end that is missing.
-                    Poll::Ready(Some(Err(Broken(_)))) => return Poll::Ready(Collected::Gone),
+                    Poll::Ready(Some(Err(Broken(_)))) => return Poll::Ready(Collected::Cut),
                     Poll::Ready(None) => return Poll::Ready(Collected::All),
                     Poll::Pending if self.output.is_empty() => {
                         let gone = poll_gone(self.stream, self.ahead, cx);
@@ -364,7 +379,7 @@ impl Sending<'_> {
                     }
                     Poll::Pending => break,
                 };
-                if data.is_empty() {
+                if data.is_empty() || framing == Framing::Nothing {
                     continue;
                 }
                 if framing == Framing::Chunks {
@@ -390,6 +405,8 @@ enum Collected {
     Part(Bytes),
     /// What is in the output is the last of it.
     All,
-    /// There is nobody to send it to, or it was cut.
+    /// The same, but it was cut there.
+    Cut,
+    /// There is nobody to send it to.
     Gone,
 }

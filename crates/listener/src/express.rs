@@ -2,6 +2,7 @@
 //! a framework, until one comes that is not.
 
 use crate::ListenerOptions;
+use bytes::BufMut;
 use http::StatusCode;
 use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
@@ -9,18 +10,23 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-/// What is read at once.
-const READ: usize = 4096;
+/// What is read at once. One caller shall not be able to send so much in one go that others wait for
+/// all of it to be answered.
+const READ: usize = 8 * 1024;
+/// What a connection keeps of the room that a large request took.
+const KEPT: usize = 8 * 1024;
+/// A client that takes no byte of an answer for this long is dropped.
+const STALLED_WRITE: Duration = Duration::from_mins(1);
 
 /// What becomes of a connection.
 pub enum Next {
     /// It has ended.
     Ended,
     /// It goes on elsewhere; this was read of it and not answered.
-    HandOver(Vec<u8>),
+    HandOver(Input),
 }
 
 /// A service that answers ordinary requests itself.
@@ -35,19 +41,63 @@ pub trait Express: Sync {
     ) -> impl Future<Output = Next> + Send;
 }
 
+/// What was read of a connection and not answered yet.
+#[derive(Debug, Default)]
+pub struct Input {
+    bytes: Vec<u8>,
+    /// How many of them were answered: they are removed when more is read, and not one by one.
+    answered: usize,
+}
+
+impl Input {
+    /// What is to be answered.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.answered..]
+    }
+
+    /// Whether there is nothing to be answered.
+    pub fn is_empty(&self) -> bool {
+        self.answered == self.bytes.len()
+    }
+
+    /// So many of its bytes were answered.
+    pub fn advance(&mut self, count: usize) {
+        self.answered = (self.answered + count).min(self.bytes.len());
+    }
+
+    /// Adds what was read elsewhere.
+    pub fn append(&mut self, more: &mut Vec<u8>) {
+        self.bytes.append(more);
+    }
+
+    /// Reads more; false when no more will come. Dropping the future loses nothing.
+    pub async fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        self.bytes.drain(..self.answered);
+        self.answered = 0;
+        self.bytes.shrink_to(KEPT.max(self.bytes.len() + READ));
+        self.bytes.reserve_exact(READ);
+        Ok(stream.read_buf(&mut (&mut self.bytes).limit(READ)).await? > 0)
+    }
+
+    /// All that is to be answered, for who goes on.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.answered);
+        self.bytes
+    }
+}
+
 /// Reads what there is; false when the client is done, or has been silent for too long.
 pub async fn read_more(
     stream: &mut TcpStream,
-    input: &mut Vec<u8>,
+    input: &mut Input,
     patience: &mut Patience,
     mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
 ) -> io::Result<bool> {
-    input.reserve(READ);
+    let waiting = input.is_empty();
     loop {
-        let waiting = input.is_empty();
         tokio::select! {
             biased;
-            read = stream.read_buf(input) => return Ok(read? > 0),
+            more = input.read(stream) => return more,
             () = patience.sleep.as_mut() => {
                 if patience.is_over() {
                     return Ok(false);
@@ -126,6 +176,12 @@ pub fn begin_head(head: &mut Vec<u8>, status: StatusCode, date: &str) {
     head.extend_from_slice(b"\r\n");
 }
 
+/// Waits until the client takes more, for a while.
+pub async fn writable(stream: &TcpStream) -> io::Result<()> {
+    let ready = timeout(STALLED_WRITE, stream.writable()).await;
+    ready.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
 /// Writes both, one after the other, with as few calls as it takes.
 pub async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Result<()> {
     let mut both = [IoSlice::new(first), IoSlice::new(then)];
@@ -138,7 +194,7 @@ pub async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Res
         match wrote {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut slices, written),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(stream).await?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -14,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -213,8 +214,13 @@ async fn express<S, B>(
     let next = service
         .serve_express(&mut stream, peer, options, &ended)
         .await;
-    if let Next::HandOver(read) = next {
-        let io = Prefixed::new(read, Lingering::new(stream, stop));
-        connections.serve_http(io, peer, service).await;
+    let mut stream = Lingering::new(stream, stop);
+    match next {
+        Next::HandOver(read) => {
+            let io = Prefixed::new(read.into_bytes(), stream);
+            connections.serve_http(io, peer, service).await;
+        }
+        // Whether the client hears of it is its own affair now.
+        Next::Ended => drop(stream.shutdown().await),
     }
 }

@@ -94,10 +94,11 @@ where
         (is_harmless(bytes), read())
     } else {
         thread::scope(|scope| {
-            let harmless = scope.spawn(|| is_harmless(bytes));
+            let look = thread::Builder::new().spawn_scoped(scope, || is_harmless(bytes));
             let read = read();
-            // A thread that broke off has not said that it is.
-            (harmless.join().unwrap_or(false), read)
+            // A thread that broke off, or did not begin, has not said that it is.
+            let looked = look.ok().and_then(|look| look.join().ok());
+            (looked.unwrap_or_else(|| is_harmless(bytes)), read)
         })
     };
     if !harmless || !ended || read.is_err() {

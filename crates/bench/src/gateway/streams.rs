@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SPAN: Duration = Duration::from_secs(2);
 /// 64 streams with an event each 10 ms.
-const STEADY: Pace = Pace {
+pub(super) const STEADY: Pace = Pace {
     words: 64,
     gap_ms: 10,
 };
@@ -41,7 +41,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 /// The streaming provider, on the core of the load.
-fn provider(bench: &Bench<'_>, pace: Pace) -> anyhow::Result<(Child, SocketAddr)> {
+pub(super) fn provider(bench: &Bench<'_>, pace: Pace) -> anyhow::Result<(Child, SocketAddr)> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg("serve-stream")

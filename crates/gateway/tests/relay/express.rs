@@ -3,9 +3,12 @@
 
 use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
 use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 const STREAM: &str = r#","stream":true"#;
 
@@ -168,7 +171,7 @@ async fn a_request_that_is_not_ordinary_goes_on_with_the_framework() {
     wire.write(&body).await;
     assert_eq!(wire.answer().await.status, 200);
     // A large one, and one that takes its time.
-    let large = chat(&format!(r#","pad":"{}""#, "x".repeat(300_000)));
+    let large = chat(&format!(r#","pad":"{}""#, "x".repeat(100_000)));
     let mut wire = Wire::open(&gateway).await;
     wire.write(&gateway.caller().raw_chat(&large)).await;
     assert_eq!(wire.answer().await.status, 200);
@@ -235,7 +238,55 @@ async fn an_answer_that_is_cut_has_no_end() {
     assert!(head.contains("content-length: 100\r\n"), "{head}");
     let mut rest = Vec::new();
     let _ = wire.0.read_to_end(&mut rest).await;
-    assert!(rest.len() < 100);
-    assert!(gateway.books.only().await.partial);
-    assert_eq!(MODEL, &*gateway.books.only().await.model);
+    assert_eq!(rest, b"{\"a\":");
+    let call = gateway.books.only().await;
+    assert!(call.partial);
+    assert_eq!(&*call.model, MODEL);
+}
+
+#[tokio::test]
+async fn an_answer_without_a_body_has_none() {
+    let provider = Scripted::new(|number| {
+        if number > 0 {
+            return json(200, &chat_answer(1, 1));
+        }
+        let head = "HTTP/1.1 204 No Content\r\ncontent-type: text/event-stream\r\n\r\n";
+        vec![estrade_scripted::send(head)]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut wire = Wire::open(&gateway).await;
+    wire.write(&gateway.caller().raw_chat(&chat(""))).await;
+    let (status, head) = wire.head().await;
+    assert_eq!(status, 204);
+    let framed = head.contains("transfer-encoding") || head.contains("content-length");
+    assert!(!framed, "{head}");
+    wire.write(&gateway.caller().raw_chat(&chat(""))).await;
+    assert_eq!(wire.answer().await.status, 200, "nothing is in between");
+}
+
+#[tokio::test]
+async fn one_caller_that_sends_very_many_requests_does_not_keep_others_waiting() {
+    const MANY: usize = 20_000;
+    let (_provider, gateway) = answering().await;
+    let refused = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+    let (mut reading, mut writing) = gateway.caller().raw("").await.into_split();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let _ = writing.write_all(refused.repeat(MANY).as_bytes()).await;
+        std::future::pending().await
+    });
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    tasks.spawn(async move {
+        let mut bytes = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = reading.read(&mut bytes).await {
+            let heads = bytes[..length].windows(9).filter(|it| it == b"HTTP/1.1 ");
+            count.fetch_add(heads.count(), Ordering::Relaxed);
+        }
+    });
+    until("it is under way", || answered.load(Ordering::Relaxed) > 0).await;
+    assert_eq!(gateway.caller().chat(&chat("")).await.status, 200);
+    let before = answered.load(Ordering::Relaxed);
+    assert!(before < MANY / 4, "{before} of {MANY} were answered first");
 }

@@ -249,7 +249,7 @@ async fn serve(socket: TcpListener, relay: Relay) {
             if crate::EXPRESS {
                 let plain = Plain(relay.clone());
                 match express::serve(&plain, &mut stream, &options, &stop).await {
-                    Next::HandOver(input) => read = input,
+                    Next::HandOver(input) => read = input.into_bytes(),
                     Next::Ended => return,
                 }
             }
