@@ -383,7 +383,7 @@ impl Sending<'_> {
                     continue;
                 }
                 if framing == Framing::Chunks {
-                    let _ = write!(self.output, "{:x}\r\n", data.len());
+                    begin_chunk(self.output, data.len());
                 }
                 if data.len() > WORTH_COPYING {
                     return Poll::Ready(Collected::Part(data));
@@ -399,6 +399,15 @@ impl Sending<'_> {
     }
 }
 
+/// Writes how long a chunk is. By hand: it is done for every event of every stream.
+fn begin_chunk(output: &mut Vec<u8>, length: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
+    let digit = |place: u32| DIGITS[(length >> (4 * place)) & 15];
+    output.extend((0..digits).rev().map(digit));
+    output.extend_from_slice(b"\r\n");
+}
+
 /// What was collected of a body.
 enum Collected {
     /// What is in the output, and this after it.
@@ -409,4 +418,30 @@ enum Collected {
     Cut,
     /// There is nobody to send it to.
     Gone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_chunks_are_hexadecimal() {
+        for length in [
+            1,
+            9,
+            10,
+            15,
+            16,
+            255,
+            256,
+            4095,
+            65_535,
+            1 << 20,
+            usize::MAX,
+        ] {
+            let mut output = Vec::new();
+            begin_chunk(&mut output, length);
+            assert_eq!(output, format!("{length:x}\r\n").into_bytes());
+        }
+    }
 }
