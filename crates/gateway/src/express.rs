@@ -17,7 +17,7 @@ use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use http_body::Body;
 use std::future::{Future, poll_fn};
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -365,6 +365,19 @@ impl Sending<'_> {
         }
     }
 
+    /// Sends what was collected, as far as that goes without waiting; whether all of it is out.
+    fn write_now(&mut self) -> io::Result<bool> {
+        if self.output.is_empty() {
+            return Ok(true);
+        }
+        match self.stream.try_write(self.output) {
+            Ok(written) => drop(self.output.drain(..written)),
+            Err(error) if is_no_failure(&error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.output.is_empty())
+    }
+
     /// Collects what is there of a body, and waits only when there is nothing to send.
     async fn collect(&mut self, mut body: Pin<&mut GatewayBody>, framing: Framing) -> Collected {
         poll_fn(|cx| {
@@ -373,11 +386,15 @@ impl Sending<'_> {
                     Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                     Poll::Ready(Some(Err(Broken(_)))) => return Poll::Ready(Collected::Cut),
                     Poll::Ready(None) => return Poll::Ready(Collected::All),
-                    Poll::Pending if self.output.is_empty() => {
-                        let gone = poll_gone(self.stream, self.ahead, cx);
-                        return gone.map(|()| Collected::Gone);
-                    }
-                    Poll::Pending => break,
+                    // It wakes us: what is there goes out at once, and nothing is asked twice.
+                    Poll::Pending => match self.write_now() {
+                        Ok(true) => {
+                            let gone = poll_gone(self.stream, self.ahead, cx);
+                            return gone.map(|()| Collected::Gone);
+                        }
+                        Ok(false) => break,
+                        Err(_) => return Poll::Ready(Collected::Gone),
+                    },
                 };
                 if data.is_empty() || framing == Framing::Nothing {
                     continue;
@@ -397,6 +414,13 @@ impl Sending<'_> {
         })
         .await
     }
+}
+
+fn is_no_failure(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 /// Writes how long a chunk is. By hand: it is done for every event of every stream.

@@ -274,7 +274,7 @@ async fn one_caller_that_sends_very_many_requests_does_not_keep_others_waiting()
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let _ = writing.write_all(refused.repeat(MANY).as_bytes()).await;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
     let answered = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&answered);
