@@ -77,9 +77,9 @@ where
 /// The same from memory, which is several times as fast.
 ///
 /// The seed may get to see a document that is then refused.
-pub fn from_slice_seed<S, T>(seed: S, bytes: &[u8]) -> Result<T, JsonError>
+pub fn from_slice_seed<'de, S>(seed: S, bytes: &'de [u8]) -> Result<S::Value, JsonError>
 where
-    S: for<'de> DeserializeSeed<'de, Value = T>,
+    S: DeserializeSeed<'de>,
 {
     let walk = || {
         let walked = Walk::check(&mut serde_json::Deserializer::from_slice(bytes));

@@ -1,29 +1,26 @@
 //! The body of a create-release request, read without holding its files in memory.
 //!
 //! `files` may be 256 MiB. The body waits in a spool; this reader walks through it once and hands
-//! each file on as it comes.
+//! each file on as it comes. A body that is small enough to be in memory as a whole is read first, and
+//! then its files are decoded on all cores.
+
+mod files;
 
 use super::small_value::SmallValue;
 use crate::problem::Problem;
 use crate::spool::Spool;
 use crate::strict_json;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use estrade_model::Invalid;
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
-use estrade_store::blobs::{BadDigest, Digest};
-use serde::Deserialize;
+use files::{File, Held, Taker};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::marker::PhantomData;
 use std::num::NonZeroU16;
 
 /// What a release is made from.
@@ -49,16 +46,24 @@ pub struct ReleaseBody {
 pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> {
     // serde's errors are text; the upload's own error is kept beside it.
     let refused = RefCell::new(None);
-    let parsed = if let Some(bytes) = spool.whole().map_err(Error::internal)? {
-        strict_json::from_slice_seed(BodySeed::<InMemory>::new(upload, &refused), &bytes)
+    let whole = spool.whole().map_err(Error::internal)?;
+    let (parsed, held) = if let Some(bytes) = &whole {
+        let mut held = Held::new(upload.most_files());
+        let seed = BodySeed::new(&mut held, &refused);
+        (strict_json::from_slice_seed(seed, bytes), Some(held))
     } else {
         let reader = spool.reader().map_err(Error::internal)?;
-        strict_json::from_reader_seed(BodySeed::<OnDisk>::new(upload, &refused), reader)
+        let seed = BodySeed::new(&mut *upload, &refused);
+        (strict_json::from_reader_seed(seed, reader), None)
     };
-    match refused.into_inner() {
-        Some(error) => Err(Problem::from(error)),
-        None => Ok(parsed.map_err(Error::from)?.check()?),
+    if let Some(error) = refused.into_inner() {
+        return Err(Problem::from(error));
     }
+    let body = parsed.map_err(Error::from)?.check()?;
+    if let Some(held) = held {
+        held.add_to(upload)?;
+    }
+    Ok(body)
 }
 
 #[derive(Default)]
@@ -87,57 +92,18 @@ impl Parsed {
     }
 }
 
-/// Where the document is, and so how the contents of files are best read.
-trait Home {
-    /// The text of a file.
-    type Text<'de>: Deserialize<'de> + Text;
-}
-
-/// What a file says.
-trait Text {
-    fn decode(&self) -> Result<Cow<'_, str>, Invalid>;
-}
-
-struct InMemory;
-struct OnDisk;
-
-impl Home for InMemory {
-    type Text<'de> = &'de RawValue;
-}
-
-impl Home for OnDisk {
-    type Text<'de> = String;
-}
-
-impl Text for &RawValue {
-    fn decode(&self) -> Result<Cow<'_, str>, Invalid> {
-        strict_json::decode_text(self)
-    }
-}
-
-impl Text for String {
-    fn decode(&self) -> Result<Cow<'_, str>, Invalid> {
-        Ok(Cow::Borrowed(self))
-    }
-}
-
-struct BodySeed<'u, H> {
-    upload: &'u mut Upload,
+struct BodySeed<'u, T> {
+    taker: &'u mut T,
     refused: &'u RefCell<Option<Error>>,
-    home: PhantomData<H>,
 }
 
-impl<'u, H> BodySeed<'u, H> {
-    fn new(upload: &'u mut Upload, refused: &'u RefCell<Option<Error>>) -> Self {
-        Self {
-            upload,
-            refused,
-            home: PhantomData,
-        }
+impl<'u, T> BodySeed<'u, T> {
+    fn new(taker: &'u mut T, refused: &'u RefCell<Option<Error>>) -> Self {
+        Self { taker, refused }
     }
 }
 
-impl<'de, H: Home> DeserializeSeed<'de> for BodySeed<'_, H> {
+impl<'de, T: Taker<'de>> DeserializeSeed<'de> for BodySeed<'_, T> {
     type Value = Parsed;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parsed, D::Error> {
@@ -145,7 +111,7 @@ impl<'de, H: Home> DeserializeSeed<'de> for BodySeed<'_, H> {
     }
 }
 
-impl<'de, H: Home> Visitor<'de> for BodySeed<'_, H> {
+impl<'de, T: Taker<'de>> Visitor<'de> for BodySeed<'_, T> {
     type Value = Parsed;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,10 +136,9 @@ impl<'de, H: Home> Visitor<'de> for BodySeed<'_, H> {
                 "image" => parsed.image = map.next_value()?,
                 "sourceID" => parsed.source_id = map.next_value()?,
                 "files" => {
-                    parsed.files = map.next_value_seed(FilesSeed::<H> {
-                        upload: &mut *self.upload,
+                    parsed.files = map.next_value_seed(FilesSeed {
+                        taker: &mut *self.taker,
                         refused: self.refused,
-                        home: PhantomData,
                     })?;
                 }
                 "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
@@ -189,13 +154,12 @@ impl<'de, H: Home> Visitor<'de> for BodySeed<'_, H> {
     }
 }
 
-struct FilesSeed<'u, H> {
-    upload: &'u mut Upload,
+struct FilesSeed<'u, T> {
+    taker: &'u mut T,
     refused: &'u RefCell<Option<Error>>,
-    home: PhantomData<H>,
 }
 
-impl<'de, H: Home> DeserializeSeed<'de> for FilesSeed<'_, H> {
+impl<'de, T: Taker<'de>> DeserializeSeed<'de> for FilesSeed<'_, T> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
@@ -203,7 +167,7 @@ impl<'de, H: Home> DeserializeSeed<'de> for FilesSeed<'_, H> {
     }
 }
 
-impl<'de, H: Home> Visitor<'de> for FilesSeed<'_, H> {
+impl<'de, T: Taker<'de>> Visitor<'de> for FilesSeed<'_, T> {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,8 +180,8 @@ impl<'de, H: Home> Visitor<'de> for FilesSeed<'_, H> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut files: A) -> Result<Option<usize>, A::Error> {
         let mut count = 0;
-        while let Some(file) = files.next_element::<File<H::Text<'de>>>()? {
-            if let Err(error) = file.add_to(self.upload) {
+        while let Some(file) = files.next_element::<File<T::Text>>()? {
+            if let Err(error) = self.taker.take(file) {
                 let message = error.to_string();
                 self.refused.replace(Some(error));
                 return Err(A::Error::custom(message));
@@ -225,74 +189,5 @@ impl<'de, H: Home> Visitor<'de> for FilesSeed<'_, H> {
             count += 1;
         }
         Ok(Some(count))
-    }
-}
-
-#[derive(Deserialize)]
-struct File<T> {
-    path: String,
-    #[serde(default = "none")]
-    data: Option<T>,
-    #[serde(default)]
-    encoding: Option<Encoding>,
-    #[serde(default)]
-    digest: Option<String>,
-    #[serde(default)]
-    size: Option<u64>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Encoding {
-    #[serde(rename = "utf-8", alias = "utf8", alias = "text")]
-    Text,
-    Base64,
-}
-
-fn none<T>() -> Option<T> {
-    None
-}
-
-impl<T: Text> File<T> {
-    /// Hands the file on: with its content, or by the name of a content that is there already.
-    fn add_to(self, upload: &mut Upload) -> Result<(), Error> {
-        let digest = self.digest()?;
-        let text = self.data.as_ref().map(Text::decode).transpose();
-        let text = text.map_err(|invalid| self.wrong(&format!("data: {invalid}")))?;
-        let (data, size) = match (&text, digest, self.size) {
-            (Some(text), _, _) => (self.decode(text)?, self.size),
-            (None, Some(digest), Some(size)) => return upload.add_named(self.path, digest, size),
-            (None, Some(_), None) => return Err(self.wrong("size: is missing")),
-            (None, None, _) => return Err(self.wrong("send `data`, or `digest` and `size`")),
-        };
-        if size.is_some_and(|size| size != data.len() as u64) {
-            return Err(self.wrong("size: is not that of `data`"));
-        }
-        let found = upload.add_file(self.path.clone(), &data)?;
-        if digest.is_some_and(|digest| digest != found) {
-            return Err(self.wrong("digest: is not that of `data`"));
-        }
-        Ok(())
-    }
-
-    fn digest(&self) -> Result<Option<Digest>, Error> {
-        let parse = |text: &String| text.parse();
-        let digest = self.digest.as_ref().map(parse).transpose();
-        digest.map_err(|bad: BadDigest| self.wrong(&format!("digest: {bad}")))
-    }
-
-    fn decode<'d>(&self, data: &'d str) -> Result<Cow<'d, [u8]>, Error> {
-        match self.encoding {
-            None | Some(Encoding::Text) => Ok(Cow::Borrowed(data.as_bytes())),
-            Some(Encoding::Base64) => match STANDARD.decode(data) {
-                Ok(bytes) => Ok(Cow::Owned(bytes)),
-                Err(error) => Err(self.wrong(&format!("data is not base64: {error}"))),
-            },
-        }
-    }
-
-    fn wrong(&self, what: &str) -> Error {
-        let path: String = self.path.chars().take(100).collect();
-        Error::invalid(format!("files: `{}`: {what}", path.escape_debug()))
     }
 }

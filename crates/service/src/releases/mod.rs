@@ -32,7 +32,7 @@ pub use incoming::{Incoming, Received, begin_content, keep_upload};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
 pub use sources::create_source;
 pub use transition::Failure;
-pub use upload::{Upload, begin_upload};
+pub use upload::{Upload, begin_upload, too_many_files};
 pub use worker::{Worker, end_overdue};
 
 use crate::events::{Happening, record_events};

@@ -12,7 +12,7 @@ use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSett
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId};
 use estrade_store::blob_rows;
-use estrade_store::blobs::{Digest, Published, Staging};
+use estrade_store::blobs::{Digest, Hashed, Published, Staging};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use std::collections::BTreeMap;
 
@@ -61,17 +61,27 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
 
 impl Upload {
     /// Adds one file; an error refuses the whole release.
-    pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<Digest> {
-        let size = content.len() as u64;
+    pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<()> {
+        self.add_hashed(path, Hashed::new(content.to_vec()))
+    }
+
+    /// The same with a content that was hashed elsewhere.
+    pub fn add_hashed(&mut self, path: String, content: Hashed) -> Result<()> {
+        let (digest, size) = (content.digest(), content.bytes().len() as u64);
         let path = self.add_path(path, size)?;
-        let digest = self.staging.add(content).map_err(storing)?;
         if is_project_file(path.as_str()) {
-            let most = content.len().min(LARGEST_PROJECT_FILE + 1);
-            let kept = content[..most].to_vec();
+            let most = content.bytes().len().min(LARGEST_PROJECT_FILE + 1);
+            let kept = content.bytes()[..most].to_vec();
             self.project_files.insert(path.to_string(), kept);
         }
+        self.staging.add_hashed(content).map_err(storing)?;
         self.sent.push(ManifestFile { path, digest, size });
-        Ok(digest)
+        Ok(())
+    }
+
+    /// Most files that it takes.
+    pub fn most_files(&self) -> usize {
+        self.caps.files
     }
 
     /// Adds one file whose content the project should have; whether it does is asked for all of
@@ -87,9 +97,7 @@ impl Upload {
         self.hurry.get_or_insert_with(|| self.rush.begin());
         let Caps { files, .. } = self.caps;
         if self.sent.len() + self.named.len() >= files {
-            return Err(Error::TooLarge(format!(
-                "files: a release has at most {files} files"
-            )));
+            return Err(too_many_files(files));
         }
         let path = parse_path(path)?;
         self.tree
@@ -176,6 +184,11 @@ impl Upload {
         self.sent.append(&mut self.named);
         Ok((Manifest::new(self.sent), published))
     }
+}
+
+/// A release may not have more files than this.
+pub fn too_many_files(most: usize) -> Error {
+    Error::TooLarge(format!("files: a release has at most {most} files"))
 }
 
 /// Reads a content that was only named, unless it is larger than a project file may be.

@@ -41,7 +41,7 @@ pub use inventory::{PlaceEntry, RemovedOrphans};
 pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
 pub use published::{HeldBlobs, Published};
 pub use read::{Part, RandomReader};
-pub use staging::Staging;
+pub use staging::{Hashed, Staging};
 pub use writer::{Content, ContentWriter};
 
 use disk::Disk;

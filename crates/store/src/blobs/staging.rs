@@ -23,6 +23,33 @@ pub(super) type FindKnown<'k> =
 const MOST_WAITING: usize = 128;
 const MOST_WAITING_BYTES: usize = 1 << 20;
 
+/// A content in memory, and its hash: only the two together, so that they belong together.
+#[derive(Debug)]
+pub struct Hashed {
+    digest: Digest,
+    bytes: Vec<u8>,
+}
+
+impl Hashed {
+    /// Hashes a content.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            digest: Digest::of(&bytes),
+            bytes,
+        }
+    }
+
+    /// Its hash.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The content.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Contents on their way into the store; made by [`BlobStore::stage`](super::BlobStore::stage).
 ///
 /// Dropping it leaves nothing behind; after an error other than [`BlobError::TooLarge`] that is all
@@ -61,15 +88,21 @@ impl<'k> Staging<'k> {
 
     /// Adds a content that is in memory.
     pub fn add(&mut self, content: &[u8]) -> Result<Digest, BlobError> {
-        let size = content.len() as u64;
+        self.check_room(content.len() as u64)?;
+        self.add_hashed(Hashed::new(content.to_vec()))
+    }
+
+    /// The same with one that was hashed already.
+    pub fn add_hashed(&mut self, content: Hashed) -> Result<Digest, BlobError> {
+        let (digest, bytes) = (content.digest, content.bytes);
+        let size = bytes.len() as u64;
         self.check_room(size)?;
-        let digest = Digest::of(content);
         if size < LARGE_CONTENT {
-            self.take_small(digest, content.to_vec())?;
+            self.take_small(digest, bytes)?;
         } else {
             self.take_large(digest, size, |disk| {
                 let mut file = BufWriter::new(disk.new_temporary()?);
-                file.write_all(content)?;
+                file.write_all(&bytes)?;
                 Ok(file)
             })?;
         }
