@@ -11,7 +11,7 @@ use crate::contents::{Content, FileSlice};
 use crate::lane::Lane;
 use estrade_listener::Second;
 use estrade_listener::express::{
-    Input, Next, Patience, begin_head, read_more, writable, write_all,
+    self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close, writable, write_all,
 };
 use http::HeaderMap;
 use std::io;
@@ -22,10 +22,6 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A head that has not ended after so many bytes is not for the express lane.
-const LONGEST_HEAD: usize = 16 * 1024;
-/// More headers than this neither.
-const MOST_HEADERS: usize = 64;
 /// A body that is copied behind its head rather than sent beside it.
 const WORTH_COPYING: usize = 8 * 1024;
 /// Answers in a row, to a client that does not wait for them, before others get their turn.
@@ -44,10 +40,9 @@ pub(crate) async fn serve(
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     loop {
-        let request = match Request::parse(input.bytes()) {
-            Parsed::Simple(request) => request,
+        let request = match express::parse(input.bytes(), Request::simple) {
+            Parsed::Ordinary(request) => request,
             Parsed::Other => return Next::HandOver(input),
-            Parsed::Partial if input.bytes().len() >= LONGEST_HEAD => return Next::HandOver(input),
             Parsed::Partial => {
                 match (input.is_empty(), answered) {
                     (true, 0) => {}
@@ -116,34 +111,7 @@ struct Request<'r> {
     forwarded: Vec<&'r [u8]>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives on the stack for one request; a box would be an allocation per request"
-)]
-enum Parsed<'r> {
-    Simple(Request<'r>),
-    Partial,
-    Other,
-}
-
 impl<'r> Request<'r> {
-    fn parse(input: &'r [u8]) -> Parsed<'r> {
-        if input.is_empty() {
-            return Parsed::Partial;
-        }
-        let mut slots = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
-        let mut request = httparse::Request::new(&mut []);
-        let length = match request.parse_with_uninit_headers(input, &mut slots) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Parsed::Partial,
-            Err(_) => return Parsed::Other,
-        };
-        match Self::simple(&request, length) {
-            Some(request) => Parsed::Simple(request),
-            None => Parsed::Other,
-        }
-    }
-
     /// The request, if it is one that we know all about.
     fn simple(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
         let method = match request.method? {
@@ -171,14 +139,7 @@ impl<'r> Request<'r> {
                         return None;
                     }
                 }
-                10 if is("connection") => {
-                    // It may come twice; who wants to close once wants to close.
-                    if header.value.eq_ignore_ascii_case(b"close") {
-                        close = true;
-                    } else if !header.value.eq_ignore_ascii_case(b"keep-alive") {
-                        return None;
-                    }
-                }
+                10 if is("connection") => close |= wants_to_close(header.value)?,
                 6 if is("expect") => return None,
                 7 if is("upgrade") => return None,
                 14 if is("content-length") => return None,
@@ -297,7 +258,7 @@ mod tests {
     fn a_second_word_on_the_connection_does_not_undo_the_first() {
         let head =
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
-        let Parsed::Simple(request) = Request::parse(head.as_bytes()) else {
+        let Parsed::Ordinary(request) = express::parse(head.as_bytes(), Request::simple) else {
             panic!("it is simple");
         };
         assert!(request.close);

@@ -11,7 +11,9 @@ use crate::request::{CallBody, CallRequest};
 use crate::route::{self, Endpoint, InferenceRoute};
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
-use estrade_listener::express::{Input, Next, Patience, begin_head, read_more, write_all};
+use estrade_listener::express::{
+    self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close, write_all,
+};
 use estrade_listener::{ListenerOptions, Second};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
@@ -27,11 +29,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// A head that has not ended after so many bytes is not for the express lane.
-const LONGEST_HEAD: usize = 16 * 1024;
-/// More headers than this neither.
-const MOST_HEADERS: usize = 64;
-/// A longer body neither: here it is read before the key is looked at.
+/// A longer body is not for the express lane: here it is read before the key is looked at.
 const LONGEST_BODY: usize = 64 * 1024;
 /// How long the rest of a body may take; hyper knows how to wait longer.
 const BODY_PATIENCE: Duration = Duration::from_secs(1);
@@ -78,7 +76,6 @@ pub async fn serve(
         let head = match Head::parse(input.bytes()) {
             Parsed::Ordinary(head) => head,
             Parsed::Other => return Next::HandOver(input),
-            Parsed::Partial if input.bytes().len() >= LONGEST_HEAD => return Next::HandOver(input),
             Parsed::Partial => {
                 match (input.is_empty(), first) {
                     (true, true) => {}
@@ -184,32 +181,13 @@ struct Head {
     close: bool,
 }
 
-enum Parsed {
-    Ordinary(Head),
-    Partial,
-    Other,
-}
-
 impl Head {
-    fn parse(input: &[u8]) -> Parsed {
-        if input.is_empty() {
-            return Parsed::Partial;
-        }
-        // The path is found by its place below.
-        if input[0] != METHOD[0] {
-            return Parsed::Other;
-        }
-        let mut slots = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
-        let mut request = httparse::Request::new(&mut []);
-        let length = match request.parse_with_uninit_headers(input, &mut slots) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Parsed::Partial,
-            Err(_) => return Parsed::Other,
-        };
-        match Self::ordinary(&request, length) {
-            Some(head) if head.route(input).is_some() => Parsed::Ordinary(head),
-            _ => Parsed::Other,
-        }
+    fn parse(input: &[u8]) -> Parsed<Self> {
+        express::parse(input, |request, length| {
+            // The path is found by its place, and httparse skips empty lines before it.
+            let head = Self::ordinary(request, length).filter(|_| input.starts_with(METHOD))?;
+            head.route(input).is_some().then_some(head)
+        })
     }
 
     /// What the path asks for, if it is a call.
@@ -239,14 +217,7 @@ impl Head {
                         return None;
                     }
                 }
-                10 if is("connection") => {
-                    // It may come twice; who wants to close once wants to close.
-                    if header.value.eq_ignore_ascii_case(b"close") {
-                        close = true;
-                    } else if !header.value.eq_ignore_ascii_case(b"keep-alive") {
-                        return None;
-                    }
-                }
+                10 if is("connection") => close |= wants_to_close(header.value)?,
                 6 if is("expect") => return None,
                 7 if is("upgrade") => return None,
                 17 if is("transfer-encoding") => return None,

@@ -1,10 +1,11 @@
 //! What express lanes share: plain HTTP/1.1 connections whose ordinary requests are answered without
 //! a framework, until one comes that is not.
 
-use crate::ListenerOptions;
+use crate::{ListenerOptions, STALLED_WRITE};
 use bytes::BufMut;
 use http::StatusCode;
 use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
@@ -18,8 +19,10 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 const READ: usize = 8 * 1024;
 /// What a connection keeps of the room that a large request took.
 const KEPT: usize = 8 * 1024;
-/// A client that takes no byte of an answer for this long is dropped.
-const STALLED_WRITE: Duration = Duration::from_mins(1);
+/// A head that has not ended after so many bytes is not for an express lane.
+const LONGEST_HEAD: usize = 16 * 1024;
+/// More headers than this neither.
+const MOST_HEADERS: usize = 64;
 
 /// What becomes of a connection.
 pub enum Next {
@@ -84,6 +87,41 @@ impl Input {
         self.bytes.drain(..self.answered);
         self.bytes
     }
+}
+
+/// What was read, as an express lane sees it.
+pub enum Parsed<T> {
+    /// A request that it knows all about.
+    Ordinary(T),
+    /// The rest of the head has to come.
+    Partial,
+    /// It is for hyper.
+    Other,
+}
+
+/// Parses a head; `ordinary` is given it and its length, and says whether it knows all about it.
+pub fn parse<'i, T>(
+    input: &'i [u8],
+    ordinary: impl FnOnce(&httparse::Request<'_, 'i>, usize) -> Option<T>,
+) -> Parsed<T> {
+    if input.is_empty() {
+        return Parsed::Partial;
+    }
+    let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut []);
+    let known = match request.parse_with_uninit_headers(input, &mut slots) {
+        Ok(httparse::Status::Complete(length)) => ordinary(&request, length),
+        Ok(httparse::Status::Partial) if input.len() < LONGEST_HEAD => return Parsed::Partial,
+        Ok(httparse::Status::Partial) | Err(_) => None,
+    };
+    known.map_or(Parsed::Other, Parsed::Ordinary)
+}
+
+/// What a `Connection` header says: whether the client wants to close; none when it is unusual. It
+/// may come twice, and who wants to close once wants to close.
+pub fn wants_to_close(value: &[u8]) -> Option<bool> {
+    let close = value.eq_ignore_ascii_case(b"close");
+    (close || value.eq_ignore_ascii_case(b"keep-alive")).then_some(close)
 }
 
 /// Reads what there is; false when the client is done, or has been silent for too long.
@@ -205,6 +243,28 @@ pub async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_room_of_a_large_request_is_not_kept() {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(socket.local_addr().unwrap())
+            .await
+            .unwrap();
+        let mut server = socket.accept().await.unwrap().0;
+        let mut input = Input::default();
+        input.append(&mut vec![b'x'; 300_000]);
+        input.advance(299_999);
+        tokio::io::AsyncWriteExt::write_all(&mut client, b"y")
+            .await
+            .unwrap();
+        assert!(input.read(&mut server).await.unwrap());
+        assert_eq!(input.bytes(), b"xy");
+        assert!(
+            input.bytes.capacity() <= KEPT + READ,
+            "{}",
+            input.bytes.capacity()
+        );
+    }
 
     #[tokio::test(start_paused = true)]
     async fn each_request_has_its_own_time_for_its_head() {

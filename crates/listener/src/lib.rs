@@ -41,8 +41,8 @@ use tokio_util::sync::CancellationToken;
 const BACKLOG: i32 = 4096;
 /// Pause after a failed accept, so that running out of file descriptors does not spin a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A client that takes no byte of an answer for this long is dropped, by the kernel.
-#[cfg(target_os = "linux")]
+/// A client that takes no byte of an answer for this long is dropped: by the kernel where it can, and
+/// by express lanes everywhere.
 const STALLED_WRITE: Duration = Duration::from_mins(1);
 
 /// How a listener treats its connections.
