@@ -14,14 +14,12 @@ use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
-use estrade_store::blobs::Hashed;
-use files::{File, Lifted, Taker, send_ahead};
+use files::{Ahead, File, Lifted, Taker, send_ahead};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::panic::resume_unwind;
@@ -96,11 +94,11 @@ const FILES: Place = Place {
 fn lift_files<'d>(
     document: &'d [u8],
     upload: &mut Upload,
-) -> Result<Option<(strict_json::Lifted<'d>, HashMap<usize, Hashed>)>, Error> {
+) -> Result<Option<(strict_json::Lifted<'d>, Ahead)>, Error> {
     let most = upload.most_files();
     let lift_alone = || {
         let lifted = strict_json::lift(document, &FILES, most, |_, _| ());
-        Ok(lifted.map(|lifted| (lifted, HashMap::new())))
+        Ok(lifted.map(|lifted| (lifted, Ahead::new())))
     };
     if document.len() < WORTH_A_THREAD {
         return lift_alone();

@@ -214,21 +214,18 @@ fn unescape(from: &[u8], to: &mut Vec<u8>) -> Option<(usize, usize)> {
         if to.len() < written + 2 * WORD {
             to.resize((2 * written + 1024).min(from.len() + 2 * WORD), 0);
         }
-        let special = match from[read..].first_chunk::<WORD>() {
-            Some(word) => {
-                to[written..written + WORD].copy_from_slice(word);
-                match special_bytes(u64::from_le_bytes(*word)) {
-                    0 => WORD,
-                    special => special.trailing_zeros() as usize / 8,
-                }
+        let plain = if let Some(word) = from[read..].first_chunk::<WORD>() {
+            to[written..written + WORD].copy_from_slice(word);
+            match special_bytes(u64::from_le_bytes(*word)) {
+                0 => WORD,
+                special => special.trailing_zeros() as usize / 8,
             }
-            None => {
-                to[written] = *from.get(read)?;
-                usize::from(!matches!(to[written], b'"' | b'\\' | 0..0x20))
-            }
+        } else {
+            to[written] = *from.get(read)?;
+            usize::from(!matches!(to[written], b'"' | b'\\' | 0..0x20))
         };
-        (read, written) = (read + special, written + special);
-        if special == WORD {
+        (read, written) = (read + plain, written + plain);
+        if plain == WORD {
             continue;
         }
         match *from.get(read)? {

@@ -247,8 +247,9 @@ async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
 }
 
 fn parse_path(path: String) -> Result<FilePath> {
-    FilePath::try_from(path.clone()).map_err(|invalid| {
-        let shown: String = path.chars().take(SHOWN).collect();
+    let sent = path.clone();
+    FilePath::try_from(path).map_err(|invalid| {
+        let shown: String = sent.chars().take(SHOWN).collect();
         Error::invalid(format!("files: `{}`: {invalid}", shown.escape_debug()))
     })
 }
