@@ -6,10 +6,12 @@ use crate::acting::{
     RunningWorker, code, count, create, deploy, finished, owner, read, try_deploy,
 };
 use crate::support::{Installation, on_both_engines};
-use estrade_model::release::{ArtifactId, ReleaseState};
+use estrade_model::release::{ArtifactId, NewRelease, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_service::cleanup::{Cleaned, Cleaner};
-use estrade_service::releases::{download_source, rollback_release};
+use estrade_service::releases::{
+    Source, begin_upload, create_release, download_source, rollback_release,
+};
 use estrade_service::{Core, Scope, Settings, projects};
 use estrade_store::blobs::{Digest, DigestSet, StoredBlob};
 use estrade_store::variants::read_variants;
@@ -26,6 +28,7 @@ on_both_engines! {
     a_deleted_project_leaves_nothing
     what_nobody_came_for_goes_after_a_day
     a_release_acquits_what_was_condemned
+    what_releases_share_outlives_the_first
     sparse_packs_are_emptied
 }
 
@@ -370,6 +373,42 @@ async fn a_release_acquits_what_was_condemned(at: &Installation) {
     assert!(contents(&core, id).await.is_some());
     assert_eq!(count(&core, "SELECT COUNT(*) FROM blobs").await, 1);
     clean(&core, &mut cleaner).await;
+    assert_no_orphans(&core).await;
+}
+
+/// A release that names what the newest one has keeps it through that one, marks or not.
+async fn what_releases_share_outlives_the_first(at: &Installation) {
+    let (core, mut cleaner, ada) = tidy(at).await;
+    create(&core, &ada, "shop").await;
+    let worker = RunningWorker::start(&core);
+    let pages = [page(1), page(2)];
+    let files = [("0.html", &pages[0][..]), ("1.html", &pages[1][..])];
+    let mut ids = vec![ready(&core, &ada, "shop", &files).await];
+    let digests: Vec<_> = pages.iter().map(|page| Digest::of(page)).collect();
+    for number in 0..4 {
+        // What an earlier clean-up thought, which was cut off.
+        condemn(&core.db, digests.clone(), core.now())
+            .await
+            .unwrap();
+        let mut upload = begin_upload(&core, &ada, "shop").await.unwrap();
+        for (page, digest) in pages.iter().zip(&digests) {
+            let path = format!("{number}/{digest}.html");
+            let size = page.len() as u64;
+            upload.add_named(path, *digest, size).unwrap();
+        }
+        let source = Source::Files(Box::new(upload));
+        let made = create_release(&core, &ada, "shop", NewRelease::default(), source).await;
+        ids.push(made.unwrap());
+        let last = finished(&core, &ada, ids[number + 1]).await;
+        assert_eq!(last.state, ReleaseState::Ready);
+        core.clock.advance(Duration::from_mins(20));
+        clean(&core, &mut cleaner).await;
+        let is_kept = |at: usize| at + HISTORY as usize > number + 1;
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(contents(&core, *id).await.is_some(), is_kept(at), "{at}");
+        }
+    }
+    worker.stop().await;
     assert_no_orphans(&core).await;
 }
 

@@ -23,7 +23,7 @@ type WatchNew<'k> = Box<dyn FnMut(Digest, &[u8]) + Send + 'k>;
 /// Small contents wait in memory until it is known whether they are stored already. These bound
 /// how much waits, and so make one question out of many.
 const MOST_WAITING: usize = 128;
-const MOST_WAITING_BYTES: usize = 512 << 10;
+const MOST_WAITING_BYTES: usize = 1 << 20;
 
 /// A content in memory, and its hash: only the two together, so that they belong together.
 #[derive(Debug, Clone)]

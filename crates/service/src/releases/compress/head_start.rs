@@ -94,7 +94,7 @@ impl Drop for Offers {
         if Arc::strong_count(&self.digests) == 1 {
             let mut state = self.head_start.lock();
             for digest in lock(&self.digests).drain(..) {
-                state.remove(&digest);
+                state.forget(&digest);
             }
         }
     }
@@ -136,7 +136,7 @@ impl HeadStart {
 
     /// What was made of a content; from now on that is the caller's business.
     pub(super) fn take(&self, digest: &Digest) -> Option<Quick> {
-        match self.lock().remove(digest)? {
+        match self.lock().forget(digest)? {
             Progress::Made(quick) => Some(quick),
             Progress::Waiting(_) | Progress::Begun(_) => None,
         }
@@ -207,11 +207,17 @@ impl State {
     fn remove(&mut self, digest: &Digest) -> Option<Progress> {
         let removed = self.contents.remove(digest)?;
         self.bytes -= removed.bytes();
+        Some(removed)
+    }
+
+    /// The same for good: with the last one the order goes too.
+    fn forget(&mut self, digest: &Digest) -> Option<Progress> {
+        let forgotten = self.remove(digest);
         if self.contents.is_empty() {
             self.order.clear();
             self.begun = 0;
         }
-        Some(removed)
+        forgotten
     }
 
     /// Forgets the oldest that are made until there is room: nobody came for them. What is not even

@@ -311,7 +311,8 @@ async fn what_was_condemned_is_kept_again(app: &TestApp) {
     condemn().await;
     let files = json!([named("a", "ahead"), named("b", "<h1>Hello</h1>")]);
     deploy(&ada, "shop", &json!({ "files": files })).await;
-    assert_eq!(left().await, 1);
+    // Of these two the newest release has one: a mark on that changes nothing.
+    assert_eq!(left().await, 2);
 }
 
 async fn many_contents_come_at_once(app: &TestApp) {

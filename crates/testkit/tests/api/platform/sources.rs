@@ -21,6 +21,7 @@ on_both_engines! {
     encodings;
     a_content_is_stored_once;
     a_body_larger_than_memory_holds;
+    a_large_document_is_read_whichever_way with room_for_600_kilobytes;
 }
 
 const PATH: &str = "/v2/projects/shop/releases";
@@ -30,6 +31,10 @@ fn small_caps() -> Setup {
         setup.settings.most_files = 3;
         setup.settings.most_release_bytes = 2000;
     })
+}
+
+fn room_for_600_kilobytes() -> Setup {
+    Setup::with(|setup| setup.settings.most_release_bytes = 600_000)
 }
 
 fn tiny_plan() -> Setup {
@@ -333,4 +338,47 @@ async fn a_body_larger_than_memory_holds(app: &TestApp) {
         .await
         .assert(200);
     assert_eq!(unpack(answer.body())["big.txt"], big.as_bytes());
+}
+
+/// Files of a document are mostly taken out of it ahead; what is odd about it must make no difference.
+async fn a_large_document_is_read_whichever_way(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let send = async |document: String| {
+        let call = ada.post(PATH, &json!({})).bytes(document);
+        call.header("content-type", "application/json").await
+    };
+    let text = |number: usize| format!("file {number} \\ud83d\\ude00\\n").repeat(3500);
+    let file = |number: usize| format!(r#"{{"data":"{}","path":"{number}"}}"#, text(number));
+    let files: Vec<_> = (0..8).map(file).collect();
+    let base64 = r#"{"data":"AP8Q","path":"binary","encoding":"base64"}"#;
+    for (last, more) in [
+        (base64, ""),
+        (base64, r#","message":"\ud83d\ude00""#),
+        // From here on it is read as it stands.
+        (base64, r#","m\u0065ssage":"x""#),
+        (
+            r#"{"d\u0061ta":"AP8Q","path":"binary","encoding":"base64"}"#,
+            "",
+        ),
+    ] {
+        let document = format!(r#"{{"files":[{},{last}]{more}}}"#, files.join(","));
+        let release: String = send(document).await.assert(201).field("/releaseID");
+        let path = format!("/v2/releases/{release}/source");
+        let found = unpack(ada.get(&path).await.assert(200).body());
+        assert_eq!(found.len(), 9);
+        assert_eq!(found["binary"], [0x00, 0xff, 0x10]);
+        for number in 0..8 {
+            let expected = format!("file {number} 😀\n").repeat(3500);
+            assert!(found[&number.to_string()] == expected.as_bytes(), "{more}");
+        }
+    }
+    // Faults are found where they are in what was sent.
+    let document = format!(r#"{{"files":[{},]}}"#, files.join(","));
+    let at = format!("trailing comma at line 1 column {}", document.len() - 1);
+    send(document).await.refused(400, "invalid").naming(&at);
+    let larger: Vec<_> = (0..20).map(file).collect();
+    let document = format!(r#"{{"files":[{}]}}"#, larger.join(","));
+    let refused = send(document).await.assert(413);
+    refused.naming("600000 bytes");
 }
