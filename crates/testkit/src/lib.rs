@@ -38,6 +38,7 @@ mod call;
 mod disk;
 mod dns;
 mod log;
+mod port;
 mod postgres;
 mod secrets;
 mod user;
@@ -48,6 +49,7 @@ pub use app::{Engine, Setup, TestApp};
 pub use call::{Api, Call};
 pub use disk::Disk;
 pub use dns::DnsServer;
+pub use port::free_port;
 pub use postgres::TestDatabase;
 pub use user::User;
 

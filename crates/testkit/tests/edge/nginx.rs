@@ -6,10 +6,10 @@
 use crate::support::{deploy_body, new_project};
 use crate::visitor::{Page, Visitor};
 use base64::Engine as _;
-use estrade_testkit::{Engine, TestApp};
+use estrade_testkit::{Engine, TestApp, free_port};
 use serde_json::json;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -31,10 +31,7 @@ struct Nginx {
 impl Nginx {
     fn start() -> Self {
         let root = TempDir::new().unwrap();
-        let address = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         fs::create_dir(root.path().join("site")).unwrap();
         let folder = root.path().display();
         let configuration = format!(

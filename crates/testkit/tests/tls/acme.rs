@@ -1,10 +1,10 @@
 //! Certificates from an ACME server, which checks hosts at the edge itself.
 
 use crate::deploy;
-use crate::pebble::{Pebble, free_port};
+use crate::pebble::Pebble;
 use crate::visitor::{Page, plain, secure};
 use estrade_service::certificates::{AcmeSettings, Challenge};
-use estrade_testkit::{Engine, Setup, TestApp};
+use estrade_testkit::{Engine, Setup, TestApp, free_port};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 
 use crate::visitor;
 use estrade_service::certificates::{AcmeSettings, Challenge};
-use estrade_testkit::TestApp;
+use estrade_testkit::{TestApp, free_port};
 use serde_json::json;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,12 +17,6 @@ pub(crate) struct Pebble {
     management: SocketAddr,
     certificate: String,
     child: Option<Child>,
-}
-
-/// A port that nobody uses right now.
-pub(crate) fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
 }
 
 fn free_address() -> SocketAddr {
