@@ -1,0 +1,332 @@
+//! Images: the ones that releases run, and what is left of making them.
+//!
+//! Ours are known by their names: `estrade-<installation>/<project>:<release>`. An image that was pulled or
+//! that a user names gets such a name beside its own, so that removing a release's image removes our
+//! name of it and never somebody else's.
+
+use crate::engine::{Engine, QUICK, WORK};
+use crate::error::Error;
+use crate::image_ref::ImageRef;
+use bollard::auth::DockerCredentials;
+use bollard::models;
+use bollard::query_parameters::{
+    CreateImageOptions, ListImagesOptions, PruneImagesOptions, RemoveImageOptions, TagImageOptions,
+};
+use bytes::Bytes;
+use estrade_model::secret::Secret;
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use futures_util::{Stream, StreamExt, TryStreamExt};
+use std::io;
+use std::time::Duration;
+
+/// How long a pull may be silent.
+const SILENCE: Duration = Duration::from_secs(120);
+/// How long the import of a tar may take.
+const IMPORT: Duration = Duration::from_secs(600);
+/// The project's place in the names of layers that builds left behind.
+pub(crate) const LAYERS: &str = "layers";
+
+/// The image of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OwnImage {
+    /// The project.
+    pub project: ProjectId,
+    /// The release it was made for.
+    pub release: ReleaseId,
+}
+
+/// What an image says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// `sha256:…`
+    pub id: ImageRef,
+    /// The TCP ports that it says it listens on, in order.
+    pub ports: Vec<u16>,
+    /// The user that its processes run as; none: root.
+    pub user: Option<String>,
+    /// Bytes on disk, with layers that it shares with others.
+    pub size: u64,
+    /// When it was made; none: it does not say.
+    pub created: Option<Timestamp>,
+}
+
+impl Image {
+    /// Whether its processes run as root unless told otherwise.
+    pub fn runs_as_root(&self) -> bool {
+        let user = self.user.as_deref().unwrap_or_default();
+        matches!(user.split(':').next(), None | Some("" | "0" | "root"))
+    }
+}
+
+/// An image of ours in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnImageEntry {
+    /// Which one.
+    pub image: OwnImage,
+    /// Bytes on disk, with layers that it shares with others.
+    pub size: u64,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// How to log in to a registry.
+#[derive(Debug, Clone)]
+pub struct RegistryLogin {
+    /// The name there.
+    pub user: String,
+    /// The password or token.
+    pub password: Secret,
+}
+
+/// One message of a pull.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullProgress {
+    /// The layer it is about; none: the whole image.
+    pub layer: Option<String>,
+    /// What happens, such as `Downloading`.
+    pub status: String,
+    /// Bytes that are there and bytes in all, where that is known.
+    pub bytes: Option<(u64, u64)>,
+}
+
+impl Engine {
+    /// The image of that name, if the engine has it.
+    pub async fn image(&self, name: &ImageRef) -> Result<Option<Image>, Error> {
+        let inspected = self.docker.inspect_image(name.as_str());
+        match self.call("looking at an image", QUICK, inspected).await {
+            Ok(found) => read(found).map(Some),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Fetches an image from its registry. The stream ends when it is there, or with the error that
+    /// says why not; to drop it is to stop.
+    pub fn pull<'a>(
+        &'a self,
+        name: &ImageRef,
+        login: Option<&RegistryLogin>,
+    ) -> impl Stream<Item = Result<PullProgress, Error>> + Send + 'a {
+        let options = CreateImageOptions {
+            from_image: Some(name.as_str().to_owned()),
+            ..Default::default()
+        };
+        let credentials = login.map(|login| DockerCredentials {
+            username: Some(login.user.clone()),
+            password: Some(login.password.expose().to_owned()),
+            ..Default::default()
+        });
+        within(
+            SILENCE,
+            "pulling an image",
+            self.docker.create_image(Some(options), None, credentials),
+        )
+        .map_ok(|message| PullProgress {
+            layer: message.id,
+            status: message.status.unwrap_or_default(),
+            bytes: message.progress_detail.and_then(|detail| {
+                let number = |n: Option<i64>| u64::try_from(n?).ok();
+                Some((number(detail.current)?, number(detail.total)?))
+            }),
+        })
+    }
+
+    /// Makes an image out of the tar of a root directory.
+    pub async fn import(
+        &self,
+        name: &ImageRef,
+        tar: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<(), Error> {
+        let (repo, tag) = split(name);
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.to_owned()),
+            ..Default::default()
+        };
+        let body = bollard::body_try_stream(tar);
+        let imported = self.docker.create_image(Some(options), Some(body), None);
+        self.call(
+            "importing an image",
+            IMPORT,
+            imported.try_for_each(|_| async { Ok(()) }),
+        )
+        .await
+    }
+
+    /// The name of a release's image.
+    pub fn image_name(&self, image: OwnImage) -> ImageRef {
+        ImageRef::trusted(format!(
+            "{}:{}",
+            self.repository(&image.project.to_string()),
+            image.release
+        ))
+    }
+
+    /// Gives an image the name of a release's image, too.
+    pub async fn tag(&self, image: &ImageRef, own: OwnImage) -> Result<(), Error> {
+        self.tag_as(image.as_str(), &self.image_name(own)).await
+    }
+
+    /// Removes the name of a release's image, and the image if it has no other. One that is gone already
+    /// is no error; one that a container needs is a conflict.
+    pub async fn remove_image(&self, own: OwnImage) -> Result<(), Error> {
+        self.untag(&self.image_name(own)).await
+    }
+
+    /// Every image of a release, of this installation.
+    pub async fn images(&self) -> Result<Vec<OwnImageEntry>, Error> {
+        let prefix = format!("{}/", self.repositories());
+        let mut entries = Vec::new();
+        for summary in self.list_images("*").await? {
+            let names = summary
+                .repo_tags
+                .iter()
+                .filter_map(|tag| tag.strip_prefix(&prefix));
+            entries.extend(names.filter_map(|name| {
+                let (project, release) = name.split_once(':')?;
+                Some(OwnImageEntry {
+                    image: OwnImage {
+                        project: project.parse().ok()?,
+                        release: release.parse().ok()?,
+                    },
+                    size: u64::try_from(summary.size).unwrap_or(0),
+                    created: seconds(summary.created),
+                })
+            }));
+        }
+        Ok(entries)
+    }
+
+    /// Removes what builds left behind: stages and layers of builds that were made before then, and images of
+    /// ours that have lost their name. They serve as cache until they go.
+    pub async fn prune_images(&self, made_before: Timestamp) -> Result<(), Error> {
+        for summary in self.list_images(LAYERS).await? {
+            if seconds(summary.created) >= made_before {
+                continue;
+            }
+            for tag in summary.repo_tags {
+                match self.untag(&ImageRef::trusted(tag)).await {
+                    // A newer layer or a container stands on it.
+                    Ok(()) | Err(Error::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let mut filters = self.installation.filter(&[]);
+        filters.insert("dangling".to_owned(), vec!["true".to_owned()]);
+        filters.insert("until".to_owned(), vec![made_before.seconds().to_string()]);
+        let options = PruneImagesOptions {
+            filters: Some(filters),
+        };
+        let pruned = self.docker.prune_images(Some(options));
+        self.call("removing unnamed images", WORK, pruned)
+            .await
+            .map(drop)
+    }
+
+    fn repositories(&self) -> String {
+        format!("estrade-{}", self.installation)
+    }
+
+    pub(crate) fn repository(&self, name: &str) -> String {
+        format!("{}/{name}", self.repositories())
+    }
+
+    async fn list_images(&self, repository: &str) -> Result<Vec<models::ImageSummary>, Error> {
+        let reference = self.repository(repository);
+        let options = ListImagesOptions {
+            filters: Some([("reference".to_owned(), vec![reference])].into()),
+            ..Default::default()
+        };
+        self.call(
+            "listing images",
+            WORK,
+            self.docker.list_images(Some(options)),
+        )
+        .await
+    }
+
+    pub(crate) async fn tag_as(&self, image: &str, name: &ImageRef) -> Result<(), Error> {
+        let (repo, tag) = split(name);
+        let options = TagImageOptions {
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.to_owned()),
+        };
+        self.call(
+            "naming an image",
+            QUICK,
+            self.docker.tag_image(image, Some(options)),
+        )
+        .await
+    }
+
+    async fn untag(&self, name: &ImageRef) -> Result<(), Error> {
+        let removed = self
+            .docker
+            .remove_image(name.as_str(), None::<RemoveImageOptions>, None);
+        match self.call("removing an image", WORK, removed).await {
+            Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A stream of answers that may not be silent for longer than a limit.
+pub(crate) fn within<T: Send>(
+    limit: Duration,
+    what: &'static str,
+    stream: impl Stream<Item = Result<T, bollard::errors::Error>> + Send,
+) -> impl Stream<Item = Result<T, Error>> + Send {
+    let stream = Box::pin(stream);
+    futures_util::stream::unfold(Some(stream), move |stream| async move {
+        let mut stream = stream?;
+        match tokio::time::timeout(limit, stream.next()).await {
+            Ok(None) => None,
+            Ok(Some(Ok(item))) => Some((Ok(item), Some(stream))),
+            Ok(Some(Err(error))) => Some((Err(Error::from_bollard(what, error)), None)),
+            Err(_) => Some((Err(Error::TimedOut(what)), None)),
+        }
+    })
+}
+
+fn read(found: models::ImageInspect) -> Result<Image, Error> {
+    let unreadable = || Error::broken("looking at an image", "an image without an id");
+    let config = found.config.unwrap_or_default();
+    let tcp = |port: String| match port.split_once('/') {
+        None => port.parse().ok(),
+        Some((port, "tcp")) => port.parse().ok(),
+        Some(_) => None,
+    };
+    let mut ports: Vec<u16> = config
+        .exposed_ports
+        .into_iter()
+        .flatten()
+        .filter_map(tcp)
+        .collect();
+    ports.sort_unstable();
+    Ok(Image {
+        id: found
+            .id
+            .and_then(|id| id.parse().ok())
+            .ok_or_else(unreadable)?,
+        ports,
+        user: config.user.filter(|user| !user.is_empty()),
+        size: found
+            .size
+            .and_then(|size| size.try_into().ok())
+            .unwrap_or(0),
+        created: found.created.and_then(|created| created.parse().ok()),
+    })
+}
+
+/// The name and the tag of a full name.
+fn split(name: &ImageRef) -> (&str, &str) {
+    name.as_str()
+        .rsplit_once(':')
+        .unwrap_or((name.as_str(), "latest"))
+}
+
+fn seconds(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds.saturating_mul(1000))
+}

@@ -1,0 +1,33 @@
+//! Runs workloads on a Docker Engine: networks, images, builds, instances, logs.
+//!
+//! [`Engine`] is the one way in. It sees only what carries the label of its installation, so nothing of
+//! a stranger's can be listed, stopped or removed through it. Every call has a time limit and may be
+//! repeated; the engine may vanish and return between any two ([`Error::is_engine_away`]).
+//!
+//! The crate knows no database and decides nothing: what shall run, when to restart it and what to
+//! clean up is said by its caller.
+
+mod engine;
+mod error;
+mod host;
+mod image_ref;
+mod images;
+mod instance_spec;
+mod instance_state;
+mod instances;
+mod labels;
+mod networks;
+mod transport;
+mod volumes;
+
+pub use engine::{Engine, EngineInfo};
+pub use error::Error;
+pub use host::EngineHost;
+pub use image_ref::ImageRef;
+pub use images::{Image, OwnImage, OwnImageEntry, PullProgress, RegistryLogin};
+pub use instance_spec::{InstanceSpec, Limits, Mount, Tmpfs};
+pub use instance_state::{Exit, Instance, InstanceState};
+pub use instances::{Created, InstanceId};
+pub use labels::{Installation, InstanceKey};
+pub use networks::{Network, SubnetPool};
+pub use volumes::{VolumeKey, VolumeName};

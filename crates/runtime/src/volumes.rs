@@ -1,0 +1,153 @@
+//! Volumes: what an instance keeps across releases.
+
+use crate::engine::{Engine, QUICK, WORK};
+use crate::error::Error;
+use crate::labels::{self, OWNER, PROJECT, VOLUME};
+use bollard::models;
+use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
+use estrade_model::{Invalid, OwnerId, ProjectId};
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+
+/// How a project calls one of its volumes: lower-case letters, digits and dashes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeName(String);
+
+impl FromStr for VolumeName {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let sane = (1..=50).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !text.starts_with('-');
+        if sane {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("must be 1 to 50 lower-case letters, digits and dashes".into())
+        }
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which volume it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeKey {
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The project.
+    pub project: ProjectId,
+    /// How the project calls it.
+    pub name: VolumeName,
+}
+
+/// Disk use as API 1.41 tells it, and as 1.52 does.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DiskUse {
+    volumes: Option<Vec<models::Volume>>,
+    volume_usage: Option<VolumeUsage>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct VolumeUsage {
+    items: Option<Vec<models::Volume>>,
+}
+
+impl Engine {
+    /// Makes a volume if it is not there yet. Its size in bytes is held where the engine can; the answer is
+    /// whether it does.
+    pub async fn ensure_volume(&self, key: &VolumeKey, size: u64) -> Result<bool, Error> {
+        let quota = !self.no_quota.load(Ordering::Relaxed) && self.info().await?.may_limit_disk;
+        if quota {
+            let options = HashMap::from([("size".to_owned(), size.to_string())]);
+            match self.create_volume(key, Some(options)).await {
+                Err(Error::Refused { message, .. }) if message.contains("quota") => {}
+                other => return other.map(|()| true),
+            }
+        }
+        self.create_volume(key, None).await.map(|()| false)
+    }
+
+    /// Every volume of this installation.
+    pub async fn volumes(&self) -> Result<Vec<VolumeKey>, Error> {
+        let options = ListVolumesOptions {
+            filters: Some(self.installation.filter(&[VOLUME.to_owned()])),
+        };
+        let listed = self.docker.list_volumes(Some(options));
+        let listed = self.call("listing volumes", QUICK, listed).await?;
+        Ok(listed
+            .volumes
+            .into_iter()
+            .flatten()
+            .filter_map(|volume| read(&volume))
+            .collect())
+    }
+
+    /// How many bytes each volume holds. The engine counts files for it, of all volumes it has.
+    pub async fn volume_use(&self) -> Result<Vec<(VolumeKey, u64)>, Error> {
+        let path = "/system/df?type=volume&verbose=1";
+        let used: DiskUse = self.get("measuring volumes", WORK, path).await?;
+        let volumes = used.volumes.or_else(|| used.volume_usage?.items);
+        let size = |volume: models::Volume| {
+            let size = volume.usage_data.as_ref()?.size;
+            let ours = self.installation.made(Some(&volume.labels));
+            Some((read(&volume).filter(|_| ours)?, u64::try_from(size).ok()?))
+        };
+        Ok(volumes.into_iter().flatten().filter_map(size).collect())
+    }
+
+    /// Removes a volume with what is in it. One that is gone already is no error; one that an instance has is
+    /// a conflict.
+    pub async fn remove_volume(&self, key: &VolumeKey) -> Result<(), Error> {
+        let name = self.volume_name(key);
+        let removed = self
+            .docker
+            .remove_volume(&name, None::<RemoveVolumeOptions>);
+        match self.call("removing a volume", WORK, removed).await {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// What the engine calls it. The name says whose it is, so no stranger's volume is ever meant.
+    pub(crate) fn volume_name(&self, key: &VolumeKey) -> String {
+        format!("estrade-{}-{}-{}", self.installation, key.project, key.name)
+    }
+
+    async fn create_volume(
+        &self,
+        key: &VolumeKey,
+        driver_opts: Option<HashMap<String, String>>,
+    ) -> Result<(), Error> {
+        let request = models::VolumeCreateRequest {
+            name: Some(self.volume_name(key)),
+            driver_opts,
+            labels: Some(self.installation.labels([
+                (OWNER, key.owner.to_string()),
+                (PROJECT, key.project.to_string()),
+                (VOLUME, key.name.to_string()),
+            ])),
+            ..Default::default()
+        };
+        let created = self.docker.create_volume(request);
+        self.call("making a volume", QUICK, created).await.map(drop)
+    }
+}
+
+fn read(volume: &models::Volume) -> Option<VolumeKey> {
+    Some(VolumeKey {
+        owner: labels::read(&volume.labels, OWNER)?,
+        project: labels::read(&volume.labels, PROJECT)?,
+        name: labels::read(&volume.labels, VOLUME)?,
+    })
+}
