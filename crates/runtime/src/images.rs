@@ -261,7 +261,7 @@ impl Engine {
         .await
     }
 
-    async fn untag(&self, name: &ImageRef) -> Result<(), Error> {
+    pub(crate) async fn untag(&self, name: &ImageRef) -> Result<(), Error> {
         let removed = self
             .docker
             .remove_image(name.as_str(), None::<RemoveImageOptions>, None);

@@ -7,8 +7,12 @@
 //! The crate knows no database and decides nothing: what shall run, when to restart it and what to
 //! clean up is said by its caller.
 
+mod build_log;
+mod builds;
+mod commands;
 mod engine;
 mod error;
+mod events;
 mod host;
 mod image_ref;
 mod images;
@@ -16,12 +20,21 @@ mod instance_spec;
 mod instance_state;
 mod instances;
 mod labels;
+mod lines;
+mod logs;
+mod mask;
 mod networks;
+mod probe;
+mod shell;
+mod stats;
 mod transport;
 mod volumes;
 
+pub use builds::{Build, BuildError, BuildSpec};
+pub use commands::CommandEnd;
 pub use engine::{Engine, EngineInfo};
 pub use error::Error;
+pub use events::{Event, EventKind};
 pub use host::EngineHost;
 pub use image_ref::ImageRef;
 pub use images::{Image, OwnImage, OwnImageEntry, PullProgress, RegistryLogin};
@@ -29,5 +42,9 @@ pub use instance_spec::{InstanceSpec, Limits, Mount, Tmpfs};
 pub use instance_state::{Exit, Instance, InstanceState};
 pub use instances::{Created, InstanceId};
 pub use labels::{Installation, InstanceKey};
+pub use logs::{LogLine, LogsFrom};
 pub use networks::{Network, SubnetPool};
+pub use probe::{Probe, Unhealthy};
+pub use shell::{Shell, ShellControl, ShellSpec};
+pub use stats::Stats;
 pub use volumes::{VolumeKey, VolumeName};
