@@ -153,11 +153,8 @@ impl Engine {
         &self,
         spec: &BuildSpec,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-        let labels = self.installation.labels([
-            (crate::labels::OWNER, spec.owner.to_string()),
-            (crate::labels::PROJECT, spec.image.project.to_string()),
-            (crate::labels::RELEASE, spec.image.release.to_string()),
-        ]);
+        // One, because each is a step that shows in the log; the image's name has the others.
+        let labels = self.installation.labels([]);
         let args = spec
             .args
             .iter()

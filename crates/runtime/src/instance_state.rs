@@ -82,14 +82,18 @@ pub(crate) fn read(found: ContainerInspectResponse) -> Option<Instance> {
     let networks = found
         .network_settings
         .and_then(|settings| settings.networks);
+    let started_at = moment(state.started_at.as_deref());
+    let state = read_state(&state);
+    // After a crash the engine still tells the address that a container had.
+    let networks = networks.filter(|_| state == InstanceState::Running);
     Some(Instance {
         id: InstanceId(found.id?),
         key: InstanceKey::read(&labels)?,
         digest: labels.get(SPEC).cloned().unwrap_or_default(),
         address: address(&labels, networks.as_ref()),
         disk_limited: is_disk_limited(&labels),
-        started_at: moment(state.started_at.as_deref()),
-        state: read_state(&state),
+        started_at,
+        state,
     })
 }
 

@@ -24,6 +24,9 @@ const LOOKS: usize = 8;
 /// What the engine may need beyond the grace to stop a container.
 const STOP_MARGIN: Duration = Duration::from_secs(30);
 
+/// How long to wait for what another call is about to finish.
+const BRIEF: Duration = Duration::from_millis(50);
+
 /// A container of this installation. Only this crate makes them, out of what the engine says of
 /// containers with our label: so nobody else's can be stopped or removed.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -64,40 +67,40 @@ impl Engine {
     }
 
     async fn create(&self, spec: &InstanceSpec, quota: bool) -> Result<Created, Error> {
-        let what = "making an instance";
         let name = self.container_name(spec);
-        let options = CreateContainerOptions {
-            name: Some(name.clone()),
-            ..Default::default()
-        };
-        let body = self.container(spec, quota);
-        match self
-            .call(
-                what,
-                WORK,
-                self.docker.create_container(Some(options), body),
-            )
-            .await
-        {
-            Ok(created) => Ok(Created {
-                id: InstanceId(created.id),
-                new: true,
-            }),
-            Err(Error::Conflict { message, .. }) => {
-                let found = self.inspect(&name, false).await?;
-                let labels = found
-                    .as_ref()
-                    .and_then(|found| found.config.as_ref()?.labels.as_ref());
-                let ours = self.installation.made(labels);
-                match found.and_then(|found| found.id).filter(|_| ours) {
-                    Some(id) => Ok(Created {
+        let deadline = Instant::now() + WORK;
+        loop {
+            let options = CreateContainerOptions {
+                name: Some(name.clone()),
+                ..Default::default()
+            };
+            let created = self
+                .docker
+                .create_container(Some(options), self.container(spec, quota));
+            let refused = match self.call("making an instance", WORK, created).await {
+                Ok(created) => {
+                    return Ok(Created {
+                        id: InstanceId(created.id),
+                        new: true,
+                    });
+                }
+                Err(error @ Error::Conflict { .. }) => error,
+                Err(error) => return Err(error),
+            };
+            match self.inspect(&name, false).await? {
+                Some(found) => {
+                    let labels = found.config.and_then(|config| config.labels);
+                    let ours = self.installation.made(labels.as_ref());
+                    let id = found.id.filter(|_| ours).ok_or(refused)?;
+                    return Ok(Created {
                         id: InstanceId(id),
                         new: false,
-                    }),
-                    None => Err(Error::Conflict { what, message }),
+                    });
                 }
+                // Its name is taken before it is there and given back after it is gone.
+                None if Instant::now() < deadline => sleep(BRIEF).await,
+                None => return Err(refused),
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -148,7 +151,7 @@ impl Engine {
                 Ok(()) | Err(Error::NotFound { .. }) => return Ok(()),
                 // Somebody else is removing it: done is when it is gone.
                 Err(Error::Conflict { .. }) if Instant::now() < deadline => {
-                    sleep(Duration::from_millis(100)).await;
+                    sleep(BRIEF).await;
                 }
                 Err(error) => return Err(error),
             }

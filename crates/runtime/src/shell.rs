@@ -156,9 +156,12 @@ impl ShellControl {
         let what = "resizing a terminal";
         let resized = self.engine.docker.resize_exec(&self.exec, options);
         match self.engine.call(what, QUICK, resized).await {
-            // It has just ended.
-            Err(Error::NotFound { .. } | Error::Conflict { .. }) => Ok(()),
-            other => other,
+            Ok(()) => Ok(()),
+            // It may just have ended, which the engine says in many ways.
+            Err(error) => match self.exit_code().await {
+                Ok(None) => Err(error),
+                Ok(Some(_)) | Err(_) => Ok(()),
+            },
         }
     }
 
