@@ -3,7 +3,8 @@
 //! # Who reaches whom
 //!
 //! - **Other owners.** The engine forwards nothing between two bridges (its `DOCKER-ISOLATION` chains;
-//!   it must not run with `--iptables=false`). Instances of one owner reach each other.
+//!   it must not run with `--iptables=false`), and [`Engine::firewall`] closes the gaps that it leaves while
+//!   it makes a network. Instances of one owner reach each other.
 //! - **The engine.** Its socket is never mounted, and no port of an instance is published.
 //! - **Estrade.** A container that connects to any address of its host arrives with its own address:
 //!   traffic to the host itself is not masqueraded, and without `NET_RAW` nobody forges another one. So
@@ -14,14 +15,7 @@
 //!   the world and so to them.
 //! - **The rest of the host.** What listens on all of the host's addresses can be reached through the
 //!   gateway, as from any neighbour in a local network. The engine has no option against that which
-//!   would leave the way from the edge to the instances open. Bridges have names that begin with
-//!   `es-`, so that one rule of the host's firewall closes it, for good and for all of them:
-//!
-//!   ```text
-//!   iptables -I INPUT -i es-+ -m conntrack --ctstate NEW -j DROP
-//!   iptables -I INPUT -i es-+ -p tcp --dport 3100 -j ACCEPT        # the AI listener
-//!   iptables -I DOCKER-USER -i es-+ -d 169.254.0.0/16 -j DROP      # metadata of a cloud
-//!   ```
+//!   would leave the way from the edge to the instances open; [`Engine::firewall`] has, where it can be set.
 //!
 //! # Subnets
 //!
@@ -184,6 +178,12 @@ impl Engine {
         format!("estrade-{}-{owner}", self.installation)
     }
 
+    /// How the names of this installation's bridges begin.
+    pub(crate) fn bridge_prefix(&self) -> String {
+        let hash = blake3::hash(self.installation.to_string().as_bytes()).to_hex();
+        format!("es{}-", &hash[..4])
+    }
+
     async fn network_of(&self, owner: OwnerId) -> Result<Option<Network>, Error> {
         let labels = [format!("{OWNER}={owner}")];
         Ok(self
@@ -221,7 +221,8 @@ impl Engine {
     async fn create_network(&self, owner: OwnerId, base: u32) -> Result<(), Error> {
         let name = self.network_name(owner);
         // The name of the interface. It also keeps the engine from making two of the same name.
-        let bridge = blake3::hash(name.as_bytes()).to_hex();
+        let hash = blake3::hash(name.as_bytes()).to_hex();
+        let bridge = format!("{}{}", self.bridge_prefix(), &hash[..8]);
         let option =
             |key: &str, value: &str| (format!("com.docker.network.bridge.{key}"), value.to_owned());
         let config = models::IpamConfig {
@@ -238,7 +239,7 @@ impl Engine {
                 ..Default::default()
             }),
             options: Some(HashMap::from([
-                option("name", &format!("es-{}", &bridge[..12])),
+                option("name", &bridge),
                 option("enable_icc", "true"),
                 option("enable_ip_masquerade", "true"),
             ])),

@@ -39,9 +39,27 @@ async fn owners_do_not_reach_each_other() {
         ready.await.unwrap();
     }
     assert_ne!(mine.id, theirs.id);
-    let addresses = [mine.address.unwrap(), theirs.address.unwrap()];
-    let (_, said) = world.run_to_end(&world.python(&visitor(&addresses))).await;
-    assert_eq!(said, "reached\nnot");
+    let firewall = world.engine.firewall(None);
+    firewall.apply().await.unwrap();
+    // Also while the engine changes its own rules, again and again.
+    let addresses = [&[mine.address.unwrap()], &[theirs.address.unwrap(); 4][..]].concat();
+    let program = world.python(&visitor(&addresses));
+    let others = async {
+        for number in 20..40 {
+            let network = world
+                .engine
+                .ensure_network(OwnerId::generate(now().millis(), number))
+                .await;
+            world
+                .engine
+                .remove_network(&network.unwrap())
+                .await
+                .unwrap();
+        }
+    };
+    let ((_, said), ()) = tokio::join!(world.run_to_end(&program), others);
+    assert_eq!(said, "reached\nnot\nnot\nnot\nnot");
+    firewall.remove().await.unwrap();
     world.clean().await;
 }
 
@@ -78,6 +96,43 @@ async fn a_listener_of_the_host_sees_where_a_container_comes_from() {
     let address = SocketAddr::new(network.gateway, local.local_addr().unwrap().port());
     let (_, said) = world.run_to_end(&world.python(&visitor(&[address]))).await;
     assert_eq!(said, "not");
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn of_the_host_only_one_port_is_open() {
+    let world = World::new();
+    let network = world.engine.ensure_network(world.owner).await.unwrap();
+    let (ai, other) = (
+        TcpListener::bind("0.0.0.0:0").await.unwrap(),
+        TcpListener::bind("0.0.0.0:0").await.unwrap(),
+    );
+    let address = |listener: &TcpListener| {
+        SocketAddr::new(network.gateway, listener.local_addr().unwrap().port())
+    };
+    let firewall = world.engine.firewall(Some(address(&ai).port()));
+    for _ in 0..2 {
+        firewall.apply().await.unwrap();
+    }
+    let program = world.python(&visitor(&[address(&ai), address(&other)]));
+    let (_, said) = world.run_to_end(&program).await;
+    assert_eq!(said, "reached\nnot");
+
+    // The way from the host to an instance is open.
+    let mut server = world.python(SERVER);
+    server.key.number = 2;
+    let instance = world.run(&server).await;
+    let ready = world
+        .engine
+        .wait_until_ready(&instance, &Probe::Tcp, Duration::from_secs(20));
+    ready.await.unwrap();
+
+    firewall.remove().await.unwrap();
+    let mut again = program.clone();
+    again.revision = 1;
+    let (_, said) = world.run_to_end(&again).await;
+    assert_eq!(said, "reached\nreached");
+    firewall.remove().await.unwrap();
     world.clean().await;
 }
 
