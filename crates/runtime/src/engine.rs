@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// How long a call may take that the engine answers from memory.
 pub(crate) const QUICK: Duration = Duration::from_secs(15);
 /// How long a call may take that makes the engine work: start, remove, a look at the disk.
-pub(crate) const WORK: Duration = Duration::from_secs(60);
+pub(crate) const WORK: Duration = Duration::from_mins(1);
 
 /// A Docker Engine, as one installation of Estrade sees it: what others made is not there.
 ///

@@ -20,9 +20,9 @@ use std::io;
 use std::time::Duration;
 
 /// How long a pull may be silent.
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE: Duration = Duration::from_mins(2);
 /// How long the import of a tar may take.
-const IMPORT: Duration = Duration::from_secs(600);
+const IMPORT: Duration = Duration::from_mins(10);
 /// The project's place in the names of layers that builds left behind.
 pub(crate) const LAYERS: &str = "layers";
 

@@ -278,9 +278,9 @@ mod tests {
         ];
         let digest = spec().digest();
         for change in changes {
-            let mut changed = spec();
-            change(&mut changed);
-            assert_ne!(changed.digest(), digest, "{changed:?}");
+            let mut other = spec();
+            change(&mut other);
+            assert_ne!(other.digest(), digest, "{other:?}");
         }
         assert_eq!(spec().digest(), digest);
     }

@@ -49,8 +49,8 @@ async fn read(build: &mut Build) -> Vec<String> {
     lines
 }
 
-/// Whether a container runs, of a build or not, whose command has this word.
-async fn runs(word: &str) -> bool {
+/// Whether a container runs, of a build or not, whose command has this step.
+async fn runs(step: &str) -> bool {
     let listed = stranger()
         .list_containers(None::<ListContainersOptions>)
         .await
@@ -59,7 +59,7 @@ async fn runs(word: &str) -> bool {
         container
             .command
             .as_deref()
-            .is_some_and(|command| command.contains(word))
+            .is_some_and(|command| command.contains(step))
     })
 }
 
@@ -194,23 +194,23 @@ async fn a_directory_that_cannot_be_read_is_told_apart() {
 async fn a_build_that_is_dropped_is_killed() {
     let world = World::new();
     world.engine.ensure_network(world.owner).await.unwrap();
-    let word = format!("sleep 60{}", std::process::id());
-    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {word}");
+    let step = format!("sleep 60{}", std::process::id());
+    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {step}");
     let mut build = world
         .engine
         .build(&spec(&world), context(&[("Dockerfile", &dockerfile)]));
     while build.next_line().await.as_deref() != Some("begun") {}
-    crate::support::eventually("the step runs", || runs(&word)).await;
+    crate::support::eventually("the step runs", || runs(&step)).await;
     drop(build);
-    crate::support::eventually("the step is killed", || async { !runs(&word).await }).await;
+    crate::support::eventually("the step is killed", || async { !runs(&step).await }).await;
     world.clean().await;
 }
 
 #[tokio::test]
 async fn a_build_that_takes_too_long_is_killed() {
     let world = World::new();
-    let word = format!("sleep 61{}", std::process::id());
-    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {word}");
+    let step = format!("sleep 61{}", std::process::id());
+    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {step}");
     let mut short = spec(&world);
     short.limit = Duration::from_secs(4);
     let begin = Instant::now();
@@ -218,7 +218,7 @@ async fn a_build_that_takes_too_long_is_killed() {
     assert!(matches!(failed, Err(BuildError::TimedOut(_))), "{failed:?}");
     assert!(lines.iter().any(|line| line == "begun"), "{lines:#?}");
     assert!(begin.elapsed() < Duration::from_secs(20));
-    crate::support::eventually("the step is killed", || async { !runs(&word).await }).await;
+    crate::support::eventually("the step is killed", || async { !runs(&step).await }).await;
     world.clean().await;
 }
 
@@ -286,7 +286,7 @@ FROM estrade-test/base:1\nCOPY --from=maker /made /made\nRUN cat /made"
     };
     assert!(layers(&lines).len() >= 6, "{lines:#?}");
 
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     engine.prune_images(now().before(hour)).await.unwrap();
     let (lines, again) = build(&world, &spec(&world), &dockerfile).await;
     assert_eq!(again.unwrap(), image);

@@ -30,7 +30,7 @@ async fn an_image_gets_a_name_of_ours_and_loses_it() {
     }
     assert_eq!(engine.image(&name).await.unwrap(), None);
     engine
-        .prune_images(now().after(Duration::from_secs(3600)))
+        .prune_images(now().after(Duration::from_hours(1)))
         .await
         .unwrap();
     assert_eq!(engine.image(&base()).await.unwrap(), Some(found));

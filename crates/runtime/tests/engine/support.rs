@@ -95,7 +95,7 @@ impl World {
     pub(crate) async fn run_to_end(&self, spec: &InstanceSpec) -> (Instance, String) {
         let started = self.run(spec).await;
         let waiting = self.engine.wait_for_exit(&started.id);
-        let ended = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        let ended = tokio::time::timeout(Duration::from_mins(1), waiting).await;
         let ended = ended.expect("it ends").unwrap().unwrap();
         let from = LogsFrom {
             after: 0,
@@ -127,7 +127,7 @@ impl World {
         for entry in engine.images().await.unwrap() {
             engine.remove_image(entry.image).await.unwrap();
         }
-        let later = now().after(Duration::from_secs(3600));
+        let later = now().after(Duration::from_hours(1));
         engine.prune_images(later).await.unwrap();
         assert!(engine.instances().await.unwrap().is_empty());
         assert!(engine.networks().await.unwrap().is_empty());
