@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::host::EngineHost;
 use crate::labels::Installation;
 use crate::networks::SubnetPool;
+use crate::quota::Quota;
 use crate::transport::{Transport, body_of};
 use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker, body_full};
 use bytes::Bytes;
@@ -12,7 +13,6 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -31,8 +31,7 @@ pub struct Engine {
     pub(crate) transport: Arc<Transport>,
     pub(crate) installation: Installation,
     pub(crate) pool: SubnetPool,
-    /// The engine has said that it cannot limit the size of a container's disk.
-    pub(crate) no_quota: Arc<AtomicBool>,
+    pub(crate) quota: Arc<Quota>,
 }
 
 /// What an engine is and which limits it can hold.
@@ -90,7 +89,7 @@ impl Engine {
             transport,
             installation,
             pool,
-            no_quota: Arc::default(),
+            quota: Arc::default(),
         })
     }
 

@@ -1,26 +1,22 @@
 //! Images: the ones that releases run, and what is left of making them.
 //!
-//! Ours are known by their names: `estrade-<installation>/<project>:<release>`. An image that was pulled or
-//! that a user names gets such a name beside its own, so that removing a release's image removes our
-//! name of it and never somebody else's.
+//! Ours are known by their names: `estrade-<installation>/<project>:<release>`. An image that a user names gets
+//! such a name beside its own, so that removing a release's image removes our name of it and never
+//! somebody else's.
 
 use crate::engine::{Engine, QUICK, WORK};
 use crate::error::Error;
 use crate::image_ref::ImageRef;
-use bollard::auth::DockerCredentials;
 use bollard::models;
 use bollard::query_parameters::{
     CreateImageOptions, ListImagesOptions, PruneImagesOptions, RemoveImageOptions, TagImageOptions,
 };
 use bytes::Bytes;
-use estrade_model::secret::Secret;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{Stream, TryStreamExt};
 use std::io;
 use std::time::Duration;
 
-/// How long a pull may be silent.
-const SILENCE: Duration = Duration::from_mins(2);
 /// How long the import of a tar may take.
 const IMPORT: Duration = Duration::from_mins(10);
 /// The project's place in the names of layers that builds left behind.
@@ -69,26 +65,6 @@ pub struct OwnImageEntry {
     pub created: Timestamp,
 }
 
-/// How to log in to a registry.
-#[derive(Debug, Clone)]
-pub struct RegistryLogin {
-    /// The name there.
-    pub user: String,
-    /// The password or token.
-    pub password: Secret,
-}
-
-/// One message of a pull.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PullProgress {
-    /// The layer it is about; none: the whole image.
-    pub layer: Option<String>,
-    /// What happens, such as `Downloading`.
-    pub status: String,
-    /// Bytes that are there and bytes in all, where that is known.
-    pub bytes: Option<(u64, u64)>,
-}
-
 impl Engine {
     /// The image of that name, if the engine has it.
     pub async fn image(&self, name: &ImageRef) -> Result<Option<Image>, Error> {
@@ -98,37 +74,6 @@ impl Engine {
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// Fetches an image from its registry. The stream ends when it is there, or with the error that
-    /// says why not; to drop it is to stop.
-    pub fn pull<'a>(
-        &'a self,
-        name: &ImageRef,
-        login: Option<&RegistryLogin>,
-    ) -> impl Stream<Item = Result<PullProgress, Error>> + Send + 'a {
-        let options = CreateImageOptions {
-            from_image: Some(name.as_str().to_owned()),
-            ..Default::default()
-        };
-        let credentials = login.map(|login| DockerCredentials {
-            username: Some(login.user.clone()),
-            password: Some(login.password.expose().to_owned()),
-            ..Default::default()
-        });
-        within(
-            SILENCE,
-            "pulling an image",
-            self.docker.create_image(Some(options), None, credentials),
-        )
-        .map_ok(|message| PullProgress {
-            layer: message.id,
-            status: message.status.unwrap_or_default(),
-            bytes: message.progress_detail.and_then(|detail| {
-                let number = |n: Option<i64>| u64::try_from(n?).ok();
-                Some((number(detail.current)?, number(detail.total)?))
-            }),
-        })
     }
 
     /// Makes an image out of the tar of a root directory.
@@ -270,24 +215,6 @@ impl Engine {
             Err(error) => Err(error),
         }
     }
-}
-
-/// A stream of answers that may not be silent for longer than a limit.
-pub(crate) fn within<T: Send>(
-    limit: Duration,
-    what: &'static str,
-    stream: impl Stream<Item = Result<T, bollard::errors::Error>> + Send,
-) -> impl Stream<Item = Result<T, Error>> + Send {
-    let stream = Box::pin(stream);
-    futures_util::stream::unfold(Some(stream), move |stream| async move {
-        let mut stream = stream?;
-        match tokio::time::timeout(limit, stream.next()).await {
-            Ok(None) => None,
-            Ok(Some(Ok(item))) => Some((Ok(item), Some(stream))),
-            Ok(Some(Err(error))) => Some((Err(Error::from_bollard(what, error)), None)),
-            Err(_) => Some((Err(Error::TimedOut(what)), None)),
-        }
-    })
 }
 
 fn read(found: models::ImageInspect) -> Result<Image, Error> {

@@ -15,7 +15,6 @@ use bollard::query_parameters::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -51,18 +50,13 @@ impl Engine {
     /// Makes an instance, or finds the one that was made from the same before. It does not run yet. Its
     /// owner's network must be there when it starts.
     pub async fn create_instance(&self, spec: &InstanceSpec) -> Result<Created, Error> {
-        let quota = !self.no_quota.load(Ordering::Relaxed) && self.info().await?.may_limit_disk;
+        let quota = self.has_quota().await?;
         match self.create(spec, quota).await {
             Err(Error::Refused { message, .. }) if quota && message.contains("storage-opt") => {
-                self.no_quota.store(true, Ordering::Relaxed);
+                self.quota_refused();
                 self.create(spec, false).await
             }
-            other => {
-                if !quota {
-                    self.no_quota.store(true, Ordering::Relaxed);
-                }
-                other
-            }
+            other => other,
         }
     }
 

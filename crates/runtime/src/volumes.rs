@@ -9,7 +9,6 @@ use estrade_model::{Invalid, OwnerId, ProjectId};
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::Ordering;
 
 /// How a project calls one of its volumes: lower-case letters, digits and dashes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,11 +66,12 @@ impl Engine {
     /// Makes a volume if it is not there yet. Its size in bytes is held where the engine can; the answer is
     /// whether it does.
     pub async fn ensure_volume(&self, key: &VolumeKey, size: u64) -> Result<bool, Error> {
-        let quota = !self.no_quota.load(Ordering::Relaxed) && self.info().await?.may_limit_disk;
-        if quota {
+        if self.has_quota().await? {
             let options = HashMap::from([("size".to_owned(), size.to_string())]);
             match self.create_volume(key, Some(options)).await {
-                Err(Error::Refused { message, .. }) if message.contains("quota") => {}
+                Err(Error::Refused { message, .. }) if message.contains("quota") => {
+                    self.quota_refused();
+                }
                 other => return other.map(|()| true),
             }
         }
@@ -109,17 +109,24 @@ impl Engine {
     /// Removes a volume with what is in it. One that is gone already is no error; one that an instance has is
     /// a conflict.
     pub async fn remove_volume(&self, key: &VolumeKey) -> Result<(), Error> {
+        let what = "removing a volume";
         let name = self.volume_name(key);
-        let removed = self
-            .docker
-            .remove_volume(&name, None::<RemoveVolumeOptions>);
-        match self.call("removing a volume", WORK, removed).await {
+        let removing = async {
+            let found = self.docker.inspect_volume(&name).await?;
+            if self.installation.made(Some(&found.labels)) {
+                self.docker
+                    .remove_volume(&name, None::<RemoveVolumeOptions>)
+                    .await?;
+            }
+            Ok(())
+        };
+        match self.call(what, WORK, removing).await {
             Err(Error::NotFound { .. }) => Ok(()),
             other => other,
         }
     }
 
-    /// What the engine calls it. The name says whose it is, so no stranger's volume is ever meant.
+    /// What the engine calls it.
     pub(crate) fn volume_name(&self, key: &VolumeKey) -> String {
         format!("estrade-{}-{}-{}", self.installation, key.project, key.name)
     }
@@ -139,8 +146,15 @@ impl Engine {
             ])),
             ..Default::default()
         };
+        let what = "making a volume";
         let created = self.docker.create_volume(request);
-        self.call("making a volume", QUICK, created).await.map(drop)
+        let volume = self.call(what, QUICK, created).await?;
+        // The engine hands out what has that name already.
+        if self.installation.made(Some(&volume.labels)) {
+            return Ok(());
+        }
+        let message = format!("{} is somebody else's", volume.name);
+        Err(Error::Conflict { what, message })
     }
 }
 

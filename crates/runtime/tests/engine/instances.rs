@@ -360,6 +360,31 @@ async fn volumes_keep_what_is_in_them() {
     for _ in 0..2 {
         engine.remove_volume(&key).await.unwrap();
     }
+
+    // A stranger's, under the very name that ours would have.
+    let stranger = stranger();
+    let name = format!("estrade-{}-{}-data", engine.installation(), world.project);
+    let request = bollard::models::VolumeCreateRequest {
+        name: Some(name.clone()),
+        ..Default::default()
+    };
+    stranger.create_volume(request).await.unwrap();
+    assert!(
+        engine
+            .ensure_volume(&key, 1 << 30)
+            .await
+            .unwrap_err()
+            .is_conflict()
+    );
+    engine.remove_volume(&key).await.unwrap();
+    stranger.inspect_volume(&name).await.unwrap();
+    stranger
+        .remove_volume(
+            &name,
+            None::<bollard::query_parameters::RemoveVolumeOptions>,
+        )
+        .await
+        .unwrap();
     world.clean().await;
 }
 
