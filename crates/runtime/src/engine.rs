@@ -1,5 +1,6 @@
 //! A Docker Engine, as one installation of Estrade sees it.
 
+use crate::disks::Disks;
 use crate::error::Error;
 use crate::host::EngineHost;
 use crate::labels::Installation;
@@ -32,6 +33,7 @@ pub struct Engine {
     pub(crate) installation: Installation,
     pub(crate) pool: SubnetPool,
     pub(crate) quota: Arc<Quota>,
+    pub(crate) disks: Option<Disks>,
 }
 
 /// What an engine is and which limits it can hold.
@@ -90,6 +92,7 @@ impl Engine {
             installation,
             pool,
             quota: Arc::default(),
+            disks: None,
         })
     }
 

@@ -10,6 +10,7 @@
 mod build_log;
 mod builds;
 mod commands;
+mod disks;
 mod engine;
 mod error;
 mod events;

@@ -63,8 +63,9 @@ struct VolumeUsage {
 }
 
 impl Engine {
-    /// Makes a volume if it is not there yet. Its size in bytes is held where the engine can; the answer is
-    /// whether it does.
+    /// Makes a volume if it is not there yet; also to be called before an instance that has it starts, because a
+    /// disk is not mounted any more after the machine has. Its size in bytes is held by the engine where it can, else by a
+    /// disk of that size ([`Engine::with_disks`]); the answer is whether it is.
     pub async fn ensure_volume(&self, key: &VolumeKey, size: u64) -> Result<bool, Error> {
         if self.has_quota().await? {
             let options = HashMap::from([("size".to_owned(), size.to_string())]);
@@ -75,7 +76,19 @@ impl Engine {
                 other => return other.map(|()| true),
             }
         }
-        self.create_volume(key, None).await.map(|()| false)
+        let Some(disks) = &self.disks else {
+            return self.create_volume(key, None).await.map(|()| false);
+        };
+        let name = self.volume_name(key);
+        let place = disks.place(&name).to_string_lossy().into_owned();
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let options = [
+            option("type", "none"),
+            option("o", "bind"),
+            option("device", &place),
+        ];
+        self.create_volume(key, Some(options.into())).await?;
+        disks.ensure(name, size).await.map(|()| true)
     }
 
     /// Every volume of this installation.
@@ -121,8 +134,12 @@ impl Engine {
             Ok(())
         };
         match self.call(what, WORK, removing).await {
-            Err(Error::NotFound { .. }) => Ok(()),
-            other => other,
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match &self.disks {
+            Some(disks) => disks.remove(name).await,
+            None => Ok(()),
         }
     }
 

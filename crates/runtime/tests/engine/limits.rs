@@ -1,7 +1,8 @@
 //! Limits hold, whatever runs inside.
 
-use crate::support::{MIB, World};
-use estrade_runtime::{EventKind, InstanceState, Tmpfs};
+use crate::support::{MIB, World, stranger};
+use bollard::query_parameters::RemoveVolumeOptions;
+use estrade_runtime::{EventKind, InstanceState, Mount, Tmpfs, VolumeKey};
 use futures_util::StreamExt;
 use std::time::{Duration, Instant};
 
@@ -212,5 +213,83 @@ async fn cpu_time_is_limited_and_measured() {
     assert_eq!(world.engine.stats(&instance.id).await.unwrap(), None);
     world.engine.remove_instance(&instance.id).await.unwrap();
     assert_eq!(world.engine.stats(&instance.id).await.unwrap(), None);
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_volume_of_a_fixed_size_gets_full() {
+    let directory = tempfile::Builder::new()
+        .prefix("estrade-disks.")
+        .tempdir_in("/tmp")
+        .unwrap();
+    let mut world = World::new();
+    world.engine = world.engine.with_disks(directory.path().to_owned());
+    let engine = &world.engine;
+    let key = VolumeKey {
+        owner: world.owner,
+        project: world.project,
+        name: "data".parse().unwrap(),
+    };
+    for _ in 0..2 {
+        assert!(engine.ensure_volume(&key, 32 * MIB).await.unwrap());
+    }
+    let fill = "import os
+os.mkdir('/data/sub'); n = 0
+try:
+    with open('/data/sub/x', 'wb', buffering=0) as file:
+        while n < 100: n += file.write(bytes(1 << 20)) >> 20
+except OSError as error: print(n, error.strerror)";
+    let mut spec = world.python(fill);
+    spec.mounts = vec![Mount {
+        volume: key.clone(),
+        path: "/data".into(),
+        read_only: false,
+    }];
+    let (ended, said) = world.run_to_end(&spec).await;
+    let (written, why) = said.split_once(' ').unwrap();
+    assert!(
+        (20..32).contains(&written.parse::<u64>().unwrap()),
+        "{said}"
+    );
+    assert_eq!(why, "No space left on device");
+    assert!(engine.remove_volume(&key).await.unwrap_err().is_conflict());
+    engine.remove_instance(&ended.id).await.unwrap();
+
+    // As after a restart of the machine: what was written is there again.
+    let mounted = || {
+        directory
+            .path()
+            .read_dir()
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.is_dir())
+    };
+    rustix::mount::unmount(mounted().unwrap(), rustix::mount::UnmountFlags::empty()).unwrap();
+    engine.ensure_volume(&key, 32 * MIB).await.unwrap();
+    spec.command = Some(["ls", "/data/sub"].map(str::to_owned).into());
+    let (ended, said) = world.run_to_end(&spec).await;
+    assert_eq!(said, "x");
+    engine.remove_instance(&ended.id).await.unwrap();
+
+    engine.sweep_disks().await.unwrap();
+    assert!(mounted().is_some(), "it has its volume");
+    // As after a crash between the removal of the volume and of its disk.
+    let name = mounted()
+        .unwrap()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let force = RemoveVolumeOptions { force: true };
+    stranger().remove_volume(&name, Some(force)).await.unwrap();
+    engine.sweep_disks().await.unwrap();
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+
+    engine.ensure_volume(&key, 32 * MIB).await.unwrap();
+    for _ in 0..2 {
+        engine.remove_volume(&key).await.unwrap();
+    }
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
     world.clean().await;
 }
