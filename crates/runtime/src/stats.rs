@@ -23,7 +23,8 @@ pub struct Stats {
 }
 
 impl Engine {
-    /// What an instance uses; none: it does not run, or is gone.
+    /// What an instance uses; none: it does not run, or is gone. The engine measures once a second and answers
+    /// with its next look: ask for many at once.
     pub async fn stats(&self, id: &InstanceId) -> Result<Option<Stats>, Error> {
         let options = StatsOptions {
             stream: false,
