@@ -33,6 +33,8 @@ use tokio::time::{Instant, timeout_at};
 const WHAT: &str = "building an image";
 /// CPU time is handed out in slices of a tenth of a second.
 const CPU_PERIOD: u64 = 100_000;
+/// The arguments are part of the request's address, which cannot be longer than 64 KiB.
+const LONGEST_QUERY: usize = 60_000;
 /// How far the engine's clock may be behind ours.
 const CLOCK_SLACK: Duration = Duration::from_secs(5);
 
@@ -129,6 +131,10 @@ impl Engine {
         let query = self.build_query(spec);
         let sending: Sending = Box::pin(async move {
             let query = query.map_err(|error| Error::broken(WHAT, error))?;
+            if query.len() > LONGEST_QUERY {
+                let message = "the build arguments are too long".to_owned();
+                return Err(Error::answer(WHAT, 400, message));
+            }
             let request = Request::post(format!("/build?{query}"))
                 .header(CONTENT_TYPE, "application/x-tar")
                 .body(bollard::body_try_stream(context))

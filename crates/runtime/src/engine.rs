@@ -1,11 +1,11 @@
 //! A Docker Engine, as one installation of Estrade sees it.
 
+use crate::abilities::Abilities;
 use crate::disks::Disks;
 use crate::error::Error;
 use crate::host::EngineHost;
 use crate::labels::Installation;
 use crate::networks::SubnetPool;
-use crate::quota::Quota;
 use crate::transport::{Transport, body_of};
 use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker, body_full};
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub struct Engine {
     pub(crate) transport: Arc<Transport>,
     pub(crate) installation: Installation,
     pub(crate) pool: SubnetPool,
-    pub(crate) quota: Arc<Quota>,
+    pub(crate) abilities: Arc<Abilities>,
     pub(crate) disks: Option<Disks>,
 }
 
@@ -91,7 +91,7 @@ impl Engine {
             transport,
             installation,
             pool,
-            quota: Arc::default(),
+            abilities: Arc::default(),
             disks: None,
         })
     }

@@ -45,7 +45,7 @@ pub struct InstanceSpec {
     pub user: Option<String>,
     /// Whether only volumes and `tmpfs` can be written to.
     pub read_only_root: bool,
-    /// Directories in memory, besides `/tmp`. They count as memory of the instance.
+    /// Directories in memory, besides `/tmp` or instead of it. They count as memory of the instance.
     pub tmpfs: Vec<Tmpfs>,
     /// Volumes.
     pub mounts: Vec<Mount>,
@@ -58,7 +58,7 @@ pub struct InstanceSpec {
 pub struct Limits {
     /// Memory, without any swap.
     pub memory: u64,
-    /// CPU time, in billionths of a core.
+    /// CPU time, in billionths of a core; no more than the machine has.
     pub nano_cpus: u64,
     /// Processes and threads.
     pub pids: u32,
@@ -136,6 +136,7 @@ impl Engine {
         &self,
         spec: &InstanceSpec,
         quota: bool,
+        most_cpus: u64,
     ) -> models::ContainerCreateBody {
         let InstanceKey {
             owner,
@@ -167,12 +168,12 @@ impl Engine {
                 test: Some(vec!["NONE".to_owned()]),
                 ..Default::default()
             }),
-            host_config: Some(self.host_config(spec, quota)),
+            host_config: Some(self.host_config(spec, quota, most_cpus)),
             ..Default::default()
         }
     }
 
-    fn host_config(&self, spec: &InstanceSpec, quota: bool) -> models::HostConfig {
+    fn host_config(&self, spec: &InstanceSpec, quota: bool, most_cpus: u64) -> models::HostConfig {
         let limits = &spec.limits;
         let number = |n: u64| Some(i64::try_from(n).unwrap_or(i64::MAX));
         let mounts = spec.mounts.iter().map(|mount| models::Mount {
@@ -187,7 +188,7 @@ impl Engine {
             memory: number(limits.memory),
             // Memory and swap together: none of it is swap.
             memory_swap: number(limits.memory),
-            nano_cpus: number(limits.nano_cpus),
+            nano_cpus: number(limits.nano_cpus.min(most_cpus)),
             pids_limit: Some(i64::from(limits.pids)),
             storage_opt: quota.then(size),
             cap_drop: Some(vec!["ALL".to_owned()]),
@@ -224,12 +225,15 @@ impl Engine {
 
 fn tmpfs(spec: &InstanceSpec) -> HashMap<String, String> {
     let options = |size: u64| format!("rw,exec,nosuid,nodev,mode=1777,size={size}");
-    let tmp = ("/tmp".to_owned(), options(spec.limits.tmp));
+    let is_tmp = |path: &String| path.trim_end_matches('/') == "/tmp";
+    let other = spec.mounts.iter().any(|mount| is_tmp(&mount.path))
+        || spec.tmpfs.iter().any(|dir| is_tmp(&dir.path));
+    let tmp = (!other).then(|| ("/tmp".to_owned(), options(spec.limits.tmp)));
     let others = spec
         .tmpfs
         .iter()
         .map(|dir| (dir.path.clone(), options(dir.size)));
-    std::iter::once(tmp).chain(others).collect()
+    tmp.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]

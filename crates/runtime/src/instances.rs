@@ -51,16 +51,22 @@ impl Engine {
     /// owner's network must be there when it starts.
     pub async fn create_instance(&self, spec: &InstanceSpec) -> Result<Created, Error> {
         let quota = self.has_quota().await?;
-        match self.create(spec, quota).await {
+        let most_cpus = self.most_nano_cpus().await?;
+        let create = |quota| self.create(spec, self.container(spec, quota, most_cpus));
+        match create(quota).await {
             Err(Error::Refused { message, .. }) if quota && message.contains("storage-opt") => {
                 self.quota_refused();
-                self.create(spec, false).await
+                create(false).await
             }
             other => other,
         }
     }
 
-    async fn create(&self, spec: &InstanceSpec, quota: bool) -> Result<Created, Error> {
+    async fn create(
+        &self,
+        spec: &InstanceSpec,
+        container: models::ContainerCreateBody,
+    ) -> Result<Created, Error> {
         let name = self.container_name(spec);
         let deadline = Instant::now() + WORK;
         loop {
@@ -70,7 +76,7 @@ impl Engine {
             };
             let created = self
                 .docker
-                .create_container(Some(options), self.container(spec, quota));
+                .create_container(Some(options), container.clone());
             let refused = match self.call("making an instance", WORK, created).await {
                 Ok(created) => {
                     return Ok(Created {

@@ -7,6 +7,7 @@
 //! The crate knows no database and decides nothing: what shall run, when to restart it and what to
 //! clean up is said by its caller.
 
+mod abilities;
 mod build_log;
 mod builds;
 mod commands;
@@ -28,7 +29,6 @@ mod mask;
 mod networks;
 mod probe;
 mod pulls;
-mod quota;
 mod shell;
 mod stats;
 mod transport;
@@ -54,3 +54,11 @@ pub use pulls::{Pull, PullProgress, RegistryLogin};
 pub use shell::{Shell, ShellControl, ShellSpec};
 pub use stats::Stats;
 pub use volumes::{VolumeKey, VolumeName};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn requests_with_secrets_in_them_are_never_logged() {
+        assert!(log::STATIC_MAX_LEVEL <= log::LevelFilter::Info);
+    }
+}

@@ -54,7 +54,7 @@ impl Engine {
     ) -> Result<(), Unhealthy> {
         let begin = Instant::now();
         let (deadline, mut pause) = (begin + limit, FIRST);
-        let mut last = Unhealthy("there was no time to look".to_owned());
+        let mut last = Unhealthy("no answer in time".to_owned());
         loop {
             let started = Instant::now();
             match timeout_at(deadline, self.probe(instance, probe)).await {

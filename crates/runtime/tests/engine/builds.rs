@@ -156,6 +156,10 @@ async fn what_is_no_dockerfile_is_the_users_fault() {
             "{dockerfile}: {failed:?}"
         );
     }
+    let mut long = spec(&world);
+    long.args = vec![("LONG".into(), secret(&"x".repeat(70_000)))];
+    let (_, failed) = build(&world, &long, "FROM estrade-test/base:1").await;
+    assert!(failed.unwrap_err().to_string().contains("too long"));
     let mut elsewhere = spec(&world);
     elsewhere.dockerfile = "other".into();
     let failed = world

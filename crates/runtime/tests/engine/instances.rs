@@ -168,6 +168,8 @@ async fn another_spec_is_another_container() {
     spec.hosts = vec![("ai.internal".into(), "10.9.8.7".parse().unwrap())];
     let first = world.run(&spec).await;
     spec.revision = 1;
+    // More than any machine has: then it may use all of it.
+    spec.limits.nano_cpus = 100_000_000_000_000;
     let second = world.run(&spec).await;
     assert_ne!(first.id, second.id);
     assert_ne!(first.digest, second.digest);

@@ -156,7 +156,7 @@ async fn a_shell_that_is_left_is_hung_up() {
 }
 
 #[tokio::test]
-async fn no_shell_in_what_has_none_or_does_not_run() {
+async fn no_shell_in_what_does_not_run() {
     let world = World::new();
     let instance = world.run(&world.spec(&["true"])).await;
     world.engine.wait_for_exit(&instance.id).await.unwrap();
