@@ -211,6 +211,21 @@ async fn a_build_that_is_dropped_is_killed() {
 }
 
 #[tokio::test]
+async fn a_directory_that_never_ends_is_not_waited_for() {
+    let world = World::new();
+    let mut short = spec(&world);
+    short.limit = Duration::from_secs(1);
+    let failed = world.engine.build(&short, stream::pending()).finish().await;
+    assert!(matches!(failed, Err(BuildError::TimedOut(_))), "{failed:?}");
+    let mut build = world.engine.build(&spec(&world), stream::pending());
+    let line = tokio::time::timeout(Duration::from_millis(300), build.next_line());
+    assert!(line.await.is_err());
+    drop(build);
+    // Which also looks whether its connection is closed.
+    world.clean().await;
+}
+
+#[tokio::test]
 async fn a_build_that_takes_too_long_is_killed() {
     let world = World::new();
     let step = format!("sleep 61{}", std::process::id());

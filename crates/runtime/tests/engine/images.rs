@@ -54,6 +54,28 @@ async fn an_image_gets_a_name_of_ours_and_loses_it() {
 }
 
 #[tokio::test]
+async fn unnamed_images_of_others_stay() {
+    let (world, stranger) = (World::new(), stranger());
+    let options = bollard::query_parameters::CreateImageOptions {
+        from_src: Some("-".into()),
+        ..Default::default()
+    };
+    let mark = format!("{:?}", world.engine);
+    let tar = bollard::body_try_stream(context(&[("mark", &mark)]));
+    let made = stranger.create_image(Some(options), Some(tar), None);
+    let made: Vec<_> = made.try_collect().await.unwrap();
+    let id = made.last().unwrap().status.clone().unwrap();
+    let later = now().after(Duration::from_hours(1));
+    world.engine.prune_images(later).await.unwrap();
+    stranger.inspect_image(&id).await.unwrap();
+    stranger
+        .remove_image(&id, None::<RemoveImageOptions>, None)
+        .await
+        .unwrap();
+    world.clean().await;
+}
+
+#[tokio::test]
 async fn an_image_is_made_out_of_a_tar() {
     let world = World::new();
     let own = own(&world);
