@@ -229,9 +229,10 @@ impl Build {
             State::Ended(Ok(image)) => {
                 // The image has a name of its own now; another one would keep it when that is gone.
                 if let Some(stage) = self.log.stage() {
-                    self.engine
-                        .untag(&self.engine.layer_name(self.image, stage))
-                        .await?;
+                    let layer = self.engine.layer_name(self.image, stage);
+                    if let Err(error) = self.engine.untag(&layer).await {
+                        tracing::debug!(%error, "a layer keeps its name for a while");
+                    }
                 }
                 Ok(image)
             }

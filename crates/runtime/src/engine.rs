@@ -21,6 +21,8 @@ use tokio::time::timeout;
 pub(crate) const QUICK: Duration = Duration::from_secs(15);
 /// How long a call may take that makes the engine work: start, remove, a look at the disk.
 pub(crate) const WORK: Duration = Duration::from_mins(1);
+/// How long to wait for what another call is about to finish.
+pub(crate) const BRIEF: Duration = Duration::from_millis(50);
 
 /// A Docker Engine, as one installation of Estrade sees it: what others made is not there.
 ///

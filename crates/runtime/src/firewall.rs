@@ -5,7 +5,7 @@
 //! are rules of our own, in a table that the engine does not use:
 //!
 //! - from one bridge of ours to another: nothing
-//! - to the host itself: only the AI listener's port
+//! - to the host itself: only ports that are named, such as the AI listener's
 //! - to the metadata of a cloud (169.254.0.0/16): nothing
 //!
 //! They need `iptables` and the right to use it. Without them the engine's own rules hold, and the
@@ -31,7 +31,7 @@ pub struct Firewall {
     bridges: String,
     to_host: String,
     onward: String,
-    ai_port: Option<u16>,
+    open: Vec<u16>,
 }
 
 /// The rules could not be set.
@@ -40,20 +40,21 @@ pub struct Firewall {
 pub struct FirewallError(String);
 
 impl Engine {
-    /// The rules for this installation's networks, also for those to come. The engine must be on this machine.
-    pub fn firewall(&self, ai_port: Option<u16>) -> Firewall {
+    /// The rules for this installation's networks, also for those to come: of the host, only these TCP ports are open
+    /// to containers. The engine must be on this machine.
+    pub fn firewall(&self, open: &[u16]) -> Firewall {
         let prefix = self.bridge_prefix();
         Firewall {
             to_host: format!("ESTRADE-HOST-{prefix}"),
             onward: format!("ESTRADE-ONWARD-{prefix}"),
             bridges: format!("{prefix}+"),
-            ai_port,
+            open: open.to_vec(),
         }
     }
 }
 
 impl Firewall {
-    /// Sets the rules; to do so again changes nothing, except for another port.
+    /// Sets the rules; to do so again changes nothing, except for other ports.
     pub async fn apply(&self) -> Result<(), FirewallError> {
         iptables("iptables-restore", &["--wait", "--noflush"], &self.chains()).await?;
         for (chain, own) in self.jumps() {
@@ -111,17 +112,18 @@ impl Firewall {
             bridges,
             to_host,
             onward,
-            ai_port,
+            open,
         } = self;
-        let ai = ai_port.map_or_else(String::new, |port| {
-            format!("-A {to_host} -p tcp -m tcp --dport {port} -j RETURN\n")
-        });
+        let open = open
+            .iter()
+            .map(|port| format!("-A {to_host} -p tcp -m tcp --dport {port} -j RETURN\n"));
+        let open: String = open.collect();
         // Bridged is what stays within one bridge; where the kernel shows it to these rules at all.
         format!(
             "*mangle
 :{to_host} -
 :{onward} -
-{ai}-A {to_host} -m conntrack --ctstate NEW -j DROP
+{open}-A {to_host} -m conntrack --ctstate NEW -j DROP
 -A {onward} -o {bridges} -m physdev ! --physdev-is-bridged -j DROP
 -A {onward} -d 169.254.0.0/16 -j DROP
 COMMIT
@@ -170,11 +172,12 @@ mod tests {
         let host = EngineHost::default();
         let engine = Engine::new(host, "a".parse().unwrap(), SubnetPool::default()).unwrap();
         let prefix = engine.bridge_prefix();
-        let firewall = engine.firewall(Some(3100));
+        let firewall = engine.firewall(&[3100, 8080]);
         let chains = firewall.chains();
         assert!(chains.contains("--dport 3100 -j RETURN\n"), "{chains}");
+        assert!(chains.contains("--dport 8080 -j RETURN\n"), "{chains}");
         assert!(chains.contains(&format!("-o {prefix}+ ")), "{chains}");
-        assert!(!engine.firewall(None).chains().contains("RETURN"));
+        assert!(!engine.firewall(&[]).chains().contains("RETURN"));
         // The kernel's limits.
         assert!(firewall.onward.len() <= 28 && firewall.to_host.len() <= 28);
         assert!(prefix.len() + 8 <= 15);

@@ -13,7 +13,8 @@ const DEFAULT: &str = "/var/run/docker.sock";
 pub enum EngineHost {
     /// A socket in the file system.
     Unix(PathBuf),
-    /// `host:port`, without TLS: for an engine on a private network.
+    /// `host:port`, without TLS: for an engine on a private network, from which the addresses of its
+    /// containers can be reached.
     Tcp(String),
 }
 

@@ -4,7 +4,7 @@
 //! such a name beside its own, so that removing a release's image removes our name of it and never
 //! somebody else's.
 
-use crate::engine::{Engine, QUICK, WORK};
+use crate::engine::{BRIEF, Engine, QUICK, WORK};
 use crate::error::Error;
 use crate::image_ref::ImageRef;
 use bollard::models;
@@ -16,6 +16,7 @@ use estrade_model::{ProjectId, ReleaseId, Timestamp};
 use futures_util::{Stream, TryStreamExt};
 use std::io;
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// How long the import of a tar may take.
 const IMPORT: Duration = Duration::from_mins(10);
@@ -164,10 +165,16 @@ impl Engine {
         let options = PruneImagesOptions {
             filters: Some(filters),
         };
-        let pruned = self.docker.prune_images(Some(options));
-        self.call("removing unnamed images", WORK, pruned)
-            .await
-            .map(drop)
+        let deadline = Instant::now() + WORK;
+        loop {
+            let pruned = self.docker.prune_images(Some(options.clone()));
+            match self.call("removing unnamed images", WORK, pruned).await {
+                Ok(_) => return Ok(()),
+                // The engine does that for one caller at a time.
+                Err(Error::Conflict { .. }) if Instant::now() < deadline => sleep(BRIEF).await,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn repositories(&self) -> String {

@@ -3,7 +3,7 @@
 //! Every call may be repeated: to make what is made, to start what runs, to stop what stands still and to
 //! remove what is gone are no errors.
 
-use crate::engine::{Engine, QUICK, WORK};
+use crate::engine::{BRIEF, Engine, QUICK, WORK};
 use crate::error::Error;
 use crate::instance_spec::InstanceSpec;
 use crate::instance_state::{self, Instance};
@@ -22,9 +22,6 @@ use tokio::time::{Instant, sleep};
 const LOOKS: usize = 8;
 /// What the engine may need beyond the grace to stop a container.
 const STOP_MARGIN: Duration = Duration::from_secs(30);
-
-/// How long to wait for what another call is about to finish.
-const BRIEF: Duration = Duration::from_millis(50);
 
 /// A container of this installation. Only this crate makes them, out of what the engine says of
 /// containers with our label: so nobody else's can be stopped or removed.

@@ -12,7 +12,7 @@
 //!   race against networks that are being made. The platform listener drops all of them. The AI listener
 //!   lets them have inference and nothing else; instances find it at their network's
 //!   [`gateway`](Network::gateway), if it listens on that address or on all of them. The edge is open to
-//!   the world and so to them.
+//!   the world and so to them, unless [`Engine::firewall`] says otherwise.
 //! - **The rest of the host.** What listens on all of the host's addresses can be reached through the
 //!   gateway, as from any neighbour in a local network. The engine has no option against that which
 //!   would leave the way from the edge to the instances open; [`Engine::firewall`] has, where it can be set.

@@ -63,9 +63,9 @@ struct VolumeUsage {
 }
 
 impl Engine {
-    /// Makes a volume if it is not there yet; also to be called before an instance that has it starts, because a
-    /// disk is not mounted any more after the machine has. Its size in bytes is held by the engine where it can, else by a
-    /// disk of that size ([`Engine::with_disks`]); the answer is whether it is.
+    /// Makes a volume if it is not there yet. To be called before each start of an instance that has it: after a
+    /// restart of the machine a disk has to be mounted again. Its size in bytes is held by the engine where it
+    /// can, else by a disk of that size ([`Engine::with_disks`]); the answer is whether it is.
     pub async fn ensure_volume(&self, key: &VolumeKey, size: u64) -> Result<bool, Error> {
         if self.has_quota().await? {
             let options = HashMap::from([("size".to_owned(), size.to_string())]);

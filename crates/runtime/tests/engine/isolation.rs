@@ -39,7 +39,7 @@ async fn owners_do_not_reach_each_other() {
         ready.await.unwrap();
     }
     assert_ne!(mine.id, theirs.id);
-    let firewall = world.engine.firewall(None);
+    let firewall = world.engine.firewall(&[]);
     firewall.apply().await.unwrap();
     // Also while the engine changes its own rules, again and again.
     let addresses = [&[mine.address.unwrap()], &[theirs.address.unwrap(); 4][..]].concat();
@@ -110,7 +110,7 @@ async fn of_the_host_only_one_port_is_open() {
     let address = |listener: &TcpListener| {
         SocketAddr::new(network.gateway, listener.local_addr().unwrap().port())
     };
-    let firewall = world.engine.firewall(Some(address(&ai).port()));
+    let firewall = world.engine.firewall(&[address(&ai).port()]);
     for _ in 0..2 {
         firewall.apply().await.unwrap();
     }
