@@ -191,14 +191,14 @@ impl FileSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use estrade_store::blobs::DigestSet;
 
     #[tokio::test]
     async fn a_removed_file_does_not_stay_open() {
         let directory = tempfile::tempdir().unwrap();
         let store = BlobStore::open(directory.path()).unwrap();
         let publish = |content: &[u8]| {
-            let mut staging = store.stage(u64::MAX, |_| Ok(HashSet::new()));
+            let mut staging = store.stage(u64::MAX, |_| Ok(DigestSet::default()));
             staging.add(content).unwrap();
             staging.publish().unwrap()
         };

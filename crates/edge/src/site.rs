@@ -7,7 +7,7 @@ use crate::header_rules::{self, HeaderRules};
 use crate::redirects::{self, Redirects};
 use estrade_model::coding::Coding;
 use estrade_model::site::SiteConfig;
-use estrade_store::blobs::{Digest, PlaceId, StoredBlob};
+use estrade_store::blobs::{Digest, DigestMap, PlaceId, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::VariantRow;
 use std::collections::HashMap;
@@ -86,9 +86,9 @@ pub struct Parts {
     /// Its files.
     pub manifest: Manifest,
     /// What is known of contents already; the database was not asked for these.
-    pub known: HashMap<Digest, Entry>,
+    pub known: DigestMap<Entry>,
     /// Where the other contents lie.
-    pub blobs: HashMap<Digest, StoredBlob>,
+    pub blobs: DigestMap<StoredBlob>,
     /// Their compressed variants.
     pub variants: Vec<VariantRow>,
     /// How it wants to be served.
@@ -102,7 +102,7 @@ pub struct Parts {
 impl Site {
     /// Builds the table. Files whose content is not stored are left out; the second value counts them.
     pub fn build(parts: Parts) -> (Self, usize) {
-        let mut variants: HashMap<Digest, [Option<StoredBlob>; 3]> = HashMap::new();
+        let mut variants: DigestMap<[Option<StoredBlob>; 3]> = DigestMap::default();
         for VariantRow { of, coding, blob } in parts.variants {
             if let Some(position) = Coding::COMPRESSED.iter().position(|it| *it == coding) {
                 variants.entry(of).or_default()[position] = Some(blob);
@@ -147,7 +147,7 @@ impl Site {
     }
 
     /// What this site knows of the contents of another: those of files at the same path.
-    pub fn knows(&self, manifest: &Manifest) -> HashMap<Digest, Entry> {
+    pub fn knows(&self, manifest: &Manifest) -> DigestMap<Entry> {
         let same = |file: &ManifestFile| {
             let entry = self.find(file.path.as_str())?;
             (entry.digest == file.digest).then_some((file.digest, entry))
@@ -319,7 +319,7 @@ mod tests {
         };
         let (site, missing) = Site::build(Parts {
             manifest: Manifest::new(files.chain([lost]).collect()),
-            known: HashMap::new(),
+            known: DigestMap::default(),
             blobs: stored.iter().map(|blob| (blob.digest, *blob)).collect(),
             variants: vec![gzip],
             config: SiteConfig::default(),

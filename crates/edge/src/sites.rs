@@ -8,7 +8,7 @@ use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::{Core, Error, Publisher, Result};
-use estrade_store::blobs::{Digest, StoredBlob};
+use estrade_store::blobs::{DigestMap, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::routes::LiveRow;
 use estrade_store::variants::VariantRow;
@@ -16,7 +16,6 @@ use estrade_store::{artifacts, blob_rows, variants};
 use futures_util::future::BoxFuture;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -187,7 +186,7 @@ async fn load_site(
 async fn read_rules(
     core: &Arc<Core>,
     manifest: &Manifest,
-    blobs: &HashMap<Digest, StoredBlob>,
+    blobs: &DigestMap<StoredBlob>,
     name: &'static str,
 ) -> String {
     let file = manifest

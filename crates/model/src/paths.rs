@@ -81,23 +81,40 @@ const SLASH: char = '\0';
 impl FileTree {
     /// Adds a file, or says why it does not fit beside the others.
     pub fn insert(&mut self, path: &FilePath) -> Result<(), Invalid> {
-        let key = path.as_str().replace('/', "\0");
+        let key = tree_key(path);
         let (before, after) = (..=&key, (Excluded(&key), Unbounded));
-        let before = self.0.range::<String, _>(before).next_back();
-        if before == Some(&key) {
-            return Err(format!("`{path}` is given twice").into());
+        if let Some(before) = self.0.range::<String, _>(before).next_back() {
+            require_apart(before, &key)?;
         }
-        if let Some(file) = before.filter(|file| is_inside(&key, file)) {
-            let file = file.replace(SLASH, "/");
-            return Err(format!("`{file}` is both a file and a directory").into());
-        }
-        let after = self.0.range::<String, _>(after).next();
-        if after.is_some_and(|file| is_inside(file, &key)) {
-            return Err(format!("`{path}` is both a file and a directory").into());
+        if let Some(after) = self.0.range::<String, _>(after).next() {
+            require_apart(&key, after)?;
         }
         self.0.insert(key);
         Ok(())
     }
+
+    /// Says why some paths do not fit beside each other: for who has them all, that is several times
+    /// as fast.
+    pub fn check<'p>(paths: impl Iterator<Item = &'p FilePath>) -> Result<(), Invalid> {
+        let mut keys: Vec<_> = paths.map(tree_key).collect();
+        keys.sort_unstable();
+        let mut neighbours = keys.windows(2);
+        neighbours.try_for_each(|pair| require_apart(&pair[0], &pair[1]))
+    }
+}
+
+fn tree_key(path: &FilePath) -> String {
+    path.as_str().replace('/', "\0")
+}
+
+/// Refuses two neighbours in tree order that cannot both be there.
+fn require_apart(before: &str, after: &str) -> Result<(), Invalid> {
+    let what = match () {
+        () if before == after => "given twice",
+        () if is_inside(after, before) => "both a file and a directory",
+        () => return Ok(()),
+    };
+    Err(format!("`{}` is {what}", before.replace(SLASH, "/")).into())
 }
 
 fn is_inside(file: &str, directory: &str) -> bool {
@@ -153,9 +170,10 @@ mod tests {
     fn a_file_is_never_a_directory_too() {
         let insert = |paths: &[&str]| {
             let mut tree = FileTree::default();
-            paths
-                .iter()
-                .try_for_each(|text| tree.insert(&path(text).unwrap()))
+            let paths: Vec<_> = paths.iter().map(|text| path(text).unwrap()).collect();
+            let one_by_one = paths.iter().try_for_each(|path| tree.insert(path));
+            assert_eq!(FileTree::check(paths.iter()), one_by_one);
+            one_by_one
         };
         assert!(insert(&["a", "b", "c/d", "c/e"]).is_ok());
         assert!(insert(&["a", "a"]).is_err());

@@ -76,20 +76,22 @@ pub fn from_slice_seed<'de, S>(seed: S, bytes: &'de [u8]) -> Result<S::Value, Js
 where
     S: DeserializeSeed<'de>,
 {
-    let walk = || {
-        let walked = Walk::check(&mut serde_json::Deserializer::from_slice(bytes));
-        walked.map_err(|error| sort(error, invalid))
-    };
     if !is_harmless(bytes) {
-        walk()?;
+        walk(bytes)?;
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = seeded(seed, &mut json);
     if read.is_err() || json.end().is_err() {
         // If it is the syntax, the walk says it better.
-        walk()?;
+        walk(bytes)?;
     }
     read
+}
+
+/// Says what is wrong with a document, whatever it is read into.
+pub fn walk(bytes: &[u8]) -> Result<(), JsonError> {
+    Walk::check(&mut serde_json::Deserializer::from_slice(bytes))
+        .map_err(|error| sort(error, invalid))
 }
 
 fn seeded<'de, R, S, T>(seed: S, json: &mut serde_json::Deserializer<R>) -> Result<T, JsonError>

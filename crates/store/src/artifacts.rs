@@ -113,7 +113,7 @@ pub async fn keep_artifact_for(
         return Ok(false);
     }
     let sql = if tx.has_many_writers() {
-        "SELECT id FROM artifacts WHERE id = $1 FOR SHARE"
+        "SELECT id FROM artifacts WHERE id = $1 FOR KEY SHARE"
     } else {
         "SELECT id FROM artifacts WHERE id = $1"
     };

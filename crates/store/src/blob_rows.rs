@@ -1,8 +1,8 @@
 //! Which contents are stored, and where they lie: the index of [`crate::blobs`].
 
-use crate::blobs::{Digest, Place, PlaceId, StoredBlob};
+use crate::blobs::{Digest, DigestMap, DigestSet, Place, PlaceId, StoredBlob};
 use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
-use std::collections::{HashMap, HashSet};
+use foldhash::fast::RandomState;
 
 /// How many digests one statement asks for. A shorter list is filled up, so that there is one
 /// statement to prepare and not one per length.
@@ -63,7 +63,7 @@ pub async fn keep_blobs(
             select_blobs!("digest, condemned_at")
         };
         let found: Vec<KnownRow> = bind_all(tx.query(sql), chunk).fetch_all().await?;
-        let asked: HashSet<_> = chunk.iter().collect();
+        let asked: DigestSet = chunk.iter().copied().collect();
         if found.len() < asked.len() {
             return Ok(false);
         }
@@ -119,9 +119,9 @@ async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreErro
 
 /// Which of these contents are stored and not condemned: who finds one here and has said before that
 /// it is [wanted](crate::blobs::BlobStore::is_wanted) can count on it.
-pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<HashSet<Digest>, StoreError> {
+pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<DigestSet, StoreError> {
     let sql = concat!(select_blobs!("digest"), " AND condemned_at IS NULL");
-    let mut known = HashSet::new();
+    let mut known = DigestSet::default();
     for chunk in digests.chunks(ASKED) {
         let found: Vec<[u8; 32]> = bind_all(db.read(sql), chunk).fetch_all().await?;
         known.extend(found.into_iter().map(Digest::from));
@@ -130,11 +130,8 @@ pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<HashSet<Digest>,
 }
 
 /// Where these contents lie; those that are not stored are left out.
-pub async fn read_blobs(
-    db: &Db,
-    digests: &[Digest],
-) -> Result<HashMap<Digest, StoredBlob>, StoreError> {
-    let mut places = HashMap::with_capacity(digests.len());
+pub async fn read_blobs(db: &Db, digests: &[Digest]) -> Result<DigestMap<StoredBlob>, StoreError> {
+    let mut places = DigestMap::with_capacity_and_hasher(digests.len(), RandomState::default());
     for chunk in digests.chunks(ASKED) {
         let query = db.read(select_blobs!("digest, size, place, place_offset"));
         let found: Vec<StoredBlob> = bind_all(query, chunk).fetch_all().await?;

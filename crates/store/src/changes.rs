@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 /// How often a follower looks when nothing wakes it: SQLite has no other way.
-const SQLITE_POLL: Duration = Duration::from_millis(100);
+const SQLITE_POLL: Duration = Duration::from_millis(250);
 /// How often a PostgreSQL follower looks although it was not notified.
 const POSTGRES_POLL: Duration = Duration::from_millis(500);
 

@@ -133,15 +133,25 @@ impl Framing {
     }
 }
 
+/// By hand: it is done for every event of every stream.
 fn chunk_size(line: &[u8]) -> Option<u64> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
-    let rest_is_extension = matches!(line[digits..].trim_ascii_start(), [] | [b';', ..]);
-    // Fifteen digits are more than anybody sends, and cannot overflow.
-    if !(1..=15).contains(&digits) || !rest_is_extension {
-        return None;
+    let (mut size, mut digits) = (0, 0);
+    for &byte in line {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => break,
+        };
+        // Fifteen digits are more than anybody sends, and cannot overflow.
+        if digits == 15 {
+            return None;
+        }
+        size = size << 4 | u64::from(digit);
+        digits += 1;
     }
-    u64::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok()
+    let rest_is_extension = matches!(line[digits..].trim_ascii_start(), [] | [b';', ..]);
+    (digits > 0 && rest_is_extension).then_some(size)
 }
 
 #[cfg(test)]

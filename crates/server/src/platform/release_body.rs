@@ -14,14 +14,12 @@ use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
-use estrade_store::blobs::Hashed;
-use files::{File, Lifted, Taker, send_ahead};
+use files::{Ahead, File, Lifted, Taker, send_ahead};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::panic::resume_unwind;
@@ -68,8 +66,14 @@ pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> 
             ahead,
         };
         let seed = BodySeed::new(&mut taker, &refused);
-        strict_json::from_slice_seed(seed, &lifted.document)
+        let parsed = strict_json::from_slice_seed(seed, &lifted.document);
+        if parsed.is_err() && refused.borrow().is_none() {
+            // Where it is wrong is to be told of the document that was sent.
+            strict_json::walk(whole.as_deref().unwrap_or_default()).map_err(Error::from)?;
+        }
+        parsed
     } else {
+        upload.forget_ahead();
         // There is something about it that is better told by who reads it as it is.
         let reader = spool.reader().map_err(Error::internal)?;
         strict_json::from_reader_seed(BodySeed::new(upload, &refused), reader)
@@ -90,15 +94,22 @@ const FILES: Place = Place {
 fn lift_files<'d>(
     document: &'d [u8],
     upload: &mut Upload,
-) -> Result<Option<(strict_json::Lifted<'d>, HashMap<usize, Hashed>)>, Error> {
+) -> Result<Option<(strict_json::Lifted<'d>, Ahead)>, Error> {
+    let most = upload.most_files();
+    let lift_alone = || {
+        let lifted = strict_json::lift(document, &FILES, most, |_, _| ());
+        Ok(lifted.map(|lifted| (lifted, Ahead::new())))
+    };
     if document.len() < WORTH_A_THREAD {
-        let lifted = strict_json::lift(document, &FILES, |_, _| ());
-        return Ok(lifted.map(|lifted| (lifted, HashMap::new())));
+        return lift_alone();
     }
     thread::scope(|scope| {
         let (sender, texts) = sync_channel(MOST_AHEAD);
-        let taker = scope.spawn(|| send_ahead(texts.into_iter(), upload));
-        let lifted = strict_json::lift(document, &FILES, |id, text| {
+        let take = || send_ahead(texts.into_iter(), upload);
+        let Ok(taker) = thread::Builder::new().spawn_scoped(scope, take) else {
+            return lift_alone();
+        };
+        let lifted = strict_json::lift(document, &FILES, most, |id, text| {
             // Who does not take it any more says why at the end.
             drop(sender.send((id, text.clone())));
         });

@@ -4,8 +4,8 @@
 //! decode it. Here that is one loop over eight bytes at a time, and the parser sees a document with
 //! numbers where the texts were.
 
-use super::glance::split_string;
 use bytes::Bytes;
+use memchr::memchr2;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
@@ -42,11 +42,13 @@ pub struct Place {
 /// Takes the texts out of a document, Unicode without NUL as JSON wants it. Each is shown to `ready`
 /// with its id as soon as it is certain that it is to be read as it stands.
 ///
-/// None when there is anything about the document that somebody else can tell better: a fault, or an
-/// escape in the name of a field, which would make it mean something that is not seen here.
+/// None when there is anything about the document that somebody else can tell better: a fault, more
+/// than `most` texts, or an escape in the name of a field, which would make it mean something that is
+/// not seen here.
 pub fn lift<'d>(
     document: &'d [u8],
     place: &Place,
+    most: usize,
     mut ready: impl FnMut(TextId, &Bytes),
 ) -> Option<Lifted<'d>> {
     let mut open: Vec<Part> = Vec::new();
@@ -58,25 +60,24 @@ pub fn lift<'d>(
         at += 1;
         match byte {
             b'"' if field_is_next => {
-                let (text, _) = split_string(document.get(at..)?)?;
-                if text.contains(&b'\\') {
+                field = document.get(at..at + string_length(&document[at..])?)?;
+                if field.contains(&b'\\') {
                     return None;
                 }
-                field = text;
                 field_is_next = false;
-                at += text.len() + 1;
+                at += field.len() + 1;
                 if open.last() == Some(&Part::Item) && field == place.unless.as_bytes() {
                     lift.fresh = None;
                     lift.is_plain = false;
                 }
             }
             b'"' if open.last() == Some(&Part::Item) && field == place.key.as_bytes() => {
+                if lift.texts.len() >= most {
+                    return None;
+                }
                 at = lift.take(at)?;
             }
-            b'"' => {
-                let (text, _) = split_string(document.get(at..)?)?;
-                at += text.len() + 1;
-            }
+            b'"' => at += string_length(&document[at..])? + 1,
             b'{' => {
                 let part = match open.last() {
                     None => Part::Document,
@@ -106,6 +107,18 @@ pub fn lift<'d>(
         }
     }
     Some(lift.end())
+}
+
+/// How long the rest of a string is as it is written, up to the quote that ends it.
+fn string_length(bytes: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    loop {
+        end += memchr2(b'"', b'\\', bytes.get(end..)?)?;
+        if bytes[end] == b'"' {
+            return Some(end);
+        }
+        end += 2;
+    }
 }
 
 /// What is open at some point of the document.
@@ -158,7 +171,13 @@ impl<'d> Lift<'d> {
         let text = &self.scratch[..written];
         std::str::from_utf8(text).ok()?;
         let number = self.texts.len();
-        self.texts.push(Bytes::copy_from_slice(text));
+        self.texts.push(if written > WORTH_COPYING {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            scratch.truncate(written);
+            scratch.into()
+        } else {
+            Bytes::copy_from_slice(text)
+        });
         self.fresh = self.is_plain.then_some(number);
         self.document
             .extend_from_slice(&self.from[self.copied..start]);
@@ -184,30 +203,29 @@ impl<'d> Lift<'d> {
 }
 
 const WORD: usize = size_of::<u64>();
+/// Longer texts keep the room that they were decoded in.
+const WORTH_COPYING: usize = 64 * 1024;
 
 /// Decodes up to the quote that ends a string; how much was read, without the quote, and written.
 fn unescape(from: &[u8], to: &mut Vec<u8>) -> Option<(usize, usize)> {
     let (mut read, mut written) = (0, 0);
     loop {
-        // A word is written whole, also where only its start counts.
-        if to.len() < written + WORD {
-            to.resize(2 * written + 1024, 0);
+        // A word is written whole, also where only its start counts, and a character after it.
+        if to.len() < written + 2 * WORD {
+            to.resize((2 * written + 1024).min(from.len() + 2 * WORD), 0);
         }
-        let special = match from[read..].first_chunk::<WORD>() {
-            Some(word) => {
-                to[written..written + WORD].copy_from_slice(word);
-                match special_bytes(u64::from_le_bytes(*word)) {
-                    0 => WORD,
-                    special => special.trailing_zeros() as usize / 8,
-                }
+        let plain = if let Some(word) = from[read..].first_chunk::<WORD>() {
+            to[written..written + WORD].copy_from_slice(word);
+            match special_bytes(u64::from_le_bytes(*word)) {
+                0 => WORD,
+                special => special.trailing_zeros() as usize / 8,
             }
-            None => {
-                to[written] = *from.get(read)?;
-                usize::from(!matches!(to[written], b'"' | b'\\' | 0..0x20))
-            }
+        } else {
+            to[written] = *from.get(read)?;
+            usize::from(!matches!(to[written], b'"' | b'\\' | 0..0x20))
         };
-        (read, written) = (read + special, written + special);
-        if special == WORD {
+        (read, written) = (read + plain, written + plain);
+        if plain == WORD {
             continue;
         }
         match *from.get(read)? {
@@ -215,14 +233,7 @@ fn unescape(from: &[u8], to: &mut Vec<u8>) -> Option<(usize, usize)> {
             b'\\' => {
                 let (decoded, length) = decode_escape(&from[read..])?;
                 read += length;
-                if decoded.is_ascii() {
-                    to[written] = decoded as u8;
-                    written += 1;
-                } else {
-                    to.truncate(written);
-                    to.extend_from_slice(decoded.encode_utf8(&mut [0; 4]).as_bytes());
-                    written = to.len();
-                }
+                written += decoded.encode_utf8(&mut to[written..]).len();
             }
             0..0x20 => return None,
             // Near the end of the document it goes byte by byte.
@@ -303,7 +314,7 @@ mod tests {
     fn lift_files(document: &str) -> Option<Lifted<'_>> {
         let mut shown = Vec::new();
         let ready = |TextId(number): TextId, text: &Bytes| shown.push((number, text.clone()));
-        let lifted = lift(document.as_bytes(), &FILES, ready)?;
+        let lifted = lift(document.as_bytes(), &FILES, 1000, ready)?;
         assert!(
             shown
                 .iter()
@@ -318,9 +329,19 @@ mod tests {
             {"data":"c","encoding":"text"},{"data":"d","more":{"encoding":1}},{"path":"e"},
             {"data":"f","data":"g"}]}"#;
         let mut shown = Vec::new();
-        let lifted = lift(document, &FILES, |_, text| shown.push(text.clone())).unwrap();
+        let lifted = lift(document, &FILES, 6, |_, text| shown.push(text.clone())).unwrap();
         assert_eq!(shown, ["a", "d", "g"]);
         assert_eq!(lifted.texts, ["a", "b", "c", "d", "f", "g"]);
+        assert!(lift(document, &FILES, 5, |_, _| ()).is_none());
+    }
+
+    /// Room that is made anew for each character would take minutes.
+    #[test]
+    fn long_texts_of_escapes_are_decoded_in_one_go() {
+        let text = r"\u4e2d\ud83d\ude00é".repeat(200_000);
+        let document = format!(r#"{{"files":[{{"data":"{text}"}}],"message":"\ud83d\ude00"}}"#);
+        let lifted = lift_files(&document).unwrap();
+        assert_eq!(lifted.texts[0], "中😀é".repeat(200_000));
     }
 
     #[test]
@@ -379,7 +400,7 @@ mod tests {
         // These mean `files` and `data`.
         assert!(lift_files(r#"{"fil\u0065s":[{"data":"0"}]}"#).is_none());
         assert!(lift_files(r#"{"files":[{"d\u0061ta":"0"}]}"#).is_none());
-        assert!(lift(b"{\"files\":[{\"data\":\"a\xffb\"}]}", &FILES, |_, _| ()).is_none());
+        assert!(lift(b"{\"files\":[{\"data\":\"a\xffb\"}]}", &FILES, 9, |_, _| ()).is_none());
     }
 
     proptest! {

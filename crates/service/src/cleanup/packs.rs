@@ -3,7 +3,7 @@
 use crate::{Core, Error, Result};
 use estrade_model::Timestamp;
 use estrade_store::blobs::{
-    BlobError, BlobStore, Digest, PlaceEntry, PlaceId, Published, StoredBlob,
+    BlobError, BlobStore, Digest, DigestSet, PlaceEntry, PlaceId, Published, StoredBlob,
 };
 use estrade_store::cleanup;
 use std::collections::{HashMap, HashSet};
@@ -106,7 +106,7 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Re
 
 /// Copies contents into a new pack, those that are what they should be.
 fn copy(blobs: &BlobStore, contents: &[StoredBlob]) -> std::result::Result<Published, BlobError> {
-    let mut staging = blobs.stage(u64::MAX, |_| Ok(HashSet::new()));
+    let mut staging = blobs.stage(u64::MAX, |_| Ok(DigestSet::default()));
     for blob in contents {
         // What is damaged stays where it is: it must not keep the rest from being cleaned up.
         match blobs.read(blob) {

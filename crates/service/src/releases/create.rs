@@ -11,14 +11,13 @@ use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
-use estrade_store::blobs::{Digest, HeldBlobs, Published, StoredBlob};
+use estrade_store::blobs::{Digest, DigestSet, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
 use estrade_store::releases::{Recipe, ReleaseDraft};
 use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows, sources};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Longest message, in characters.
@@ -70,7 +69,7 @@ pub fn create_release<'a>(
                 commit(core, scope, draft, None).await?;
             }
             Source::Files(mut upload) => {
-                upload.require_files()?;
+                upload.require_tree()?;
                 if upload.project() != row.id {
                     return Err(Error::NotFound("the project"));
                 }
@@ -136,12 +135,15 @@ async fn store_files(
     upload: Upload,
     like: Option<Like>,
 ) -> Result<()> {
-    let (manifest, published) = tokio::task::spawn_blocking(|| upload.publish())
+    let (manifest, published, offers) = tokio::task::spawn_blocking(|| upload.publish())
         .await
         .map_err(Error::internal)??;
     let contents = Contents::new(manifest, &published, like);
     let stored = commit(core, scope, draft, Some(contents)).await;
     settle(published, &stored);
+    if stored.is_ok() {
+        offers.keep();
+    }
     stored
 }
 
@@ -177,9 +179,9 @@ impl Contents {
 
 /// The contents of a manifest that are not among the new ones.
 pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Digest> {
-    let fresh: HashSet<_> = new.iter().map(|blob| blob.digest).collect();
+    let fresh: DigestSet = new.iter().map(|blob| blob.digest).collect();
     let digests = manifest.files().iter().map(|file| file.digest);
-    let known: HashSet<_> = digests.filter(|digest| !fresh.contains(digest)).collect();
+    let known: DigestSet = digests.filter(|digest| !fresh.contains(digest)).collect();
     let mut known: Vec<_> = known.into_iter().collect();
     // In the order in which the database has them: neighbours are found together.
     known.sort_unstable();

@@ -9,7 +9,7 @@ use crate::{Core, Error, Result, Scope};
 use bytes::Bytes;
 use estrade_model::release::{ArchiveFormat, SourceId};
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_store::blobs::{BlobStore, Digest, StoredBlob};
+use estrade_store::blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::releases::ReleaseRow;
 use estrade_store::{artifacts, blob_rows, releases, sources};
@@ -17,7 +17,7 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
 
 /// How much is read from a file at once.
@@ -108,7 +108,7 @@ async fn next_chunk(mut archive: Archive) -> io::Result<Option<(Bytes, Archive)>
 /// An archive that is being written.
 struct Archive {
     blobs: BlobStore,
-    places: HashMap<Digest, StoredBlob>,
+    places: DigestMap<StoredBlob>,
     files: std::vec::IntoIter<ManifestFile>,
     open: Option<OpenFile>,
     /// None once the archive is complete.
@@ -121,7 +121,7 @@ struct OpenFile {
 }
 
 impl Archive {
-    fn new(blobs: BlobStore, manifest: &Manifest, places: HashMap<Digest, StoredBlob>) -> Self {
+    fn new(blobs: BlobStore, manifest: &Manifest, places: DigestMap<StoredBlob>) -> Self {
         let out = GzBuilder::new()
             .mtime(0)
             .write(Vec::new(), Compression::default());

@@ -9,9 +9,8 @@ use estrade_model::ProjectId;
 use estrade_model::release::ArtifactId;
 use estrade_store::artifacts::{self, ArtifactContents};
 use estrade_store::blob_uploads;
-use estrade_store::blobs::Digest;
+use estrade_store::blobs::{Digest, DigestMap, DigestSet};
 use estrade_store::manifest::ManifestFile;
-use std::collections::{HashMap, HashSet};
 
 /// How many artifacts are looked through, from the newest: a bound on what one request costs.
 /// What only older ones hold is asked for again, which does no harm.
@@ -22,7 +21,7 @@ pub(super) struct Like {
     /// Its id.
     pub(super) artifact: ArtifactId,
     /// What it has.
-    pub(super) contents: HashSet<Digest>,
+    pub(super) contents: DigestSet,
 }
 
 /// Refuses files whose contents the project does not have, all of them at once, and sizes that are
@@ -65,20 +64,20 @@ pub(super) async fn require_known(
 
 /// A search for contents: what is wanted, and how long it is once it was found.
 struct Search {
-    sizes: HashMap<Digest, Option<u64>>,
+    sizes: DigestMap<Option<u64>>,
     left: usize,
 }
 
 impl Search {
     fn new(wanted: impl Iterator<Item = Digest>) -> Self {
-        let sizes: HashMap<_, _> = wanted.map(|digest| (digest, None)).collect();
+        let sizes: DigestMap<_> = wanted.map(|digest| (digest, None)).collect();
         let left = sizes.len();
         Self { sizes, left }
     }
 
     /// Notes contents that are there; returns those that were looked for.
-    fn found(&mut self, contents: impl IntoIterator<Item = (Digest, u64)>) -> HashSet<Digest> {
-        let mut found = HashSet::new();
+    fn found(&mut self, contents: impl IntoIterator<Item = (Digest, u64)>) -> DigestSet {
+        let mut found = DigestSet::default();
         for (digest, size) in contents {
             if let Some(known @ None) = self.sizes.get_mut(&digest) {
                 *known = Some(size);

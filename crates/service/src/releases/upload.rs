@@ -1,6 +1,7 @@
 //! The files of a new release on their way in.
 
 use super::caps::{Caps, storing};
+use super::compress::Offers;
 use super::incoming::cleaned_up;
 use super::known::{self, Like};
 use super::layout::{inside, is_project_file};
@@ -28,7 +29,8 @@ const SHOWN: usize = 100;
 pub struct Upload {
     project: ProjectId,
     staging: Staging<'static>,
-    tree: FileTree,
+    /// What is compressed ahead of time.
+    offers: Offers,
     /// Files whose contents came along.
     sent: Vec<ManifestFile>,
     /// Files whose contents were only named, by their digests.
@@ -50,12 +52,13 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     let row = projects::find_project(core, scope, project).await?;
     let caps = Caps::of(core, &row.plan);
     let (mut staging, head_start) = (caps.stage(core), core.head_start.clone());
-    let runtime = Handle::current();
-    staging.watch_new(move |digest, content| head_start.offer(&runtime, digest, content));
+    let (offers, runtime) = (head_start.offers(), Handle::current());
+    let mut offered = offers.clone();
+    staging.watch_new(move |digest, content| offered.add(&runtime, digest, content));
     Ok(Upload {
         project: row.id,
         staging,
-        tree: FileTree::default(),
+        offers,
         sent: Vec::new(),
         named: Vec::new(),
         ahead: 0,
@@ -95,6 +98,17 @@ impl Upload {
         }
     }
 
+    /// Forgets that contents came ahead: all of them are about to be added again.
+    pub fn forget_ahead(&mut self) {
+        self.ahead = 0;
+        self.staging.count_anew();
+    }
+
+    /// Most files that it takes.
+    pub fn most_files(&self) -> usize {
+        self.caps.files
+    }
+
     /// Adds one file whose content was added already.
     pub fn add_arrived(&mut self, path: String, content: &Hashed) -> Result<()> {
         let (digest, size) = (content.digest(), content.bytes().len() as u64);
@@ -124,9 +138,6 @@ impl Upload {
             return Err(too_many_files(files));
         }
         let path = parse_path(path)?;
-        self.tree
-            .insert(&path)
-            .map_err(|invalid| Error::invalid(format!("files: {invalid}")))?;
         self.bytes = self.bytes.saturating_add(size);
         let what = || format!("files: with `{path}` they are together");
         self.caps.check(self.bytes, what)?;
@@ -138,8 +149,14 @@ impl Upload {
         self.project
     }
 
-    /// Refuses an upload without files.
-    pub(super) fn require_files(&self) -> Result<()> {
+    /// Refuses an upload without files, or whose paths make no tree.
+    pub(super) fn require_tree(&self) -> Result<()> {
+        self.require_files()?;
+        FileTree::check(self.sent.iter().chain(&self.named).map(|file| &file.path))
+            .map_err(|invalid| Error::invalid(format!("files: {invalid}")))
+    }
+
+    fn require_files(&self) -> Result<()> {
         if self.sent.is_empty() && self.named.is_empty() {
             return Err(Error::invalid("files: must hold at least one file"));
         }
@@ -204,10 +221,10 @@ impl Upload {
     }
 
     /// Makes the contents durable; blocks.
-    pub(super) fn publish(mut self) -> Result<(Manifest, Published)> {
+    pub(super) fn publish(mut self) -> Result<(Manifest, Published, Offers)> {
         let published = self.staging.publish().map_err(storing)?;
         self.sent.append(&mut self.named);
-        Ok((Manifest::new(self.sent), published))
+        Ok((Manifest::new(self.sent), published, self.offers))
     }
 }
 
@@ -230,7 +247,9 @@ async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
 }
 
 fn parse_path(path: String) -> Result<FilePath> {
-    let shown: String = path.chars().take(SHOWN).collect();
-    FilePath::try_from(path)
-        .map_err(|invalid| Error::invalid(format!("files: `{}`: {invalid}", shown.escape_debug())))
+    let sent = path.clone();
+    FilePath::try_from(path).map_err(|invalid| {
+        let shown: String = sent.chars().take(SHOWN).collect();
+        Error::invalid(format!("files: `{}`: {invalid}", shown.escape_debug()))
+    })
 }

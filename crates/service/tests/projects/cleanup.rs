@@ -11,7 +11,7 @@ use estrade_model::{ReleaseId, Timestamp};
 use estrade_service::cleanup::{Cleaned, Cleaner};
 use estrade_service::releases::{download_source, rollback_release};
 use estrade_service::{Core, Scope, Settings, projects};
-use estrade_store::blobs::{Digest, StoredBlob};
+use estrade_store::blobs::{Digest, DigestSet, StoredBlob};
 use estrade_store::variants::read_variants;
 use estrade_store::{Db, StoreError, artifacts, blob_rows, cleanup};
 use std::collections::{BTreeSet, HashSet};
@@ -254,7 +254,7 @@ async fn a_deleted_project_leaves_nothing(at: &Installation) {
 async fn store(core: &Core, content: &[u8]) -> StoredBlob {
     let (blobs, content) = (core.blobs.clone(), content.to_vec());
     let published = tokio::task::spawn_blocking(move || {
-        let mut staging = blobs.stage(u64::MAX, |_| Ok(HashSet::new()));
+        let mut staging = blobs.stage(u64::MAX, |_| Ok(DigestSet::default()));
         staging.add(&content).unwrap();
         staging.publish().unwrap()
     })

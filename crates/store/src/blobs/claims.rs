@@ -5,17 +5,18 @@
 //! found to be stored already. Age tells them apart only as long as no process is ever suspended and
 //! no client is slow; a claim does so always.
 
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Digest;
 use super::disk::Disk;
+use super::{Digest, DigestSet};
 
 /// What is claimed, and by how many.
 #[derive(Debug)]
-pub(super) struct Claims<K>(Mutex<HashMap<K, usize>>);
+pub(super) struct Claims<K>(Mutex<HashMap<K, usize, RandomState>>);
 
 impl<K> Default for Claims<K> {
     fn default() -> Self {
@@ -43,7 +44,7 @@ impl<K: Eq + Hash> Claims<K> {
     }
 
     /// A panic elsewhere cannot leave a map half-changed, so a poisoned lock is still good.
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, usize, RandomState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -52,14 +53,14 @@ impl<K: Eq + Hash> Claims<K> {
 #[derive(Debug)]
 pub(super) struct Wanted {
     disk: Arc<Disk>,
-    digests: HashSet<Digest>,
+    digests: DigestSet,
 }
 
 impl Wanted {
     pub(super) fn new(disk: Arc<Disk>) -> Self {
         Self {
             disk,
-            digests: HashSet::new(),
+            digests: DigestSet::default(),
         }
     }
 

@@ -31,11 +31,10 @@ mod read;
 mod staging;
 mod writer;
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use digest::{BadDigest, Digest};
+pub use digest::{BadDigest, Digest, DigestMap, DigestSet};
 pub use error::{BlobError, LookupError};
 pub use inventory::{PlaceEntry, RemovedOrphans};
 pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
@@ -82,7 +81,7 @@ impl BlobStore {
     pub fn stage<'k>(
         &self,
         max_total: u64,
-        find_known: impl FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k,
+        find_known: impl FnMut(&[Digest]) -> Result<DigestSet, LookupError> + Send + 'k,
     ) -> Staging<'k> {
         Staging::new(Arc::clone(&self.disk), max_total, Box::new(find_known))
     }

@@ -1,6 +1,5 @@
 //! Collecting the new contents of one release, before any of them is visible.
 
-use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
@@ -12,19 +11,19 @@ use super::disk::Disk;
 use super::pack::{PackWriter, sync_temporary};
 use super::writer::Body;
 use super::{
-    BlobError, Content, ContentWriter, Digest, LARGE_CONTENT, LookupError, Place, PlaceId,
-    Published, StoredBlob, UniqueId,
+    BlobError, Content, ContentWriter, Digest, DigestSet, LARGE_CONTENT, LookupError, Place,
+    PlaceId, Published, StoredBlob, UniqueId,
 };
 
 pub(super) type FindKnown<'k> =
-    Box<dyn FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k>;
+    Box<dyn FnMut(&[Digest]) -> Result<DigestSet, LookupError> + Send + 'k>;
 
 type WatchNew<'k> = Box<dyn FnMut(Digest, &[u8]) + Send + 'k>;
 
 /// Small contents wait in memory until it is known whether they are stored already. These bound
 /// how much waits, and so make one question out of many.
 const MOST_WAITING: usize = 128;
-const MOST_WAITING_BYTES: usize = 1 << 20;
+const MOST_WAITING_BYTES: usize = 512 << 10;
 
 /// A content in memory, and its hash: only the two together, so that they belong together.
 #[derive(Debug, Clone)]
@@ -64,7 +63,7 @@ pub struct Staging<'k> {
     find_known: FindKnown<'k>,
     watch_new: Option<WatchNew<'k>>,
     /// The digests that need no further thought: known before, written here, or waiting.
-    seen: HashSet<Digest>,
+    seen: DigestSet,
     wanted: Wanted,
     waiting: Vec<(Digest, Bytes)>,
     waiting_bytes: usize,
@@ -76,7 +75,7 @@ pub struct Staging<'k> {
 impl<'k> Staging<'k> {
     pub(super) fn new(disk: Arc<Disk>, max_total: u64, find_known: FindKnown<'k>) -> Self {
         Self {
-            seen: HashSet::new(),
+            seen: DigestSet::default(),
             wanted: Wanted::new(Arc::clone(&disk)),
             disk,
             max_total,
@@ -117,6 +116,11 @@ impl<'k> Staging<'k> {
             })?;
         }
         Ok(digest)
+    }
+
+    /// Counts from the start again, because the same contents are about to be added once more.
+    pub fn count_anew(&mut self) {
+        self.total = 0;
     }
 
     /// Keeps a content that is stored already from being forgotten until the rows are committed.

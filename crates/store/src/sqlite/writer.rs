@@ -156,6 +156,7 @@ impl SqliteTx {
 /// Takes what waits, runs it, commits it together, answers, until every sender is gone.
 fn write_loop(connection: Connection, log: &LogLength, mut queue: mpsc::Receiver<WriteJob>) {
     let mut tx = Tx::new(TxInner::Sqlite(SqliteTx { connection }));
+    let mut failing = false;
     while let Some(first) = queue.blocking_recv() {
         let mut waiting = vec![first];
         while waiting.len() < BATCH {
@@ -165,7 +166,7 @@ fn write_loop(connection: Connection, log: &LogLength, mut queue: mpsc::Receiver
         commit_together(&mut tx, waiting);
         // SQLite would do this inside the commit, and whoever made the log too long would wait for it.
         if log.is_long() {
-            fold_log(&tx);
+            failing = fold_log(&tx, failing).is_err();
         }
     }
 }
@@ -190,16 +191,19 @@ impl LogLength {
     }
 }
 
-/// Folds the log back into the file, as far as no reader needs it any more.
-fn fold_log(tx: &Tx) {
+/// Folds the log back into the file, as far as no reader needs it any more. If it fails, the next
+/// commit tries again, and says so once.
+fn fold_log(tx: &Tx, failing: bool) -> Result<(), StoreError> {
     let TxInner::Sqlite(SqliteTx { connection }) = &tx.inner else {
-        return;
+        return Ok(());
     };
     let folded = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-    if let Err(error) = folded {
-        // The next commit will try again.
-        tracing::warn!(error = causes(&error), "cannot fold the write-ahead log");
+    if let Err(error) = &folded
+        && !failing
+    {
+        tracing::warn!(error = causes(error), "cannot fold the write-ahead log");
     }
+    Ok(folded?)
 }
 
 fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {

@@ -7,12 +7,11 @@ mod crashes;
 mod reading;
 mod staging;
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use estrade_store::blobs::{BlobStore, Published, Staging, StoredBlob};
+use estrade_store::blobs::{BlobStore, DigestSet, Published, Staging, StoredBlob};
 use tempfile::TempDir;
 
 /// The size from which a content has a file of its own.
@@ -27,7 +26,7 @@ fn new_store() -> (TempDir, BlobStore) {
 
 /// A staging for which every content is new.
 fn stage(store: &BlobStore) -> Staging<'static> {
-    store.stage(NO_LIMIT, |_| Ok(HashSet::new()))
+    store.stage(NO_LIMIT, |_| Ok(DigestSet::default()))
 }
 
 fn publish(store: &BlobStore, contents: &[&[u8]]) -> Published {

@@ -1,11 +1,10 @@
 //! Collecting, refusing, publishing and giving up.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Write};
 use std::sync::Barrier;
 
-use estrade_store::blobs::{BlobError, Digest, LARGE_CONTENT, LookupError, StoredBlob};
+use estrade_store::blobs::{BlobError, Digest, DigestSet, LARGE_CONTENT, LookupError, StoredBlob};
 
 use crate::{LARGE, NO_LIMIT, bytes, count, counts, new_store, publish, stage};
 
@@ -17,7 +16,7 @@ fn each_distinct_content_is_asked_about_and_written_once() {
     let mut questions = Vec::new();
     let mut staging = store.stage(NO_LIMIT, |digests| {
         questions.push(digests.to_vec());
-        Ok(HashSet::from([known]))
+        Ok([known].into_iter().collect())
     });
     for _ in 0..3 {
         staging.add(b"new").unwrap();
@@ -55,7 +54,7 @@ fn many_small_contents_are_asked_about_together_and_do_not_pile_up_in_memory() {
     let mut questions = Vec::new();
     let mut staging = store.stage(NO_LIMIT, |digests| {
         questions.push(digests.len());
-        Ok(HashSet::new())
+        Ok(DigestSet::default())
     });
     for number in 0..300_u32 {
         staging.add(&number.to_be_bytes()).unwrap();
@@ -98,7 +97,7 @@ fn a_dropped_staging_leaves_nothing() {
 #[test]
 fn more_than_allowed_is_refused_and_leaves_nothing() {
     let (root, store) = new_store();
-    let mut staging = store.stage(10, |_| Ok(HashSet::new()));
+    let mut staging = store.stage(10, |_| Ok(DigestSet::default()));
     staging.add(b"12345").unwrap();
     // The same bytes again are written once and counted twice.
     staging.add(b"12345").unwrap();
@@ -115,7 +114,7 @@ fn more_than_allowed_is_refused_and_leaves_nothing() {
 fn an_endless_stream_is_cut_off_at_the_limit() {
     let (root, store) = new_store();
     let limit = 2 * LARGE_CONTENT;
-    let mut staging = store.stage(limit, |_| Ok(HashSet::new()));
+    let mut staging = store.stage(limit, |_| Ok(DigestSet::default()));
     let error = io::copy(&mut io::repeat(7), &mut staging.writer()).unwrap_err();
     assert!(matches!(
         BlobError::from(error),

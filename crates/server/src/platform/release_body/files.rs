@@ -29,12 +29,15 @@ impl Taker<'_> for Upload {
     }
 }
 
+/// Contents that an upload has before it knows their paths, by the numbers of their texts.
+pub(super) type Ahead = HashMap<usize, Hashed>;
+
 /// From a document whose texts are elsewhere.
 pub(super) struct Lifted<'u> {
     pub(super) upload: &'u mut Upload,
     pub(super) texts: Vec<Bytes>,
     /// Those that the upload has already.
-    pub(super) ahead: HashMap<usize, Hashed>,
+    pub(super) ahead: Ahead,
 }
 
 impl Taker<'_> for Lifted<'_> {
@@ -53,8 +56,8 @@ impl Taker<'_> for Lifted<'_> {
 pub(super) fn send_ahead(
     texts: impl Iterator<Item = (TextId, Bytes)>,
     upload: &mut Upload,
-) -> Result<HashMap<usize, Hashed>, Error> {
-    let mut ahead = HashMap::new();
+) -> Result<Ahead, Error> {
+    let mut ahead = Ahead::new();
     for (TextId(number), text) in texts {
         let content = Hashed::new(text);
         if !upload.add_ahead(&content)? {

@@ -9,21 +9,21 @@ mod kinds;
 mod slow;
 mod spread;
 
-pub(crate) use head_start::HeadStart;
+pub(crate) use head_start::{HeadStart, Offers};
 pub use slow::run as run_slow;
 
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
-use estrade_store::blobs::{Digest, HeldBlobs, Published, StoredBlob};
+use estrade_store::blobs::{Digest, DigestMap, DigestSet, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::{NewVariant, VariantRow};
 use estrade_store::{Tx, artifacts, blob_rows, variants};
 use kinds::{Hope, SHORTEST, hope};
 use spread::{Job, Packed, Workshop, all_cores};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +95,7 @@ impl Made {
 
     /// Those that are new, and where they lie.
     pub(super) fn variants(&self) -> Vec<VariantRow> {
-        let places: HashMap<_, _> = self.rows.new.iter().map(|it| (it.digest, *it)).collect();
+        let places: DigestMap<_> = self.rows.new.iter().map(|it| (it.digest, *it)).collect();
         let row = |new: &NewVariant| {
             Some(VariantRow {
                 of: new.of,
@@ -125,7 +125,7 @@ impl MadeRows {
 
     /// Notes slow variants, if their contents are still there.
     async fn insert_slow(&self, tx: &mut Tx) -> Result<()> {
-        let of: HashSet<_> = self.variants.iter().map(|new| new.of).collect();
+        let of: DigestSet = self.variants.iter().map(|new| new.of).collect();
         let of: Vec<_> = of.into_iter().collect();
         if !blob_rows::keep_blobs(tx, &[], &of).await? {
             return Err(Error::Unavailable(

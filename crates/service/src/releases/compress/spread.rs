@@ -1,5 +1,6 @@
 //! Compressing many contents at once, on all cores.
 
+use super::QUICK;
 use super::codecs::{Codecs, pack_stream};
 use super::head_start::HeadStart;
 use super::kinds::{LOOKED_AT, looks_like_text};
@@ -7,13 +8,14 @@ use crate::rush::Rush;
 use crate::{Error, Result};
 use estrade_model::coding::Coding;
 use estrade_store::blobs::{
-    BlobError, BlobStore, Digest, LARGE_CONTENT, LookupError, Published, Staging, StoredBlob,
+    BlobError, BlobStore, Digest, DigestSet, LARGE_CONTENT, LookupError, Published, Staging,
+    StoredBlob,
 };
 use estrade_store::variants::NewVariant;
 use estrade_store::{Db, blob_rows};
-use std::collections::HashSet;
 use std::io::Read;
 use std::num::NonZero;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -56,7 +58,10 @@ pub(super) struct Workshop {
 
 /// As many threads as there are cores.
 pub(super) fn all_cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+    // The system is asked once: it answers with a walk through its files.
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+    *CORES
 }
 
 /// Lets this thread, which ends with its work, run only when no other wants to.
@@ -180,15 +185,13 @@ impl Workshop {
             coding,
             packed,
         };
-        let made = self.head_start.take(&job.blob.digest);
-        if let Some(mut made) = made {
-            let made = job
-                .codings
-                .iter()
-                .map(|&coding| Some(small(coding, made.take(coding)?)));
-            if let Some(made) = made.collect() {
-                return Ok(made);
-            }
+        if let Some(made) = self.head_start.take(&job.blob.digest)
+            && job.codings.iter().all(|coding| QUICK.contains(coding))
+        {
+            let made = made.into_iter();
+            let wanted = made.filter(|(coding, _)| job.codings.contains(coding));
+            let made = wanted.map(|(coding, packed)| small(coding, packed.map(Vec::from)));
+            return Ok(made.collect());
         }
         let content = self.blobs.read(&job.blob)?;
         let worth_it = job.certain || looks_like_text(&content);
@@ -248,9 +251,9 @@ impl Packed {
 
     /// The variants that were stored already.
     pub(super) fn known_blobs(&self) -> Vec<Digest> {
-        let new: HashSet<_> = self.new_blobs().iter().map(|blob| blob.digest).collect();
+        let new: DigestSet = self.new_blobs().iter().map(|blob| blob.digest).collect();
         let variants = self.variants.iter().filter_map(|new| new.variant);
-        let known: HashSet<_> = variants.filter(|digest| !new.contains(digest)).collect();
+        let known: DigestSet = variants.filter(|digest| !new.contains(digest)).collect();
         known.into_iter().collect()
     }
 

@@ -4,8 +4,7 @@ mod tar_files;
 mod zip_files;
 
 use super::*;
-use estrade_store::blobs::{BlobStore, Digest};
-use std::collections::HashSet;
+use estrade_store::blobs::{BlobStore, Digest, DigestSet};
 use std::io::Read;
 use std::path::Path;
 
@@ -48,13 +47,15 @@ impl Bench {
     }
 
     fn try_unpack(&self, archive: &[u8], canceled: Canceled) -> Result<Unpacked, Stop> {
-        let mut staging = self.blobs.stage(u64::MAX, |_| Ok(HashSet::new()));
+        let mut staging = self.blobs.stage(u64::MAX, |_| Ok(DigestSet::default()));
         staging.add(archive).unwrap();
         let published = staging.publish().unwrap();
         let blob = published.blobs()[0];
         published.keep();
         let archive = self.blobs.open_random(&blob).unwrap();
-        let staging = self.blobs.stage(self.caps.bytes(), |_| Ok(HashSet::new()));
+        let staging = self
+            .blobs
+            .stage(self.caps.bytes(), |_| Ok(DigestSet::default()));
         let mut tree = Tree::new(staging, self.caps.clone(), canceled);
         let mut head = [0; 4];
         let _ = archive.part(0, 4).read(&mut head).unwrap();
