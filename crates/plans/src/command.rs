@@ -39,7 +39,7 @@ impl Command {
         }
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         let first = words.first()?;
-        let program = !first.contains('=') && !OF_THE_SHELL.contains(first);
+        let program = !first.contains('=') && !OF_THE_SHELL.contains(first) && !line.contains('\n');
         if program && words.len() <= MOST_WORDS && words.iter().all(|word| is_plain(word)) {
             return Some(Self::words(&words));
         }

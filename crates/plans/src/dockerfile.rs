@@ -111,11 +111,14 @@ impl Writer {
 
     /// The folder in which all else happens; `inner` is a folder of the sources.
     pub(crate) fn workdir(&mut self, inner: &str) -> Result<()> {
-        match inner {
-            "." => self.line("WORKDIR /app"),
-            inner if is_plain(inner) => self.line(&format!("WORKDIR /app/{inner}")),
-            _ => return Err(refused(inner, NAMES)),
+        if inner == "." {
+            self.line("WORKDIR /app");
+            return Ok(());
         }
+        if !is_plain(inner) || inner.split('/').any(|part| part == "..") {
+            return Err(refused(inner, NAMES));
+        }
+        self.line(&format!("WORKDIR /app/{inner}"));
         Ok(())
     }
 
@@ -197,7 +200,7 @@ impl Writer {
 
     /// Runs a command of the user.
     pub(crate) fn run_command(&mut self, command: &Command) {
-        self.run(&command.argv());
+        self.line(&format!("RUN {}", json(&command.argv())));
     }
 
     /// Installs packages of Debian.
@@ -295,6 +298,10 @@ mod tests {
         };
         assert_eq!(workdir(".").unwrap(), "WORKDIR /app\n");
         assert_eq!(workdir("src/web").unwrap(), "WORKDIR /app/src/web\n");
-        assert!(workdir("a b").is_err() && workdir("$x").is_err());
+        assert!(
+            ["a b", "$x", "../x", "a/../b"]
+                .iter()
+                .all(|inner| workdir(inner).is_err())
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::command::Command;
 use crate::error::{Result, refused};
-use crate::sources::{depth, folder_of, name_of};
+use crate::sources::{depth, extension_of, folder_of, name_of};
 use crate::version::Version;
 use crate::work::{Asked, Ending, Work};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
         }),
         None => target,
     };
-    let image = work.base("dotnet", ".NET", sdk);
+    let image = work.base("dotnet", ".NET", sdk.as_ref());
     let library = library(work, &project, &text)?;
     let start = work.said_start()?;
     let start = start.unwrap_or_else(|| Command::words(&["/bin/sh", "-c", START, "sh", &library]));
@@ -55,9 +55,7 @@ pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
 }
 
 fn is_project(path: &str) -> bool {
-    [".csproj", ".fsproj", ".vbproj"]
-        .iter()
-        .any(|end| path.ends_with(end))
+    matches!(extension_of(path), Some("csproj" | "fsproj" | "vbproj"))
 }
 
 /// The project to run: the one that was named, the only one, or the only one for the web.
@@ -193,7 +191,7 @@ fn restore(work: &mut Work<'_>, project: &str) -> Result<()> {
         let name = name_of(path).to_ascii_lowercase();
         let exact = ["nuget.config", "global.json", "packages.lock.json"].contains(&name.as_str());
         let shared = name.starts_with("directory.")
-            && (name.ends_with(".props") || name.ends_with(".targets"));
+            && matches!(extension_of(&name), Some("props" | "targets"));
         is_project(path) || exact || shared
     };
     let files: Vec<_> = work

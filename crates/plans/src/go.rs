@@ -3,7 +3,7 @@
 use crate::command::Command;
 use crate::error::{Result, refused};
 use crate::images::BaseImages;
-use crate::sources::{depth, folder_of};
+use crate::sources::{depth, extension_of, folder_of};
 use crate::version::Version;
 use crate::work::{Asked, Ending, Work};
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
         )
     })?;
     let asked = version(work, &module)?;
-    let image = work.base("go", "Go", asked);
+    let image = work.base("go", "Go", asked.as_ref());
     let package = package(work)?;
     work.note(format!("builds the package {package}"));
     let start = work
@@ -121,7 +121,7 @@ fn version(work: &Work<'_>, module: &str) -> Result<Option<Asked>> {
 /// The package that is the program: settings, the root, or the only one in `cmd`.
 fn package(work: &Work<'_>) -> Result<String> {
     if let Some(path) = work.settings.path(&["mainFile", "package"])? {
-        let folder = if path.ends_with(".go") {
+        let folder = if extension_of(&path) == Some("go") {
             folder_of(&path).to_owned()
         } else {
             path
@@ -139,7 +139,7 @@ fn package(work: &Work<'_>) -> Result<String> {
     let code = work
         .tree
         .paths()
-        .filter(|path| path.ends_with(".go") && !path.ends_with("_test.go"));
+        .filter(|path| extension_of(path) == Some("go") && !path.ends_with("_test.go"));
     let near = code.filter(|path| depth(path) <= 3 && !path.starts_with("vendor/"));
     let mut mains = BTreeSet::new();
     for path in near.take(MOST_FILES) {

@@ -111,6 +111,13 @@ pub(crate) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
+/// What follows the last dot of a file's name. Names are case-sensitive, as for the tools.
+pub(crate) fn extension_of(path: &str) -> Option<&str> {
+    name_of(path)
+        .rsplit_once('.')
+        .map(|(_, extension)| extension)
+}
+
 /// How many folders are around a file.
 pub(crate) fn depth(path: &str) -> usize {
     path.matches('/').count()

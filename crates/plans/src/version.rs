@@ -306,7 +306,7 @@ mod tests {
     fn nonsense_is_no_range() {
         let long = "1 ".repeat(200);
         for bad in [
-            "", " ", "||", "latest", ">=", "=>18", "1 ; rm", "$(x)", "18\n", &long,
+            "", " ", "||", "latest", ">=", "=>18", "1 ; rm", "$(x)", "18\n19", &long,
         ] {
             assert_eq!(Range::parse(bad, Tilde::Minor), None, "{bad:?}");
         }

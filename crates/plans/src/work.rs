@@ -30,6 +30,14 @@ pub(crate) enum Ending {
     Static { spa: bool },
 }
 
+/// A folder of dependencies that is copied into the last stage by itself: while they stay the same,
+/// releases share that layer.
+#[derive(Clone, Copy)]
+pub(crate) enum Apart {
+    NodeModules,
+    Vendor,
+}
+
 /// A version that somebody asked for, and where.
 pub(crate) struct Asked {
     pub(crate) version: Version,
@@ -64,14 +72,12 @@ impl<'a> Work<'a> {
         &mut self,
         name: &'static str,
         language: &'static str,
-        asked: Option<Asked>,
+        asked: Option<&Asked>,
     ) -> Image {
         let usual = BaseImages::usual(name);
-        let version = asked.as_ref().map_or(usual, |asked| asked.version);
+        let version = asked.map_or(usual, |asked| asked.version);
         let image = self.images.get(name, version);
-        let wish = asked
-            .as_ref()
-            .map(|asked| format!("{language} {version} from {}", asked.place));
+        let wish = asked.map(|asked| format!("{language} {version} from {}", asked.place));
         let line = match (wish, image.versioned()) {
             (Some(wish), true) => wish,
             (Some(wish), false) => {
@@ -136,5 +142,28 @@ impl<'a> Work<'a> {
         self.file.packages(&packages);
         self.file.args(self.settings.build_args());
         self.file.workdir(".")
+    }
+
+    /// In the stage that builds: sorts the app's own files from its dependencies.
+    pub(crate) fn set_apart(&mut self, apart: Apart) {
+        self.file.script(match apart {
+            Apart::NodeModules => {
+                "mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C /out -xf -"
+            }
+            Apart::Vendor => "mkdir -p vendor /out && tar --exclude=./vendor -cf - . | tar -C /out -xf -",
+        });
+    }
+
+    /// In the last stage: takes the dependencies.
+    pub(crate) fn copy_apart(&mut self, apart: Apart) {
+        match apart {
+            Apart::NodeModules => {
+                self.file
+                    .copy_from_owned("build", "/app/node_modules", "./node_modules");
+            }
+            Apart::Vendor => self
+                .file
+                .copy_from_owned("build", "/app/vendor", "./vendor"),
+        }
     }
 }

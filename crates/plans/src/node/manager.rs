@@ -170,9 +170,16 @@ impl Manager {
         [self.program(), "run", name]
     }
 
-    /// Whether programs of dependencies are in `node_modules/.bin`.
+    /// Whether dependencies are in `node_modules`. Newer Yarns put them there only if told to.
     pub(crate) fn has_folder(&self, tree: &Tree<'_>) -> bool {
-        self.kind != Kind::Berry || !tree.has(".pnp.cjs")
+        let told = || {
+            let settings = tree.glance(".yarnrc.yml", 64 * 1024).ok().flatten()?;
+            let linker = settings
+                .lines()
+                .find_map(|line| line.strip_prefix("nodeLinker:"))?;
+            Some(linker.trim().trim_matches(['"', '\'']) == "node-modules")
+        };
+        self.kind != Kind::Berry || told().unwrap_or(false)
     }
 
     /// The files that decide what is installed.

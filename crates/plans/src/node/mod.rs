@@ -12,7 +12,7 @@ use crate::command::Command;
 use crate::error::{Result, refused};
 use crate::images::Image;
 use crate::sources::Tree;
-use crate::work::{Ending, Work};
+use crate::work::{Apart, Ending, Work};
 use manager::Manager;
 use package::{FILE, Package};
 
@@ -35,13 +35,12 @@ pub(crate) struct Project {
     image: Image,
 }
 
-/// Where the sources come from, for a stage that installs before it has all of them.
-#[derive(Clone, Copy)]
-pub(crate) enum Rest {
-    /// The build context.
+/// What is copied once dependencies are installed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
     Sources,
-    /// The folder `/app` of an earlier stage.
-    Stage(&'static str),
+    /// The last stage takes the sources itself.
+    Nothing,
 }
 
 impl Project {
@@ -49,7 +48,7 @@ impl Project {
     pub(crate) fn open(work: &mut Work<'_>, image: &'static str, setting: &[&str]) -> Result<Self> {
         let package = Package::read(&work.tree)?;
         let asked = package::version(work, &package, setting)?;
-        let image = work.base(image, "Node.js", asked);
+        let image = work.base(image, "Node.js", asked.as_ref());
         let manager = Manager::find(work, &package)?;
         Ok(Self {
             package,
@@ -58,45 +57,74 @@ impl Project {
         })
     }
 
-    pub(crate) fn image(&self) -> &Image {
+    fn image(&self) -> &Image {
         &self.image
+    }
+
+    /// Whether anything of the sources may be needed to install.
+    fn needs_all_files(&self, work: &Work<'_>) -> Result<bool> {
+        Ok(self.package.is_workspace()
+            || self.package.runs_at_install()
+            || self.package.has_local_dependencies()
+            || work.tree.has("pnpm-workspace.yaml")
+            || work.settings.install_command()?.is_some())
+    }
+
+    /// Writes a stage `assets` beside an app of another language, with all of its files.
+    pub(crate) fn build_assets(
+        &self,
+        work: &mut Work<'_>,
+        script: &'static str,
+        app: &'static str,
+    ) -> Result<()> {
+        work.file.stage(&self.image, "assets");
+        work.file.args(work.settings.build_args());
+        work.file.workdir(".")?;
+        if let Some(setup) = self.manager.setup() {
+            work.file.run(&setup);
+        }
+        work.file.copy(&self.manager.manifests(&work.tree), "./")?;
+        if self.package.runs_at_install() || self.package.has_local_dependencies() {
+            work.file.copy_from(app, "/app", "./");
+        }
+        work.file.run(&self.manager.install(true));
+        work.file.copy_from(app, "/app", "./");
+        work.note(format!(
+            "assets are built with the script `{script}` of {FILE}"
+        ));
+        work.file.run(&self.manager.script(script));
+        Ok(())
     }
 
     /// Writes what installs dependencies, and then all other files. Manifests come first, so that
     /// the layer with the dependencies is used again while they stay the same.
-    pub(crate) fn install(&self, work: &mut Work<'_>, dev: bool, rest: Rest) -> Result<()> {
+    fn install(&self, work: &mut Work<'_>, dev: bool, rest: Rest) -> Result<()> {
         if let Some(setup) = self.manager.setup() {
             work.file.run(&setup);
         }
-        if let Some(command) = work.settings.install_command()? {
+        if self.needs_all_files(work)? {
             copy_rest(work, rest);
-            work.file.run_command(&command);
+            if let Some(command) = work.settings.install_command()? {
+                work.file.run_command(&command);
+            } else {
+                work.note("all files are copied before dependencies are installed: workspaces, local packages or install scripts may need them");
+                work.file.run(&self.manager.install(dev));
+            }
             return Ok(());
         }
-        let whole = self.package.is_workspace()
-            || self.package.runs_at_install()
-            || self.package.has_local_dependencies()
-            || work.tree.has("pnpm-workspace.yaml");
-        let install = self.manager.install(dev);
-        if !self.package.needs_install() {
-            copy_rest(work, rest);
-        } else if whole {
-            work.note("all files are copied before dependencies are installed: workspaces, local packages or install scripts may need them");
-            copy_rest(work, rest);
-            work.file.run(&install);
-        } else {
+        if self.package.needs_install() {
             work.file.copy(&self.manager.manifests(&work.tree), "./")?;
             for folder in Manager::folders(&work.tree) {
                 work.file.copy(&[folder], &format!("{folder}/"))?;
             }
-            work.file.run(&install);
-            copy_rest(work, rest);
+            work.file.run(&self.manager.install(dev));
         }
+        copy_rest(work, rest);
         Ok(())
     }
 
     /// Writes what builds the project: the user's command, else a script. Whether there is any.
-    pub(crate) fn build(&self, work: &mut Work<'_>, scripts: &[&'static str]) -> Result<bool> {
+    fn build(&self, work: &mut Work<'_>, scripts: &[&'static str]) -> Result<bool> {
         if let Some(command) = work.settings.build_command()? {
             work.note(format!(
                 "built with `{}` from the settings",
@@ -163,7 +191,8 @@ impl Project {
     ) -> Result<Ending> {
         let builds =
             self.build_script(scripts).is_some() || work.settings.build_command()?.is_some();
-        let installs = self.package.needs_install() || work.settings.install_command()?.is_some();
+        let own_install = work.settings.install_command()?.is_some();
+        let installs = self.package.needs_install() || own_install;
         if !builds && !installs {
             self.begin_run(work, &start)?;
             work.file.copy_all_owned();
@@ -175,11 +204,15 @@ impl Project {
             work.note("dependencies for development are kept: the start script uses one");
         }
         let dev = builds || keeps_dev || self.package.runs_at_install();
-        let image = self.image.clone();
-        work.begin_build(&image, &[])?;
-        self.install(work, dev, Rest::Sources)?;
+        let only_installs = !builds && !self.needs_all_files(work)?;
+        let rest = if only_installs {
+            Rest::Nothing
+        } else {
+            Rest::Sources
+        };
+        work.begin_build(&self.image, &[])?;
+        self.install(work, dev, rest)?;
         self.build(work, scripts)?;
-        let own_install = work.settings.install_command()?.is_some();
         if dev
             && !keeps_dev
             && installs
@@ -188,16 +221,34 @@ impl Project {
         {
             work.file.run(prune);
         }
-        self.begin_run(work, &start)?;
-        work.file.copy_from_owned("build", "/app", "./");
+        self.take_app(work, &start, only_installs)?;
         Ok(Ending::Runs(start))
+    }
+
+    /// Writes the end of the stage that builds, and the last one with what comes out of it.
+    fn take_app(&self, work: &mut Work<'_>, start: &Command, only_installs: bool) -> Result<()> {
+        let apart = self.manager.has_folder(&work.tree);
+        if only_installs {
+            work.file.script("mkdir -p node_modules");
+        } else if apart {
+            work.set_apart(Apart::NodeModules);
+        }
+        self.begin_run(work, start)?;
+        if apart || only_installs {
+            work.copy_apart(Apart::NodeModules);
+        }
+        match (only_installs, apart) {
+            (true, _) => work.file.copy_all_owned(),
+            (false, true) => work.file.copy_from_owned("build", "/out", "./"),
+            (false, false) => work.file.copy_from_owned("build", "/app", "./"),
+        }
+        Ok(())
     }
 }
 
 fn copy_rest(work: &mut Work<'_>, rest: Rest) {
-    match rest {
-        Rest::Sources => work.file.copy_all(),
-        Rest::Stage(stage) => work.file.copy_from(stage, "/app", "./"),
+    if rest == Rest::Sources {
+        work.file.copy_all();
     }
 }
 

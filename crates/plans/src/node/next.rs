@@ -85,7 +85,6 @@ fn server(work: &mut Work<'_>, project: &Project) -> Result<Ending> {
     if let Some(prune) = project.manager.prune() {
         work.file.run(prune);
     }
-    project.begin_run(work, &start)?;
-    work.file.copy_from_owned("build", "/app", "./");
+    project.take_app(work, &start, false)?;
     Ok(Ending::Runs(start))
 }

@@ -1,11 +1,11 @@
 //! Platform `laravel`.
 
 use super::composer::FILE;
-use super::{Composer, Project};
+use super::{Composer, Project, begin_run};
 use crate::command::Command;
 use crate::error::{Result, refused};
-use crate::node::{self, Rest};
-use crate::work::{Ending, Work};
+use crate::node;
+use crate::work::{Apart, Ending, Work};
 
 /// Extensions that Laravel and its databases, queues and archives use.
 const EXTENSIONS: [&str; 6] = [
@@ -47,15 +47,13 @@ pub(crate) fn laravel(work: &mut Work<'_>) -> Result<Ending> {
     project.build(work, &[FOLDERS])?;
     work.file
         .script("ln -sfn ../storage/app/public public/storage");
-    if let Some(assets) = &assets {
-        work.file.stage(assets.image(), "assets");
-        work.file.args(work.settings.build_args());
-        work.file.workdir(".")?;
-        assets.install(work, true, Rest::Stage("build"))?;
-        assets.build(work, &["build", "production"])?;
+    work.set_apart(Apart::Vendor);
+    if let Some((assets, script)) = &assets {
+        assets.build_assets(work, script, "build")?;
     }
-    project.begin_run(work, "public")?;
-    work.file.copy_from_owned("build", "/app", "./");
+    begin_run(work, "public")?;
+    work.copy_apart(Apart::Vendor);
+    work.file.copy_from_owned("build", "/out", "./");
     if assets.is_some() {
         work.file
             .copy_from_owned("assets", "/app/public", "./public");
@@ -80,14 +78,13 @@ fn start(work: &Work<'_>) -> Result<Command> {
     Ok(Command::Shell(steps.join(" && ")))
 }
 
-/// The project of Node.js that makes scripts and styles, if there is one.
-fn assets(work: &mut Work<'_>) -> Result<Option<node::Project>> {
+/// The project of Node.js that makes scripts and styles, and the script that does it.
+fn assets(work: &mut Work<'_>) -> Result<Option<(node::Project, &'static str)>> {
     let wanted = work.settings.flag("buildAssets")?;
     if wanted == Some(false) || !work.tree.has("package.json") {
         return Ok(None);
     }
     let project = node::Project::open(work, "node", &["nodeVersion"])?;
-    Ok(project
-        .build_script(&["build", "production"])
-        .map(|_| project))
+    let script = project.build_script(&["build", "production"]);
+    Ok(script.map(|script| (project, script)))
 }

@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::error::{Result, refused};
 use crate::images::{BaseImages, Image};
 use crate::version::Version;
-use crate::work::{Ending, Work};
+use crate::work::{Apart, Ending, Work};
 use composer::Composer;
 
 /// Apache on PORT, with the folder of the site, its `.htaccess`, and no hidden files. Apache itself
@@ -41,7 +41,7 @@ impl Project {
         let version = asked
             .as_ref()
             .map_or(BaseImages::usual(image), |asked| asked.version);
-        let image = work.base(image, "PHP", asked);
+        let image = work.base(image, "PHP", asked.as_ref());
         Ok(Self {
             composer,
             image,
@@ -103,19 +103,17 @@ impl Project {
         }
         Ok(())
     }
+}
 
-    /// Writes the beginning of the last stage.
-    fn begin_run(&self, work: &mut Work<'_>, root: &str) -> Result<()> {
-        work.file.stage_on("base", None);
-        work.begin_run(&[])?;
-        let root = if root == "." {
-            "/app".to_owned()
-        } else {
-            format!("/app/{root}")
-        };
-        work.file.env_word("DOCUMENT_ROOT", &root);
-        Ok(())
+/// Writes the beginning of the last stage, in which Apache serves this folder.
+fn begin_run(work: &mut Work<'_>, root: &str) -> Result<()> {
+    work.file.stage_on("base", None);
+    work.begin_run(&[])?;
+    match root {
+        "." => work.file.env("DOCUMENT_ROOT", "/app"),
+        root => work.file.env_word("DOCUMENT_ROOT", &format!("/app/{root}")),
     }
+    Ok(())
 }
 
 /// The folder that Apache serves: settings, else `public`, else everything.
@@ -161,11 +159,12 @@ pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
     let builds = project.composer.is_some() || work.settings.build_command()?.is_some();
     if builds {
         project.build(work, &[])?;
-    }
-    project.begin_run(work, &root)?;
-    if builds {
-        work.file.copy_from_owned("build", "/app", "./");
+        work.set_apart(Apart::Vendor);
+        begin_run(work, &root)?;
+        work.copy_apart(Apart::Vendor);
+        work.file.copy_from_owned("build", "/out", "./");
     } else {
+        begin_run(work, &root)?;
         work.file.copy_all_owned();
     }
     Ok(Ending::Runs(start))

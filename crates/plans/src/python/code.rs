@@ -55,7 +55,7 @@ pub(super) fn offer(tree: &Tree<'_>, file: &str, calls: &[&str]) -> Result<Optio
     };
     let made = |line: &str| {
         let (left, right) = line.split_once('=')?;
-        let name = left.split(':').next()?.trim();
+        let name = left.split(':').next()?.trim_end();
         let right = right.trim_start();
         let right = right
             .rsplit_once('.')

@@ -44,7 +44,7 @@ pub(super) fn write(work: &mut Work<'_>, project: &Project) -> Result<Ending> {
             .extend(["binutils", "gdal-bin", "libproj-dev"]);
     }
     if work.settings.flag("compileMessages")? == Some(true) {
-        shape.packages.push("gettext");
+        shape.tools.push("gettext");
         shape.steps.push("python3 manage.py compilemessages");
     }
     if collects {

@@ -31,12 +31,11 @@ pub(crate) fn flask(work: &mut Work<'_>) -> Result<Ending> {
 /// Writes a Flask project.
 pub(super) fn write(work: &mut Work<'_>, project: &Project) -> Result<Ending> {
     work.ignored.extend(["instance", ".webassets-cache"]);
-    let start = match work.said_start()? {
-        Some(command) => Start::said(command),
-        None => {
-            let module = module(work)?;
-            Start::gunicorn(work, ".", &module, None)
-        }
+    let start = if let Some(command) = work.said_start()? {
+        Start::said(command)
+    } else {
+        let module = module(work)?;
+        Start::gunicorn(work, ".", &module, None)
     };
     project.write(work, start, &Shape::default())
 }

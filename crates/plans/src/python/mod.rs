@@ -63,6 +63,8 @@ struct Shape {
     folder: String,
     /// Packages of Debian that it needs.
     packages: Vec<&'static str>,
+    /// Packages of Debian that it is built with.
+    tools: Vec<&'static str>,
     /// What is done once all files are there.
     steps: Vec<&'static str>,
     /// The module with Django's settings, where it was chosen.
@@ -74,6 +76,7 @@ impl Default for Shape {
         Self {
             folder: ".".to_owned(),
             packages: Vec::new(),
+            tools: Vec::new(),
             steps: Vec::new(),
             settings: None,
         }
@@ -123,7 +126,7 @@ impl Project {
     fn open(work: &mut Work<'_>, image: &'static str) -> Result<Self> {
         work.ignored.extend(IGNORED);
         let asked = version::version(work)?;
-        let image = work.base(image, "Python", asked);
+        let image = work.base(image, "Python", asked.as_ref());
         let manifest = Manifest::find(work)?;
         Ok(Self { image, manifest })
     }
@@ -202,6 +205,7 @@ impl Project {
     ) -> Result<()> {
         let mut packages = self.system(true);
         packages.extend(&shape.packages);
+        packages.extend(&shape.tools);
         work.begin_build(&self.image, &packages)?;
         if installs {
             // Packages of the base image count, so that one can have the large ones ready.
@@ -263,7 +267,7 @@ impl Project {
             Tool::Uv => work.file.script(UV_SYNC),
             Tool::Poetry => work.file.script(POETRY_INSTALL),
             Tool::Pipenv { locked: true } => {
-                work.file.script("/opt/tools/bin/pipenv install --deploy")
+                work.file.script("/opt/tools/bin/pipenv install --deploy");
             }
             Tool::Pipenv { locked: false } => work
                 .file

@@ -43,9 +43,8 @@ pub(super) fn version(work: &Work<'_>) -> Result<Option<Asked>> {
             return Ok(Some(Asked { version, place }));
         }
     }
-    let (range, place) = match ranges(work)? {
-        Some(found) => found,
-        None => return Ok(None),
+    let Some((range, place)) = ranges(work)? else {
+        return Ok(None);
     };
     let usual = BaseImages::usual("python");
     let parsed = Range::parse(&range, Tilde::Minor);

@@ -1,0 +1,9 @@
+//! Plans through the front door: sources in, Dockerfile out.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+mod examples;
+mod hostile;
+mod rules;
+mod support;
