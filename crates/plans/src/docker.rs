@@ -32,7 +32,7 @@ pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
         ));
     }
     Ok(BuildPlan {
-        ignore: IgnoreRules::of_user(&work.tree, &path)?,
+        ignore: IgnoreRules::of_dockerfile(&work.tree, &path)?,
         dockerfile: Dockerfile::Theirs { path },
         build_args: work.settings.build_args().to_vec(),
         cache: work.settings.cache(),

@@ -19,7 +19,7 @@ then cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/; fi";
 
 /// Platform `go`.
 pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
-    let module = work.tree.text(FILE)?;
+    let module = work.tree.manifest(FILE)?;
     let module = module.ok_or_else(|| {
         refused(
             FILE,

@@ -1,6 +1,7 @@
 //! Which files of the sources the build does not get to see: the rules of `.dockerignore`.
 
 use crate::error::{Result, refused};
+use crate::pattern::Pattern;
 use crate::sources::Tree;
 
 /// The file in which users write such rules.
@@ -37,20 +38,26 @@ pub struct IgnoreRules {
 struct Rule {
     /// It takes back what an earlier rule left out.
     except: bool,
-    segments: Vec<String>,
+    pattern: Pattern,
 }
 
 impl IgnoreRules {
-    /// The rules for a Dockerfile of the user: theirs, and nothing else.
-    pub(crate) fn of_user(tree: &Tree<'_>, dockerfile: &str) -> Result<Self> {
-        // The engine needs both to be there, and removes them itself where they are ignored.
-        let kept = vec![dockerfile.to_owned(), FILE.to_owned()];
+    /// The rules of the user, and nothing else.
+    pub(crate) fn of_user(tree: &Tree<'_>) -> Result<Self> {
         let mut rules = Self {
             rules: Vec::new(),
-            kept,
+            kept: Vec::new(),
         };
         rules.add_file(tree)?;
         Ok(rules)
+    }
+
+    /// The same, for a build with the user's own Dockerfile.
+    pub(crate) fn of_dockerfile(tree: &Tree<'_>, path: &str) -> Result<Self> {
+        // The engine needs both to be there, and removes them itself where they are ignored.
+        let kept = vec![path.to_owned(), FILE.to_owned()];
+        let rules = Self::of_user(tree)?;
+        Ok(Self { kept, ..rules })
     }
 
     /// The rules for a Dockerfile of ours; the user's come last, so that they win.
@@ -88,17 +95,9 @@ impl IgnoreRules {
             Some(pattern) => (true, pattern.trim_start()),
             None => (false, line),
         };
-        let mut segments: Vec<String> = Vec::new();
-        for segment in pattern.split('/') {
-            match segment {
-                "" | "." => {}
-                ".." => drop(segments.pop()),
-                segment => segments.push(segment.to_owned()),
-            }
-        }
         // Without a segment it is an empty line, or the whole folder, which would leave nothing.
-        if !segments.is_empty() {
-            self.rules.push(Rule { except, segments });
+        if let Some(pattern) = Pattern::parse(pattern) {
+            self.rules.push(Rule { except, pattern });
         }
     }
 
@@ -109,117 +108,12 @@ impl IgnoreRules {
             return false;
         }
         let segments: Vec<_> = path.split('/').collect();
-        let fits = |rule: &&Rule| fits_start(&rule.segments, &segments);
+        let fits = |rule: &&Rule| rule.pattern.fits(&segments);
         self.rules
             .iter()
             .rev()
             .find(fits)
             .is_some_and(|rule| !rule.except)
-    }
-}
-
-/// Whether the pattern fits the path or one of the folders around it.
-fn fits_start(pattern: &[String], path: &[&str]) -> bool {
-    // reach[n]: the pattern so far fits the first n segments. Walking it pattern by pattern takes
-    // time in proportion to both lengths, whatever somebody writes.
-    let mut reach = vec![false; path.len() + 1];
-    if let Some(first) = reach.first_mut() {
-        *first = true;
-    }
-    for part in pattern {
-        let mut next = vec![false; reach.len()];
-        let mut open = false;
-        for (at, slot) in next.iter_mut().enumerate() {
-            let before = at.checked_sub(1);
-            let came = before
-                .and_then(|before| reach.get(before))
-                .copied()
-                .unwrap_or(false);
-            if part == "**" {
-                open |= reach.get(at).copied().unwrap_or(false);
-                *slot = open;
-            } else if came {
-                let segment = before.and_then(|before| path.get(before));
-                *slot = segment.is_some_and(|segment| fits_segment(part, segment));
-            }
-        }
-        reach = next;
-    }
-    reach.iter().skip(1).any(|fits| *fits)
-}
-
-/// Whether a pattern with `*`, `?` and `[…]` fits one name.
-fn fits_segment(pattern: &str, name: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().collect();
-    let name: Vec<char> = name.chars().collect();
-    let (mut at, mut in_name) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while let Some(c) = name.get(in_name) {
-        match one(&pattern, at, *c) {
-            One::Star => {
-                star = Some((at + 1, in_name));
-                at += 1;
-            }
-            One::Fits(next) => {
-                at = next;
-                in_name += 1;
-            }
-            One::Differs => match star {
-                // Let the last star take one character more, and try again from there.
-                Some((after, taken)) => {
-                    star = Some((after, taken + 1));
-                    at = after;
-                    in_name = taken + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.iter().skip(at).all(|c| *c == '*')
-}
-
-enum One {
-    Star,
-    Fits(usize),
-    Differs,
-}
-
-/// Compares one character with the pattern at a place.
-fn one(pattern: &[char], at: usize, c: char) -> One {
-    match pattern.get(at) {
-        Some('*') => One::Star,
-        Some('?') => One::Fits(at + 1),
-        Some('[') => class(pattern, at + 1, c),
-        Some('\\') if pattern.get(at + 1) == Some(&c) => One::Fits(at + 2),
-        Some(same) if *same == c && c != '\\' => One::Fits(at + 1),
-        _ => One::Differs,
-    }
-}
-
-/// Compares with a class such as `[a-z]` or `[^0-9]`, which begins at `at`.
-fn class(pattern: &[char], mut at: usize, c: char) -> One {
-    let negated = pattern.get(at) == Some(&'^');
-    if negated {
-        at += 1;
-    }
-    let mut found = false;
-    loop {
-        let Some(low) = pattern.get(at) else {
-            return One::Differs;
-        };
-        if *low == ']' {
-            break;
-        }
-        let high = pattern
-            .get(at + 2)
-            .filter(|_| pattern.get(at + 1) == Some(&'-'));
-        found |= (*low..=*high.unwrap_or(low)).contains(&c);
-        at += if high.is_some() { 3 } else { 1 };
-    }
-    if found == negated {
-        One::Differs
-    } else {
-        One::Fits(at + 1)
     }
 }
 
@@ -232,7 +126,7 @@ mod tests {
     fn rules(text: &str) -> IgnoreRules {
         let file = (FILE.to_owned(), text.as_bytes().to_vec());
         let sources: BTreeMap<_, _> = [file].into();
-        IgnoreRules::of_user(&Tree::new(&sources), "Dockerfile").unwrap()
+        IgnoreRules::of_dockerfile(&Tree::new(&sources), "Dockerfile").unwrap()
     }
 
     #[test]
@@ -304,7 +198,7 @@ mod tests {
     fn rules_are_bounded_in_number_and_time() {
         let many = "a\n".repeat(MOST_RULES + 1);
         let sources: BTreeMap<_, _> = [(FILE.to_owned(), many.into_bytes())].into();
-        let error = IgnoreRules::of_user(&Tree::new(&sources), "Dockerfile").unwrap_err();
+        let error = IgnoreRules::of_dockerfile(&Tree::new(&sources), "Dockerfile").unwrap_err();
         assert!(error.to_string().starts_with(".dockerignore: "), "{error}");
         let started = Instant::now();
         let hostile = rules(&format!("{}b", "**/*a*a*a*a*a*a/".repeat(60)));

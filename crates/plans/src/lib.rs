@@ -16,6 +16,7 @@ mod go;
 mod ignore;
 mod images;
 mod node;
+mod pattern;
 mod php;
 mod plan;
 mod procfile;

@@ -101,6 +101,7 @@ pub fn plan(
     if platform == Platform::Docker || work.settings.dockerfile().is_some() {
         return docker::plan(work);
     }
+    work.tree.hide(&IgnoreRules::of_user(&work.tree)?);
     if work.tree.has("Dockerfile") {
         work.note(format!(
             "Dockerfile is not used: the platform is {platform}, not docker"

@@ -1,6 +1,8 @@
 //! The sources of a release, as a plan sees them: names, and the beginnings of a few files.
 
 use crate::error::{PlanError, Result, refused};
+use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules};
+use estrade_model::paths::FilePath;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -33,12 +35,28 @@ impl Sources for BTreeMap<String, Vec<u8>> {
 pub(crate) struct Tree<'s> {
     sources: &'s dyn Sources,
     paths: BTreeSet<&'s str>,
+    /// Files that can be read here, but are left out of the build.
+    hidden: BTreeSet<&'s str>,
 }
 
 impl<'s> Tree<'s> {
     pub(crate) fn new(sources: &'s dyn Sources) -> Self {
-        let paths = sources.paths().collect();
-        Self { sources, paths }
+        // Releases have good paths only; whoever implements `Sources` need not be trusted with it.
+        let good = |path: &&str| FilePath::try_from((*path).to_owned()).is_ok();
+        let paths = sources.paths().filter(good).collect();
+        Self {
+            sources,
+            paths,
+            hidden: BTreeSet::new(),
+        }
+    }
+
+    /// Hides what the build will not see, so that nothing is copied that is not there. Such a file
+    /// can still say something, as `.nvmrc` does.
+    pub(crate) fn hide(&mut self, rules: &IgnoreRules) {
+        let excluded = |path: &&str| rules.excludes(path);
+        self.hidden = self.paths.iter().copied().filter(excluded).collect();
+        self.paths.retain(|path| !self.hidden.contains(path));
     }
 
     /// Whether there is such a file.
@@ -78,6 +96,16 @@ impl<'s> Tree<'s> {
         Ok(Some(text.to_owned()))
     }
 
+    /// A file as text that the build needs too.
+    pub(crate) fn manifest(&self, path: &str) -> Result<Option<String>> {
+        if self.hidden.contains(path) {
+            let advice =
+                format!("leaves out {path}, which the build needs; except it with `!{path}`");
+            return Err(refused(IGNORE_FILE, advice));
+        }
+        self.text(path)
+    }
+
     /// The beginning of a file, as far as it is text: enough for lock files and source code.
     pub(crate) fn glance(&self, path: &str, most: usize) -> Result<Option<String>> {
         let bytes = self.start(path, most)?;
@@ -85,7 +113,7 @@ impl<'s> Tree<'s> {
     }
 
     fn start(&self, path: &str, most: usize) -> Result<Option<Cow<'_, [u8]>>> {
-        if !self.has(path) {
+        if !self.has(path) && !self.hidden.contains(path) {
             return Ok(None);
         }
         let read = self.sources.read(path, most);
@@ -137,6 +165,7 @@ mod tests {
         let sources = files(&[("a/b", b"\xef\xbb\xbfhi"), ("a-b", b"\xff"), ("c", b"")]);
         let tree = Tree::new(&sources);
         assert!(tree.has("a/b") && !tree.has("a") && !tree.has("b"));
+        assert!(!Tree::new(&files(&[("../x", b"")])).has("../x"));
         assert!(tree.has_folder("a") && !tree.has_folder("c") && !tree.has_folder("a-"));
         assert_eq!(tree.first(&["x", "c", "a-b"]), Some("c"));
         assert_eq!(tree.text("a/b").unwrap().as_deref(), Some("hi"));

@@ -236,7 +236,9 @@ fn from_lock(
             let major = match number("lockfileVersion:").map(|version| version.major) {
                 Some(0..=5) => 7,
                 Some(6..=8) => 8,
-                _ => 10,
+                // Settings without packages are how the next version writes that file.
+                _ if has_settings_only(tree)? => 10,
+                _ => 9,
             };
             (kind, Some(Version::major(major)))
         }
@@ -251,6 +253,12 @@ fn from_lock(
         Kind::Yarn | Kind::Bun => (kind, Some(Version::major(1))),
         Kind::Npm | Kind::Berry => (kind, None),
     })
+}
+
+fn has_settings_only(tree: &Tree<'_>) -> Result<bool> {
+    let workspace = tree.glance("pnpm-workspace.yaml", 64 * 1024)?;
+    let packages = |text: &str| text.lines().any(|line| line.starts_with("packages:"));
+    Ok(workspace.is_some_and(|text| !packages(&text)))
 }
 
 #[cfg(test)]
@@ -305,7 +313,7 @@ mod tests {
                 "pnpm-lock.yaml",
                 "lockfileVersion: '9.0'\n",
                 "pnpm install --frozen-lockfile",
-                "pnpm@10",
+                "pnpm@9",
             ),
             (
                 "pnpm-lock.yaml",
@@ -333,6 +341,19 @@ mod tests {
                 (install, setup),
                 "{lock} {text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_workspace_file_without_packages_is_of_a_newer_pnpm() {
+        let lock = ("pnpm-lock.yaml", "lockfileVersion: '9.0'\n");
+        for (workspace, setup) in [
+            ("packages:\n  - a\n", "pnpm@9"),
+            ("nodeLinker: hoisted\n", "pnpm@10"),
+        ] {
+            let (_, got, _) =
+                found(&[(FILE, "{}"), lock, ("pnpm-workspace.yaml", workspace)]).unwrap();
+            assert_eq!(got, setup);
         }
     }
 

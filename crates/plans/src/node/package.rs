@@ -48,7 +48,7 @@ pub(crate) struct Package(Map<String, Value>);
 
 impl Package {
     pub(crate) fn read(tree: &Tree<'_>) -> Result<Self> {
-        let text = tree.text(FILE)?;
+        let text = tree.manifest(FILE)?;
         let text = text.ok_or_else(|| {
             refused(
                 FILE,

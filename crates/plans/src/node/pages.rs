@@ -96,7 +96,7 @@ fn inner_folder(text: &str) -> Option<String> {
 /// Where Angular writes to: `options.outputPath` of the build of the first application.
 fn angular(tree: &Tree<'_>) -> Result<Vec<String>> {
     const CONFIG: &str = "angular.json";
-    let text = tree.text(CONFIG)?;
+    let text = tree.manifest(CONFIG)?;
     let text =
         text.ok_or_else(|| refused(CONFIG, "is missing in the root of the sources; add it"))?;
     let config: Value = serde_json::from_str(&text)

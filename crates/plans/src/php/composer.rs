@@ -27,7 +27,7 @@ pub(super) struct Composer(Map<String, Value>);
 impl Composer {
     /// None when there is none.
     pub(super) fn read(tree: &Tree<'_>) -> Result<Option<Self>> {
-        let Some(text) = tree.text(FILE)? else {
+        let Some(text) = tree.manifest(FILE)? else {
             return Ok(None);
         };
         let json: Value = serde_json::from_str(&text)

@@ -16,8 +16,8 @@ use composer::Composer;
 /// Apache on PORT, with the folder of the site, its `.htaccess`, and no hidden files. Apache itself
 /// replaces the variables when it starts.
 const APACHE: &str = "a2enmod rewrite headers && echo 'Listen ${PORT}' > /etc/apache2/ports.conf \
-&& printf '%s\\n' '<VirtualHost *:${PORT}>' 'DocumentRoot ${DOCUMENT_ROOT}' \
-'<Directory ${DOCUMENT_ROOT}>' 'Options -Indexes +FollowSymLinks' 'AllowOverride All' \
+&& printf '%s\\n' '<VirtualHost *:${PORT}>' 'DocumentRoot ${APACHE_DOCUMENT_ROOT}' \
+'<Directory ${APACHE_DOCUMENT_ROOT}>' 'Options -Indexes +FollowSymLinks' 'AllowOverride All' \
 'Require all granted' 'DirectoryIndex index.php index.html' '</Directory>' \
 'RedirectMatch 404 \"/\\.(?!well-known/)\"' '</VirtualHost>' \
 > /etc/apache2/sites-available/000-default.conf";
@@ -110,8 +110,10 @@ fn begin_run(work: &mut Work<'_>, root: &str) -> Result<()> {
     work.file.stage_on("base", None);
     work.begin_run(&[])?;
     match root {
-        "." => work.file.env("DOCUMENT_ROOT", "/app"),
-        root => work.file.env_word("DOCUMENT_ROOT", &format!("/app/{root}")),
+        "." => work.file.env("APACHE_DOCUMENT_ROOT", "/app"),
+        root => work
+            .file
+            .env_word("APACHE_DOCUMENT_ROOT", &format!("/app/{root}")),
     }
     Ok(())
 }

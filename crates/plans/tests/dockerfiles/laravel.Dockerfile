@@ -7,7 +7,7 @@ RUN docker-php-ext-install bcmath gd opcache pcntl pdo_mysql pdo_pgsql zip
 RUN pecl install redis
 RUN docker-php-ext-enable redis
 RUN cp "$PHP_INI_DIR/php.ini-production" "$PHP_INI_DIR/php.ini"
-RUN a2enmod rewrite headers && echo 'Listen ${PORT}' > /etc/apache2/ports.conf && printf '%s\n' '<VirtualHost *:${PORT}>' 'DocumentRoot ${DOCUMENT_ROOT}' '<Directory ${DOCUMENT_ROOT}>' 'Options -Indexes +FollowSymLinks' 'AllowOverride All' 'Require all granted' 'DirectoryIndex index.php index.html' '</Directory>' 'RedirectMatch 404 "/\.(?!well-known/)"' '</VirtualHost>' > /etc/apache2/sites-available/000-default.conf
+RUN a2enmod rewrite headers && echo 'Listen ${PORT}' > /etc/apache2/ports.conf && printf '%s\n' '<VirtualHost *:${PORT}>' 'DocumentRoot ${APACHE_DOCUMENT_ROOT}' '<Directory ${APACHE_DOCUMENT_ROOT}>' 'Options -Indexes +FollowSymLinks' 'AllowOverride All' 'Require all granted' 'DirectoryIndex index.php index.html' '</Directory>' 'RedirectMatch 404 "/\.(?!well-known/)"' '</VirtualHost>' > /etc/apache2/sites-available/000-default.conf
 
 FROM base AS build
 RUN apt-get update && apt-get install -y --no-install-recommends git unzip && rm -rf /var/lib/apt/lists/*
@@ -32,7 +32,7 @@ RUN npm run build
 FROM base
 RUN echo 'estrade:x:10001:10001::/home/estrade:/bin/sh' >> /etc/passwd && echo 'estrade:x:10001:' >> /etc/group && mkdir -p /home/estrade /app && chown 10001:10001 /home/estrade /app
 WORKDIR /app
-ENV DOCUMENT_ROOT=/app/public
+ENV APACHE_DOCUMENT_ROOT=/app/public
 COPY --from=build --chown=10001:10001 /app/vendor ./vendor
 COPY --from=build --chown=10001:10001 /out ./
 COPY --from=assets --chown=10001:10001 /app/public ./public

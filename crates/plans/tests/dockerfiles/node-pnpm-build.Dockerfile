@@ -3,7 +3,7 @@
 FROM node:22-slim AS build
 ARG TOKEN
 WORKDIR /app
-RUN npm install --global --force pnpm@10
+RUN npm install --global --force pnpm@9
 COPY package.json .npmrc pnpm-lock.yaml ./
 RUN pnpm install --frozen-lockfile
 COPY . ./
@@ -14,7 +14,7 @@ RUN mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C 
 FROM node:22-slim
 RUN echo 'estrade:x:10001:10001::/home/estrade:/bin/sh' >> /etc/passwd && echo 'estrade:x:10001:' >> /etc/group && mkdir -p /home/estrade /app && chown 10001:10001 /home/estrade /app
 WORKDIR /app
-RUN npm install --global --force pnpm@10
+RUN npm install --global --force pnpm@9
 ENV NODE_ENV=production
 ENV PATH=/app/node_modules/.bin:$PATH
 COPY --from=build --chown=10001:10001 /app/node_modules ./node_modules

@@ -446,3 +446,40 @@ fn secrets_of_the_sources_stay_out_of_images_that_run() {
     // Front ends are built with it, and nothing but the site leaves the build.
     assert!(!site.ignore.excludes(".env") && site.ignore.excludes("node_modules/x"));
 }
+
+#[test]
+fn what_the_build_does_not_see_is_not_copied() {
+    let sources = files(&[
+        (
+            "package.json",
+            r#"{"scripts": {"start": "node a.js"}, "dependencies": {"a": "1"}}"#,
+        ),
+        ("package-lock.json", "{}"),
+        (".nvmrc", "18"),
+        (".dockerignore", "*lock*\n.nvmrc\n"),
+    ]);
+    let plan = planned(Platform::Node, &sources, &json!({})).unwrap();
+    assert!(
+        !text(&plan).contains("package-lock.json"),
+        "{}",
+        text(&plan)
+    );
+    assert!(text(&plan).contains("COPY package.json ./\nRUN npm install "));
+    // It says something all the same.
+    assert!(text(&plan).contains("FROM node:18-slim"));
+    for (platform, manifest) in [
+        (Platform::Node, "package.json"),
+        (Platform::Php, "composer.json"),
+        (Platform::Go, "go.mod"),
+    ] {
+        let error = refusal(
+            platform,
+            &[(manifest, "{}"), (".dockerignore", manifest)],
+            &json!({}),
+        );
+        assert!(
+            error.starts_with(".dockerignore: ") && error.contains(manifest),
+            "{error}"
+        );
+    }
+}
