@@ -64,11 +64,10 @@ fn is_reference(text: &str) -> bool {
         }
     };
     let segments: Vec<_> = name.split('/').collect();
-    let (host, path) = match segments.as_slice() {
-        [host, path @ ..] if !path.is_empty() && is_host(host) => (Some(*host), path),
-        path => (None, path),
+    let path = match segments.as_slice() {
+        [host, path @ ..] if !path.is_empty() && is_host(host) => path,
+        path => path,
     };
-    let _ = host;
     let in_path = |segment: &&str| {
         let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let inner =

@@ -170,16 +170,16 @@ impl Manager {
         [self.program(), "run", name]
     }
 
-    /// Whether dependencies are in `node_modules`. Newer Yarns put them there only if told to.
-    pub(crate) fn has_folder(&self, tree: &Tree<'_>) -> bool {
-        let told = || {
-            let settings = tree.glance(".yarnrc.yml", 64 * 1024).ok().flatten()?;
-            let linker = settings
-                .lines()
-                .find_map(|line| line.strip_prefix("nodeLinker:"))?;
-            Some(linker.trim().trim_matches(['"', '\'']) == "node-modules")
-        };
-        self.kind != Kind::Berry || told().unwrap_or(false)
+    /// Newer Yarns keep dependencies in a cache of the user who installs, which is not the one who
+    /// runs the app. They are told to put them where all others do.
+    pub(crate) fn prepare(&self, work: &mut Work<'_>) {
+        if self.kind == Kind::Berry {
+            work.file.env("YARN_NODE_LINKER", "node-modules");
+            work.ignored.push("**/.pnp.*");
+        }
+        if let Some(setup) = self.setup() {
+            work.file.run(&setup);
+        }
     }
 
     /// The files that decide what is installed.

@@ -80,9 +80,7 @@ impl Project {
         work.file.stage(&self.image, "assets");
         work.file.args(work.settings.build_args());
         work.file.workdir(".")?;
-        if let Some(setup) = self.manager.setup() {
-            work.file.run(&setup);
-        }
+        self.manager.prepare(work);
         work.file.copy(&self.manager.manifests(&work.tree), "./")?;
         if self.package.runs_at_install() || self.package.has_local_dependencies() {
             work.file.copy_from(app, "/app", "./");
@@ -99,9 +97,7 @@ impl Project {
     /// Writes what installs dependencies, and then all other files. Manifests come first, so that
     /// the layer with the dependencies is used again while they stay the same.
     fn install(&self, work: &mut Work<'_>, dev: bool, rest: Rest) -> Result<()> {
-        if let Some(setup) = self.manager.setup() {
-            work.file.run(&setup);
-        }
+        self.manager.prepare(work);
         if self.needs_all_files(work)? {
             copy_rest(work, rest);
             if let Some(command) = work.settings.install_command()? {
@@ -159,10 +155,9 @@ impl Project {
             let alone = ["prestart", "poststart"]
                 .iter()
                 .all(|name| self.package.script(name).is_none());
-            let direct = alone && self.manager.has_folder(&work.tree);
             let plain = Command::from_line(script).filter(|line| matches!(line, Command::Words(_)));
             let run = Command::words(&self.manager.script("start"));
-            return Ok(Some(plain.filter(|_| direct).unwrap_or(run)));
+            return Ok(Some(plain.filter(|_| alone).unwrap_or(run)));
         }
         Ok(main_file(&self.package, &work.tree).map(|file| Command::words(&["node", &file])))
     }
@@ -227,20 +222,17 @@ impl Project {
 
     /// Writes the end of the stage that builds, and the last one with what comes out of it.
     fn take_app(&self, work: &mut Work<'_>, start: &Command, only_installs: bool) -> Result<()> {
-        let apart = self.manager.has_folder(&work.tree);
         if only_installs {
             work.file.script("mkdir -p node_modules");
-        } else if apart {
+        } else {
             work.set_apart(Apart::NodeModules);
         }
         self.begin_run(work, start)?;
-        if apart || only_installs {
-            work.copy_apart(Apart::NodeModules);
-        }
-        match (only_installs, apart) {
-            (true, _) => work.file.copy_all_owned(),
-            (false, true) => work.file.copy_from_owned("build", "/out", "./"),
-            (false, false) => work.file.copy_from_owned("build", "/app", "./"),
+        work.copy_apart(Apart::NodeModules);
+        if only_installs {
+            work.file.copy_all_owned();
+        } else {
+            work.file.copy_from_owned("build", "/out", "./");
         }
         Ok(())
     }
