@@ -100,6 +100,7 @@ mod tests {
         for bad in ["", ".", "a.", "1a", "a-b", "a b", "a;b", "$a", "a\n", "é"] {
             assert!(!is_module(bad), "{bad:?}");
         }
+        assert!(!is_module(&"a".repeat(LONGEST_MODULE + 1)));
         assert_eq!(module_of("a/b.py").as_deref(), Some("a.b"));
         assert_eq!(module_of("a/__init__.py").as_deref(), Some("a"));
         assert_eq!(module_of("a b/c.py"), None);
