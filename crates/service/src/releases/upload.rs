@@ -2,19 +2,21 @@
 
 use super::caps::{Caps, storing};
 use super::incoming::cleaned_up;
-use super::known;
+use super::known::{self, Like};
 use super::layout::{inside, is_project_file};
 use crate::rush::{Hurry, Rush};
 use crate::{Core, Error, Result, Scope, projects};
+use bytes::Bytes;
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::platform::Platform;
 use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId};
 use estrade_store::blob_rows;
-use estrade_store::blobs::{Digest, Hashed, Published, Staging};
+use estrade_store::blobs::{BlobError, Digest, Hashed, Published, Staging};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use std::collections::BTreeMap;
+use tokio::runtime::Handle;
 
 /// How much of a bad path an error message shows.
 const SHOWN: usize = 100;
@@ -31,6 +33,8 @@ pub struct Upload {
     sent: Vec<ManifestFile>,
     /// Files whose contents were only named, by their digests.
     named: Vec<ManifestFile>,
+    /// How many contents came before their paths.
+    ahead: usize,
     /// Project files that came along.
     project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
@@ -45,12 +49,16 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     scope.require(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     let caps = Caps::of(core, &row.plan);
+    let (mut staging, head_start) = (caps.stage(core), core.head_start.clone());
+    let runtime = Handle::current();
+    staging.watch_new(move |digest, content| head_start.offer(&runtime, digest, content));
     Ok(Upload {
         project: row.id,
-        staging: caps.stage(core),
+        staging,
         tree: FileTree::default(),
         sent: Vec::new(),
         named: Vec::new(),
+        ahead: 0,
         project_files: BTreeMap::new(),
         bytes: 0,
         caps,
@@ -62,11 +70,33 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
 impl Upload {
     /// Adds one file; an error refuses the whole release.
     pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<()> {
-        self.add_hashed(path, Hashed::new(content.to_vec()))
+        self.add_hashed(path, Hashed::new(Bytes::copy_from_slice(content)))
     }
 
     /// The same with a content that was hashed elsewhere.
     pub fn add_hashed(&mut self, path: String, content: Hashed) -> Result<()> {
+        self.add_arrived(path, &content)?;
+        self.staging.add_hashed(content).map_err(storing)?;
+        Ok(())
+    }
+
+    /// Takes the content of a file that will be [added](Self::add_arrived) later; false when it
+    /// would be too much, so that nothing should be added any more before the paths are known.
+    pub fn add_ahead(&mut self, content: &Hashed) -> Result<bool> {
+        self.hurry.get_or_insert_with(|| self.rush.begin());
+        if self.ahead >= self.caps.files {
+            return Ok(false);
+        }
+        self.ahead += 1;
+        match self.staging.add_hashed(content.clone()) {
+            Ok(_) => Ok(true),
+            Err(BlobError::TooLarge { .. }) => Ok(false),
+            Err(error) => Err(storing(error)),
+        }
+    }
+
+    /// Adds one file whose content was added already.
+    pub fn add_arrived(&mut self, path: String, content: &Hashed) -> Result<()> {
         let (digest, size) = (content.digest(), content.bytes().len() as u64);
         let path = self.add_path(path, size)?;
         if is_project_file(path.as_str()) {
@@ -74,14 +104,8 @@ impl Upload {
             let kept = content.bytes()[..most].to_vec();
             self.project_files.insert(path.to_string(), kept);
         }
-        self.staging.add_hashed(content).map_err(storing)?;
         self.sent.push(ManifestFile { path, digest, size });
         Ok(())
-    }
-
-    /// Most files that it takes.
-    pub fn most_files(&self) -> usize {
-        self.caps.files
     }
 
     /// Adds one file whose content the project should have; whether it does is asked for all of
@@ -122,13 +146,14 @@ impl Upload {
         Ok(())
     }
 
-    /// Refuses contents that were only named and that the project does not have.
+    /// Refuses contents that were only named and that the project does not have; which artifact has
+    /// most of them.
     ///
     /// Not an `async fn`: the future must hold the lists and not the upload, which is not `Sync`.
     pub(super) fn require_named<'u>(
         &'u self,
         core: &'u Core,
-    ) -> impl Future<Output = Result<()>> + Send + 'u {
+    ) -> impl Future<Output = Result<Option<Like>>> + Send + 'u {
         let sent = self.sent.iter().map(|file| (file.digest, file.size));
         known::require_known(core, self.project, &self.named, sent)
     }
@@ -187,7 +212,7 @@ impl Upload {
 }
 
 /// A release may not have more files than this.
-pub fn too_many_files(most: usize) -> Error {
+fn too_many_files(most: usize) -> Error {
     Error::TooLarge(format!("files: a release has at most {most} files"))
 }
 
