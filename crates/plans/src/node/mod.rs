@@ -57,8 +57,18 @@ impl Project {
         })
     }
 
-    fn image(&self) -> &Image {
-        &self.image
+    /// Packages of Debian to build with, and to run with.
+    fn system(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        // What is in an image of somebody else is theirs to say.
+        if self.image.configured() {
+            return (Vec::new(), Vec::new());
+        }
+        self.package.system()
+    }
+
+    /// Begins the stage that builds.
+    fn begin_build(&self, work: &mut Work<'_>) -> Result<()> {
+        work.begin_build(&self.image, &self.system().0)
     }
 
     /// Whether anything of the sources may be needed to install.
@@ -165,7 +175,7 @@ impl Project {
     /// Writes the last stage: Node.js, and the manager if the app is started with it.
     fn begin_run(&self, work: &mut Work<'_>, start: &Command) -> Result<()> {
         work.file.last_stage(&self.image);
-        work.begin_run(&[])?;
+        work.begin_run(&self.system().1)?;
         let program = self.manager.program();
         if let Some(setup) = self.manager.setup()
             && start.argv().iter().any(|word| word.contains(program))
@@ -205,7 +215,7 @@ impl Project {
         } else {
             Rest::Sources
         };
-        work.begin_build(&self.image, &[])?;
+        self.begin_build(work)?;
         self.install(work, dev, rest)?;
         self.build(work, scripts)?;
         if dev

@@ -48,7 +48,7 @@ fn output(work: &Work<'_>) -> Result<Option<String>> {
 
 /// Writes the stage that builds.
 fn build(work: &mut Work<'_>, project: &Project) -> Result<()> {
-    work.begin_build(project.image(), &[])?;
+    project.begin_build(work)?;
     work.file.env("NEXT_TELEMETRY_DISABLED", "1");
     project.install(work, true, Rest::Sources)?;
     if !project.build(work, &["build"])? {

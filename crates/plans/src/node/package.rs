@@ -116,6 +116,29 @@ impl Package {
             .any(|(_, value)| value.as_str().is_some_and(local))
     }
 
+    /// Whether something comes straight from a repository.
+    fn has_git_dependencies(&self) -> bool {
+        let git = |text: &str| {
+            let starts = ["git+", "git:", "github:", "gitlab:", "bitbucket:"];
+            starts.iter().any(|start| text.starts_with(start))
+        };
+        self.dependencies()
+            .any(|(_, value)| value.as_str().is_some_and(git))
+    }
+
+    /// Packages of Debian that are missing in the usual image: to build with, and to run with.
+    pub(crate) fn system(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let prisma = ["prisma", "@prisma/client"]
+            .iter()
+            .any(|name| self.depends_on(name));
+        let run = if prisma { vec!["openssl"] } else { Vec::new() };
+        let mut build = run.clone();
+        if self.has_git_dependencies() {
+            build.extend(["ca-certificates", "git"]);
+        }
+        (build, run)
+    }
+
     /// Whether a script uses a program that is there only for development.
     pub(crate) fn uses_dev_program(&self, script: &str) -> bool {
         let dev = |name: &str| self.entries("devDependencies").any(|(dev, _)| dev == name);

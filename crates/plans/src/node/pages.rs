@@ -35,7 +35,7 @@ pub(crate) fn pages(work: &mut Work<'_>) -> Result<Ending> {
     let project = Project::open(work, name, &["nodeVersion", "version"])?;
     let (folders, why) = folders(work, &project.package)?;
     work.note(format!("the site is in {} ({why})", folders.join(", or ")));
-    work.begin_build(project.image(), &[])?;
+    project.begin_build(work)?;
     project.install(work, true, Rest::Sources)?;
     if !project.build(work, &["build", "build:prod", "generate"])? {
         let advice = "has no script `build`; add one such as \"build\": \"vite build\"";

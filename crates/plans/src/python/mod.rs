@@ -211,6 +211,7 @@ impl Project {
             // Packages of the base image count, so that one can have the large ones ready.
             work.file
                 .script("python3 -m venv --system-site-packages /opt/venv");
+            work.file.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
             work.file.env("VIRTUAL_ENV", "/opt/venv");
             work.file.env("PATH", "/opt/venv/bin:$PATH");
             self.install(work)?;

@@ -3,6 +3,7 @@
 FROM python:3.11.9-slim AS build
 WORKDIR /app
 RUN python3 -m venv --system-site-packages /opt/venv
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 COPY requirements.txt ./

@@ -4,6 +4,7 @@ FROM python:3.12.4-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev libpq-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 RUN python3 -m venv --system-site-packages /opt/venv
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 ENV VIRTUAL_ENV=/opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 COPY requirements.txt ./

@@ -96,6 +96,19 @@ fn node() {
             &["node:22-slim"],
             &[],
         ),
+        // What the usual image lacks.
+        case(
+            &[
+                (
+                    "package.json",
+                    r#"{"main": "a.js", "dependencies": {"b": "github:x/b"}}"#,
+                ),
+                ("a.js", ""),
+            ],
+            json!({}),
+            &["--no-install-recommends ca-certificates git "],
+            &["openssl"],
+        ),
         // Hooks around the start need the manager.
         case(
             &[(
