@@ -50,6 +50,9 @@ pub(crate) fn parse(buffer: &mut BytesMut, asked: Asked) -> Result<Option<Answer
                 Ok(None)
             };
         };
+        if length > LONGEST_HEAD {
+            return Err(Garbage);
+        }
         let status = response
             .code
             .and_then(|code| StatusCode::from_u16(code).ok());
@@ -289,5 +292,6 @@ mod tests {
         assert!(head("SSH-2.0-x\r\n\r\n", GET).is_err());
         let long = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(LONGEST_HEAD));
         assert!(head(&long, GET).is_err());
+        assert!(head(&format!("{long}\r\n\r\n"), GET).is_err());
     }
 }

@@ -15,7 +15,7 @@ use crate::visitors::{VisitorBody, host_of};
 use bytes::Bytes;
 use estrade_listener::peer::SocketPeer;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -91,7 +91,13 @@ pub(crate) async fn respond(
             } else {
                 answer.body.length()
             };
-            crate::visitors::into_response(lane, &answer, &method)
+            let mut response = crate::visitors::into_response(lane, &answer, &method);
+            if page == Page::BadRequest && noting.parts.version < Version::HTTP_2 {
+                // Where its next request begins is anybody's guess.
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            response
         }
     }
 }
@@ -105,7 +111,7 @@ async fn pass(
     let options = &lane.edge.proxy;
     // Other codings would have to be undone: what is inside may be meant to look like something else.
     let codings = parts.headers.get_all(header::TRANSFER_ENCODING);
-    let odd = |value: &http::HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    let odd = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"chunked");
     if parts.method == Method::CONNECT || codings.iter().any(odd) {
         return Err(Page::BadRequest);
     }
@@ -156,7 +162,7 @@ fn write_head(lane: &Lane, parts: &Parts, framing: Framing, upgrade: Option<&Upg
     let socket = parts.extensions.get::<SocketPeer>();
     let socket = socket.map_or(crate::visitors::NOBODY, |peer| peer.0);
     let forwarded = parts.headers.get_all(FORWARDED_FOR);
-    let forwarded = forwarded.iter().rev().map(http::HeaderValue::as_bytes);
+    let forwarded = forwarded.iter().rev().map(HeaderValue::as_bytes);
     let origin = Origin::new(&lane.options.trusted_proxies, socket, forwarded);
     let headers = || {
         let headers = parts.headers.iter();
