@@ -281,7 +281,7 @@ mod tests {
         // The old set still leads to the one that stays, and not to the other.
         assert_eq!(port(&before.enter(&[]).unwrap()), 1);
         assert!(!leaving.drained(Duration::from_secs(1)).await);
-        let wait = tokio::join!(leaving.drained(Duration::from_secs(60)), async {
+        let wait = tokio::join!(leaving.drained(Duration::from_mins(1)), async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             drop(goes);
         });

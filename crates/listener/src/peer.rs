@@ -38,7 +38,7 @@ impl TrustedProxies {
         let mut client = socket.to_canonical();
         let values = headers.get_all("x-forwarded-for").iter().rev();
         self.walk(socket, values.map(HeaderValue::as_bytes), |hop| {
-            client = hop
+            client = hop;
         });
         PeerAddr(client)
     }

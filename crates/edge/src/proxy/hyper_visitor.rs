@@ -153,7 +153,7 @@ async fn pass(
 
 fn write_head(lane: &Lane, parts: &Parts, framing: Framing, upgrade: Option<&Upgrade>) -> Vec<u8> {
     let target = parts.uri.path_and_query().map_or("/", |it| it.as_str());
-    let line = Line {
+    let first = Line {
         method: parts.method.as_str(),
         target,
         host: host_of(&parts.uri, &parts.headers),
@@ -170,7 +170,7 @@ fn write_head(lane: &Lane, parts: &Parts, framing: Framing, upgrade: Option<&Upg
     };
     let upgrade = upgrade.map(|upgrade| &*upgrade.protocol);
     let mut head = Vec::with_capacity(1024);
-    request_head::write(&mut head, line, headers, &origin, framing, upgrade);
+    request_head::write(&mut head, first, headers, &origin, framing, upgrade);
     head
 }
 

@@ -55,7 +55,7 @@ impl Default for ProxyOptions {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(3),
-            first_byte_timeout: Duration::from_secs(60),
+            first_byte_timeout: Duration::from_mins(1),
             idle_timeout: Duration::from_mins(5),
             tunnel_timeout: Duration::from_hours(1),
             most_tunnels: 10_000,

@@ -4,10 +4,12 @@ use crate::backend::{App, always, ok, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Visitor;
 use estrade_scripted::{Act, send};
-use http::{Response, StatusCode};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::task::TaskTracker;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const ASK: &[(&str, &str)] = &[
@@ -19,31 +21,37 @@ const ASK: &[(&str, &str)] = &[
 
 /// Sends back what it gets, once it has said that it will.
 async fn echo_tunnel() -> App {
-    App::start(|mut request| async move {
-        let headers = request.headers();
-        if headers.get("upgrade").is_none_or(|it| it != "websocket") {
-            return Response::new(whole("plain"));
+    let tunnels = TaskTracker::new();
+    App::start(move |request| {
+        let tunnels = tunnels.clone();
+        async move {
+            let headers = request.headers();
+            if headers.get("upgrade").is_none_or(|it| it != "websocket") {
+                return Response::new(whole("plain"));
+            }
+            assert_eq!(headers.get("connection").unwrap(), "upgrade");
+            assert!(headers.contains_key("sec-websocket-key"));
+            tunnels.spawn(echo(request));
+            let mut response = Response::new(whole(""));
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            let headers = response.headers_mut();
+            headers.insert("connection", "upgrade".parse().unwrap());
+            headers.insert("upgrade", "websocket".parse().unwrap());
+            headers.insert("sec-websocket-accept", "x".parse().unwrap());
+            response
         }
-        assert_eq!(headers.get("connection").unwrap(), "upgrade");
-        assert!(headers.contains_key("sec-websocket-key"));
-        tokio::spawn(async move {
-            let upgraded = hyper::upgrade::on(&mut request).await.unwrap();
-            let mut stream = TokioIo::new(upgraded);
-            stream.write_all(b"hello ").await.unwrap();
-            let (mut from, mut to) = tokio::io::split(stream);
-            drop(tokio::io::copy(&mut from, &mut to).await);
-            drop(to.write_all(b" bye").await);
-            drop(to.shutdown().await);
-        });
-        let mut response = Response::new(whole(""));
-        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        let headers = response.headers_mut();
-        headers.insert("connection", "upgrade".parse().unwrap());
-        headers.insert("upgrade", "websocket".parse().unwrap());
-        headers.insert("sec-websocket-accept", "x".parse().unwrap());
-        response
     })
     .await
+}
+
+async fn echo(mut request: Request<Incoming>) {
+    let upgraded = hyper::upgrade::on(&mut request).await.unwrap();
+    let mut stream = TokioIo::new(upgraded);
+    stream.write_all(b"hello ").await.unwrap();
+    let (mut from, mut to) = tokio::io::split(stream);
+    drop(tokio::io::copy(&mut from, &mut to).await);
+    drop(to.write_all(b" bye").await);
+    drop(to.shutdown().await);
 }
 
 async fn upgraded(stage: &Stage) -> Visitor {
@@ -77,7 +85,7 @@ async fn a_socket_outlives_the_switch_and_counts_as_in_flight() {
     assert_eq!(stage.visitor().await.get("/").await.text(), "new");
     for visitor in [&mut one, &mut two] {
         echoes(visitor, b"after").await;
-        echoes(visitor, &[b'x'; 500_000]).await;
+        echoes(visitor, &vec![b'x'; 500_000]).await;
     }
     assert_eq!(leaving.in_flight(), 2);
     assert!(!leaving.drained(Duration::from_millis(100)).await);

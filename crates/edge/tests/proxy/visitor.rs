@@ -1,6 +1,7 @@
 //! A visitor that writes its requests as they are, and notices when an answer is cut.
 
 use crate::stage::HOST;
+use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -71,7 +72,7 @@ impl Visitor {
         let line = |(name, value): &(&str, &str)| format!("{name}: {value}\r\n");
         let mut lines: String = headers.iter().map(line).collect();
         if !body.is_empty() {
-            lines.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            write!(lines, "Content-Length: {}\r\n", body.len()).unwrap();
         }
         let host = &self.host;
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
