@@ -4,6 +4,7 @@ use crate::Invalid;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Bound::{Excluded, Unbounded};
 
 /// A relative path with `/` between segments: no `..`, no `.`, no empty segment, no NUL, no backslash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, utoipa::ToSchema)]
@@ -81,15 +82,16 @@ impl FileTree {
     /// Adds a file, or says why it does not fit beside the others.
     pub fn insert(&mut self, path: &FilePath) -> Result<(), Invalid> {
         let key = path.as_str().replace('/', "\0");
-        if self.0.contains(&key) {
+        let (before, after) = (..=&key, (Excluded(&key), Unbounded));
+        let before = self.0.range::<String, _>(before).next_back();
+        if before == Some(&key) {
             return Err(format!("`{path}` is given twice").into());
         }
-        let before = self.0.range::<String, _>(..&key).next_back();
         if let Some(file) = before.filter(|file| is_inside(&key, file)) {
             let file = file.replace(SLASH, "/");
             return Err(format!("`{file}` is both a file and a directory").into());
         }
-        let after = self.0.range::<String, _>(&key..).next();
+        let after = self.0.range::<String, _>(after).next();
         if after.is_some_and(|file| is_inside(file, &key)) {
             return Err(format!("`{path}` is both a file and a directory").into());
         }

@@ -97,13 +97,9 @@ async fn replay_request(app: &AppState, request: Request, next: Next) -> Result<
         .await?;
     let hash = *blake3::hash(&bytes).as_bytes();
     let request = Request::from_parts(parts, Body::from(bytes));
-    carry_out(
-        app,
-        &caller,
-        &head,
-        hash,
-        async move { next.run(request).await },
-    )
+    carry_out(app, &caller, &head, || hash, async move {
+        next.run(request).await
+    })
     .await
 }
 
@@ -114,7 +110,7 @@ pub async fn carry_out(
     app: &AppState,
     caller: &Caller,
     head: &Parts,
-    body_hash: [u8; 32],
+    body_hash: impl FnOnce() -> [u8; 32],
     work: impl Future<Output = Response> + Send + 'static,
 ) -> Result<Response, Problem> {
     let Some(key) = key_of(caller, head, body_hash)? else {
@@ -132,7 +128,7 @@ pub async fn carry_out(
 fn key_of(
     caller: &Caller,
     head: &Parts,
-    body_hash: [u8; 32],
+    body_hash: impl FnOnce() -> [u8; 32],
 ) -> Result<Option<IdempotencyKey>, Error> {
     let Some(value) = head.headers.get(KEY) else {
         return Ok(None);
@@ -147,7 +143,7 @@ fn key_of(
             .get("x-teamid")
             .and_then(|team| team.to_str().ok())
             .unwrap_or_default(),
-        body_hash,
+        body_hash: body_hash(),
     };
     IdempotencyKey::new(value.to_str().unwrap_or_default(), &request).map(Some)
 }

@@ -47,6 +47,7 @@ impl Default for IntakeLimits {
 pub struct Intake {
     body: Body,
     limits: IntakeLimits,
+    announced: Option<u64>,
     context: Option<RequestContext>,
     started: Instant,
     received: u64,
@@ -66,9 +67,15 @@ impl Intake {
             context: RequestContext::of(request.extensions()).cloned(),
             body: request.into_body(),
             limits,
+            announced,
             started: Instant::now(),
             received: 0,
         })
+    }
+
+    /// How long the sender says that it is.
+    pub fn announced(&self) -> Option<u64> {
+        self.announced
     }
 
     /// The next chunk; `None` at the end.

@@ -1,7 +1,8 @@
 //! Bodies that may be large, such as the files of a release.
 //!
-//! A small one stays in memory. A large one goes to an unnamed temporary file, which the system
-//! removes when it is closed, also when the process dies. Only so many large ones exist at once.
+//! A small one stays in memory, and so does a larger one if it says how long it is and there is a seat
+//! for it. Others go to an unnamed temporary file, which the system removes when it is closed, also
+//! when the process dies. Only so many of these exist at once.
 
 use crate::intake::{Intake, IntakeLimits};
 use crate::problem::Problem;
@@ -20,8 +21,13 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// What a body may hold in memory; also the size of each write to a file.
+/// What any body may hold in memory; also the size of each write to a file.
 const IN_MEMORY: usize = 1024 * 1024;
+/// What a body may hold in memory that has a seat: most releases. To write it to a file and to read it
+/// again takes as long as to store its files.
+const SEATED: usize = 8 * 1024 * 1024;
+/// Bodies that have a seat at once: as many as are parsed at once.
+const SEATS: usize = 2;
 /// A body on disk up to this size is read whole to be parsed: from a file that takes several times
 /// as long. Only a few are parsed at once.
 const HELD_WHOLE: u64 = 16 * 1024 * 1024;
@@ -33,6 +39,7 @@ const PARSED_INLINE: u64 = 64 * 1024;
 pub struct SpoolRoom {
     directory: PathBuf,
     slots: Arc<Semaphore>,
+    seats: Arc<Semaphore>,
 }
 
 impl SpoolRoom {
@@ -41,6 +48,7 @@ impl SpoolRoom {
         Self {
             directory,
             slots: Arc::new(Semaphore::new(at_once)),
+            seats: Arc::new(Semaphore::new(SEATS)),
         }
     }
 
@@ -51,22 +59,37 @@ impl SpoolRoom {
         limits: IntakeLimits,
     ) -> Result<Spool, Problem> {
         let mut intake = Intake::new(request, limits)?;
-        let mut buffer = Vec::new();
+        let mut seat = self.take_seat(intake.announced());
+        let mut buffer = Vec::with_capacity(seat.as_ref().map_or(0, Seat::bytes));
         let mut file: Option<Writer> = None;
         while let Some(chunk) = intake.next().await? {
-            if buffer.len() + chunk.len() > IN_MEMORY {
+            if buffer.len() + chunk.len() > seat.as_ref().map_or(IN_MEMORY, Seat::bytes) {
                 let writer = match file.take() {
                     Some(writer) => writer,
                     None => self.open(limits).await?,
                 };
                 file = Some(writer.write(std::mem::take(&mut buffer)).await?);
+                seat = None;
             }
             buffer.extend_from_slice(&chunk);
         }
         match file {
-            None => Ok(Spool::in_memory(buffer)),
+            None => Ok(Spool::in_memory(buffer, seat)),
             Some(writer) => Ok(writer.write(buffer).await?.finish()),
         }
+    }
+
+    /// A seat for a body of this length, if it needs one and may have one.
+    fn take_seat(&self, announced: Option<u64>) -> Option<Seat> {
+        let bytes = usize::try_from(announced?).ok()?;
+        if !(IN_MEMORY + 1..=SEATED).contains(&bytes) {
+            return None;
+        }
+        let permit = Arc::clone(&self.seats).try_acquire_owned().ok()?;
+        Some(Seat {
+            bytes,
+            _permit: permit,
+        })
     }
 
     async fn open(&self, limits: IntakeLimits) -> Result<Writer, Problem> {
@@ -82,6 +105,19 @@ impl SpoolRoom {
             length: 0,
             slot,
         })
+    }
+}
+
+/// The right to be in memory.
+#[derive(Debug)]
+struct Seat {
+    bytes: usize,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Seat {
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -106,10 +142,10 @@ impl Writer {
 
     fn finish(self) -> Spool {
         Spool {
-            hash: self.hasher.finalize(),
             length: self.length,
             content: Content::File {
                 file: self.file,
+                hash: self.hasher.finalize(),
                 _slot: self.slot,
             },
         }
@@ -137,24 +173,29 @@ async fn blocking<T: Send + 'static>(
 pub struct Spool {
     content: Content,
     length: u64,
-    hash: Hash,
 }
 
 #[derive(Debug)]
 enum Content {
-    Memory(Bytes),
+    Memory {
+        bytes: Bytes,
+        _seat: Option<Seat>,
+    },
     File {
         file: File,
+        hash: Hash,
         _slot: OwnedSemaphorePermit,
     },
 }
 
 impl Spool {
-    fn in_memory(bytes: Vec<u8>) -> Self {
+    fn in_memory(bytes: Vec<u8>, seat: Option<Seat>) -> Self {
         Self {
             length: bytes.len() as u64,
-            hash: blake3::hash(&bytes),
-            content: Content::Memory(bytes.into()),
+            content: Content::Memory {
+                bytes: bytes.into(),
+                _seat: seat,
+            },
         }
     }
 
@@ -165,18 +206,26 @@ impl Spool {
 
     /// BLAKE3 of the bytes.
     pub fn hash(&self) -> Hash {
-        self.hash
+        match &self.content {
+            Content::Memory { bytes, .. } => blake3::hash(bytes),
+            Content::File { hash, .. } => *hash,
+        }
     }
 
-    /// Whether it was too large for memory.
+    /// Whether it went to a file.
     pub fn is_on_disk(&self) -> bool {
         matches!(self.content, Content::File { .. })
+    }
+
+    /// Whether it is so large that only a few should be read at once.
+    pub fn is_large(&self) -> bool {
+        self.length > IN_MEMORY as u64
     }
 
     /// All bytes at once, if they are not too many to be held for a moment. Blocks.
     pub fn whole(&self) -> io::Result<Option<Cow<'_, [u8]>>> {
         match &self.content {
-            Content::Memory(bytes) => Ok(Some(Cow::Borrowed(bytes))),
+            Content::Memory { bytes, .. } => Ok(Some(Cow::Borrowed(bytes))),
             Content::File { .. } if self.length > HELD_WHOLE => Ok(None),
             Content::File { .. } => {
                 let mut bytes = Vec::with_capacity(usize::try_from(self.length).unwrap_or(0));
@@ -189,7 +238,7 @@ impl Spool {
     /// The bytes, from the start. Reading blocks when they are on disk.
     pub fn reader(&self) -> io::Result<SpoolReader<'_>> {
         match &self.content {
-            Content::Memory(bytes) => Ok(SpoolReader::Memory(Cursor::new(bytes))),
+            Content::Memory { bytes, .. } => Ok(SpoolReader::Memory(Cursor::new(bytes))),
             Content::File { file, .. } => {
                 let mut file = file;
                 file.seek(SeekFrom::Start(0))?;
@@ -212,7 +261,7 @@ impl Spool {
 
     fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         match &self.content {
-            Content::Memory(bytes) => Ok(strict_json::from_slice(bytes)?),
+            Content::Memory { bytes, .. } => Ok(strict_json::from_slice(bytes)?),
             Content::File { .. } => {
                 let reader = self.reader().map_err(Error::internal)?;
                 Ok(strict_json::from_reader(reader)?)
@@ -251,19 +300,60 @@ impl Seek for SpoolReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::header;
     use serde_json::Value;
 
     async fn receive(room: &SpoolRoom, bytes: Vec<u8>) -> Result<Spool, Problem> {
+        receive_announced(room, bytes, None).await
+    }
+
+    async fn receive_announced(
+        room: &SpoolRoom,
+        bytes: Vec<u8>,
+        announced: Option<usize>,
+    ) -> Result<Spool, Problem> {
         let limits = IntakeLimits {
             idle: std::time::Duration::from_millis(50),
-            ..IntakeLimits::at_most(8 * 1024 * 1024)
+            ..IntakeLimits::at_most(16 * 1024 * 1024)
         };
         let chunks: Vec<_> = bytes
             .chunks(50_000)
             .map(|chunk| io::Result::Ok(chunk.to_vec()))
             .collect();
         let body = Body::from_stream(futures_util::stream::iter(chunks));
-        room.receive(Request::new(body), limits).await
+        let mut request = Request::new(body);
+        if let Some(length) = announced {
+            request
+                .headers_mut()
+                .insert(header::CONTENT_LENGTH, length.into());
+        }
+        room.receive(request, limits).await
+    }
+
+    #[tokio::test]
+    async fn a_few_that_say_how_long_they_are_stay_in_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = SpoolRoom::new(directory.path().to_owned(), 4);
+        let send = |size| receive_announced(&room, vec![b' '; size], Some(size));
+        let seated = [
+            send(SEATED).await.unwrap(),
+            send(IN_MEMORY + 1).await.unwrap(),
+        ];
+        assert!(
+            seated
+                .iter()
+                .all(|spool| !spool.is_on_disk() && spool.is_large())
+        );
+        assert_eq!(seated.len(), SEATS);
+        assert!(send(SEATED).await.unwrap().is_on_disk());
+        assert!(!send(IN_MEMORY).await.unwrap().is_on_disk());
+        drop(seated);
+        assert!(send(SEATED + 1).await.unwrap().is_on_disk());
+        assert!(!send(SEATED).await.unwrap().is_on_disk());
+        // Who sends more than it said has no claim to more room.
+        let liar = receive_announced(&room, vec![b' '; 3_000_000], Some(2_000_000)).await;
+        let liar = liar.unwrap();
+        assert!(liar.is_on_disk() && liar.length() == 3_000_000);
     }
 
     #[tokio::test]

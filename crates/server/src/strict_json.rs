@@ -6,8 +6,8 @@
 //! struct is read from an object, never from an array.
 
 mod glance;
+mod lift;
 mod objects;
-mod text;
 mod walk;
 
 use estrade_model::Invalid;
@@ -15,10 +15,9 @@ use glance::is_harmless;
 use objects::Objects;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
-use std::thread;
 use walk::Walk;
 
-pub use text::decode as decode_text;
+pub use lift::{TextId, Texts, lift};
 
 /// Deepest nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 64;
@@ -26,8 +25,6 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_KEYS: usize = 100_000;
 /// serde repeats what it was given; a caller need not get all of it back.
 const MAX_MESSAGE: usize = 300;
-/// From this many bytes on, a thread costs less than to look at a document before it is read.
-const WORTH_A_THREAD: usize = 256 * 1024;
 
 /// Why a document was not read.
 #[derive(Debug)]
@@ -75,8 +72,6 @@ where
 }
 
 /// The same from memory, which is several times as fast.
-///
-/// The seed may get to see a document that is then refused.
 pub fn from_slice_seed<'de, S>(seed: S, bytes: &'de [u8]) -> Result<S::Value, JsonError>
 where
     S: DeserializeSeed<'de>,
@@ -85,23 +80,12 @@ where
         let walked = Walk::check(&mut serde_json::Deserializer::from_slice(bytes));
         walked.map_err(|error| sort(error, invalid))
     };
-    let read = || {
-        let mut json = serde_json::Deserializer::from_slice(bytes);
-        let read = seeded(seed, &mut json);
-        (json.end().is_ok(), read)
-    };
-    let (harmless, (ended, read)) = if bytes.len() < WORTH_A_THREAD {
-        (is_harmless(bytes), read())
-    } else {
-        thread::scope(|scope| {
-            let look = thread::Builder::new().spawn_scoped(scope, || is_harmless(bytes));
-            let read = read();
-            // A thread that broke off, or did not begin, has not said that it is.
-            let looked = look.ok().and_then(|look| look.join().ok());
-            (looked.unwrap_or_else(|| is_harmless(bytes)), read)
-        })
-    };
-    if !harmless || !ended || read.is_err() {
+    if !is_harmless(bytes) {
+        walk()?;
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = seeded(seed, &mut json);
+    if read.is_err() || json.end().is_err() {
         // If it is the syntax, the walk says it better.
         walk()?;
     }

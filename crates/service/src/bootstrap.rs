@@ -3,6 +3,7 @@
 use crate::core::{Clock, Core, Settings};
 use crate::idempotency::Tickets;
 use crate::jwt::{self, Audience, Keyring};
+use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::{Error, accounts, random};
@@ -115,6 +116,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         keyring: ArcSwap::from_pointee(keyring),
         tickets: Tickets::default(),
         rush: Rush::default(),
+        head_start: HeadStart::default(),
         publisher: OnceLock::new(),
     }))
 }

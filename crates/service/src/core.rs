@@ -3,6 +3,7 @@
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
+use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::MasterKey;
 use crate::usage::UsageSettings;
@@ -37,6 +38,8 @@ pub struct Core {
     pub(crate) tickets: Tickets,
     /// What somebody waits for, so that other work gives way.
     pub(crate) rush: Rush,
+    /// What is compressed ahead of time.
+    pub(crate) head_start: HeadStart,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }

@@ -96,6 +96,31 @@ pub async fn read_newest_contents(
     .await
 }
 
+/// Keeps an artifact, and so its contents, until the `next` one is committed; false when it cannot.
+///
+/// Contents that the two share need not be [kept] one by one then: whoever reads which contents are
+/// needed meets this artifact or, once it is deleted, the next. That one has the higher id and is read
+/// later, so that not both are missed.
+///
+/// [kept]: crate::blob_rows::keep_blobs
+pub async fn keep_artifact_for(
+    tx: &mut Tx,
+    id: ArtifactId,
+    next: ArtifactId,
+) -> Result<bool, StoreError> {
+    // Where clocks differ, the newest one of another node may seem to be of the future.
+    if next <= id {
+        return Ok(false);
+    }
+    let sql = if tx.has_many_writers() {
+        "SELECT id FROM artifacts WHERE id = $1 FOR SHARE"
+    } else {
+        "SELECT id FROM artifacts WHERE id = $1"
+    };
+    let found: Option<ArtifactId> = tx.query(sql).bind(id).fetch_optional().await?;
+    Ok(found.is_some())
+}
+
 /// Notes that the quick variants of all contents of an artifact were made.
 pub async fn set_compressed(tx: &mut Tx, id: ArtifactId) -> Result<(), StoreError> {
     tx.query("UPDATE artifacts SET compressed = TRUE WHERE id = $1")

@@ -13,6 +13,9 @@
 //! there is nothing in between. On PostgreSQL a transaction whose snapshot is older than the mark
 //! would not see it: there `keep_blobs` locks the rows, and so either the condemnation waits for its
 //! commit, or it is repeated with a newer snapshot.
+//!
+//! What an artifact shares with one that is there needs no such care, see
+//! [`crate::artifacts::keep_artifact_for`].
 
 use crate::artifacts::ArtifactContents;
 use crate::blob_rows::{ASKED, bind_all, digest_list};

@@ -41,6 +41,20 @@ impl Manifest {
         &self.0
     }
 
+    /// The files that an older manifest has not, or not with this content.
+    pub fn changed_since<'m>(&'m self, older: &'m Self) -> impl Iterator<Item = &'m ManifestFile> {
+        let mut rest = older.0.as_slice();
+        self.0.iter().filter(move |file| {
+            // Both are sorted.
+            while let Some((first, after)) = rest.split_first()
+                && first.path < file.path
+            {
+                rest = after;
+            }
+            rest.first() != Some(file)
+        })
+    }
+
     /// How many bytes the files have together.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|file| file.size).sum()
@@ -131,6 +145,35 @@ mod tests {
         let expected: Vec<_> = read.files().iter().map(|it| (it.digest, it.size)).collect();
         assert_eq!(contents, expected);
         assert_eq!(Manifest::decode(&[FORMAT]).unwrap(), Manifest::default());
+    }
+
+    #[test]
+    fn what_changed_is_found() {
+        let manifest = |files: &[(&str, &[u8])]| {
+            Manifest::new(
+                files
+                    .iter()
+                    .map(|(path, content)| file(path, content))
+                    .collect(),
+            )
+        };
+        let old = manifest(&[("a", b"1"), ("c", b"3"), ("d", b"4"), ("z", b"9")]);
+        let new = manifest(&[
+            ("a", b"1"),
+            ("b", b"2"),
+            ("c", b"!"),
+            ("d", b"4"),
+            ("e", b"3"),
+        ]);
+        let changed = |new: &Manifest, old: &Manifest| -> Vec<String> {
+            new.changed_since(old)
+                .map(|file| file.path.to_string())
+                .collect()
+        };
+        assert_eq!(changed(&new, &old), ["b", "c", "e"]);
+        assert_eq!(changed(&new, &Manifest::default()).len(), 5);
+        assert!(changed(&new, &new).is_empty());
+        assert!(changed(&Manifest::default(), &new).is_empty());
     }
 
     #[test]

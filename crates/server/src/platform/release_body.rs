@@ -1,20 +1,20 @@
 //! The body of a create-release request, read without holding its files in memory.
 //!
 //! `files` may be 256 MiB. The body waits in a spool; this reader walks through it once and hands
-//! each file on as it comes. A body that is small enough to be in memory as a whole is read first, and
-//! then its files are decoded on all cores.
+//! each file on as it comes. If the body is small enough to be in memory as a whole, its files are
+//! taken out first, which is several times as fast.
 
 mod files;
 
 use super::small_value::SmallValue;
 use crate::problem::Problem;
 use crate::spool::Spool;
-use crate::strict_json;
+use crate::strict_json::{self, lift};
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
-use files::{File, Held, Taker};
+use files::{File, Lifted, Taker};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -47,23 +47,25 @@ pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> 
     // serde's errors are text; the upload's own error is kept beside it.
     let refused = RefCell::new(None);
     let whole = spool.whole().map_err(Error::internal)?;
-    let (parsed, held) = if let Some(bytes) = &whole {
-        let mut held = Held::new(upload.most_files());
-        let seed = BodySeed::new(&mut held, &refused);
-        (strict_json::from_slice_seed(seed, bytes), Some(held))
-    } else {
-        let reader = spool.reader().map_err(Error::internal)?;
-        let seed = BodySeed::new(&mut *upload, &refused);
-        (strict_json::from_reader_seed(seed, reader), None)
+    let parsed = match whole.as_deref().map(|whole| lift(whole, "files", "data")) {
+        Some(Some(lifted)) => {
+            let mut taker = Lifted {
+                upload,
+                texts: lifted.texts,
+            };
+            let seed = BodySeed::new(&mut taker, &refused);
+            strict_json::from_slice_seed(seed, &lifted.document)
+        }
+        // There is something about it that is better told by who reads it as it is.
+        Some(None) | None => {
+            let reader = spool.reader().map_err(Error::internal)?;
+            strict_json::from_reader_seed(BodySeed::new(upload, &refused), reader)
+        }
     };
     if let Some(error) = refused.into_inner() {
         return Err(Problem::from(error));
     }
-    let body = parsed.map_err(Error::from)?.check()?;
-    if let Some(held) = held {
-        held.add_to(upload)?;
-    }
-    Ok(body)
+    Ok(parsed.map_err(Error::from)?.check()?)
 }
 
 #[derive(Default)]

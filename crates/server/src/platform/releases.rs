@@ -23,6 +23,7 @@ use estrade_model::id::kind;
 use estrade_model::release::{BuildLogs, ReleaseBody, ReleaseCreated, ReleaseList, ReleaseState};
 use estrade_model::{Invalid, ReleaseId};
 use estrade_service::{Error, Scope, releases};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -183,7 +184,9 @@ async fn create(
         .spool
         .receive(Request::from_parts(head.clone(), body), limits)
         .await?;
-    let hash = *spool.hash().as_bytes();
+    let spool = Arc::new(spool);
+    let hashed = Arc::clone(&spool);
+    let hash = move || *hashed.hash().as_bytes();
     let (caller, state) = (scope.caller.clone(), AppState::clone(&app));
     let work = async move {
         match carry_out(&state, &scope, &project, client, spool, upload).await {
@@ -199,10 +202,10 @@ async fn carry_out(
     scope: &Scope,
     project: &str,
     client: Option<String>,
-    spool: Spool,
+    spool: Arc<Spool>,
     mut upload: releases::Upload,
 ) -> Result<ReleaseId, Problem> {
-    let turn = if spool.is_on_disk() {
+    let turn = if spool.is_large() {
         Some(READ_AT_ONCE.acquire().await.map_err(Error::internal)?)
     } else {
         None

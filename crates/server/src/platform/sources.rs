@@ -54,7 +54,7 @@ pub async fn create_source(
             Err(error) => PlatformError::from(error).into_response(),
         }
     };
-    Ok(idempotency::carry_out(&app, &caller, &head, hash, work).await?)
+    Ok(idempotency::carry_out(&app, &caller, &head, || hash, work).await?)
 }
 
 async fn receive(request: Request, incoming: Incoming) -> Result<Received, Problem> {

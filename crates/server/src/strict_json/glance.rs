@@ -58,8 +58,9 @@ pub(super) fn is_harmless(bytes: &[u8]) -> bool {
     open.is_empty()
 }
 
-/// What is left of a string, as it is written, and what follows its end.
-fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// What is left of a string, as it is written, and what follows its end; none when it has none, or
+/// has an escape that is odd.
+pub(super) fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut end = 0;
     loop {
         end += memchr2(b'"', b'\\', bytes.get(end..)?)?;

@@ -112,15 +112,15 @@ async fn a_large_upload_goes_to_disk_and_leaves_nothing_there() {
     );
     assert!(
         server
-            .post("/upload", vec![7; 5 << 20])
+            .post("/upload", vec![7; 9 << 20])
             .await
-            .ends_with("5242880 bytes, on disk: true")
+            .ends_with("9437184 bytes, on disk: true")
     );
     assert_error(
-        &server.post("/upload", vec![7; 9 << 20]).await,
+        &server.post("/upload", vec![7; 17 << 20]).await,
         413,
         "too_large",
-        "8388608 bytes",
+        "16777216 bytes",
     );
     assert_eq!(std::fs::read_dir(server.spool.path()).unwrap().count(), 0);
 }

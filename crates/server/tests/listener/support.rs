@@ -174,7 +174,7 @@ async fn upload(
     request: Request<RawBody>,
 ) -> Result<String, PlatformError> {
     let spool = room
-        .receive(request, IntakeLimits::at_most(8 << 20))
+        .receive(request, IntakeLimits::at_most(16 << 20))
         .await?;
     Ok(format!(
         "{} bytes, on disk: {}",

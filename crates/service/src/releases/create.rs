@@ -1,11 +1,12 @@
 //! Making a release.
 
 use super::incoming::{cleaned_up, keep_content, settle};
+use super::known::Like;
 use super::transition::time_allowed;
 use super::{Upload, queue_release};
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::platform::Platform;
-use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
+use estrade_model::release::{ArtifactId, NewRelease, ReleaseState, ReleaseType};
 use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
@@ -73,7 +74,7 @@ pub fn create_release<'a>(
                 if upload.project() != row.id {
                     return Err(Error::NotFound("the project"));
                 }
-                upload.require_named(core).await?;
+                let like = upload.require_named(core).await?;
                 if draft.recipe.platform == Platform::Static {
                     let said = upload.read_project_files(core, Platform::Static).await?;
                     let settings = settings.or(said);
@@ -81,7 +82,7 @@ pub fn create_release<'a>(
                     draft.recipe.site = site_json(settings)?;
                 }
                 draft.recipe.artifact = Some(core.new_id()?);
-                store_files(core, scope, draft, *upload).await?;
+                store_files(core, scope, draft, *upload, like).await?;
             }
         }
         Ok(id)
@@ -133,11 +134,12 @@ async fn store_files(
     scope: &Scope,
     draft: ReleaseDraft,
     upload: Upload,
+    like: Option<Like>,
 ) -> Result<()> {
     let (manifest, published) = tokio::task::spawn_blocking(|| upload.publish())
         .await
         .map_err(Error::internal)??;
-    let contents = Contents::new(manifest, &published);
+    let contents = Contents::new(manifest, &published, like);
     let stored = commit(core, scope, draft, Some(contents)).await;
     settle(published, &stored);
     stored
@@ -147,18 +149,26 @@ async fn store_files(
 struct Contents {
     manifest: Manifest,
     new: Vec<StoredBlob>,
+    /// What an earlier artifact has as well.
+    like: Option<(ArtifactId, Vec<Digest>)>,
+    /// The rest.
     known: Vec<Digest>,
     /// Until the transaction is over, also when nobody waits for it any more.
     _held: HeldBlobs,
 }
 
 impl Contents {
-    fn new(manifest: Manifest, published: &Published) -> Self {
+    fn new(manifest: Manifest, published: &Published, like: Option<Like>) -> Self {
         let new = published.blobs().to_vec();
-        let known = known_contents(&manifest, &new);
+        let mut known = known_contents(&manifest, &new);
+        let like = like.map(|like| {
+            let shared = known.extract_if(.., |digest| like.contents.contains(digest));
+            (like.artifact, shared.collect())
+        });
         Self {
             manifest,
             new,
+            like,
             known,
             _held: published.hold(),
         }
@@ -199,7 +209,7 @@ async fn commit(
                     keep_content(tx, &[], digest).await?;
                 }
                 if let (Some(contents), Some(artifact)) = (contents, draft.recipe.artifact) {
-                    insert_contents(tx, contents).await?;
+                    insert_contents(tx, artifact, contents).await?;
                     let manifest = &contents.manifest;
                     artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
                 }
@@ -209,9 +219,16 @@ async fn commit(
         .await
 }
 
-async fn insert_contents(tx: &mut Tx, contents: &Contents) -> Result<()> {
-    // A clean-up may have removed them since we asked.
-    if !blob_rows::keep_blobs(tx, &contents.new, &contents.known).await? {
+async fn insert_contents(tx: &mut Tx, id: ArtifactId, contents: &Contents) -> Result<()> {
+    // A clean-up may have removed them since we asked. What an artifact needs that is still there it
+    // leaves alone, so that those need not be looked at one by one.
+    let mut known = contents.known.clone();
+    if let Some((like, shared)) = &contents.like
+        && !artifacts::keep_artifact_for(tx, *like, id).await?
+    {
+        known.extend(shared);
+    }
+    if !blob_rows::keep_blobs(tx, &contents.new, &known).await? {
         return Err(cleaned_up());
     }
     Ok(())

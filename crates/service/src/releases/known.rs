@@ -6,25 +6,37 @@
 use crate::error::MissingFile;
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
+use estrade_model::release::ArtifactId;
+use estrade_store::artifacts::{self, ArtifactContents};
+use estrade_store::blob_uploads;
 use estrade_store::blobs::Digest;
 use estrade_store::manifest::ManifestFile;
-use estrade_store::{artifacts, blob_uploads};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How many artifacts are looked through, from the newest: a bound on what one request costs.
 /// What only older ones hold is asked for again, which does no harm.
 const MOST_ARTIFACTS: usize = 100;
 
+/// An artifact, and which of the contents that were looked for it has.
+pub(super) struct Like {
+    /// Its id.
+    pub(super) artifact: ArtifactId,
+    /// What it has.
+    pub(super) contents: HashSet<Digest>,
+}
+
 /// Refuses files whose contents the project does not have, all of them at once, and sizes that are
-/// wrong. `sent` are contents that came with the same request.
+/// wrong. `sent` are contents that came with the same request. Tells which of them the project's
+/// newest artifact has: mostly nearly all.
 pub(super) async fn require_known(
     core: &Core,
     project: ProjectId,
     named: &[ManifestFile],
     sent: impl Iterator<Item = (Digest, u64)>,
-) -> Result<()> {
+) -> Result<Option<Like>> {
     let mut search = Search::new(named.iter().map(|file| file.digest));
     search.found(sent);
+    let mut like = None;
     let mut before = None;
     for number in 0..MOST_ARTIFACTS {
         if search.is_over() {
@@ -32,7 +44,13 @@ pub(super) async fn require_known(
         }
         let artifact = artifacts::read_newest_contents(&core.db, project, before).await?;
         before = artifact.as_ref().map(|artifact| artifact.id);
-        search.found(artifact.into_iter().flat_map(|artifact| artifact.contents));
+        if let Some(ArtifactContents { id, contents }) = artifact {
+            let found = search.found(contents);
+            like.get_or_insert(Like {
+                artifact: id,
+                contents: found,
+            });
+        }
         // What the newest one does not have was mostly sent ahead; older ones are the exception.
         if number == 0 && !search.is_over() {
             let rest = search.rest();
@@ -42,7 +60,7 @@ pub(super) async fn require_known(
             break;
         }
     }
-    search.judge(named)
+    search.judge(named).map(|()| like)
 }
 
 /// A search for contents: what is wanted, and how long it is once it was found.
@@ -58,13 +76,17 @@ impl Search {
         Self { sizes, left }
     }
 
-    fn found(&mut self, contents: impl IntoIterator<Item = (Digest, u64)>) {
+    /// Notes contents that are there; returns those that were looked for.
+    fn found(&mut self, contents: impl IntoIterator<Item = (Digest, u64)>) -> HashSet<Digest> {
+        let mut found = HashSet::new();
         for (digest, size) in contents {
             if let Some(known @ None) = self.sizes.get_mut(&digest) {
                 *known = Some(size);
                 self.left -= 1;
+                found.insert(digest);
             }
         }
+        found
     }
 
     fn is_over(&self) -> bool {

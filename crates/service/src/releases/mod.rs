@@ -25,6 +25,7 @@ pub mod worker;
 
 pub use build_log::read_build_logs;
 pub use claim::Claim;
+pub(crate) use compress::HeadStart;
 pub use compress::run_slow as run_brotli;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceDownload, SourceStream, download_source};
@@ -32,7 +33,7 @@ pub use incoming::{Incoming, Received, begin_content, keep_upload};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
 pub use sources::create_source;
 pub use transition::Failure;
-pub use upload::{Upload, begin_upload, too_many_files};
+pub use upload::{Upload, begin_upload};
 pub use worker::{Worker, end_overdue};
 
 use crate::events::{Happening, record_events};

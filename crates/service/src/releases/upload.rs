@@ -2,10 +2,11 @@
 
 use super::caps::{Caps, storing};
 use super::incoming::cleaned_up;
-use super::known;
+use super::known::{self, Like};
 use super::layout::{inside, is_project_file};
 use crate::rush::{Hurry, Rush};
 use crate::{Core, Error, Result, Scope, projects};
+use bytes::Bytes;
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::platform::Platform;
 use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
@@ -45,9 +46,11 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     scope.require(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     let caps = Caps::of(core, &row.plan);
+    let (mut staging, head_start) = (caps.stage(core), core.head_start.clone());
+    staging.watch_new(move |digest, content| head_start.offer(digest, content));
     Ok(Upload {
         project: row.id,
-        staging: caps.stage(core),
+        staging,
         tree: FileTree::default(),
         sent: Vec::new(),
         named: Vec::new(),
@@ -62,7 +65,7 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
 impl Upload {
     /// Adds one file; an error refuses the whole release.
     pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<()> {
-        self.add_hashed(path, Hashed::new(content.to_vec()))
+        self.add_hashed(path, Hashed::new(Bytes::copy_from_slice(content)))
     }
 
     /// The same with a content that was hashed elsewhere.
@@ -77,11 +80,6 @@ impl Upload {
         self.staging.add_hashed(content).map_err(storing)?;
         self.sent.push(ManifestFile { path, digest, size });
         Ok(())
-    }
-
-    /// Most files that it takes.
-    pub fn most_files(&self) -> usize {
-        self.caps.files
     }
 
     /// Adds one file whose content the project should have; whether it does is asked for all of
@@ -122,13 +120,14 @@ impl Upload {
         Ok(())
     }
 
-    /// Refuses contents that were only named and that the project does not have.
+    /// Refuses contents that were only named and that the project does not have; which artifact has
+    /// most of them.
     ///
     /// Not an `async fn`: the future must hold the lists and not the upload, which is not `Sync`.
     pub(super) fn require_named<'u>(
         &'u self,
         core: &'u Core,
-    ) -> impl Future<Output = Result<()>> + Send + 'u {
+    ) -> impl Future<Output = Result<Option<Like>>> + Send + 'u {
         let sent = self.sent.iter().map(|file| (file.digest, file.size));
         known::require_known(core, self.project, &self.named, sent)
     }
@@ -187,7 +186,7 @@ impl Upload {
 }
 
 /// A release may not have more files than this.
-pub fn too_many_files(most: usize) -> Error {
+fn too_many_files(most: usize) -> Error {
     Error::TooLarge(format!("files: a release has at most {most} files"))
 }
 

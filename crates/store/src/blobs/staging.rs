@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
 use super::claims::Wanted;
@@ -18,6 +19,8 @@ use super::{
 pub(super) type FindKnown<'k> =
     Box<dyn FnMut(&[Digest]) -> Result<HashSet<Digest>, LookupError> + Send + 'k>;
 
+type WatchNew<'k> = Box<dyn FnMut(Digest, &[u8]) + Send + 'k>;
+
 /// Small contents wait in memory until it is known whether they are stored already. These bound
 /// how much waits, and so make one question out of many.
 const MOST_WAITING: usize = 128;
@@ -27,12 +30,12 @@ const MOST_WAITING_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Hashed {
     digest: Digest,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Hashed {
     /// Hashes a content.
-    pub fn new(bytes: Vec<u8>) -> Self {
+    pub fn new(bytes: Bytes) -> Self {
         Self {
             digest: Digest::of(&bytes),
             bytes,
@@ -59,10 +62,11 @@ pub struct Staging<'k> {
     max_total: u64,
     total: u64,
     find_known: FindKnown<'k>,
+    watch_new: Option<WatchNew<'k>>,
     /// The digests that need no further thought: known before, written here, or waiting.
     seen: HashSet<Digest>,
     wanted: Wanted,
-    waiting: Vec<(Digest, Vec<u8>)>,
+    waiting: Vec<(Digest, Bytes)>,
     waiting_bytes: usize,
     pack: Option<PackWriter>,
     large: Vec<(PlaceId, TempPath)>,
@@ -78,6 +82,7 @@ impl<'k> Staging<'k> {
             max_total,
             total: 0,
             find_known,
+            watch_new: None,
             waiting: Vec::new(),
             waiting_bytes: 0,
             pack: None,
@@ -86,10 +91,15 @@ impl<'k> Staging<'k> {
         }
     }
 
+    /// Shows every small content that turns out to be new.
+    pub fn watch_new(&mut self, watch: impl FnMut(Digest, &[u8]) + Send + 'k) {
+        self.watch_new = Some(Box::new(watch));
+    }
+
     /// Adds a content that is in memory.
     pub fn add(&mut self, content: &[u8]) -> Result<Digest, BlobError> {
         self.check_room(content.len() as u64)?;
-        self.add_hashed(Hashed::new(content.to_vec()))
+        self.add_hashed(Hashed::new(Bytes::copy_from_slice(content)))
     }
 
     /// The same with one that was hashed already.
@@ -126,7 +136,7 @@ impl<'k> Staging<'k> {
         let (digest, size) = (content.digest(), content.size());
         self.check_room(size)?;
         match content.into_body() {
-            Body::Small(content) => self.take_small(digest, content)?,
+            Body::Small(content) => self.take_small(digest, content.into())?,
             Body::Large(file) => self.take_large(digest, size, |_| Ok(file))?,
         }
         Ok((digest, size))
@@ -169,7 +179,7 @@ impl<'k> Staging<'k> {
     }
 
     /// Takes a complete small content.
-    pub(super) fn take_small(&mut self, digest: Digest, content: Vec<u8>) -> Result<(), BlobError> {
+    pub(super) fn take_small(&mut self, digest: Digest, content: Bytes) -> Result<(), BlobError> {
         self.total += content.len() as u64;
         if !self.seen.insert(digest) {
             return Ok(());
@@ -228,6 +238,9 @@ impl<'k> Staging<'k> {
                 offset,
             };
             self.record(digest, content.len() as u64, place);
+            if let Some(watch) = &mut self.watch_new {
+                watch(digest, &content);
+            }
         }
         Ok(also.is_some_and(|digest| known.contains(&digest)))
     }

@@ -4,10 +4,12 @@
 //! rows are committed together with the release's next step: either both happened or neither.
 
 mod codecs;
+mod head_start;
 mod kinds;
 mod slow;
 mod spread;
 
+pub(crate) use head_start::HeadStart;
 pub use slow::run as run_slow;
 
 use crate::{Core, Error, Result};
@@ -15,7 +17,7 @@ use estrade_model::ProjectId;
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
 use estrade_store::blobs::{Digest, HeldBlobs, Published, StoredBlob};
-use estrade_store::manifest::Manifest;
+use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::{NewVariant, VariantRow};
 use estrade_store::{Tx, artifacts, blob_rows, variants};
 use kinds::{Hope, SHORTEST, hope};
@@ -44,8 +46,7 @@ impl Work {
     ) -> Result<Self> {
         // Mostly the same files as last time: those need not be asked for one by one.
         let last = artifacts::read_last_compressed(&core.db, project, artifact).await?;
-        let tried = hopes(&last.unwrap_or_default());
-        let jobs = find_jobs(core, artifact, &QUICK, &tried).await?;
+        let jobs = find_jobs(core, artifact, &QUICK, &last.unwrap_or_default()).await?;
         Ok(Self { artifact, jobs })
     }
 
@@ -144,18 +145,17 @@ impl MadeRows {
     }
 }
 
-/// The contents of an artifact that were not tried in all of these codings. Those that are `known`
-/// were.
+/// The contents of an artifact that were not tried in all of these codings. Those of the files of
+/// `last` were.
 async fn find_jobs(
     core: &Core,
     artifact: ArtifactId,
     codings: &[Coding],
-    known: &BTreeMap<Digest, Hope>,
+    last: &Manifest,
 ) -> Result<Vec<Job>> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
-    let hopes = hopes(&manifest.unwrap_or_default());
-    let digests = hopes.keys().filter(|digest| !known.contains_key(*digest));
-    let digests: Vec<_> = digests.copied().collect();
+    let hopes = hopes(manifest.unwrap_or_default().changed_since(last));
+    let digests: Vec<_> = hopes.keys().copied().collect();
     let tried = variants::find_tried(&core.db, &digests).await?;
     let missing = |digest: &Digest| -> Vec<Coding> {
         let is_missing = |coding: &Coding| !tried.contains(&(*digest, *coding));
@@ -178,9 +178,9 @@ async fn find_jobs(
 }
 
 /// What the names of the contents say; those that are not worth a try are left out.
-fn hopes(manifest: &Manifest) -> BTreeMap<Digest, Hope> {
+fn hopes<'m>(files: impl Iterator<Item = &'m ManifestFile>) -> BTreeMap<Digest, Hope> {
     let mut hopes = BTreeMap::new();
-    for file in manifest.files() {
+    for file in files {
         let new = hope(&file.path);
         if file.size < SHORTEST || new == Hope::None {
             continue;
@@ -204,6 +204,7 @@ async fn pack(core: &Core, jobs: Vec<Job>, threads: usize, gently: bool) -> Resu
         blobs: core.blobs.clone(),
         db: core.db.clone(),
         runtime: Handle::current(),
+        head_start: core.head_start.clone(),
         stop,
         threads,
         give_way: gently.then(|| core.rush.clone()),

@@ -12,8 +12,9 @@ use estrade_model::error::causes;
 use estrade_model::release::ArtifactId;
 use estrade_store::ChangeKind;
 use estrade_store::artifacts::{self, WithoutBrotli};
+use estrade_store::manifest::Manifest;
 use futures_util::future::BoxFuture;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -79,7 +80,7 @@ async fn work_off(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
 
 /// Makes some of the variants of an artifact. When none is missing, tells the edge to look again.
 async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
-    let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli], &BTreeMap::new()).await?;
+    let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli], &Manifest::default()).await?;
     let mut bytes = 0;
     let batch = jobs.iter().take_while(|job| {
         let fits = bytes < BATCH_BYTES;

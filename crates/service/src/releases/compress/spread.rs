@@ -1,6 +1,7 @@
 //! Compressing many contents at once, on all cores.
 
 use super::codecs::{Codecs, pack_stream};
+use super::head_start::HeadStart;
 use super::kinds::{LOOKED_AT, looks_like_text};
 use crate::rush::Rush;
 use crate::{Error, Result};
@@ -44,6 +45,8 @@ pub(super) struct Workshop {
     pub(super) blobs: BlobStore,
     pub(super) db: Db,
     pub(super) runtime: Handle,
+    /// What was made already.
+    pub(super) head_start: HeadStart,
     pub(super) stop: CancellationToken,
     /// Most threads.
     pub(super) threads: usize,
@@ -153,19 +156,7 @@ impl Workshop {
                 variants.extend(self.pack_large(job, &mut large)?);
                 continue;
             }
-            let content = self.blobs.read(&job.blob)?;
-            let worth_it = job.certain || looks_like_text(&content);
-            for &coding in &job.codings {
-                let packed = if worth_it {
-                    codecs.pack(coding, &content)?
-                } else {
-                    None
-                };
-                let small = Small {
-                    of: job.blob.digest,
-                    coding,
-                    packed,
-                };
+            for small in self.pack_small(job, &mut codecs)? {
                 // Who does not take it any more has failed, and says why.
                 if done.send(small).is_err() {
                     return Ok(Packed::default());
@@ -177,6 +168,35 @@ impl Workshop {
             variants,
             published: vec![large.publish()?],
         })
+    }
+
+    fn pack_small(
+        &self,
+        job: &Job,
+        codecs: &mut Codecs,
+    ) -> std::result::Result<Vec<Small>, BlobError> {
+        let small = |coding, packed| Small {
+            of: job.blob.digest,
+            coding,
+            packed,
+        };
+        let made = self.head_start.take(&job.blob.digest);
+        if let Some(mut made) = made {
+            let made = job
+                .codings
+                .iter()
+                .map(|&coding| Some(small(coding, made.take(coding)?)));
+            if let Some(made) = made.collect() {
+                return Ok(made);
+            }
+        }
+        let content = self.blobs.read(&job.blob)?;
+        let worth_it = job.certain || looks_like_text(&content);
+        let pack = |&coding: &Coding| {
+            let packed = worth_it.then(|| codecs.pack(coding, &content));
+            Ok(small(coding, packed.transpose()?.flatten()))
+        };
+        job.codings.iter().map(pack).collect()
     }
 
     fn pack_large(
