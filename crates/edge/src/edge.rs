@@ -172,6 +172,7 @@ impl Edge {
                 State::Empty => Reply::Here(Page::NothingDeployed.answer()),
                 State::Running(slot) => match slot.enter(&[]) {
                     Some(entered) => Reply::Forward(Way {
+                        route: Arc::clone(&route),
                         slot: Arc::clone(slot),
                         entered,
                     }),

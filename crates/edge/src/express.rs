@@ -82,7 +82,8 @@ pub(crate) async fn serve(
                     ahead: &mut ahead,
                     output: &mut head,
                 };
-                let passed = express_visitor::pass(lane, passing, way, sending).await;
+                // Boxed: connections that wait, or are served files, need not have room for it.
+                let passed = Box::pin(express_visitor::pass(lane, passing, way, sending)).await;
                 passed.map_err(Page::answer)
             }
         };

@@ -157,8 +157,8 @@ impl Instances {
         self.all.iter().map(|instance| instance.in_flight()).sum()
     }
 
-    /// Waits until they are working on nothing; false when that is still not so after `limit`. It
-    /// stays so only for those that get no new requests.
+    /// Waits until they are working on nothing; false when that is still not so after `limit`. For
+    /// those that leave: others get new requests.
     pub async fn drained(&self, limit: Duration) -> bool {
         let all = async {
             for instance in &self.all {
@@ -259,6 +259,16 @@ mod tests {
         let both = [number, second.instance().number];
         assert!(set.enter(&both).is_none());
         assert_eq!(port(&set.enter(&both[1..]).unwrap()), port(&first));
+    }
+
+    #[test]
+    fn nobody_comes_in_after_one_began_to_leave() {
+        let set = set(&[1]);
+        let instance = Arc::clone(set.enter(&[]).unwrap().instance());
+        instance.leave();
+        // As if it had been chosen just before.
+        assert!(Entered::try_new(&instance).is_none());
+        assert_eq!((instance.in_flight(), set.in_flight()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

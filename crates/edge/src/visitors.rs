@@ -109,13 +109,12 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     } else {
         (Reply::Here(Page::BadRequest.answer()), None)
     };
-    let (answer, route) = match (reply, route) {
-        (Reply::Here(answer), route) => (answer, route),
-        (Reply::Forward(_), None) => (Page::Unavailable.answer(), None),
-        (Reply::Forward(way), Some(route)) => {
+    let answer = match reply {
+        Reply::Here(answer) => answer,
+        Reply::Forward(way) => {
             let noting = Noting {
                 lane: Arc::clone(lane),
-                route,
+                route: Arc::clone(&way.route),
                 client,
                 started,
                 status: None,

@@ -50,7 +50,9 @@ pub(crate) async fn forward(
 ) -> Result<Answered, Failure> {
     let options = &lane.edge.proxy;
     let repeatable = repeatable && !outgoing.has_body();
-    let Way { slot, mut entered } = way;
+    let Way {
+        slot, mut entered, ..
+    } = way;
     let (mut tried, mut pooled) = (Vec::new(), true);
     for _ in 0..MOST_TRIES {
         let kept = pooled

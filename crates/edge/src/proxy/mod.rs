@@ -26,6 +26,7 @@ pub(crate) use pool::Pool;
 
 use crate::instances::Entered;
 use crate::pages::Page;
+use crate::routes::Route;
 use crate::running::Slot;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,7 @@ impl Default for ProxyOptions {
 
 /// Where a request goes: the instance that has it, and those that it can go to instead.
 pub(crate) struct Way {
+    pub(crate) route: Arc<Route>,
     pub(crate) slot: Arc<Slot>,
     pub(crate) entered: Entered,
 }

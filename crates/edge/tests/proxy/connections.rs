@@ -103,6 +103,35 @@ async fn the_least_busy_instance_is_asked() {
 }
 
 #[tokio::test]
+async fn one_that_is_stuck_gets_nothing_else_while_others_are_free() {
+    let stage = Stage::start().await;
+    let go = Arc::new(Notify::new());
+    let stuck = always(vec![Act::Wait(Arc::clone(&go)), ok("stuck")]).await;
+    let quick = always(vec![ok("quick")]).await;
+    stage.serve(&[stuck.address, quick.address]).await;
+    let mut visitors = JoinSet::new();
+    while stuck.count() == 0 {
+        let mut visitor = stage.visitor().await;
+        visitors.spawn(async move { visitor.get("/").await.status });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut visitor = stage.visitor().await;
+    for _ in 0..10 {
+        assert_eq!(visitor.get("/").await.text(), "quick");
+    }
+    assert_eq!(stuck.count(), 1);
+    go.notify_waiters();
+    assert!(
+        visitors
+            .join_all()
+            .await
+            .iter()
+            .all(|status| *status == 200)
+    );
+    stage.finish().await;
+}
+
+#[tokio::test]
 async fn an_instance_that_accepts_nobody_costs_no_request() {
     let stage = Stage::start().await;
     let app = App::echo().await;
