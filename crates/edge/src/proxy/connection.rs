@@ -56,9 +56,15 @@ impl Connection {
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
+        parts: &[&[u8]; 3],
     ) -> Poll<io::Result<usize>> {
-        match ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, parts))? {
+        let stream = Pin::new(&mut self.stream);
+        // Most requests are a head and nothing else.
+        let wrote = match parts {
+            [one, [], []] | [[], one, []] | [[], [], one] => stream.poll_write(cx, one),
+            several => stream.poll_write_vectored(cx, &several.map(IoSlice::new)),
+        };
+        match ready!(wrote)? {
             0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             written => Poll::Ready(Ok(written)),
         }

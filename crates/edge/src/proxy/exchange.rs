@@ -2,7 +2,7 @@
 
 use crate::instances::Entered;
 use crate::proxy::connection::Connection;
-use crate::proxy::outgoing::Outgoing;
+use crate::proxy::outgoing::{Outgoing, Stop};
 use crate::proxy::pool::Pool;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -87,10 +87,14 @@ impl Exchange {
         let Some(using) = &mut self.using else {
             return Poll::Ready(Ok(None));
         };
-        // If it cannot be sent, the answer decides what that means.
-        let _ = self
+        let sent = self
             .outgoing
             .poll_send(cx, &mut using.connection, &mut false);
+        // One that takes no more goes on answering. But what it was sent must not end in the middle
+        // as if that was all.
+        if let Err(Stop::TooLarge | Stop::Visitor) = sent {
+            return Poll::Ready(Err(Broken));
+        }
         if let Poll::Ready(data) = using.connection.poll_data(cx) {
             self.silent_since = None;
             return Poll::Ready(data.map_err(|_| Broken));

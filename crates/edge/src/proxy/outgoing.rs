@@ -5,7 +5,6 @@ use bytes::{Buf, Bytes};
 use estrade_listener::sending::begin_chunk;
 use http_body::Body;
 use hyper::body::Incoming;
-use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -117,9 +116,8 @@ impl Outgoing {
                     false => Progress::Done,
                 });
             }
-            let parts = [&self.head[self.sent..], &self.lead, &self.data].map(IoSlice::new);
-            let first = parts.iter().position(|part| !part.is_empty()).unwrap_or(0);
-            match connection.poll_write(cx, &parts[first..]) {
+            let parts = [&self.head[self.sent..], &self.lead, &self.data];
+            match connection.poll_write(cx, &parts) {
                 Poll::Ready(Ok(written)) => {
                     *moved = true;
                     self.advance(written);

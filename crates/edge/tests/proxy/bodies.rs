@@ -208,6 +208,31 @@ async fn what_is_too_long_is_refused_before_it_is_read_or_while() {
 }
 
 #[tokio::test]
+async fn what_becomes_too_long_while_it_is_answered_breaks_off() {
+    let stage = Stage::start_with(|setup| setup.edge.proxy.body_bytes = 1000).await;
+    let app = App::echo().await;
+    stage.serve(&[app.address]).await;
+    let mut visitor = stage.visitor().await;
+    visitor
+        .send("POST", "/", &[("Transfer-Encoding", "chunked")], b"")
+        .await;
+    visitor.head().await.unwrap();
+    let chunk = |length: usize| format!("{length:x}\r\n{}\r\n", "x".repeat(length));
+    visitor.send_raw(chunk(900).as_bytes()).await;
+    let mut back = 0;
+    while back < 900 {
+        back += visitor.chunk().await.unwrap().unwrap().len();
+    }
+    visitor.send_raw(chunk(200).as_bytes()).await;
+    let rest = [chunk(50), "0\r\n\r\n".into()].concat();
+    // It may have been cut off already.
+    drop(visitor.stream.write_all(rest.as_bytes()).await);
+    let end = timeout(SOON, visitor.chunk()).await.unwrap();
+    assert!(end.is_err(), "{end:?}");
+    stage.finish().await;
+}
+
+#[tokio::test]
 async fn an_instance_may_answer_before_it_has_read_everything() {
     let stage = Stage::start().await;
     let no = "HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";

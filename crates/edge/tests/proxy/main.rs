@@ -13,6 +13,7 @@ mod connections;
 mod failures;
 mod headers;
 mod notes;
+mod secure;
 mod stage;
 mod switching;
 mod upgrades;

@@ -20,7 +20,7 @@ const ASK: &[(&str, &str)] = &[
 ];
 
 /// Sends back what it gets, once it has said that it will.
-async fn echo_tunnel() -> App {
+pub(crate) async fn echo_tunnel() -> App {
     let tunnels = TaskTracker::new();
     App::start(move |request| {
         let tunnels = tunnels.clone();
