@@ -110,7 +110,7 @@ impl Answer {
 
 /// Header lines as a map.
 pub(crate) fn header_map(lines: &[u8]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
+    let mut headers = HeaderMap::with_capacity(16);
     for line in lines.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {

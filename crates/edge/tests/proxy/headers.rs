@@ -171,7 +171,7 @@ async fn answers_without_a_body_keep_their_length_and_the_connection() {
         vec![send(if asked.head.starts_with("HEAD") {
             "HTTP/1.1 200 OK\r\ncontent-length: 7\r\ndate: today\r\n\r\n"
         } else if asked.head.contains("/304") {
-            "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n"
+            "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\ncontent-length: 9\r\n\r\n"
         } else if asked.head.contains("/204") {
             "HTTP/1.1 204 No Content\r\n\r\n"
         } else {
