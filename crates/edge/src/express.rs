@@ -140,7 +140,8 @@ struct Request<'r> {
 impl<'r> Request<'r> {
     /// The request, if it is one that we know all about.
     fn simple(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
-        let method = match request.method? {
+        let verb = request.method?;
+        let method = match verb {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
             _ => return None,
@@ -176,6 +177,7 @@ impl<'r> Request<'r> {
         }
         let ask = Ask {
             method,
+            verb,
             // TLS is never express.
             secure: false,
             host: host?,

@@ -121,7 +121,8 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
                 bytes: 0,
                 parts,
             };
-            return hyper_visitor::respond(lane, noting, body, way).await;
+            // Boxed: requests for files need not have room for it.
+            return Box::pin(hyper_visitor::respond(lane, noting, body, way)).await;
         }
     };
     let length = if ask.method == Method::Head {
@@ -149,6 +150,7 @@ pub(crate) fn read_ask(parts: &Parts, secure: bool) -> Ask<'_> {
             http::Method::HEAD => Method::Head,
             _ => Method::Other,
         },
+        verb: parts.method.as_str(),
         secure,
         host: host_of(&parts.uri, &parts.headers),
         path: parts.uri.path(),

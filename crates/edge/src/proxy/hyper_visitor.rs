@@ -187,9 +187,11 @@ fn asked_protocol(parts: &Parts, body: &Incoming) -> Option<Vec<u8>> {
     }
     let mut protocols = parts.headers.get_all(header::UPGRADE).iter();
     let protocol = protocols.next()?.as_bytes();
-    // HTTP/2 through a tunnel would be requests that nobody here looks at.
-    let is_http = |word: &[u8]| word.len() >= 3 && word[..3].eq_ignore_ascii_case(b"h2c");
-    let is_http = |word: &[u8]| is_http(word) || word.to_ascii_lowercase().starts_with(b"http/");
+    // HTTP through a tunnel would be requests that nobody here looks at.
+    let is_http = |word: &[u8]| {
+        let word = word.to_ascii_lowercase();
+        word.starts_with(b"h2") || word.starts_with(b"http/")
+    };
     let refused = protocols.next().is_some() || words(protocol).any(is_http);
     (!refused && words(protocol).next().is_some()).then(|| protocol.to_vec())
 }

@@ -93,7 +93,8 @@ impl Outgoing {
         self.sent == self.head.len() && self.lead.is_empty() && self.data.is_empty()
     }
 
-    /// Sends what there is. True when something was sent.
+    /// Sends what there is, and says who has to do something next. `moved` is set when something was
+    /// sent.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

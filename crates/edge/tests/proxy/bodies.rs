@@ -192,6 +192,11 @@ async fn what_is_too_long_is_refused_before_it_is_read_or_while() {
     assert_eq!((page.status, seen.swap(0, Ordering::SeqCst)), (200, 1000));
     let page = visitor.ask("POST", "/", &[], &[b'x'; 1001]).await.unwrap();
     assert_eq!((page.status, seen.load(Ordering::SeqCst)), (413, 0));
+    // Nobody is told to go on with what will be refused.
+    let mut visitor = stage.visitor().await;
+    let announced = [("Content-Length", "1001"), ("Expect", "100-continue")];
+    let page = visitor.ask("POST", "/", &announced, b"").await.unwrap();
+    assert_eq!(page.status, 413);
     let mut visitor = stage.visitor().await;
     visitor
         .send("POST", "/", &[("Transfer-Encoding", "chunked")], b"")

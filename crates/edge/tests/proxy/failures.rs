@@ -74,7 +74,9 @@ async fn who_takes_too_long_is_not_waited_for() {
     stage.serve(&[app.address]).await;
     let began = Instant::now();
     ask_both(&stage, 504).await;
-    assert!(began.elapsed() >= Duration::from_millis(600));
+    let took = began.elapsed();
+    let due = Duration::from_millis(600)..Duration::from_secs(10);
+    assert!(due.contains(&took), "{took:?}");
     assert!(app.until_open(0).await);
     // Each was tried once: it may still be working on it.
     assert_eq!(app.count(), 2);
