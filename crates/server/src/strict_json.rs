@@ -17,7 +17,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
 use walk::Walk;
 
-pub use lift::{TextId, Texts, lift};
+pub use lift::{Lifted, Place, TextId, lift};
 
 /// Deepest nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 64;

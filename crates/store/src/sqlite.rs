@@ -22,6 +22,9 @@ pub(crate) use writer::{SqliteTx, Writer};
 const READERS: usize = 4;
 /// Distinct statements that each connection keeps prepared.
 const PREPARED: usize = 256;
+/// What each connection may hold in memory, as SQLite wants it: negative, in KiB. The system holds the
+/// file too, so that what is not here is one call away.
+const CACHE_KIB: i64 = -1024;
 
 pub(crate) struct Sqlite {
     file: PathBuf,
@@ -41,7 +44,6 @@ impl Sqlite {
         writer.pragma_update(None, "journal_mode", "WAL")?;
         // A commit that was answered survives a power cut, not only a crash of this process.
         writer.pragma_update(None, "synchronous", "FULL")?;
-        writer.pragma_update(None, "wal_autocheckpoint", 4000)?;
         let readers = (0..READERS)
             .map(|_| connect(file, OpenFlags::SQLITE_OPEN_READ_ONLY))
             .collect::<Result<Vec<_>, _>>()?;
@@ -127,7 +129,7 @@ fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_secs(10))?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "cache_size", -2048)?;
+    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
     // Otherwise SQLite plans some statements anew each time, in case the bound values suggest a
     // better way: a third of the cost of a list.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;

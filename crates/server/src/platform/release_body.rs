@@ -9,19 +9,29 @@ mod files;
 use super::small_value::SmallValue;
 use crate::problem::Problem;
 use crate::spool::Spool;
-use crate::strict_json::{self, lift};
+use crate::strict_json::{self, Place};
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
-use files::{File, Lifted, Taker};
+use estrade_store::blobs::Hashed;
+use files::{File, Lifted, Taker, send_ahead};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU16;
+use std::panic::resume_unwind;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+/// From so many bytes of a document on, a thread costs less than it saves.
+const WORTH_A_THREAD: usize = 256 * 1024;
+/// Texts that wait to be taken.
+const MOST_AHEAD: usize = 64;
 
 /// What a release is made from.
 #[derive(Debug)]
@@ -47,25 +57,55 @@ pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> 
     // serde's errors are text; the upload's own error is kept beside it.
     let refused = RefCell::new(None);
     let whole = spool.whole().map_err(Error::internal)?;
-    let parsed = match whole.as_deref().map(|whole| lift(whole, "files", "data")) {
-        Some(Some(lifted)) => {
-            let mut taker = Lifted {
-                upload,
-                texts: lifted.texts,
-            };
-            let seed = BodySeed::new(&mut taker, &refused);
-            strict_json::from_slice_seed(seed, &lifted.document)
-        }
+    let lifted = match &whole {
+        Some(whole) => lift_files(whole, upload)?,
+        None => None,
+    };
+    let parsed = if let Some((lifted, ahead)) = lifted {
+        let mut taker = Lifted {
+            upload,
+            texts: lifted.texts,
+            ahead,
+        };
+        let seed = BodySeed::new(&mut taker, &refused);
+        strict_json::from_slice_seed(seed, &lifted.document)
+    } else {
         // There is something about it that is better told by who reads it as it is.
-        Some(None) | None => {
-            let reader = spool.reader().map_err(Error::internal)?;
-            strict_json::from_reader_seed(BodySeed::new(upload, &refused), reader)
-        }
+        let reader = spool.reader().map_err(Error::internal)?;
+        strict_json::from_reader_seed(BodySeed::new(upload, &refused), reader)
     };
     if let Some(error) = refused.into_inner() {
         return Err(Problem::from(error));
     }
     Ok(parsed.map_err(Error::from)?.check()?)
+}
+
+const FILES: Place = Place {
+    list: "files",
+    key: "data",
+    unless: "encoding",
+};
+
+/// Takes the texts of files out of a document; the upload gets them while the next ones are decoded.
+fn lift_files<'d>(
+    document: &'d [u8],
+    upload: &mut Upload,
+) -> Result<Option<(strict_json::Lifted<'d>, HashMap<usize, Hashed>)>, Error> {
+    if document.len() < WORTH_A_THREAD {
+        let lifted = strict_json::lift(document, &FILES, |_, _| ());
+        return Ok(lifted.map(|lifted| (lifted, HashMap::new())));
+    }
+    thread::scope(|scope| {
+        let (sender, texts) = sync_channel(MOST_AHEAD);
+        let taker = scope.spawn(|| send_ahead(texts.into_iter(), upload));
+        let lifted = strict_json::lift(document, &FILES, |id, text| {
+            // Who does not take it any more says why at the end.
+            drop(sender.send((id, text.clone())));
+        });
+        drop(sender);
+        let ahead = taker.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        Ok(lifted.map(|lifted| (lifted, ahead)))
+    })
 }
 
 #[derive(Default)]

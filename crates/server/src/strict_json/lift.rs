@@ -14,18 +14,12 @@ pub struct Lifted<'d> {
     /// The same document with the [`TextId`] of each text in its place.
     pub document: Cow<'d, [u8]>,
     /// What was there.
-    pub texts: Texts,
+    pub texts: Vec<Bytes>,
 }
 
-/// The texts of a document: Unicode without NUL, as JSON wants it.
-pub struct Texts {
-    bytes: Bytes,
-    ends: Vec<usize>,
-}
-
-/// Stands in a document for a text.
+/// Stands in a document for a text: its place in [`Lifted::texts`].
 #[derive(Clone, Copy)]
-pub struct TextId(usize);
+pub struct TextId(pub usize);
 
 impl<'de> Deserialize<'de> for TextId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -34,21 +28,27 @@ impl<'de> Deserialize<'de> for TextId {
     }
 }
 
-impl Texts {
-    /// A text; every [`TextId`] of the document has one.
-    pub fn get(&self, TextId(number): TextId) -> Bytes {
-        let start = number.checked_sub(1).and_then(|last| self.ends.get(last));
-        let end = self.ends.get(number).copied().unwrap_or_default();
-        self.bytes.slice(start.copied().unwrap_or_default()..end)
-    }
+/// Where the texts of a document are: under `key` in the objects of the array `list`, which is a field
+/// of the document.
+pub struct Place {
+    /// The field with the array.
+    pub list: &'static str,
+    /// The field with the text.
+    pub key: &'static str,
+    /// With this field, an object says how its text is to be read.
+    pub unless: &'static str,
 }
 
-/// Takes the texts out that stand under `key` in the objects of the array `list`, which is a field of
-/// the document.
+/// Takes the texts out of a document, Unicode without NUL as JSON wants it. Each is shown to `ready`
+/// with its id as soon as it is certain that it is to be read as it stands.
 ///
 /// None when there is anything about the document that somebody else can tell better: a fault, or an
 /// escape in the name of a field, which would make it mean something that is not seen here.
-pub fn lift<'d>(document: &'d [u8], list: &str, key: &str) -> Option<Lifted<'d>> {
+pub fn lift<'d>(
+    document: &'d [u8],
+    place: &Place,
+    mut ready: impl FnMut(TextId, &Bytes),
+) -> Option<Lifted<'d>> {
     let mut open: Vec<Part> = Vec::new();
     let mut field: &[u8] = b"";
     let mut field_is_next = false;
@@ -65,8 +65,12 @@ pub fn lift<'d>(document: &'d [u8], list: &str, key: &str) -> Option<Lifted<'d>>
                 field = text;
                 field_is_next = false;
                 at += text.len() + 1;
+                if open.last() == Some(&Part::Item) && field == place.unless.as_bytes() {
+                    lift.fresh = None;
+                    lift.is_plain = false;
+                }
             }
-            b'"' if open.last() == Some(&Part::Item) && field == key.as_bytes() => {
+            b'"' if open.last() == Some(&Part::Item) && field == place.key.as_bytes() => {
                 at = lift.take(at)?;
             }
             b'"' => {
@@ -74,20 +78,27 @@ pub fn lift<'d>(document: &'d [u8], list: &str, key: &str) -> Option<Lifted<'d>>
                 at += text.len() + 1;
             }
             b'{' => {
-                open.push(match open.last() {
+                let part = match open.last() {
                     None => Part::Document,
                     Some(Part::List) => Part::Item,
                     Some(_) => Part::Object,
-                });
+                };
+                lift.is_plain |= part == Part::Item;
+                open.push(part);
                 field_is_next = true;
             }
             b'[' => {
-                let is_list = open.last() == Some(&Part::Document) && field == list.as_bytes();
+                let is_list =
+                    open.last() == Some(&Part::Document) && field == place.list.as_bytes();
                 open.push(if is_list { Part::List } else { Part::Array });
                 field_is_next = false;
             }
             b'}' | b']' => {
-                open.pop();
+                if open.pop() == Some(Part::Item)
+                    && let Some(id) = lift.fresh.take()
+                {
+                    ready(TextId(id), &lift.texts[id]);
+                }
                 field_is_next = false;
             }
             b',' => field_is_next = open.last().is_some_and(Part::has_fields),
@@ -119,10 +130,13 @@ struct Lift<'d> {
     /// Up to where `document` has it.
     copied: usize,
     document: Vec<u8>,
-    texts: Vec<u8>,
-    /// How much of `texts` is filled.
-    filled: usize,
-    ends: Vec<usize>,
+    texts: Vec<Bytes>,
+    /// The text that is being decoded; its room is used again.
+    scratch: Vec<u8>,
+    /// Whether nothing in the present object says how its text is to be read.
+    is_plain: bool,
+    /// The text of the present object, if that is so.
+    fresh: Option<usize>,
 }
 
 impl<'d> Lift<'d> {
@@ -132,22 +146,20 @@ impl<'d> Lift<'d> {
             copied: 0,
             document: Vec::new(),
             texts: Vec::new(),
-            filled: 0,
-            ends: Vec::new(),
+            scratch: Vec::new(),
+            is_plain: false,
+            fresh: None,
         }
     }
 
     /// Takes the text that begins here, after its quote; returns where the document goes on.
     fn take(&mut self, start: usize) -> Option<usize> {
-        if self.texts.is_empty() {
-            // No text is longer than it is written; the last word may be written beyond its end.
-            self.texts = vec![0; self.from.len() - start + WORD];
-        }
-        let (read, written) = unescape(&self.from[start..], &mut self.texts[self.filled..])?;
-        std::str::from_utf8(&self.texts[self.filled..][..written]).ok()?;
-        self.filled += written;
-        let number = self.ends.len();
-        self.ends.push(self.filled);
+        let (read, written) = unescape(&self.from[start..], &mut self.scratch)?;
+        let text = &self.scratch[..written];
+        std::str::from_utf8(text).ok()?;
+        let number = self.texts.len();
+        self.texts.push(Bytes::copy_from_slice(text));
+        self.fresh = self.is_plain.then_some(number);
         self.document
             .extend_from_slice(&self.from[self.copied..start]);
         self.document
@@ -158,19 +170,15 @@ impl<'d> Lift<'d> {
     }
 
     fn end(mut self) -> Lifted<'d> {
-        let document = if self.ends.is_empty() {
+        let document = if self.texts.is_empty() {
             Cow::Borrowed(self.from)
         } else {
             self.document.extend_from_slice(&self.from[self.copied..]);
             Cow::Owned(self.document)
         };
-        self.texts.truncate(self.filled);
         Lifted {
             document,
-            texts: Texts {
-                bytes: self.texts.into(),
-                ends: self.ends,
-            },
+            texts: self.texts,
         }
     }
 }
@@ -178,57 +186,66 @@ impl<'d> Lift<'d> {
 const WORD: usize = size_of::<u64>();
 
 /// Decodes up to the quote that ends a string; how much was read, without the quote, and written.
-fn unescape(from: &[u8], to: &mut [u8]) -> Option<(usize, usize)> {
+fn unescape(from: &[u8], to: &mut Vec<u8>) -> Option<(usize, usize)> {
     let (mut read, mut written) = (0, 0);
     loop {
-        let plain = copy_plain(from.get(read..)?, to.get_mut(written..)?)?;
-        (read, written) = (read + plain, written + plain);
-        match from[read] {
-            b'"' => return Some((read, written)),
-            b'\\' => {}
-            _control => return None,
+        // A word is written whole, also where only its start counts.
+        if to.len() < written + WORD {
+            to.resize(2 * written + 1024, 0);
         }
-        let plain = match *from.get(read + 1)? {
-            b'n' => b'\n',
-            same @ (b'"' | b'\\' | b'/') => same,
-            b't' => b'\t',
-            b'r' => b'\r',
-            b'b' => 8,
-            b'f' => 12,
-            b'u' => {
-                let (escaped, length) = unicode(&from[read..])?;
-                let room = to.get_mut(written..)?;
-                written += escaped.encode_utf8(room.get_mut(..4)?).len();
-                read += length;
-                continue;
+        let special = match from[read..].first_chunk::<WORD>() {
+            Some(word) => {
+                to[written..written + WORD].copy_from_slice(word);
+                match special_bytes(u64::from_le_bytes(*word)) {
+                    0 => WORD,
+                    special => special.trailing_zeros() as usize / 8,
+                }
             }
-            _ => return None,
+            None => {
+                to[written] = *from.get(read)?;
+                usize::from(!matches!(to[written], b'"' | b'\\' | 0..0x20))
+            }
         };
-        *to.get_mut(written)? = plain;
-        (read, written) = (read + 2, written + 1);
+        (read, written) = (read + special, written + special);
+        if special == WORD {
+            continue;
+        }
+        match *from.get(read)? {
+            b'"' => return Some((read, written)),
+            b'\\' => {
+                let (decoded, length) = decode_escape(&from[read..])?;
+                read += length;
+                if decoded.is_ascii() {
+                    to[written] = decoded as u8;
+                    written += 1;
+                } else {
+                    to.truncate(written);
+                    to.extend_from_slice(decoded.encode_utf8(&mut [0; 4]).as_bytes());
+                    written = to.len();
+                }
+            }
+            0..0x20 => return None,
+            // Near the end of the document it goes byte by byte.
+            _ => {}
+        }
     }
 }
 
-/// Copies up to the first byte that is not itself; how many those are. None when all are.
-fn copy_plain(from: &[u8], to: &mut [u8]) -> Option<usize> {
-    let mut copied = 0;
-    while let Some(word) = from.get(copied..copied + WORD) {
-        let word: [u8; WORD] = word.try_into().ok()?;
-        to.get_mut(copied..copied + WORD)?.copy_from_slice(&word);
-        let special = special_bytes(u64::from_le_bytes(word));
-        if special != 0 {
-            return Some(copied + special.trailing_zeros() as usize / 8);
-        }
-        copied += WORD;
-    }
-    for &byte in from.get(copied..)? {
-        if matches!(byte, b'"' | b'\\' | 0..0x20) {
-            return Some(copied);
-        }
-        *to.get_mut(copied)? = byte;
-        copied += 1;
-    }
-    None
+/// The character of an escape, and how long that is written.
+fn decode_escape(written: &[u8]) -> Option<(char, usize)> {
+    let decoded = match *written.get(1)? {
+        b'n' => '\n',
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\x08',
+        b'f' => '\x0c',
+        b'u' => return unicode(written),
+        _ => return None,
+    };
+    Some((decoded, 2))
 }
 
 /// The highest bit of the lowest byte that is a quote, a backslash or a control character is the
@@ -270,15 +287,40 @@ mod tests {
         let mut document: Value = serde_json::from_slice(&lifted.document).unwrap();
         for file in document["files"].as_array_mut().into_iter().flatten() {
             if let Some(Value::String(number)) = file.get_mut("data") {
-                let text = lifted.texts.get(TextId(number.parse().unwrap()));
+                let text = &lifted.texts[number.parse::<usize>().unwrap()];
                 *number = String::from_utf8(text.to_vec()).unwrap();
             }
         }
         document
     }
 
+    const FILES: Place = Place {
+        list: "files",
+        key: "data",
+        unless: "encoding",
+    };
+
     fn lift_files(document: &str) -> Option<Lifted<'_>> {
-        lift(document.as_bytes(), "files", "data")
+        let mut shown = Vec::new();
+        let ready = |TextId(number): TextId, text: &Bytes| shown.push((number, text.clone()));
+        let lifted = lift(document.as_bytes(), &FILES, ready)?;
+        assert!(
+            shown
+                .iter()
+                .all(|(number, text)| lifted.texts[*number] == text)
+        );
+        Some(lifted)
+    }
+
+    #[test]
+    fn texts_that_are_to_be_read_otherwise_are_not_shown() {
+        let document = br#"{"files":[{"data":"a"},{"encoding":"base64","data":"b"},
+            {"data":"c","encoding":"text"},{"data":"d","more":{"encoding":1}},{"path":"e"},
+            {"data":"f","data":"g"}]}"#;
+        let mut shown = Vec::new();
+        let lifted = lift(document, &FILES, |_, text| shown.push(text.clone())).unwrap();
+        assert_eq!(shown, ["a", "d", "g"]);
+        assert_eq!(lifted.texts, ["a", "b", "c", "d", "f", "g"]);
     }
 
     #[test]
@@ -295,7 +337,7 @@ mod tests {
         });
         for text in [document.to_string(), format!("{document:#}")] {
             let lifted = lift_files(&text).unwrap();
-            assert_eq!(lifted.texts.ends.len(), 2);
+            assert_eq!(lifted.texts.len(), 2);
             assert_eq!(restored(&lifted), document);
             let left = String::from_utf8(lifted.document.to_vec()).unwrap();
             assert!(!left.contains("two"), "{left}");
@@ -337,7 +379,7 @@ mod tests {
         // These mean `files` and `data`.
         assert!(lift_files(r#"{"fil\u0065s":[{"data":"0"}]}"#).is_none());
         assert!(lift_files(r#"{"files":[{"d\u0061ta":"0"}]}"#).is_none());
-        assert!(lift(b"{\"files\":[{\"data\":\"a\xffb\"}]}", "files", "data").is_none());
+        assert!(lift(b"{\"files\":[{\"data\":\"a\xffb\"}]}", &FILES, |_, _| ()).is_none());
     }
 
     proptest! {

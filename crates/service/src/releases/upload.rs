@@ -13,9 +13,10 @@ use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSett
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId};
 use estrade_store::blob_rows;
-use estrade_store::blobs::{Digest, Hashed, Published, Staging};
+use estrade_store::blobs::{BlobError, Digest, Hashed, Published, Staging};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use std::collections::BTreeMap;
+use tokio::runtime::Handle;
 
 /// How much of a bad path an error message shows.
 const SHOWN: usize = 100;
@@ -32,6 +33,8 @@ pub struct Upload {
     sent: Vec<ManifestFile>,
     /// Files whose contents were only named, by their digests.
     named: Vec<ManifestFile>,
+    /// How many contents came before their paths.
+    ahead: usize,
     /// Project files that came along.
     project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
@@ -47,13 +50,15 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     let row = projects::find_project(core, scope, project).await?;
     let caps = Caps::of(core, &row.plan);
     let (mut staging, head_start) = (caps.stage(core), core.head_start.clone());
-    staging.watch_new(move |digest, content| head_start.offer(digest, content));
+    let runtime = Handle::current();
+    staging.watch_new(move |digest, content| head_start.offer(&runtime, digest, content));
     Ok(Upload {
         project: row.id,
         staging,
         tree: FileTree::default(),
         sent: Vec::new(),
         named: Vec::new(),
+        ahead: 0,
         project_files: BTreeMap::new(),
         bytes: 0,
         caps,
@@ -70,6 +75,28 @@ impl Upload {
 
     /// The same with a content that was hashed elsewhere.
     pub fn add_hashed(&mut self, path: String, content: Hashed) -> Result<()> {
+        self.add_arrived(path, &content)?;
+        self.staging.add_hashed(content).map_err(storing)?;
+        Ok(())
+    }
+
+    /// Takes the content of a file that will be [added](Self::add_arrived) later; false when it
+    /// would be too much, so that nothing should be added any more before the paths are known.
+    pub fn add_ahead(&mut self, content: &Hashed) -> Result<bool> {
+        self.hurry.get_or_insert_with(|| self.rush.begin());
+        if self.ahead >= self.caps.files {
+            return Ok(false);
+        }
+        self.ahead += 1;
+        match self.staging.add_hashed(content.clone()) {
+            Ok(_) => Ok(true),
+            Err(BlobError::TooLarge { .. }) => Ok(false),
+            Err(error) => Err(storing(error)),
+        }
+    }
+
+    /// Adds one file whose content was added already.
+    pub fn add_arrived(&mut self, path: String, content: &Hashed) -> Result<()> {
         let (digest, size) = (content.digest(), content.bytes().len() as u64);
         let path = self.add_path(path, size)?;
         if is_project_file(path.as_str()) {
@@ -77,7 +104,6 @@ impl Upload {
             let kept = content.bytes()[..most].to_vec();
             self.project_files.insert(path.to_string(), kept);
         }
-        self.staging.add_hashed(content).map_err(storing)?;
         self.sent.push(ManifestFile { path, digest, size });
         Ok(())
     }

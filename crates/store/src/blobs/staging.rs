@@ -27,7 +27,7 @@ const MOST_WAITING: usize = 128;
 const MOST_WAITING_BYTES: usize = 1 << 20;
 
 /// A content in memory, and its hash: only the two together, so that they belong together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Hashed {
     digest: Digest,
     bytes: Bytes,

@@ -11,14 +11,19 @@ use crate::value::{Record, Value};
 use estrade_model::error::causes;
 use futures_util::FutureExt;
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use std::ffi::c_int;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot};
 
 /// Jobs that may wait for the writer before callers have to wait to hand theirs over.
 const QUEUE: usize = 1024;
 /// Most jobs that share one commit: bounds how long the first one waits for the last.
 const BATCH: usize = 256;
+/// From so many pages on, the write-ahead log is folded back into the file.
+const LONG_LOG: usize = 4000;
 
 /// Hands transactions to the writer thread.
 pub(crate) struct Writer {
@@ -42,11 +47,12 @@ enum Outcome {
 
 impl Writer {
     /// Starts the thread; it ends with the last handle.
-    pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+    pub(super) fn start(mut connection: Connection) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let log = LogLength::watch(&mut connection)?;
         std::thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || write_loop(connection, queue))
+            .spawn(move || write_loop(connection, &log, queue))
             .map_err(|error| StoreError::Unavailable(error.into()))?;
         Ok(Self { jobs })
     }
@@ -148,7 +154,7 @@ impl SqliteTx {
 }
 
 /// Takes what waits, runs it, commits it together, answers, until every sender is gone.
-fn write_loop(connection: Connection, mut queue: mpsc::Receiver<WriteJob>) {
+fn write_loop(connection: Connection, log: &LogLength, mut queue: mpsc::Receiver<WriteJob>) {
     let mut tx = Tx::new(TxInner::Sqlite(SqliteTx { connection }));
     while let Some(first) = queue.blocking_recv() {
         let mut waiting = vec![first];
@@ -157,6 +163,42 @@ fn write_loop(connection: Connection, mut queue: mpsc::Receiver<WriteJob>) {
             waiting.push(job);
         }
         commit_together(&mut tx, waiting);
+        // SQLite would do this inside the commit, and whoever made the log too long would wait for it.
+        if log.is_long() {
+            fold_log(&tx);
+        }
+    }
+}
+
+/// How many pages the write-ahead log has.
+struct LogLength(Arc<AtomicUsize>);
+
+impl LogLength {
+    /// Watches the log of a connection; from then on SQLite leaves it alone.
+    fn watch(connection: &mut Connection) -> Result<Self, StoreError> {
+        let pages = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&pages);
+        connection.wal_hook(Some(move |_: &mut Wal, pages: c_int| {
+            seen.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self(pages))
+    }
+
+    fn is_long(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= LONG_LOG
+    }
+}
+
+/// Folds the log back into the file, as far as no reader needs it any more.
+fn fold_log(tx: &Tx) {
+    let TxInner::Sqlite(SqliteTx { connection }) = &tx.inner else {
+        return;
+    };
+    let folded = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    if let Err(error) = folded {
+        // The next commit will try again.
+        tracing::warn!(error = causes(&error), "cannot fold the write-ahead log");
     }
 }
 

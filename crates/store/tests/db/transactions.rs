@@ -2,7 +2,7 @@
 
 use crate::place::{Place, on_both_engines};
 use crate::{add, owners};
-use estrade_store::{Db, Record, Row, StoreError};
+use estrade_store::{Db, Location, Record, Row, StoreError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -338,4 +338,22 @@ async fn connections_to_a_server_that_takes_no_writes_are_not_kept() {
     database.set_read_only(false).await;
     add_owner(&db, "a").await.unwrap();
     place.remove().await;
+}
+
+/// Nobody folds the log of SQLite but its writer.
+#[tokio::test]
+async fn the_write_ahead_log_stays_short() {
+    let place = Place::on_sqlite();
+    let db = place.open().await;
+    for number in 0..100 {
+        // About 250 pages.
+        add_owner(&db, &format!("{number}{}", "x".repeat(1_000_000)))
+            .await
+            .unwrap();
+    }
+    let Location::Sqlite(file) = &place.location else {
+        panic!("not on SQLite");
+    };
+    let log = std::fs::metadata(file.with_extension("db-wal")).unwrap();
+    assert!(log.len() < 24 << 20, "{} bytes", log.len());
 }

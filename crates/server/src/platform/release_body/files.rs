@@ -1,6 +1,6 @@
 //! The files of a create-release request.
 
-use crate::strict_json::{TextId, Texts};
+use crate::strict_json::TextId;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -8,6 +8,8 @@ use estrade_service::Error;
 use estrade_service::releases::Upload;
 use estrade_store::blobs::{BadDigest, Digest, Hashed};
 use serde::Deserialize;
+use std::collections::HashMap;
+use std::mem::take;
 
 /// Takes files as they are read.
 pub(super) trait Taker<'de> {
@@ -23,22 +25,45 @@ impl Taker<'_> for Upload {
     type Text = String;
 
     fn take(&mut self, file: File<String>) -> Result<(), Error> {
-        file.with_text(Bytes::from)?.add_to(self)
+        file.with_text(Bytes::from, None)?.add_to(self)
     }
 }
 
 /// From a document whose texts are elsewhere.
 pub(super) struct Lifted<'u> {
     pub(super) upload: &'u mut Upload,
-    pub(super) texts: Texts,
+    pub(super) texts: Vec<Bytes>,
+    /// Those that the upload has already.
+    pub(super) ahead: HashMap<usize, Hashed>,
 }
 
 impl Taker<'_> for Lifted<'_> {
     type Text = TextId;
 
     fn take(&mut self, file: File<TextId>) -> Result<(), Error> {
-        file.with_text(|id| self.texts.get(id))?.add_to(self.upload)
+        let ahead = file
+            .data
+            .and_then(|TextId(number)| self.ahead.remove(&number));
+        let text = |TextId(number)| self.texts.get_mut(number).map(take).unwrap_or_default();
+        file.with_text(text, ahead)?.add_to(self.upload)
     }
+}
+
+/// Gives an upload the texts of files whose paths are not known yet; returns those that it took.
+pub(super) fn send_ahead(
+    texts: impl Iterator<Item = (TextId, Bytes)>,
+    upload: &mut Upload,
+) -> Result<HashMap<usize, Hashed>, Error> {
+    let mut ahead = HashMap::new();
+    for (TextId(number), text) in texts {
+        let content = Hashed::new(text);
+        if !upload.add_ahead(&content)? {
+            // Somebody will say what is too much when the paths are known.
+            break;
+        }
+        ahead.insert(number, content);
+    }
+    Ok(ahead)
 }
 
 /// A file of which everything is known.
@@ -50,6 +75,8 @@ pub(super) struct Understood {
 enum Content {
     /// It came along.
     Sent(Hashed),
+    /// It came along, and the upload has it already.
+    Ahead(Hashed),
     /// The project should have it.
     Named(Digest, u64),
 }
@@ -58,6 +85,7 @@ impl Understood {
     fn add_to(self, upload: &mut Upload) -> Result<(), Error> {
         match self.content {
             Content::Sent(content) => upload.add_hashed(self.path, content),
+            Content::Ahead(content) => upload.add_arrived(self.path, &content),
             Content::Named(digest, size) => upload.add_named(self.path, digest, size),
         }
     }
@@ -90,10 +118,27 @@ fn none<T>() -> Option<T> {
 
 impl<T> File<T> {
     /// Decodes and checks it: with its content, or by the name of a content that is there already.
-    fn with_text(mut self, text: impl FnOnce(T) -> Bytes) -> Result<Understood, Error> {
+    /// If its content was sent ahead, that is it.
+    fn with_text(
+        mut self,
+        text: impl FnOnce(T) -> Bytes,
+        ahead: Option<Hashed>,
+    ) -> Result<Understood, Error> {
         let digest = self.digest()?;
         let content = match (self.data.take(), digest, self.size) {
-            (Some(data), _, _) => self.sent(text(data), digest)?,
+            (Some(data), _, _) => {
+                let is_ahead = ahead.is_some();
+                let content = match ahead {
+                    Some(content) => content,
+                    None => Hashed::new(self.bytes(text(data))?),
+                };
+                self.check_sent(&content, digest)?;
+                if is_ahead {
+                    Content::Ahead(content)
+                } else {
+                    Content::Sent(content)
+                }
+            }
             (None, Some(digest), Some(size)) => Content::Named(digest, size),
             (None, Some(_), None) => return Err(self.wrong("size: is missing")),
             (None, None, _) => return Err(self.wrong("send `data`, or `digest` and `size`")),
@@ -104,8 +149,7 @@ impl<T> File<T> {
         })
     }
 
-    fn sent(&self, text: Bytes, digest: Option<Digest>) -> Result<Content, Error> {
-        let content = Hashed::new(self.bytes(text)?);
+    fn check_sent(&self, content: &Hashed, digest: Option<Digest>) -> Result<(), Error> {
         if self
             .size
             .is_some_and(|size| size != content.bytes().len() as u64)
@@ -115,7 +159,7 @@ impl<T> File<T> {
         if digest.is_some_and(|digest| digest != content.digest()) {
             return Err(self.wrong("digest: is not that of `data`"));
         }
-        Ok(Content::Sent(content))
+        Ok(())
     }
 
     fn digest(&self) -> Result<Option<Digest>, Error> {

@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 
 /// How much waits or is made in all, in bytes.
 const MOST_BYTES: usize = 8 << 20;
@@ -81,10 +82,9 @@ struct State {
 }
 
 impl HeadStart {
-    /// Begins with a new content, if that is worth it and there is room.
-    ///
-    /// To be called inside a tokio runtime: the work is done on one of its threads for blocking work.
-    pub(crate) fn offer(&self, digest: Digest, content: &[u8]) {
+    /// Begins with a new content, if that is worth it and there is room: on a thread of the runtime
+    /// for blocking work.
+    pub(crate) fn offer(&self, runtime: &Handle, digest: Digest, content: &[u8]) {
         // The one who receives has a core to himself.
         let most_threads = all_cores() - 1;
         let shortest = usize::try_from(SHORTEST).unwrap_or(usize::MAX);
@@ -105,7 +105,7 @@ impl HeadStart {
         if state.threads < most_threads {
             state.threads += 1;
             let work = self.clone();
-            tokio::task::spawn_blocking(move || work.work_off());
+            runtime.spawn_blocking(move || work.work_off());
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
     async fn what_was_made_is_what_is_made_otherwise() {
         let (head_start, content) = (HeadStart::default(), text(1));
         let digest = Digest::of(&content);
-        head_start.offer(digest, &content);
+        head_start.offer(&Handle::current(), digest, &content);
         quiet(&head_start).await;
         let mut quick = head_start.take(&digest).unwrap();
         let mut codecs = Codecs::new().unwrap();
@@ -225,7 +225,7 @@ mod tests {
         let head_start = HeadStart::default();
         let long = vec![b'a'; LARGEST + 1];
         for content in [&b"short"[..], &[0; 1000], &long] {
-            head_start.offer(Digest::of(content), content);
+            head_start.offer(&Handle::current(), Digest::of(content), content);
         }
         assert_eq!(head_start.lock().bytes, 0);
     }
@@ -239,13 +239,13 @@ mod tests {
         };
         for number in 0..200 {
             let content = content(number);
-            head_start.offer(Digest::of(&content), &content);
+            head_start.offer(&Handle::current(), Digest::of(&content), &content);
             assert!(head_start.lock().bytes <= MOST_BYTES);
         }
         quiet(&head_start).await;
         assert!(head_start.lock().bytes > MOST_BYTES / 2);
         head_start.lock().used = Instant::now().checked_sub(ABANDONED_AFTER * 2);
-        head_start.offer(Digest::of(&text(1)), &text(1));
+        head_start.offer(&Handle::current(), Digest::of(&text(1)), &text(1));
         quiet(&head_start).await;
         assert_eq!(head_start.lock().contents.len(), 1);
     }
@@ -254,7 +254,7 @@ mod tests {
     async fn what_is_taken_before_it_is_made_leaves_nothing() {
         let head_start = HeadStart::default();
         for number in 0..500 {
-            head_start.offer(Digest::of(&text(number)), &text(number));
+            head_start.offer(&Handle::current(), Digest::of(&text(number)), &text(number));
             head_start.take(&Digest::of(&text(number)));
         }
         quiet(&head_start).await;
