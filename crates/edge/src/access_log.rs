@@ -3,7 +3,7 @@
 //! Each serving thread writes into a buffer of its own; a task empties the buffers into the file.
 //! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
 
-use crate::ask::{Ask, Method};
+use crate::ask::Ask;
 use estrade_listener::Second;
 use estrade_model::Timestamp;
 use futures_util::future::BoxFuture;
@@ -190,11 +190,6 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
         bytes,
         took,
     } = noted;
-    let method = match ask.method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Other => "OTHER",
-    };
     let mut number = itoa::Buffer::new();
     let mut put = |name: &str, value: u64| {
         out.extend_from_slice(name.as_bytes());
@@ -214,7 +209,7 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
     out.extend_from_slice(b"Z\"");
     let headers = &ask.headers;
     for (name, value) in [
-        ("method", Some(method)),
+        ("method", Some(ask.verb)),
         ("client", Some(*client)),
         ("project", *project),
         ("host", Some(ask.host)),
@@ -257,7 +252,7 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Headers;
+    use crate::ask::{Headers, Method};
 
     #[test]
     fn a_line_is_json_whatever_the_client_sends() {
@@ -265,6 +260,7 @@ mod tests {
         headers.note("user-agent", "x\"\\\u{1}é");
         let ask = Ask {
             method: Method::Get,
+            verb: "GET",
             secure: false,
             host: "a.localhost",
             path: "/p\"",

@@ -96,21 +96,7 @@ impl Answer {
 
     /// The headers as a map.
     pub fn header_map(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for line in self.lines.split(|byte| *byte == b'\n') {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                continue;
-            };
-            let value = line[colon + 1..].trim_ascii_start();
-            if let (Ok(name), Ok(value)) = (
-                HeaderName::from_bytes(&line[..colon]),
-                HeaderValue::from_bytes(value),
-            ) {
-                headers.append(name, value);
-            }
-        }
-        headers
+        header_map(&self.lines)
     }
 
     /// Replaces the headers.
@@ -120,4 +106,23 @@ impl Answer {
             self.header(name.as_str(), value);
         }
     }
+}
+
+/// Header lines as a map.
+pub(crate) fn header_map(lines: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(16);
+    for line in lines.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        let value = line[colon + 1..].trim_ascii_start();
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(&line[..colon]),
+            HeaderValue::from_bytes(value),
+        ) {
+            headers.append(name, value);
+        }
+    }
+    headers
 }

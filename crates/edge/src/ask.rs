@@ -21,6 +21,8 @@ pub type Value<'r> = Option<Cow<'r, str>>;
 pub struct Ask<'r> {
     /// What to do.
     pub method: Method,
+    /// The method as it came, for the access log.
+    pub verb: &'r str,
     /// Whether it came over TLS.
     pub secure: bool,
     /// `Host`, or the authority of an HTTP/2 request.

@@ -7,6 +7,7 @@ use crate::certificates::HostCertificates;
 use crate::contents::{Contents, Room};
 use crate::doorway::Doorway;
 use crate::pages::Page;
+use crate::proxy::{ProxyOptions, Way};
 use crate::routes::{LiveSite, Route, Routes, State};
 use crate::sites::Sites;
 use crate::static_site::{Trouble, Visit};
@@ -20,10 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// How often files are closed that were removed.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
+/// Times that a request looks again where it belongs, when that changes under its eyes.
+const MOST_LOOKS: usize = 4;
 
 /// How the edge serves. Which hosts are projects, and for how long earlier releases matter, is in the
 /// settings of the services: the clean-up and custom domains go by the same.
@@ -37,6 +41,8 @@ pub struct EdgeOptions {
     pub certificates: Option<Arc<HostCertificates>>,
     /// The port to which plain visitors are sent where there is a certificate; none: they are served.
     pub redirect_to: Option<u16>,
+    /// How requests are passed on to what runs.
+    pub proxy: ProxyOptions,
 }
 
 impl Default for EdgeOptions {
@@ -49,8 +55,17 @@ impl Default for EdgeOptions {
             },
             certificates: None,
             redirect_to: None,
+            proxy: ProxyOptions::default(),
         }
     }
+}
+
+/// What a request gets.
+pub(crate) enum Reply {
+    /// An answer of ours.
+    Here(Answer),
+    /// The answer of an instance.
+    Forward(Way),
 }
 
 /// Answers visitors.
@@ -60,6 +75,10 @@ pub struct Edge {
     contents: Contents,
     doorway: Option<Doorway>,
     ready: AtomicBool,
+    /// How requests are passed on to instances.
+    pub(crate) proxy: ProxyOptions,
+    /// Room for upgraded connections.
+    pub(crate) tunnels: Arc<Semaphore>,
     /// Who asked for what.
     pub(crate) log: Arc<AccessLog>,
 }
@@ -85,6 +104,8 @@ impl Edge {
                     redirect_to: options.redirect_to,
                 }),
                 ready: AtomicBool::new(false),
+                tunnels: Arc::new(Semaphore::new(options.proxy.most_tunnels)),
+                proxy: options.proxy,
                 log,
                 core,
             }))
@@ -122,42 +143,52 @@ impl Edge {
         self.core.now()
     }
 
-    /// Answers a request; also says which project it was for.
-    pub async fn answer(&self, ask: &Ask<'_>, now: Timestamp) -> (Answer, Option<Arc<Route>>) {
+    /// Answers a request, or says who does; also which project it was for.
+    pub(crate) async fn answer(
+        &self,
+        ask: &Ask<'_>,
+        now: Timestamp,
+    ) -> (Reply, Option<Arc<Route>>) {
         if let Some(doorway) = &self.doorway
             && let Some(answer) = doorway.answer(ask).await
         {
-            return (answer, None);
+            return (Reply::Here(answer), None);
         }
-        let Some(route) = self.routes.find(ask.host).await else {
-            return (self.without_project(ask), None);
-        };
-        let (route, live) = match self.routes.live(&route).await {
-            // Its name may be another project's by now.
-            Ok(live) if matches!(live.state, State::Gone) => {
-                let Some(route) = self.routes.find(ask.host).await else {
-                    return (self.without_project(ask), None);
-                };
-                let live = self.routes.live(&route).await;
-                (route, live)
-            }
-            live => (route, live),
-        };
-        let live = match live {
-            Ok(live) => live,
-            Err(error) => {
-                tracing::warn!(project = %route.name, error = causes(&error), "cannot read what is served");
-                return (Page::Unavailable.answer(), Some(route));
-            }
-        };
-        let answer = match &live.state {
-            State::Gone => Page::UnknownHost.answer(),
-            State::Off => Page::SwitchedOff.answer(),
-            State::Empty => Page::NothingDeployed.answer(),
-            State::Elsewhere => Page::Unavailable.answer(),
-            State::Files(site) => self.visit(&route, site, ask, now).await,
-        };
-        (answer, Some(route))
+        let mut last = Page::UnknownHost;
+        for _ in 0..MOST_LOOKS {
+            let Some(route) = self.routes.find(ask.host).await else {
+                return (Reply::Here(self.without_project(ask)), None);
+            };
+            let live = match self.routes.live(&route).await {
+                Ok(live) => live,
+                Err(error) => {
+                    tracing::warn!(project = %route.name, error = causes(&error), "cannot read what is served");
+                    return (Reply::Here(Page::Unavailable.answer()), Some(route));
+                }
+            };
+            let reply = match &live.state {
+                State::Files(site) => Reply::Here(self.visit(&route, site, ask, now).await),
+                State::Off => Reply::Here(Page::SwitchedOff.answer()),
+                State::Empty => Reply::Here(Page::NothingDeployed.answer()),
+                State::Running(slot) => match slot.enter(&[]) {
+                    Some(entered) => Reply::Forward(Way {
+                        route: Arc::clone(&route),
+                        slot: Arc::clone(slot),
+                        entered,
+                    }),
+                    // They may have left because another release is live by now.
+                    None if !route.is_served_by(&live) => {
+                        last = Page::NotRunning;
+                        continue;
+                    }
+                    None => Reply::Here(Page::NotRunning.answer()),
+                },
+                // Its name may be another project's by now.
+                State::Gone => continue,
+            };
+            return (reply, Some(route));
+        }
+        (Reply::Here(last.answer()), None)
     }
 
     async fn visit(&self, route: &Route, live: &LiveSite, ask: &Ask<'_>, now: Timestamp) -> Answer {

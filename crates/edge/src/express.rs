@@ -2,17 +2,22 @@
 //!
 //! A connection begins here. As long as its requests are simple (GET or HEAD, no body, nothing
 //! unusual about the connection) they are answered with a read, a look-up and a write, and large
-//! files go from the page cache to the socket without passing through us. The first request that is
+//! files go from the page cache to the socket without passing through us. Those of a project that runs
+//! go to one of its instances, and the answer is passed on as it comes. The first request that is
 //! anything else hands the connection over to hyper, together with what was read of it.
 
-use crate::answer::Body;
+use crate::answer::{Answer, Body};
 use crate::ask::{Ask, Headers, Method};
 use crate::contents::{Content, FileSlice};
+use crate::edge::Reply;
 use crate::lane::Lane;
+use crate::pages::Page;
+use crate::proxy::express_visitor::{self, Origins, Passed, Passing};
 use estrade_listener::Second;
 use estrade_listener::express::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close, writable, write_all,
 };
+use estrade_listener::sending::Sending;
 use http::HeaderMap;
 use std::io;
 use std::net::IpAddr;
@@ -39,6 +44,8 @@ pub(crate) async fn serve(
     let (mut second, mut answered) = (Second::default(), 0_u32);
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
+    // What a visitor sends while an instance answers it.
+    let (mut ahead, mut origins) = (Vec::new(), Origins::new(lane, peer));
     loop {
         let request = match express::parse(input.bytes(), Request::simple) {
             Parsed::Ordinary(request) => request,
@@ -58,24 +65,42 @@ pub(crate) async fn serve(
         let started = Instant::now();
         let close = request.close || stop.is_cancelled();
         let now = lane.edge.now();
-        let (answer, route) = lane.edge.answer(&request.ask, now).await;
+        let (reply, route) = lane.edge.answer(&request.ask, now).await;
         second.update(now);
-        head.clear();
-        write_head(
-            &mut head,
-            answer.status,
-            second.http(),
-            answer.lines(),
-            close,
-        );
-        let body = if request.ask.method == Method::Head {
-            &Body::Empty
-        } else {
-            &answer.body
+        let passed = match reply {
+            Reply::Here(answer) => Err(answer),
+            Reply::Forward(way) => {
+                let passing = Passing {
+                    bytes: &input.bytes()[..request.length],
+                    ask: &request.ask,
+                    origin: origins.of(lane, &request.forwarded),
+                    date: second.http(),
+                    close,
+                };
+                let sending = Sending {
+                    stream,
+                    ahead: &mut ahead,
+                    output: &mut head,
+                };
+                // Boxed: connections that wait, or are served files, need not have room for it.
+                let passed = Box::pin(express_visitor::pass(lane, passing, way, sending)).await;
+                passed.map_err(Page::answer)
+            }
         };
-        if send(stream, &mut head, body).await.is_err() {
-            return Next::Ended;
-        }
+        let passed = match passed {
+            Ok(passed) => passed,
+            Err(answer) => {
+                let sent = send_answer(stream, &mut head, &answer, &request, &second, close).await;
+                let Ok(bytes) = sent else {
+                    return Next::Ended;
+                };
+                Passed {
+                    status: answer.status,
+                    bytes,
+                    whole: true,
+                }
+            }
+        };
         let forwarded = lane.forwarded_client(peer, &request.forwarded);
         let forwarded = forwarded.map(|client| client.to_string());
         lane.note(
@@ -84,14 +109,15 @@ pub(crate) async fn serve(
             &request.ask,
             route.as_deref(),
             forwarded.as_deref().unwrap_or(&peer_text),
-            (answer.status, body.length()),
+            (passed.status, passed.bytes),
             started,
         );
-        if close {
+        if close || !passed.whole {
             return Next::Ended;
         }
         let length = request.length;
         input.advance(length);
+        input.append(&mut ahead);
         patience.next_request();
         answered += 1;
         if answered % IN_A_ROW == 0 {
@@ -114,7 +140,8 @@ struct Request<'r> {
 impl<'r> Request<'r> {
     /// The request, if it is one that we know all about.
     fn simple(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
-        let method = match request.method? {
+        let verb = request.method?;
+        let method = match verb {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
             _ => return None,
@@ -150,6 +177,7 @@ impl<'r> Request<'r> {
         }
         let ask = Ask {
             method,
+            verb,
             // TLS is never express.
             secure: false,
             host: host?,
@@ -164,6 +192,26 @@ impl<'r> Request<'r> {
             forwarded,
         })
     }
+}
+
+/// Sends an answer of ours; how long its body is.
+async fn send_answer(
+    stream: &TcpStream,
+    head: &mut Vec<u8>,
+    answer: &Answer,
+    request: &Request<'_>,
+    second: &Second,
+    close: bool,
+) -> io::Result<u64> {
+    head.clear();
+    write_head(head, answer.status, second.http(), answer.lines(), close);
+    let body = if request.ask.method == Method::Head {
+        &Body::Empty
+    } else {
+        &answer.body
+    };
+    send(stream, head, body).await?;
+    Ok(body.length())
 }
 
 fn write_head(head: &mut Vec<u8>, status: http::StatusCode, date: &str, lines: &[u8], close: bool) {

@@ -4,6 +4,7 @@ use crate::access_log::Noted;
 use crate::ask::Ask;
 use crate::edge::Edge;
 use crate::express;
+use crate::proxy::Pool;
 use crate::routes::Route;
 use crate::visitors::Visitors;
 use estrade_listener::express::{Express, Next};
@@ -12,22 +13,27 @@ use estrade_model::Timestamp;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Serves visitors on a port until `stop` is cancelled and what is in flight has ended.
 ///
 /// Boxed, so that it is compiled here.
 pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     let lane = move |seat: Seat| {
-        let lane = Lane {
+        let lane = Arc::new(Lane {
+            pool: Arc::new(Pool::new(&edge.proxy)),
             edge: Arc::clone(&edge),
             number: seat.number,
             options: seat.options.clone(),
-        };
-        seat.serve_express(Visitors(Arc::new(lane)))
+            tunnels: TaskTracker::new(),
+            stop: seat.stop.clone(),
+            second: Mutex::default(),
+        });
+        lane.serve(seat)
     };
     Box::pin(port.serve("edge", lane, stop))
 }
@@ -37,6 +43,14 @@ pub(crate) struct Lane {
     pub(crate) edge: Arc<Edge>,
     pub(crate) number: usize,
     pub(crate) options: ListenerOptions,
+    /// Connections to instances that wait for the next request.
+    pub(crate) pool: Arc<Pool>,
+    /// Upgraded connections, which are no requests any more.
+    pub(crate) tunnels: TaskTracker,
+    /// Cancelled when it shall end.
+    pub(crate) stop: CancellationToken,
+    /// The present second, for notes that are made without one at hand.
+    second: Mutex<Second>,
 }
 
 impl Express for Visitors {
@@ -52,6 +66,25 @@ impl Express for Visitors {
 }
 
 impl Lane {
+    async fn serve(self: Arc<Self>, seat: Seat) {
+        let visitors = Visitors(Arc::clone(&self));
+        tokio::select! {
+            () = seat.serve_express(visitors) => {}
+            () = self.pool.sweep() => {}
+        }
+        // They were told to stop with all others, and do not wait for anybody.
+        self.tunnels.close();
+        self.tunnels.wait().await;
+    }
+
+    /// The texts of this second.
+    pub(crate) fn second(&self, now: Timestamp) -> MutexGuard<'_, Second> {
+        // Never contended: the requests of one thread take turns.
+        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        second.update(now);
+        second
+    }
+
     /// Who is behind a connection, if it is a proxy that may say so.
     pub(crate) fn forwarded_client(&self, peer: IpAddr, forwarded: &[&[u8]]) -> Option<IpAddr> {
         if forwarded.is_empty() || !self.options.trusted_proxies.contains(peer) {

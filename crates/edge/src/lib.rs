@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! lane → express (simple requests)   ┐
-//!      → visitors (hyper: the rest)  ┴→ edge → routes → static_site → contents
+//!      → visitors (hyper: the rest)  ┴→ edge → routes ┬→ static_site → contents
+//!                                                    └→ proxy → instances of a running release
 //! ```
 //!
 //! Data flows one way: a lane reads a request into an [`ask::Ask`], the [`edge::Edge`] makes an
 //! [`answer::Answer`] of it, the lane writes it. What is served comes from the database and the blob
-//! store; nothing is unpacked anywhere.
+//! store; nothing is unpacked anywhere. Requests of a project that runs go on to one of its instances,
+//! which whoever starts them has made known to [`Running`].
 
 pub mod access_log;
 pub mod answer;
@@ -21,6 +23,7 @@ mod express;
 mod freshness;
 mod header_rules;
 mod host;
+pub mod instances;
 mod lane;
 mod media_type;
 pub mod metrics;
@@ -28,10 +31,12 @@ mod negotiate;
 mod pages;
 mod pattern;
 mod precondition;
+mod proxy;
 mod range;
 mod redirects;
 mod request_path;
 pub mod routes;
+pub mod running;
 pub mod site;
 pub mod sites;
 mod static_site;
@@ -41,4 +46,7 @@ mod visitors;
 pub use access_log::AccessLog;
 pub use certificates::HostCertificates;
 pub use edge::{Edge, EdgeOptions};
+pub use instances::Instances;
 pub use lane::serve;
+pub use proxy::ProxyOptions;
+pub use running::Running;

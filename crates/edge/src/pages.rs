@@ -24,6 +24,16 @@ pub(crate) enum Page {
     RangeNotSatisfiable,
     /// It cannot be served here and now.
     Unavailable,
+    /// The project has no instance that runs.
+    NotRunning,
+    /// No instance of the project gives an answer.
+    BadGateway,
+    /// An instance took too long.
+    GatewayTimeout,
+    /// The body of the request is too long.
+    TooLarge,
+    /// The visitor took too long to send its request.
+    RequestTimeout,
 }
 
 /// How long a client should wait before it asks a project again that is switched off, in seconds.
@@ -35,7 +45,13 @@ impl Page {
     fn status(self) -> StatusCode {
         match self {
             Self::UnknownHost | Self::NothingDeployed | Self::NotFound => StatusCode::NOT_FOUND,
-            Self::SwitchedOff | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::SwitchedOff | Self::Unavailable | Self::NotRunning => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::BadGateway => StatusCode::BAD_GATEWAY,
+            Self::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
@@ -78,6 +94,26 @@ impl Page {
                 "Not available at the moment",
                 "This site cannot be shown right now. Please try again in a few seconds.",
             ),
+            Self::NotRunning => (
+                "Not running at the moment",
+                "No instance of this application is up right now. Please try again in a few seconds.",
+            ),
+            Self::BadGateway => (
+                "The application does not answer",
+                "No instance of it could be reached, or what came back was no answer. If it is yours, its logs may say why.",
+            ),
+            Self::GatewayTimeout => (
+                "The application took too long",
+                "It has the request and did not answer in time. It may still be working on it.",
+            ),
+            Self::TooLarge => (
+                "Too much at once",
+                "What was sent is larger than this site accepts.",
+            ),
+            Self::RequestTimeout => (
+                "The request took too long",
+                "The rest of what was announced did not come in time.",
+            ),
         }
     }
 
@@ -96,7 +132,7 @@ impl Page {
         answer.header("x-content-type-options", "nosniff");
         match self {
             Self::SwitchedOff => answer.number("retry-after", SWITCHED_OFF_RETRY),
-            Self::Unavailable => answer.number("retry-after", UNAVAILABLE_RETRY),
+            Self::Unavailable | Self::NotRunning => answer.number("retry-after", UNAVAILABLE_RETRY),
             Self::MethodNotAllowed => answer.header("allow", "GET, HEAD"),
             _ => &mut answer,
         };

@@ -6,6 +6,7 @@
 
 use crate::counts::Counts;
 use crate::host;
+use crate::running::{Running, Slot};
 use crate::sites::Sites;
 use crate::table::Table;
 use arc_swap::ArcSwapOption;
@@ -50,22 +51,22 @@ pub struct Route {
 }
 
 /// How a project is served at the moment.
-pub struct Live {
+pub(crate) struct Live {
     generation: u64,
     /// What visitors get.
-    pub state: State,
+    pub(crate) state: State,
 }
 
 /// What visitors of a project get.
-pub enum State {
+pub(crate) enum State {
     /// It was deleted.
     Gone,
     /// It is scaled to zero.
     Off,
     /// It has no release that serves.
     Empty,
-    /// It is served in a way that this node cannot.
-    Elsewhere,
+    /// The instances of a release.
+    Running(Arc<Slot>),
     /// The files of a release.
     Files(LiveSite),
 }
@@ -89,6 +90,7 @@ pub struct Routes {
     core: Arc<Core>,
     runtime: Handle,
     sites: Arc<Sites>,
+    running: Arc<Running>,
     names: Table<Route>,
     /// Custom domains.
     hosts: Table<Route>,
@@ -119,6 +121,7 @@ impl Routes {
         let routes = Arc::new(Self {
             runtime: Handle::current(),
             sites,
+            running: Arc::default(),
             names: Table::default(),
             hosts: Table::default(),
             by_project: Mutex::default(),
@@ -189,7 +192,7 @@ impl Routes {
     }
 
     /// How a project is served now. When the database is away, as it was served last.
-    pub async fn live(&self, route: &Arc<Route>) -> Result<Arc<Live>> {
+    pub(crate) async fn live(&self, route: &Arc<Route>) -> Result<Arc<Live>> {
         match route.current() {
             Some(live) => Ok(live),
             None => match self.refresh(route).await {
@@ -202,6 +205,11 @@ impl Routes {
     /// The site of a release.
     pub fn sites(&self) -> &Sites {
         &self.sites
+    }
+
+    /// Where the releases that run on this node can be reached.
+    pub fn running(&self) -> &Arc<Running> {
+        &self.running
     }
 
     /// All routes that were visited, with their numbers.
@@ -310,9 +318,10 @@ impl Routes {
             route.project,
             self.core.now().before(self.core.settings.skew),
         );
+        let running = Arc::clone(&self.running);
         let read = self.on_runtime(move |core| async move {
             let hosts = domains::read_active_domains(&core.db, project).await?;
-            Ok((hosts, read_state(&core, project, since).await?))
+            Ok((hosts, read_state(&core, &running, project, since).await?))
         });
         let (hosts, state) = read.await?;
         self.set_hosts(route, hosts).await?;
@@ -463,6 +472,11 @@ impl Route {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Whether it is still served in this way.
+    pub(crate) fn is_served_by(&self, live: &Arc<Live>) -> bool {
+        self.current().is_some_and(|it| Arc::ptr_eq(&it, live))
+    }
+
     /// How it is served, unless that has changed since it was read.
     fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.load_full()?;
@@ -470,7 +484,12 @@ impl Route {
     }
 }
 
-async fn read_state(core: &Core, project: ProjectId, since: Timestamp) -> Result<State> {
+async fn read_state(
+    core: &Core,
+    running: &Running,
+    project: ProjectId,
+    since: Timestamp,
+) -> Result<State> {
     let Some(route) = routes::read_route(&core.db, project).await? else {
         return Ok(State::Gone);
     };
@@ -481,7 +500,7 @@ async fn read_state(core: &Core, project: ProjectId, since: Timestamp) -> Result
         return Ok(State::Empty);
     };
     if row.platform != Platform::Static {
-        return Ok(State::Elsewhere);
+        return Ok(State::Running(running.slot(project, row.release)));
     }
     let second = |time: Timestamp| time.millis().div_euclid(1000);
     let began = Timestamp::from_millis(second(row.since) * 1000 - 1);

@@ -3,15 +3,19 @@
 use crate::answer::{Answer, Body};
 use crate::ask::{Ask, Headers, Method};
 use crate::contents::{Content, FileSlice};
+use crate::edge::Reply;
 use crate::lane::Lane;
 use crate::pages::Page;
+use crate::proxy::hyper_visitor::{self, Passing};
+use crate::proxy::noting::Noting;
 use bytes::Bytes;
-use estrade_listener::Second;
+use estrade_listener::BoxError;
 use estrade_listener::peer::PeerAddr;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
-use http_body::Frame;
-use http_body_util::{Either, Full, StreamBody};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::{Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use std::convert::Infallible;
@@ -20,88 +24,148 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::time::Instant;
 
 /// What is read from a file at once.
 const CHUNK: u64 = 64 * 1024;
 
+/// A visitor that nobody has introduced.
+pub(crate) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// A body as hyper takes it.
-pub(crate) type HyperBody =
-    Either<Full<Bytes>, StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>;
+pub(crate) enum VisitorBody {
+    /// It is in memory.
+    Whole(Full<Bytes>),
+    /// It is read from files.
+    Files(StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>),
+    /// It comes from an instance.
+    Passing(Box<Passing>),
+}
+
+impl Default for VisitorBody {
+    fn default() -> Self {
+        Self::Whole(Full::default())
+    }
+}
+
+impl HttpBody for VisitorBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
+            Self::Files(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Passing(body) => body.poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Files(body) => body.is_end_stream(),
+            Self::Passing(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Files(body) => body.size_hint(),
+            Self::Passing(body) => body.size_hint(),
+        }
+    }
+}
 
 /// Answers requests that hyper has read.
 #[derive(Clone)]
 pub(crate) struct Visitors(pub(crate) Arc<Lane>);
 
 impl Service<Request<Incoming>> for Visitors {
-    type Response = Response<HyperBody>;
+    type Response = Response<VisitorBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let lane = Arc::clone(&self.0);
-        Box::pin(async move { Ok(respond(&lane, &request).await) })
+        Box::pin(async move { Ok(respond(&lane, request).await) })
     }
 }
 
-async fn respond(lane: &Lane, request: &Request<Incoming>) -> Response<HyperBody> {
+async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<VisitorBody> {
     let started = Instant::now();
-    let ask = read_ask(request, lane.options.tls.is_some());
+    let (parts, body) = request.into_parts();
     let now = lane.edge.now();
-    let (answer, route) = if names_one_host(request) {
+    let client = parts.extensions.get::<PeerAddr>().map_or(NOBODY, |it| it.0);
+    let ask = read_ask(&parts, lane.options.tls.is_some());
+    let (reply, route) = if names_one_host(&parts.headers) {
         lane.edge.answer(&ask, now).await
     } else {
-        (Page::BadRequest.answer(), None)
+        (Reply::Here(Page::BadRequest.answer()), None)
     };
-    let mut second = Second::default();
-    second.update(now);
-    let peer = request.extensions().get::<PeerAddr>();
-    let client = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+    let answer = match reply {
+        Reply::Here(answer) => answer,
+        Reply::Forward(way) => {
+            let noting = Noting {
+                lane: Arc::clone(lane),
+                route: Arc::clone(&way.route),
+                client,
+                started,
+                status: None,
+                bytes: 0,
+                parts,
+            };
+            // Boxed: requests for files need not have room for it.
+            return Box::pin(hyper_visitor::respond(lane, noting, body, way)).await;
+        }
+    };
     let length = if ask.method == Method::Head {
         0
     } else {
         answer.body.length()
     };
-    lane.note(
-        &second,
-        now,
-        &ask,
-        route.as_deref(),
-        &client.to_string(),
-        (answer.status, length),
-        started,
-    );
-    into_response(&answer, ask.method, second.http())
+    let (route, client) = (route.as_deref(), client.to_string());
+    let noted = (answer.status, length);
+    lane.note(&lane.second(now), now, &ask, route, &client, noted, started);
+    into_response(lane, &answer, &parts.method)
 }
 
-fn read_ask(request: &Request<Incoming>, secure: bool) -> Ask<'_> {
+/// What a request asks for.
+pub(crate) fn read_ask(parts: &Parts, secure: bool) -> Ask<'_> {
     let mut headers = Headers::default();
-    for (name, value) in request.headers() {
+    for (name, value) in &parts.headers {
         if let Ok(value) = value.to_str() {
             headers.note(name.as_str(), value);
         }
     }
     Ask {
-        method: match *request.method() {
+        method: match parts.method {
             http::Method::GET => Method::Get,
             http::Method::HEAD => Method::Head,
             _ => Method::Other,
         },
+        verb: parts.method.as_str(),
         secure,
-        host: host_of(request.uri(), request.headers()),
-        path: request.uri().path(),
-        query: request.uri().query(),
+        host: host_of(&parts.uri, &parts.headers),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
         headers,
     }
 }
 
 /// Whoever stands before us may have believed the other one.
-fn names_one_host(request: &Request<Incoming>) -> bool {
-    request.headers().get_all(header::HOST).iter().count() <= 1
+fn names_one_host(headers: &HeaderMap) -> bool {
+    headers.get_all(header::HOST).iter().count() <= 1
 }
 
 /// HTTP/2 has the host in the request line, and so has a request as a proxy would send it.
-fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
+pub(crate) fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     let authority = uri.authority().map(http::uri::Authority::as_str);
     let host = || {
         headers
@@ -111,19 +175,24 @@ fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     authority.or_else(host).unwrap_or_default()
 }
 
-fn into_response(answer: &Answer, method: Method, date: &str) -> Response<HyperBody> {
+/// An answer of ours, as hyper takes it.
+pub(crate) fn into_response(
+    lane: &Lane,
+    answer: &Answer,
+    method: &http::Method,
+) -> Response<VisitorBody> {
     let mut response = Response::new(match &answer.body {
-        _ if method == Method::Head => Either::Left(Full::default()),
-        Body::Empty => Either::Left(Full::default()),
-        Body::One(Content::Bytes(bytes)) => Either::Left(Full::new(bytes.clone())),
+        _ if *method == http::Method::HEAD => VisitorBody::default(),
+        Body::Empty => VisitorBody::default(),
+        Body::One(Content::Bytes(bytes)) => VisitorBody::Whole(Full::new(bytes.clone())),
         Body::One(Content::File(slice)) => {
-            Either::Right(stream(vec![Content::File(slice.clone())]))
+            VisitorBody::Files(stream(vec![Content::File(slice.clone())]))
         }
-        Body::Many(pieces) => Either::Right(stream(pieces.clone())),
+        Body::Many(pieces) => VisitorBody::Files(stream(pieces.clone())),
     });
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.header_map();
-    if let Ok(date) = HeaderValue::from_str(date) {
+    if let Ok(date) = HeaderValue::from_str(lane.second(lane.edge.now()).http()) {
         response.headers_mut().insert(header::DATE, date);
     }
     response

@@ -1,7 +1,7 @@
 //! One connection at a time: handshake, requests, end.
 
 use crate::linger::Lingering;
-use crate::peer::TrustedProxies;
+use crate::peer::{SocketPeer, TrustedProxies};
 use crate::{BoxError, Handshake, HttpBody, HttpService, ListenerOptions};
 use http::Request;
 use hyper::body::Incoming;
@@ -233,6 +233,9 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Introduced<S>
         self.started.store(true, Ordering::Relaxed);
         let client = self.trusted.client(self.peer, request.headers());
         request.extensions_mut().insert(client);
+        request
+            .extensions_mut()
+            .insert(SocketPeer(self.peer.to_canonical()));
         self.service.call(request)
     }
 }

@@ -201,6 +201,14 @@ impl Patience {
 
 /// Begins the head of an answer: its first line and its date.
 pub fn begin_head(head: &mut Vec<u8>, status: StatusCode, date: &str) {
+    begin_status(head, status);
+    head.extend_from_slice(b"date: ");
+    head.extend_from_slice(date.as_bytes());
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Begins the head of an answer that has a date already.
+pub fn begin_status(head: &mut Vec<u8>, status: StatusCode) {
     match status.as_u16() {
         200 => head.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
         code => {
@@ -209,9 +217,6 @@ pub fn begin_head(head: &mut Vec<u8>, status: StatusCode, date: &str) {
             let _ = write!(head, "HTTP/1.1 {code} {reason}\r\n");
         }
     }
-    head.extend_from_slice(b"date: ");
-    head.extend_from_slice(date.as_bytes());
-    head.extend_from_slice(b"\r\n");
 }
 
 /// Waits until the client takes more, for a while.

@@ -7,10 +7,12 @@ mod certificates;
 mod clock;
 mod connection;
 pub mod express;
+pub mod framing;
 mod lanes;
 mod linger;
 pub mod peer;
 mod prefixed;
+pub mod sending;
 mod tls;
 
 pub use certificates::FileCertificates;

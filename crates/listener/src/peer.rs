@@ -4,13 +4,17 @@
 //! back as the chain of trusted proxies reaches: anything further left is the client's own claim.
 
 use estrade_model::ip_range::IpRange;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The address of the client, in the extensions of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddr(pub IpAddr);
+
+/// The address of the socket itself, in the extensions of every request: the client's, or a proxy's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketPeer(pub IpAddr);
 
 /// The proxies whose forwarded headers are believed.
 #[derive(Debug, Clone, Default)]
@@ -31,25 +35,52 @@ impl TrustedProxies {
     /// The client behind a socket: the right-most address of `X-Forwarded-For` that is no trusted
     /// proxy, or the socket's own when it is none itself.
     pub fn client(&self, socket: IpAddr, headers: &HeaderMap) -> PeerAddr {
-        let socket = socket.to_canonical();
-        if self.0.is_empty() || !self.contains(socket) {
-            return PeerAddr(socket);
+        let mut client = socket.to_canonical();
+        let values = headers.get_all("x-forwarded-for").iter().rev();
+        self.walk(socket, values.map(HeaderValue::as_bytes), |hop| {
+            client = hop;
+        });
+        PeerAddr(client)
+    }
+
+    /// The way of a request, as far as it can be believed: the client, the trusted proxies behind it,
+    /// and at last the socket. `forwarded` are the values of `X-Forwarded-For`, the last one first.
+    pub fn chain<'v>(
+        &self,
+        socket: IpAddr,
+        forwarded: impl Iterator<Item = &'v [u8]>,
+    ) -> Vec<IpAddr> {
+        let mut chain = vec![socket.to_canonical()];
+        self.walk(socket, forwarded, |hop| chain.push(hop));
+        chain.reverse();
+        chain
+    }
+
+    /// Shows every hop behind the socket that can be believed, the nearest one first.
+    fn walk<'v>(
+        &self,
+        socket: IpAddr,
+        forwarded: impl Iterator<Item = &'v [u8]>,
+        mut show: impl FnMut(IpAddr),
+    ) {
+        if self.0.is_empty() || !self.contains(socket.to_canonical()) {
+            return;
         }
-        let mut nearest = socket;
-        for value in headers.get_all("x-forwarded-for").iter().rev() {
-            let Ok(value) = value.to_str() else { break };
+        for value in forwarded {
+            let Ok(value) = std::str::from_utf8(value) else {
+                return;
+            };
             for hop in value.rsplit(',') {
                 // An unreadable hop ends the chain: what lies behind it is hearsay.
                 let Some(hop) = parse_hop(hop.trim()) else {
-                    return PeerAddr(nearest);
+                    return;
                 };
+                show(hop);
                 if !self.contains(hop) {
-                    return PeerAddr(hop);
+                    return;
                 }
-                nearest = hop;
             }
         }
-        PeerAddr(nearest)
     }
 }
 
@@ -112,5 +143,22 @@ mod tests {
             "10.0.0.9"
         );
         assert_eq!(client(&trusted, "10.0.0.1", &[]), "10.0.0.1");
+    }
+
+    #[test]
+    fn the_way_of_a_request_ends_where_hearsay_begins() {
+        let trusted: TrustedProxies = ["10.0.0.0/8".parse().unwrap()].into_iter().collect();
+        let chain = |socket: &str, forwarded: &[&'static str]| {
+            let values = forwarded.iter().rev().map(|value| value.as_bytes());
+            let chain = trusted.chain(socket.parse().unwrap(), values);
+            let texts: Vec<String> = chain.iter().map(ToString::to_string).collect();
+            texts.join(" ")
+        };
+        assert_eq!(chain("11.0.0.1", &["1.1.1.1"]), "11.0.0.1");
+        assert_eq!(
+            chain("10.0.0.1", &["6.6.6.6, 1.1.1.1", "10.0.0.2"]),
+            "1.1.1.1 10.0.0.2 10.0.0.1"
+        );
+        assert_eq!(chain("10.0.0.1", &["1.1.1.1, x"]), "10.0.0.1");
     }
 }

@@ -4,7 +4,7 @@ use crate::Invalid;
 use crate::serde_rules::deserialize_text;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 /// One address (`10.0.0.7`) or a network (`10.0.0.0/8`).
@@ -28,6 +28,14 @@ impl IpRange {
                 self.prefix == 0 || differing >> (128 - self.prefix) == 0
             }
             _ => false,
+        }
+    }
+
+    /// The IPv4 network that has this address and so many leading bits, at most 32.
+    pub fn ipv4(address: Ipv4Addr, prefix: u8) -> Self {
+        Self {
+            address: address.into(),
+            prefix: prefix.min(32),
         }
     }
 

@@ -1,9 +1,9 @@
 //! One connection to a provider, and a question and its answer on it.
 
 use crate::upstream::Upstream;
-use crate::upstream::framing::{Cut, Framing, Step};
 use crate::upstream::head::{self, AnswerHead};
 use bytes::{Bytes, BytesMut};
+use estrade_listener::framing::{BadEnd, Framing, Step};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use futures_util::task::noop_waker_ref;
@@ -40,6 +40,30 @@ pub(crate) enum Failure {
     Garbage,
     /// No answer in time.
     Timeout,
+}
+
+/// Why an answer has no proper end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The connection broke off.
+    Closed,
+    /// What came is not HTTP.
+    Garbage,
+    /// Nothing came for too long.
+    Idle,
+    /// Too much came.
+    TooLarge,
+    /// The caller did not read it.
+    Unread,
+}
+
+impl From<BadEnd> for Cut {
+    fn from(end: BadEnd) -> Self {
+        match end {
+            BadEnd::Closed => Self::Closed,
+            BadEnd::Garbage => Self::Garbage,
+        }
+    }
 }
 
 /// What is sent.

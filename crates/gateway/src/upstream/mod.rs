@@ -4,13 +4,11 @@
 //! that no task and no channel lies between the socket and the caller, and dropping the call closes it.
 
 mod connection;
-mod framing;
 mod head;
 mod pool;
 mod tls;
 
-pub(crate) use connection::{Connection, Failure, Question};
-pub(crate) use framing::Cut;
+pub(crate) use connection::{Connection, Cut, Failure, Question};
 pub(crate) use head::AnswerHead;
 pub(crate) use pool::Pool;
 pub(crate) use tls::Trust;

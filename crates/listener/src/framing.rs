@@ -1,4 +1,5 @@
-//! Where an answer's body ends: by length, in chunks, or with the connection.
+//! Where the body of an answer ends: by length, in chunks, or with the connection. For those of us who
+//! are clients.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -7,24 +8,19 @@ const LONGEST_SIZE_LINE: usize = 1024;
 /// …and all trailers together than this.
 const MOST_TRAILERS: usize = 8 * 1024;
 
-/// Why an answer has no proper end.
+/// Why a body has no proper end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum BadEnd {
     /// The connection broke off.
     Closed,
     /// What came is not HTTP.
     Garbage,
-    /// Nothing came for too long.
-    Idle,
-    /// Too much came.
-    TooLarge,
-    /// The caller did not read it.
-    Unread,
 }
 
 /// What is left of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
+    /// So much is left.
     Length(u64),
     /// A size line comes next.
     Size,
@@ -34,22 +30,26 @@ pub(crate) enum Framing {
     ChunkEnd,
     /// Trailers come next, after so many bytes of them.
     Trailers(usize),
+    /// It goes on until the connection ends.
     UntilClose,
+    /// It has ended.
     Done,
 }
 
 /// What a look into the buffer gave.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
+    /// A part of the body.
     Data(Bytes),
     /// More has to be read.
     More,
+    /// It has ended.
     Done,
 }
 
 impl Framing {
     /// The next part of the body from what was read.
-    pub(crate) fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, Cut> {
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, BadEnd> {
         self.settle(buffer)?;
         let (left, then) = match self {
             Self::Done => return Ok(Step::Done),
@@ -70,7 +70,7 @@ impl Framing {
     }
 
     /// Reads over what is not data, as far as the buffer goes.
-    fn settle(&mut self, buffer: &mut BytesMut) -> Result<(), Cut> {
+    fn settle(&mut self, buffer: &mut BytesMut) -> Result<(), BadEnd> {
         loop {
             match *self {
                 Self::ChunkEnd => match &buffer[..] {
@@ -79,14 +79,14 @@ impl Framing {
                         *self = Self::Size;
                     }
                     [] | [b'\r'] => return Ok(()),
-                    _ => return Err(Cut::Garbage),
+                    _ => return Err(BadEnd::Garbage),
                 },
                 Self::Size => {
                     let Some(end) = memchr::memchr(b'\n', buffer) else {
                         let long = buffer.len() > LONGEST_SIZE_LINE;
-                        return if long { Err(Cut::Garbage) } else { Ok(()) };
+                        return if long { Err(BadEnd::Garbage) } else { Ok(()) };
                     };
-                    let size = chunk_size(&buffer[..end]).ok_or(Cut::Garbage)?;
+                    let size = chunk_size(&buffer[..end]).ok_or(BadEnd::Garbage)?;
                     buffer.advance(end + 1);
                     *self = if size == 0 {
                         Self::Trailers(0)
@@ -97,7 +97,7 @@ impl Framing {
                 Self::Trailers(before) => {
                     let Some(end) = memchr::memchr(b'\n', buffer) else {
                         let long = before + buffer.len() > MOST_TRAILERS;
-                        return if long { Err(Cut::Garbage) } else { Ok(()) };
+                        return if long { Err(BadEnd::Garbage) } else { Ok(()) };
                     };
                     let empty = matches!(&buffer[..end], [] | [b'\r']);
                     buffer.advance(end + 1);
@@ -107,7 +107,7 @@ impl Framing {
                         Self::Trailers(before + end + 1)
                     };
                     if before + end > MOST_TRAILERS {
-                        return Err(Cut::Garbage);
+                        return Err(BadEnd::Garbage);
                     }
                 }
                 Self::Length(0) => *self = Self::Done,
@@ -117,18 +117,18 @@ impl Framing {
     }
 
     /// Whether the body has ended, as far as the buffer tells.
-    pub(crate) fn is_done(&mut self, buffer: &mut BytesMut) -> bool {
+    pub fn is_done(&mut self, buffer: &mut BytesMut) -> bool {
         self.settle(buffer).is_ok() && *self == Self::Done
     }
 
     /// What the end of the connection means.
-    pub(crate) fn closed(&mut self) -> Result<(), Cut> {
+    pub fn closed(&mut self) -> Result<(), BadEnd> {
         match self {
             Self::UntilClose | Self::Done => {
                 *self = Self::Done;
                 Ok(())
             }
-            _ => Err(Cut::Closed),
+            _ => Err(BadEnd::Closed),
         }
     }
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     /// Feeds bytes in two parts, and collects what comes out.
-    fn decode(framing: Framing, bytes: &[u8], at: usize) -> Result<(Vec<u8>, bool), Cut> {
+    fn decode(framing: Framing, bytes: &[u8], at: usize) -> Result<(Vec<u8>, bool), BadEnd> {
         let (mut framing, mut buffer, mut out) = (framing, BytesMut::new(), Vec::new());
         for part in [&bytes[..at], &bytes[at..]] {
             buffer.extend_from_slice(part);
@@ -198,11 +198,18 @@ mod tests {
             b"5 5\r\n",
             b"ffffffffffffffff\r\n",
         ] {
-            assert_eq!(decode(Framing::Size, bad, 0), Err(Cut::Garbage), "{bad:?}");
+            assert_eq!(
+                decode(Framing::Size, bad, 0),
+                Err(BadEnd::Garbage),
+                "{bad:?}"
+            );
         }
-        assert_eq!(decode(Framing::Size, &[b'0'; 2000], 0), Err(Cut::Garbage));
+        assert_eq!(
+            decode(Framing::Size, &[b'0'; 2000], 0),
+            Err(BadEnd::Garbage)
+        );
         let trailers = [b"0\r\n".as_slice(), &b"a: b\r\n".repeat(5000)].concat();
-        assert_eq!(decode(Framing::Size, &trailers, 3), Err(Cut::Garbage));
+        assert_eq!(decode(Framing::Size, &trailers, 3), Err(BadEnd::Garbage));
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! From a request to the head of its answer: which connection it goes out on, and what is tried when
+//! that fails.
+
+use crate::instances::Entered;
+use crate::lane::Lane;
+use crate::proxy::answer_head::{AnswerHead, Asked};
+use crate::proxy::connection::Connection;
+use crate::proxy::exchange::Exchange;
+use crate::proxy::outgoing::{Outgoing, Progress, Stop};
+use crate::proxy::{Failure, ProxyOptions, Way};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A request that cannot be repeated goes out on a connection that was used just now or on a new one:
+/// one that has waited for long may be closed by the instance at the very same moment.
+const JUST_NOW: Duration = Duration::from_secs(1);
+/// Times that a request is sent or a connection tried.
+const MOST_TRIES: usize = 5;
+
+/// An answer whose head is there.
+pub(crate) struct Answered {
+    pub(crate) head: AnswerHead,
+    pub(crate) connection: Connection,
+    pub(crate) entered: Entered,
+    outgoing: Outgoing,
+}
+
+impl Answered {
+    /// The body, as it comes.
+    pub(crate) fn into_exchange(self, lane: &Lane) -> (AnswerHead, Exchange) {
+        let idle = lane.edge.proxy.idle_timeout;
+        let pool = Arc::clone(&lane.pool);
+        let exchange = Exchange::new(self.connection, self.entered, pool, self.outgoing, idle);
+        (self.head, exchange)
+    }
+}
+
+/// Sends a request to an instance, and to another one when that is possible and right.
+///
+/// `repeatable` says whether it does the same when it is carried out twice.
+pub(crate) async fn forward(
+    lane: &Lane,
+    way: Way,
+    mut outgoing: Outgoing,
+    asked: Asked,
+    repeatable: bool,
+) -> Result<Answered, Failure> {
+    let options = &lane.edge.proxy;
+    let repeatable = repeatable && !outgoing.has_body();
+    let Way {
+        slot, mut entered, ..
+    } = way;
+    let (mut tried, mut pooled) = (Vec::new(), true);
+    for _ in 0..MOST_TRIES {
+        let kept = pooled
+            .then(|| take_kept(lane, &entered, repeatable))
+            .flatten();
+        let reused = kept.is_some();
+        let connection = match kept {
+            Some(connection) => Ok(connection),
+            None => Connection::open(entered.instance().address, options.connect_timeout).await,
+        };
+        let failure = match connection {
+            Ok(mut connection) => match ask(&mut connection, &mut outgoing, asked, options).await {
+                Ok(head) => {
+                    return Ok(Answered {
+                        head,
+                        connection,
+                        entered,
+                        outgoing,
+                    });
+                }
+                Err(Failure::Unanswered) if repeatable => Failure::Unanswered,
+                Err(failure) => return Err(failure),
+            },
+            Err(error) => {
+                tracing::debug!(%error, "cannot connect to an instance");
+                Failure::Unreachable
+            }
+        };
+        if !outgoing.rewind() {
+            return Err(failure);
+        }
+        if reused {
+            // It was closed while it waited. That says nothing about the instance, but much about
+            // its other connections.
+            pooled = false;
+            continue;
+        }
+        if failure == Failure::Unreachable {
+            entered.instance().rest();
+        }
+        tried.push(entered.instance().number);
+        entered = slot.enter(&tried).ok_or(failure)?;
+    }
+    Err(Failure::Unreachable)
+}
+
+fn take_kept(lane: &Lane, entered: &Entered, repeatable: bool) -> Option<Connection> {
+    if repeatable {
+        return lane.pool.take(entered.instance(), Duration::MAX);
+    }
+    let kept = lane.pool.take(entered.instance(), JUST_NOW);
+    kept.filter(Connection::is_quiet_now)
+}
+
+/// Sends a request and waits for the head of its answer.
+async fn ask(
+    connection: &mut Connection,
+    outgoing: &mut Outgoing,
+    asked: Asked,
+    options: &ProxyOptions,
+) -> Result<AnswerHead, Failure> {
+    let mut since = Instant::now();
+    poll_fn(|cx| {
+        let mut moved = false;
+        let progress = match outgoing.poll_send(cx, connection, &mut moved) {
+            Ok(progress) => progress,
+            // One that hangs up while we send may have said why: so its answer is looked for anyway.
+            Err(Stop::Instance) => Progress::Done,
+            Err(Stop::TooLarge) => return Poll::Ready(Err(Failure::TooLarge)),
+            Err(Stop::Visitor) => return Poll::Ready(Err(Failure::VisitorBroken)),
+        };
+        if let Poll::Ready(answer) = connection.poll_head(cx, asked) {
+            return Poll::Ready(match answer {
+                Ok(Some(head)) => Ok(head),
+                Ok(None) => Err(Failure::Unanswered),
+                Err(_) => Err(Failure::Garbage),
+            });
+        }
+        if moved {
+            since = Instant::now();
+        }
+        let (limit, failure) = match progress {
+            Progress::Visitor => (options.idle_timeout, Failure::VisitorSilent),
+            _ => (options.first_byte_timeout, Failure::Timeout),
+        };
+        ready!(connection.poll_due(cx, since + limit));
+        Poll::Ready(Err(failure))
+    })
+    .await
+}

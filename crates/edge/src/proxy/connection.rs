@@ -1,0 +1,193 @@
+//! One connection to an instance.
+
+use crate::proxy::answer_head::{self, AnswerHead, Asked, Garbage};
+use bytes::{Bytes, BytesMut};
+use estrade_listener::framing::{BadEnd, Framing, Step};
+use futures_util::task::noop_waker_ref;
+use rustix::net::RecvFlags;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_util::io::poll_read_buf;
+
+/// What is read at once: little at first, since most answers are small…
+const FIRST_READ: usize = 4 * 1024;
+/// …and more as long as the buffer is filled each time.
+const LARGEST_READ: usize = 64 * 1024;
+
+/// A connection that is used by one request at a time.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: BytesMut,
+    read_size: usize,
+    framing: Framing,
+    keep_alive: bool,
+    /// Made once and moved forward only when it fires: setting a timer per read would cost more than
+    /// the read.
+    timer: Pin<Box<Sleep>>,
+    /// Since when it waits for the next request.
+    pub(super) idle_since: Instant,
+}
+
+impl Connection {
+    pub(super) async fn open(address: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let connecting = timeout(patience, TcpStream::connect(address)).await;
+        let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        stream.set_nodelay(true)?;
+        let now = Instant::now();
+        Ok(Self {
+            stream,
+            buffer: BytesMut::new(),
+            read_size: FIRST_READ,
+            framing: Framing::Done,
+            keep_alive: true,
+            timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
+            idle_since: now,
+        })
+    }
+
+    /// Sends as much of these as goes.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]; 3],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        // Most requests are a head and nothing else.
+        let wrote = match parts {
+            [one, [], []] | [[], one, []] | [[], [], one] => stream.poll_write(cx, one),
+            several => stream.poll_write_vectored(cx, &several.map(IoSlice::new)),
+        };
+        match ready!(wrote)? {
+            0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            written => Poll::Ready(Ok(written)),
+        }
+    }
+
+    /// The head of the answer; none when the connection ended before its first byte.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        asked: Asked,
+    ) -> Poll<Result<Option<AnswerHead>, Garbage>> {
+        loop {
+            if !self.buffer.is_empty()
+                && let Some(head) = answer_head::parse(&mut self.buffer, asked)?
+            {
+                self.framing = head.framing;
+                self.keep_alive = head.keep_alive;
+                return Poll::Ready(Ok(Some(head)));
+            }
+            match ready!(self.poll_fill(cx)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) if self.buffer.is_empty() => return Poll::Ready(Ok(None)),
+                Ok(0) | Err(_) => return Poll::Ready(Err(Garbage)),
+            }
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.buffer.capacity() - self.buffer.len() < self.read_size / 4 {
+            self.buffer.reserve(self.read_size);
+        }
+        let read = ready!(poll_read_buf(
+            Pin::new(&mut self.stream),
+            cx,
+            &mut self.buffer
+        ))?;
+        if self.buffer.len() == self.buffer.capacity() {
+            self.read_size = (self.read_size * 2).min(LARGEST_READ);
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// The next part of the answer's body.
+    pub(super) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, BadEnd>> {
+        loop {
+            match self.framing.next(&mut self.buffer)? {
+                Step::Data(data) => return Poll::Ready(Ok(Some(data))),
+                Step::Done => return Poll::Ready(Ok(None)),
+                Step::More => {}
+            }
+            match ready!(self.poll_fill(cx)) {
+                Ok(1..) => {}
+                Ok(0) => self.framing.closed()?,
+                Err(_) => return Poll::Ready(Err(BadEnd::Closed)),
+            }
+        }
+    }
+
+    /// Whether the body has ended, as far as was read.
+    pub(super) fn is_done(&mut self) -> bool {
+        self.framing.is_done(&mut self.buffer)
+    }
+
+    /// How much of the body is left, if that is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Done => Some(0),
+            Framing::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Whether it can take another request.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.keep_alive && self.framing == Framing::Done && self.buffer.is_empty()
+    }
+
+    /// Begins to wait for the next request, with no more memory than it needs.
+    pub(super) fn rest(&mut self) {
+        self.idle_since = Instant::now();
+        if self.read_size > FIRST_READ {
+            self.read_size = FIRST_READ;
+            self.buffer = BytesMut::new();
+        }
+    }
+
+    /// Whether nothing is known to have come since the last answer: neither its end nor what nobody
+    /// asked for. As long as the socket is not readable this is no system call.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let (mut one, mut cx) = ([0], Context::from_waker(noop_waker_ref()));
+        let mut one = ReadBuf::new(&mut one);
+        Pin::new(&mut self.stream)
+            .poll_read(&mut cx, &mut one)
+            .is_pending()
+    }
+
+    /// The same, but the kernel is asked.
+    pub(super) fn is_quiet_now(&self) -> bool {
+        let mut one = [0; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.stream, &mut one, flags) == Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// Resolves when this moment has come.
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        if self.timer.deadline() > due {
+            self.timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            if Instant::now() >= due {
+                // Whoever asks next asks for a later moment.
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(due);
+        }
+    }
+
+    /// What is left of it once it speaks another protocol: the socket, and what was read of it.
+    pub(super) fn into_stream(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.buffer.into())
+    }
+}

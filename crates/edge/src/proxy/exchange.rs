@@ -1,0 +1,140 @@
+//! A request that an instance has answered: the rest of its answer, as it comes.
+
+use crate::instances::Entered;
+use crate::proxy::connection::Connection;
+use crate::proxy::outgoing::{Outgoing, Stop};
+use crate::proxy::pool::Pool;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The body of an answer. Dropping it closes the connection to the instance, unless it has ended.
+pub(crate) struct Exchange {
+    /// None once the answer has ended, one way or another.
+    using: Option<Using>,
+    pool: Arc<Pool>,
+    /// What the visitor still sends while it is being answered.
+    outgoing: Outgoing,
+    idle_timeout: Duration,
+    /// Since when there was nothing to pass on. A slow visitor is not the instance's fault.
+    silent_since: Option<Instant>,
+    /// Bytes that were passed on.
+    pub(crate) bytes: u64,
+}
+
+struct Using {
+    connection: Connection,
+    entered: Entered,
+}
+
+/// The answer has no proper end, and the visitor shall notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the answer of an instance broke off")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl Exchange {
+    pub(crate) fn new(
+        connection: Connection,
+        entered: Entered,
+        pool: Arc<Pool>,
+        outgoing: Outgoing,
+        idle_timeout: Duration,
+    ) -> Self {
+        let mut exchange = Self {
+            using: Some(Using {
+                connection,
+                entered,
+            }),
+            pool,
+            outgoing,
+            idle_timeout,
+            silent_since: None,
+            bytes: 0,
+        };
+        exchange.end_if_done();
+        exchange
+    }
+
+    /// Gives the connection back once the answer has ended, so that nobody who does not ask for the
+    /// end keeps it.
+    fn end_if_done(&mut self) {
+        let done = |using: &mut Using| using.connection.is_done();
+        if let Some(Using {
+            connection,
+            entered,
+        }) = self.using.take_if(done)
+            // Who answers before it has read everything may take the rest for the next request.
+            && connection.is_reusable()
+            && self.outgoing.is_done()
+        {
+            self.pool.put(entered.instance(), connection);
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        let Some(using) = &mut self.using else {
+            return Poll::Ready(Ok(None));
+        };
+        let sent = self
+            .outgoing
+            .poll_send(cx, &mut using.connection, &mut false);
+        // One that takes no more goes on answering. But what it was sent must not end in the middle
+        // as if that was all.
+        if let Err(Stop::TooLarge | Stop::Visitor) = sent {
+            return Poll::Ready(Err(Broken));
+        }
+        if let Poll::Ready(data) = using.connection.poll_data(cx) {
+            self.silent_since = None;
+            return Poll::Ready(data.map_err(|_| Broken));
+        }
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        ready!(using.connection.poll_due(cx, since + self.idle_timeout));
+        Poll::Ready(Err(Broken))
+    }
+}
+
+impl Body for Exchange {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        let data = ready!(this.poll_data(cx));
+        if data.is_err() {
+            this.using = None;
+        }
+        this.end_if_done();
+        Poll::Ready(data.transpose().map(|data| {
+            let data = data?;
+            this.bytes += data.len() as u64;
+            Ok(Frame::data(data))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.using.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self
+            .using
+            .as_ref()
+            .map_or(Some(0), |it| it.connection.left());
+        left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

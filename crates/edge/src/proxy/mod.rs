@@ -1,0 +1,107 @@
+//! Requests that go on to the instances of a running release, and their answers back.
+//!
+//! ```text
+//! visitor → request_head ┐                        ┌ answer_head → visitor
+//!           outgoing     ┴→ attempt → connection ─┴ exchange
+//! ```
+//!
+//! HTTP/1.1, spoken here and not by a library: a connection is owned by the request that uses it, so
+//! that no task and no channel lies between the two sockets, that dropping the request closes it, and
+//! that it is known whether a byte of an answer came, which decides whether a request may be repeated.
+
+mod answer_head;
+mod attempt;
+mod connection;
+mod exchange;
+pub(crate) mod express_visitor;
+mod forwarded;
+pub(crate) mod hyper_visitor;
+pub(crate) mod noting;
+mod outgoing;
+mod pool;
+mod request_head;
+mod tunnel;
+
+pub(crate) use pool::Pool;
+
+use crate::instances::Entered;
+use crate::pages::Page;
+use crate::routes::Route;
+use crate::running::Slot;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How requests are passed on to instances.
+#[derive(Debug, Clone)]
+pub struct ProxyOptions {
+    /// How long an instance may take to accept a connection.
+    pub connect_timeout: Duration,
+    /// How long it may take to begin its answer, once it has the request.
+    pub first_byte_timeout: Duration,
+    /// How long either side may be silent within a body.
+    pub idle_timeout: Duration,
+    /// How long both sides of an upgraded connection may be silent.
+    pub tunnel_timeout: Duration,
+    /// Upgraded connections at once.
+    pub most_tunnels: usize,
+    /// Longest body of a request.
+    pub body_bytes: u64,
+    /// Connections to an instance that wait for the next request, per serving thread…
+    pub most_idle: usize,
+    /// …and how long they wait.
+    pub keep_alive: Duration,
+}
+
+impl Default for ProxyOptions {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(3),
+            first_byte_timeout: Duration::from_mins(1),
+            idle_timeout: Duration::from_mins(5),
+            tunnel_timeout: Duration::from_hours(1),
+            most_tunnels: 10_000,
+            body_bytes: 1 << 30,
+            most_idle: 64,
+            keep_alive: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Where a request goes: the instance that has it, and those that it can go to instead.
+pub(crate) struct Way {
+    pub(crate) route: Arc<Route>,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) entered: Entered,
+}
+
+/// Why there is no answer from an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No instance accepts a connection.
+    Unreachable,
+    /// The connection ended before the first byte of an answer.
+    Unanswered,
+    /// What came is not HTTP, or breaks off within the head.
+    Garbage,
+    /// No answer in time.
+    Timeout,
+    /// The body of the request is too long.
+    TooLarge,
+    /// The visitor does not send the rest of its request.
+    VisitorSilent,
+    /// What the visitor sends is broken off, or nonsense.
+    VisitorBroken,
+}
+
+impl Failure {
+    /// What the visitor sees of it.
+    pub(crate) fn page(self) -> Page {
+        match self {
+            Self::Unreachable | Self::Unanswered | Self::Garbage => Page::BadGateway,
+            Self::Timeout => Page::GatewayTimeout,
+            Self::TooLarge => Page::TooLarge,
+            Self::VisitorSilent => Page::RequestTimeout,
+            Self::VisitorBroken => Page::BadRequest,
+        }
+    }
+}

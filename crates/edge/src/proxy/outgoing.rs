@@ -1,0 +1,186 @@
+//! A request on its way to an instance: its head, and its body as it comes from the visitor.
+
+use crate::proxy::connection::Connection;
+use bytes::{Buf, Bytes};
+use estrade_listener::sending::begin_chunk;
+use http_body::Body;
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// What is sent. At any time the parts that are to be sent next are the rest of `head`, then `lead`,
+/// then `data`.
+pub(crate) struct Outgoing {
+    head: Vec<u8>,
+    /// How much of it is out.
+    sent: usize,
+    /// Text between the data: where chunks begin and end.
+    lead: Vec<u8>,
+    data: Bytes,
+    /// What is still to come from the visitor.
+    body: Option<Incoming>,
+    chunked: bool,
+    /// How much of the body may still come.
+    room: u64,
+    /// Whether a part of the body was taken: then the request cannot be sent again.
+    begun: bool,
+}
+
+/// Why nothing more is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The instance takes no more. It may have said why.
+    Instance,
+    /// The body is too long.
+    TooLarge,
+    /// The visitor has broken off.
+    Visitor,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Everything is out.
+    Done,
+    /// The instance has to take what is there.
+    Instance,
+    /// The visitor has to send more.
+    Visitor,
+}
+
+impl Outgoing {
+    /// Without a body.
+    pub(crate) fn head(head: Vec<u8>) -> Self {
+        Self {
+            head,
+            sent: 0,
+            lead: Vec::new(),
+            data: Bytes::new(),
+            body: None,
+            chunked: false,
+            room: 0,
+            begun: false,
+        }
+    }
+
+    /// With a body of which at most `room` bytes are taken.
+    pub(crate) fn with_body(head: Vec<u8>, body: Incoming, chunked: bool, room: u64) -> Self {
+        Self {
+            body: Some(body),
+            chunked,
+            room,
+            ..Self::head(head)
+        }
+    }
+
+    /// Prepares to send it again; false when that is not possible.
+    pub(crate) fn rewind(&mut self) -> bool {
+        self.sent = 0;
+        !self.begun
+    }
+
+    /// Whether it has a body.
+    pub(crate) fn has_body(&self) -> bool {
+        self.body.is_some() || self.begun
+    }
+
+    /// Whether everything is out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.body.is_none() && self.is_sent()
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.head.len() && self.lead.is_empty() && self.data.is_empty()
+    }
+
+    /// Sends what there is, and says who has to do something next. `moved` is set when something was
+    /// sent.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+        moved: &mut bool,
+    ) -> Result<Progress, Stop> {
+        loop {
+            // Asked before the head is out: a small body goes with it.
+            let waits = match self.poll_body(cx) {
+                Poll::Ready(outcome) => {
+                    outcome?;
+                    false
+                }
+                Poll::Pending => true,
+            };
+            if self.is_sent() {
+                return Ok(match waits {
+                    true => Progress::Visitor,
+                    false if self.body.is_some() => continue,
+                    false => Progress::Done,
+                });
+            }
+            let parts = [&self.head[self.sent..], &self.lead, &self.data];
+            match connection.poll_write(cx, &parts) {
+                Poll::Ready(Ok(written)) => {
+                    *moved = true;
+                    self.advance(written);
+                }
+                Poll::Ready(Err(_)) => return Err(Stop::Instance),
+                Poll::Pending => return Ok(Progress::Instance),
+            }
+        }
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        let head = written.min(self.head.len() - self.sent);
+        self.sent += head;
+        written -= head;
+        let lead = written.min(self.lead.len());
+        self.lead.drain(..lead);
+        self.data.advance(written - lead);
+    }
+
+    /// Takes the next part of the body, once the last one is out.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(Ok(()));
+        };
+        if !self.data.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        let first = !std::mem::replace(&mut self.begun, true);
+        match frame {
+            None => {
+                self.body = None;
+                if self.chunked {
+                    let end: &[u8] = if first {
+                        b"0\r\n\r\n"
+                    } else {
+                        b"\r\n0\r\n\r\n"
+                    };
+                    self.lead.extend_from_slice(end);
+                }
+            }
+            Some(Err(_)) => return Poll::Ready(Err(Stop::Visitor)),
+            Some(Ok(frame)) => {
+                // Trailers end here.
+                let data = frame.into_data().unwrap_or_default();
+                if data.is_empty() {
+                    self.begun = !first;
+                    return Poll::Ready(Ok(()));
+                }
+                let left = self.room.checked_sub(data.len() as u64);
+                self.room = left.ok_or(Stop::TooLarge)?;
+                if self.chunked {
+                    if !first {
+                        self.lead.extend_from_slice(b"\r\n");
+                    }
+                    begin_chunk(&mut self.lead, data.len());
+                } else if body.is_end_stream() {
+                    self.body = None;
+                }
+                self.data = data;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

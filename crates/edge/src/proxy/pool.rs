@@ -1,0 +1,94 @@
+//! Connections to instances that wait for the next request, of one serving thread.
+
+use crate::instances::Instance;
+use crate::proxy::ProxyOptions;
+use crate::proxy::connection::Connection;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How often connections are closed that are not worth keeping: also those to instances that leave,
+/// which may be waiting for it.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+
+/// The idle connections of a thread. The one that was used last is taken first, so that those that
+/// are not needed grow old.
+pub(crate) struct Pool {
+    idle: Mutex<HashMap<u64, Idle>>,
+    most_idle: usize,
+    keep_alive: Duration,
+    filled: Notify,
+}
+
+struct Idle {
+    instance: Arc<Instance>,
+    connections: Vec<Connection>,
+}
+
+impl Pool {
+    pub(crate) fn new(options: &ProxyOptions) -> Self {
+        Self {
+            idle: Mutex::default(),
+            most_idle: options.most_idle,
+            keep_alive: options.keep_alive,
+            filled: Notify::new(),
+        }
+    }
+
+    /// Never contended: the requests of one thread take turns.
+    fn idle(&self) -> MutexGuard<'_, HashMap<u64, Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that seems to be alive and has waited for less than `longest`.
+    pub(crate) fn take(&self, instance: &Instance, longest: Duration) -> Option<Connection> {
+        let longest = longest.min(self.keep_alive);
+        loop {
+            let mut connection = self.idle().get_mut(&instance.number)?.connections.pop()?;
+            if connection.idle_since.elapsed() < longest && connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection whose answer has ended.
+    pub(crate) fn put(&self, instance: &Arc<Instance>, mut connection: Connection) {
+        if instance.is_leaving() || self.most_idle == 0 {
+            return;
+        }
+        connection.rest();
+        let mut idle = self.idle();
+        if idle.is_empty() {
+            self.filled.notify_one();
+        }
+        let new = || Idle {
+            instance: Arc::clone(instance),
+            connections: Vec::new(),
+        };
+        let idle = idle.entry(instance.number).or_insert_with(new);
+        if idle.connections.len() < self.most_idle {
+            idle.connections.push(connection);
+        }
+    }
+
+    /// Closes what has waited for too long, was closed at the other end or leads to an instance that
+    /// leaves. Never ends.
+    pub(crate) async fn sweep(&self) {
+        loop {
+            if self.idle().is_empty() {
+                self.filled.notified().await;
+            }
+            tokio::time::sleep(SWEEP_EVERY).await;
+            let now = Instant::now();
+            self.idle().retain(|_, idle| {
+                idle.connections.retain_mut(|connection| {
+                    let waited = now.saturating_duration_since(connection.idle_since);
+                    waited < self.keep_alive && connection.is_quiet()
+                });
+                !idle.connections.is_empty() && !idle.instance.is_leaving()
+            });
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Bodies on their way out of an express lane, while an eye is kept on whether the caller is still there.
+
+use crate::express::write_all;
+use bytes::Bytes;
+use http_body::Body;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+
+/// What a caller may send before its answer is there.
+const MOST_AHEAD: usize = 64 * 1024;
+/// A part of an answer that is copied behind what comes before it rather than sent beside it.
+const WORTH_COPYING: usize = 8 * 1024;
+/// What is collected of an answer before it is sent.
+const MOST_COLLECTED: usize = 32 * 1024;
+
+/// Does something for the caller for as long as it is there; what it sends meanwhile is kept.
+pub async fn while_there<T>(
+    stream: &mut TcpStream,
+    ahead: &mut Vec<u8>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        poll_gone(stream, ahead, cx).map(|()| None)
+    })
+    .await
+}
+
+/// Ready when the caller has gone.
+fn poll_gone(stream: &mut TcpStream, ahead: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
+    let mut piece = [0; 1024];
+    while ahead.len() < MOST_AHEAD {
+        let mut buffer = ReadBuf::new(&mut piece);
+        match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                ahead.extend_from_slice(buffer.filled());
+            }
+            Poll::Ready(_) => return Poll::Ready(()),
+        }
+    }
+    // It has to wait for its answers first.
+    Poll::Pending
+}
+
+/// An answer on its way to the caller.
+pub struct Sending<'c> {
+    /// The caller.
+    pub stream: &'c mut TcpStream,
+    /// What it sends meanwhile.
+    pub ahead: &'c mut Vec<u8>,
+    /// What goes out next: at first the head.
+    pub output: &'c mut Vec<u8>,
+}
+
+/// How the end of a body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The head says how long it is.
+    Length,
+    /// By the last chunk.
+    Chunks,
+    /// There is no body by definition.
+    Nothing,
+}
+
+impl Sending<'_> {
+    /// Sends what has been collected and then the body, each part as soon as it is there. False when
+    /// that was not possible, and then nothing else may follow.
+    pub async fn send_body<B: Body<Data = Bytes>>(&mut self, body: B, end: End) -> bool {
+        let mut body = pin!(body);
+        loop {
+            match self.collect(body.as_mut(), end).await {
+                Collected::Part(large) => {
+                    if write_all(self.stream, self.output, &large).await.is_err() {
+                        return false;
+                    }
+                    self.output.clear();
+                    if !large.is_empty() && end == End::Chunks {
+                        self.output.extend_from_slice(b"\r\n");
+                    }
+                }
+                Collected::All => {
+                    if end == End::Chunks {
+                        self.output.extend_from_slice(b"0\r\n\r\n");
+                    }
+                    return write_all(self.stream, self.output, &[]).await.is_ok();
+                }
+                Collected::Cut => {
+                    // The caller gets what there is, and notices by the end that is missing.
+                    drop(write_all(self.stream, self.output, &[]).await);
+                    return false;
+                }
+                Collected::Gone => return false,
+            }
+        }
+    }
+
+    /// Sends what was collected, as far as that goes without waiting; whether all of it is out.
+    fn write_now(&mut self) -> io::Result<bool> {
+        if self.output.is_empty() {
+            return Ok(true);
+        }
+        match self.stream.try_write(self.output) {
+            Ok(written) => drop(self.output.drain(..written)),
+            Err(error) if is_no_failure(&error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.output.is_empty())
+    }
+
+    /// Collects what is there of a body, and waits only when there is nothing to send.
+    async fn collect(
+        &mut self,
+        mut body: Pin<&mut impl Body<Data = Bytes>>,
+        end: End,
+    ) -> Collected {
+        poll_fn(|cx| {
+            while self.output.len() < MOST_COLLECTED {
+                let data = match body.as_mut().poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                    Poll::Ready(Some(Err(_))) => return Poll::Ready(Collected::Cut),
+                    Poll::Ready(None) => return Poll::Ready(Collected::All),
+                    // It wakes us: what is there goes out at once, and nothing is asked twice.
+                    Poll::Pending => match self.write_now() {
+                        Ok(true) => {
+                            let gone = poll_gone(self.stream, self.ahead, cx);
+                            return gone.map(|()| Collected::Gone);
+                        }
+                        Ok(false) => break,
+                        Err(_) => return Poll::Ready(Collected::Gone),
+                    },
+                };
+                if data.is_empty() || end == End::Nothing {
+                    continue;
+                }
+                if end == End::Chunks {
+                    begin_chunk(self.output, data.len());
+                }
+                if data.len() > WORTH_COPYING {
+                    return Poll::Ready(Collected::Part(data));
+                }
+                self.output.extend_from_slice(&data);
+                if end == End::Chunks {
+                    self.output.extend_from_slice(b"\r\n");
+                }
+            }
+            Poll::Ready(Collected::Part(Bytes::new()))
+        })
+        .await
+    }
+}
+
+fn is_no_failure(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// Writes how long a chunk is. By hand: it is done for every event of every stream.
+pub fn begin_chunk(output: &mut Vec<u8>, length: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
+    let digit = |place: u32| DIGITS[(length >> (4 * place)) & 15];
+    output.extend((0..digits).rev().map(digit));
+    output.extend_from_slice(b"\r\n");
+}
+
+/// What was collected of a body.
+enum Collected {
+    /// What is in the output, and this after it.
+    Part(Bytes),
+    /// What is in the output is the last of it.
+    All,
+    /// The same, but it was cut there.
+    Cut,
+    /// There is nobody to send it to.
+    Gone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_chunks_are_hexadecimal() {
+        for length in [
+            1,
+            9,
+            10,
+            15,
+            16,
+            255,
+            256,
+            4095,
+            65_535,
+            1 << 20,
+            usize::MAX,
+        ] {
+            let mut output = Vec::new();
+            begin_chunk(&mut output, length);
+            assert_eq!(output, format!("{length:x}\r\n").into_bytes());
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Platform `docker`: the user's own Dockerfile, as it is.
+
+use crate::error::{Result, refused};
+use crate::ignore::IgnoreRules;
+use crate::plan::{BuildPlan, Dockerfile, Outcome};
+use crate::work::Work;
+
+/// The user's Dockerfile: the one that they name, else the usual one.
+pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
+    let path = match work.settings.dockerfile() {
+        Some(path) if work.tree.has(path) => path.to_owned(),
+        Some(path) => {
+            let advice =
+                format!("there is no file `{path}` in the sources; names are case-sensitive");
+            return Err(refused("build.dockerfile", advice));
+        }
+        None => {
+            let advice =
+                "is missing; add one, name yours in `build.dockerfile`, or deploy an `image`";
+            let found = work.tree.first(&["Dockerfile", "dockerfile"]);
+            found
+                .ok_or_else(|| refused("Dockerfile", advice))?
+                .to_owned()
+        }
+    };
+    work.note(format!("built as {path} says"));
+    let port = work.settings.port(work.platform);
+    let exposed = exposed(&work.tree.glance(&path, 256 * 1024)?.unwrap_or_default());
+    if let Some(other) = exposed.filter(|exposed| *exposed != port) {
+        work.note(format!(
+            "{path} exposes port {other}, but the app is expected on {port}: set the release's `port` if that is wrong"
+        ));
+    }
+    Ok(BuildPlan {
+        ignore: IgnoreRules::of_dockerfile(&work.tree, &path)?,
+        dockerfile: Dockerfile::Theirs { path },
+        build_args: work.settings.build_args().to_vec(),
+        cache: work.settings.cache(),
+        outcome: Outcome::Runs {
+            command: work.settings.args().map(<[String]>::to_vec),
+            port,
+        },
+        notes: work.notes,
+    })
+}
+
+/// The port of the last stage's `EXPOSE`, where it is one plain number.
+fn exposed(dockerfile: &str) -> Option<u16> {
+    let mut port = None;
+    for line in dockerfile.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let instruction = words.next().unwrap_or_default().to_ascii_uppercase();
+        match instruction.as_str() {
+            "FROM" => port = None,
+            "EXPOSE" => {
+                let first = words.next().unwrap_or_default();
+                let number = first.strip_suffix("/tcp").unwrap_or(first);
+                port = number.parse().ok().filter(|_| words.next().is_none());
+            }
+            _ => {}
+        }
+    }
+    port
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_stage_exposes() {
+        assert_eq!(
+            exposed("FROM a\nEXPOSE 1\nFROM b\nexpose 3000/tcp\n"),
+            Some(3000)
+        );
+        assert_eq!(exposed("FROM a\nEXPOSE 1\nFROM b\n"), None);
+        for unclear in [
+            "EXPOSE $PORT",
+            "EXPOSE 1 2",
+            "EXPOSE 53/udp",
+            "EXPOSE",
+            "RUN EXPOSE 1",
+        ] {
+            assert_eq!(exposed(unclear), None, "{unclear}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How a folder of sources of a platform becomes an image: what is in it, and a Dockerfile for it.
+//!
+//! [`plan()`] looks at names and manifests, decides as people of that platform would expect, and
+//! says in notes what it decided and why. It reads through [`Sources`] and does nothing else, so
+//! the same sources always give the same plan. `docs/BUILDS.md` is the reference for users.
+//!
+//! Everything in the sources and settings is somebody else's text. Versions, names and paths are
+//! parsed into strict types before they are used; commands become JSON arrays.
+
+mod command;
+mod docker;
+mod dockerfile;
+mod dotnet;
+mod error;
+mod go;
+mod ignore;
+mod images;
+mod node;
+mod pattern;
+mod php;
+mod plan;
+mod procfile;
+mod python;
+mod settings;
+mod sources;
+mod version;
+mod work;
+
+pub use dockerfile::RUN_AS;
+pub use error::PlanError;
+pub use ignore::IgnoreRules;
+pub use images::{BaseImages, ImageRef};
+pub use plan::{BuildPlan, Dockerfile, Outcome, plan};
+pub use settings::{BuildArg, Settings};
+pub use sources::Sources;

@@ -1,0 +1,169 @@
+//! The plan of a build, and which platform makes it.
+
+use crate::command::Command;
+use crate::error::{Result, refused};
+use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules, SECRETS};
+use crate::images::BaseImages;
+use crate::settings::{BuildArg, Settings};
+use crate::sources::{Sources, Tree};
+use crate::work::{Ending, Work};
+use crate::{docker, dotnet, go, node, php, python};
+use estrade_model::platform::Platform;
+
+/// The folder of an image in which static files are.
+pub(crate) const SITE: &str = "/site";
+/// What a Dockerfile of ours is called beside the user's files.
+const OWN_NAME: &str = ".estrade.Dockerfile";
+
+/// How sources become an image.
+#[derive(Debug)]
+pub struct BuildPlan {
+    /// What the engine builds.
+    pub dockerfile: Dockerfile,
+    /// Which files of the sources it does not get to see.
+    pub ignore: IgnoreRules,
+    /// Arguments for the engine; their values may be secret.
+    pub build_args: Vec<BuildArg>,
+    /// Whether layers of earlier builds may be used.
+    pub cache: bool,
+    /// What the image is for.
+    pub outcome: Outcome,
+    /// Lines for the build log: what was found, and why it was decided so.
+    pub notes: Vec<String>,
+}
+
+/// Where the Dockerfile is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dockerfile {
+    /// Among the user's files.
+    Theirs {
+        /// Its path.
+        path: String,
+    },
+    /// Made here.
+    Ours {
+        /// Its text.
+        text: String,
+    },
+}
+
+/// What an image is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It runs.
+    Runs {
+        /// The words to start it with instead of its own, for `Cmd` of a container.
+        command: Option<Vec<String>>,
+        /// Where the app listens. It is told so by the environment variable `PORT`.
+        port: u16,
+    },
+    /// It holds files that are taken out and served.
+    Static {
+        /// The absolute path of their folder.
+        folder: &'static str,
+        /// Whether paths without a file show `index.html`, unless settings say otherwise.
+        spa: bool,
+    },
+}
+
+impl BuildPlan {
+    /// The path of the Dockerfile in the build context.
+    pub fn dockerfile_path(&self) -> &str {
+        match &self.dockerfile {
+            Dockerfile::Theirs { path } => path,
+            Dockerfile::Ours { .. } => OWN_NAME,
+        }
+    }
+
+    /// Files to put into the build context beside (or, by name, instead of) the user's. The engine
+    /// reads them and then removes them, so they are in no image.
+    pub fn added_files(&self) -> Vec<(&'static str, String)> {
+        match &self.dockerfile {
+            Dockerfile::Theirs { .. } => Vec::new(),
+            Dockerfile::Ours { text } => vec![
+                (OWN_NAME, text.clone()),
+                (IGNORE_FILE, format!("{OWN_NAME}\n{IGNORE_FILE}\n")),
+            ],
+        }
+    }
+}
+
+/// Plans the build of a platform's sources.
+pub fn plan(
+    platform: Platform,
+    sources: &dyn Sources,
+    settings: &Settings,
+    images: &BaseImages,
+) -> Result<BuildPlan> {
+    let tree = Tree::new(sources);
+    let settings = settings.completed(&tree, platform)?;
+    let mut work = Work::new(platform, tree, settings, images);
+    if platform == Platform::Docker || work.settings.dockerfile().is_some() {
+        return docker::plan(work);
+    }
+    work.tree.hide(&IgnoreRules::of_user(&work.tree)?);
+    if work.tree.has("Dockerfile") {
+        work.note(format!(
+            "Dockerfile is not used: the platform is {platform}, not docker"
+        ));
+    }
+    let ending = match platform {
+        Platform::Node => node::app(&mut work),
+        Platform::Next => node::next(&mut work),
+        Platform::React | Platform::Vue | Platform::Angular => node::pages(&mut work),
+        Platform::Python => python::app(&mut work),
+        Platform::Django => python::django(&mut work),
+        Platform::Flask => python::flask(&mut work),
+        Platform::Php => php::app(&mut work),
+        Platform::Laravel => php::laravel(&mut work),
+        Platform::Go => go::app(&mut work),
+        Platform::Dotnet => dotnet::app(&mut work),
+        Platform::Static | Platform::Docker => Err(refused(
+            "type",
+            "a static release is served as it is; there is nothing to build",
+        )),
+    }?;
+    finish(work, &ending)
+}
+
+fn finish(mut work: Work<'_>, ending: &Ending) -> Result<BuildPlan> {
+    let outcome = match ending {
+        Ending::Runs(start) => {
+            let port = work.settings.port(work.platform);
+            work.file.finish(port, start);
+            let command = work.settings.args().map(<[String]>::to_vec);
+            let given = command.clone().map(Command::Words);
+            let shown = given.as_ref().unwrap_or(start).shown();
+            work.note(format!(
+                "starts with `{shown}` and is expected on port {port} (PORT)"
+            ));
+            Outcome::Runs { command, port }
+        }
+        Ending::Static { spa } => {
+            work.file.only_folder("build", SITE);
+            Outcome::Static {
+                folder: SITE,
+                spa: *spa,
+            }
+        }
+    };
+    let mut more = work.ignored.clone();
+    // Front ends read it while they are built, and only what they make of it leaves the build.
+    if matches!(ending, Ending::Runs(_)) {
+        more.extend(SECRETS);
+        if work.tree.has(".env") {
+            work.note(".env is left out of the image: set variables on the project instead");
+        }
+    }
+    let ignore = IgnoreRules::of_platform(&work.tree, &more)?;
+    Ok(BuildPlan {
+        ignore,
+        build_args: work.settings.build_args().to_vec(),
+        cache: work.settings.cache(),
+        outcome,
+        notes: work.notes,
+        dockerfile: Dockerfile::Ours {
+            text: work.file.into_text(),
+        },
+    })
+}

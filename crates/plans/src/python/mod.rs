@@ -1,0 +1,337 @@
+//! Platforms that run on Python.
+
+mod app;
+mod code;
+mod django;
+mod flask;
+mod manifest;
+mod version;
+
+pub(crate) use app::app;
+pub(crate) use django::django;
+pub(crate) use flask::flask;
+
+use crate::command::Command;
+use crate::error::{Result, refused};
+use crate::images::Image;
+use crate::sources::folder_of;
+use crate::work::{Ending, Work};
+use manifest::{Manifest, Tool};
+use std::collections::BTreeSet;
+
+const UV_SYNC: &str = "UV_PROJECT_ENVIRONMENT=/opt/venv UV_PYTHON_DOWNLOADS=never /opt/tools/bin/uv sync --locked --no-dev --no-install-project --no-cache";
+const POETRY_INSTALL: &str =
+    "/opt/tools/bin/poetry install --only main --no-root --no-interaction --no-cache";
+
+/// What a build leaves behind on a developer's machine.
+const IGNORED: [&str; 7] = [
+    "**/__pycache__",
+    "**/*.pyc",
+    "**/.venv",
+    "venv",
+    ".tox",
+    ".pytest_cache",
+    ".mypy_cache",
+];
+
+/// Packages that need more than Python: what builds them, and what they need when they run.
+const SYSTEM: [(&str, &[&str], &[&str]); 4] = [
+    ("psycopg2", &["gcc", "libc6-dev", "libpq-dev"], &["libpq5"]),
+    ("psycopg", &[], &["libpq5"]),
+    (
+        "mysqlclient",
+        &[
+            "gcc",
+            "libc6-dev",
+            "pkg-config",
+            "default-libmysqlclient-dev",
+        ],
+        &["libmariadb3"],
+    ),
+    ("uwsgi", &["gcc", "libc6-dev"], &[]),
+];
+
+/// A project of Python.
+struct Project {
+    image: Image,
+    manifest: Manifest,
+}
+
+/// What is special about an app.
+struct Shape {
+    /// The folder in which it is built and started.
+    folder: String,
+    /// Packages of Debian that it needs.
+    packages: Vec<&'static str>,
+    /// Packages of Debian that it is built with.
+    tools: Vec<&'static str>,
+    /// What is done once all files are there.
+    steps: Vec<&'static str>,
+    /// The module with Django's settings, where it was chosen.
+    settings: Option<String>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            folder: ".".to_owned(),
+            packages: Vec::new(),
+            tools: Vec::new(),
+            steps: Vec::new(),
+            settings: None,
+        }
+    }
+}
+
+/// How an app is started, and what that takes beside its own dependencies.
+struct Start {
+    command: Command,
+    needs: Option<&'static str>,
+}
+
+impl Start {
+    fn said(command: Command) -> Self {
+        let needs = command
+            .argv()
+            .iter()
+            .any(|word| word.contains("gunicorn"))
+            .then_some("gunicorn");
+        Self { command, needs }
+    }
+
+    /// With Gunicorn, which reads PORT itself.
+    fn gunicorn(work: &Work<'_>, folder: &str, module: &str, worker: Option<&str>) -> Self {
+        let mut words = vec!["python3", "-m", "gunicorn"];
+        let config = match folder {
+            "." => "gunicorn.conf.py".to_owned(),
+            folder => format!("{folder}/gunicorn.conf.py"),
+        };
+        // Who has a configuration has decided.
+        if !work.tree.has(&config) {
+            match worker {
+                Some(worker) => words.extend(["--worker-class", worker]),
+                // Workers with threads keep connections open, those without do not.
+                None => words.extend(["--threads", "4"]),
+            }
+        }
+        words.push(module);
+        Self {
+            command: Command::words(&words),
+            needs: Some("gunicorn"),
+        }
+    }
+}
+
+impl Project {
+    fn open(work: &mut Work<'_>, image: &'static str) -> Result<Self> {
+        work.ignored.extend(IGNORED);
+        let asked = version::version(work)?;
+        let image = work.base(image, "Python", asked.as_ref());
+        let manifest = Manifest::find(work)?;
+        Ok(Self { image, manifest })
+    }
+
+    /// Refuses sources that cannot have what they need.
+    fn require_manifest(&self, package: &str) -> Result<()> {
+        if self.manifest.tool == Tool::Nothing && !self.image.configured() {
+            let advice = format!(
+                "is missing; add it with a line `{package}`, or add pyproject.toml or Pipfile"
+            );
+            return Err(refused("requirements.txt", advice));
+        }
+        Ok(())
+    }
+
+    /// System packages: to build with, and to run with.
+    fn system(&self, build: bool) -> Vec<&'static str> {
+        // What is in an image of somebody else is theirs to say.
+        if self.image.configured() {
+            return Vec::new();
+        }
+        let needed = SYSTEM.iter().filter(|(name, ..)| self.manifest.has(name));
+        let mut packages: Vec<_> = needed
+            .flat_map(|(_, to_build, to_run)| if build { *to_build } else { *to_run })
+            .copied()
+            .collect();
+        if build && self.manifest.git {
+            packages.push("git");
+        }
+        packages.sort_unstable();
+        packages.dedup();
+        packages
+    }
+
+    /// Writes the app. What is installed and built happens in a stage of its own, so that the last
+    /// one has no tools, no caches and no arguments in its history.
+    fn write(&self, work: &mut Work<'_>, start: Start, shape: &Shape) -> Result<Ending> {
+        let installs =
+            self.manifest.tool != Tool::Nothing || work.settings.install_command()?.is_some();
+        let builds = !shape.steps.is_empty() || work.settings.build_command()?.is_some();
+        if installs || builds {
+            self.write_build(work, &start, shape, installs)?;
+        }
+        work.file.last_stage(&self.image);
+        let mut packages = self.system(false);
+        packages.extend(&shape.packages);
+        work.begin_run(&packages)?;
+        work.file.env("PYTHONUNBUFFERED", "1");
+        if installs {
+            work.file.env("PATH", "/opt/venv/bin:$PATH");
+            work.file.copy_from("build", "/opt/venv", "/opt/venv");
+        }
+        if work.tree.paths().any(is_below_src) {
+            work.file.env("PYTHONPATH", "/app/src");
+        }
+        if let Some(settings) = &shape.settings {
+            work.file.env_word("DJANGO_SETTINGS_MODULE", settings);
+        }
+        if installs || builds {
+            work.file.copy_from_owned("build", "/app", "./");
+        } else {
+            work.file.copy_all_owned();
+        }
+        if shape.folder != "." {
+            work.file.workdir(&shape.folder)?;
+        }
+        Ok(Ending::Runs(start.command))
+    }
+
+    fn write_build(
+        &self,
+        work: &mut Work<'_>,
+        start: &Start,
+        shape: &Shape,
+        installs: bool,
+    ) -> Result<()> {
+        let mut packages = self.system(true);
+        packages.extend(&shape.packages);
+        packages.extend(&shape.tools);
+        work.begin_build(&self.image, &packages)?;
+        if installs {
+            // Packages of the base image count, so that one can have the large ones ready.
+            work.file
+                .script("python3 -m venv --system-site-packages /opt/venv");
+            work.file.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+            work.file.env("VIRTUAL_ENV", "/opt/venv");
+            work.file.env("PATH", "/opt/venv/bin:$PATH");
+            self.install(work)?;
+            if let Some(needs) = start.needs.filter(|name| !self.manifest.has(name)) {
+                work.note(format!(
+                    "{needs} is added, because it starts the app; list it to choose its version"
+                ));
+                self.install_more(work, needs);
+            }
+        }
+        if !self.installs_with_all_files(work)? {
+            work.file.copy_all();
+        }
+        if shape.folder != "." {
+            work.file.workdir(&shape.folder)?;
+        }
+        if let Some(settings) = &shape.settings {
+            work.file.env_word("DJANGO_SETTINGS_MODULE", settings);
+        }
+        if let Some(command) = work.settings.build_command()? {
+            work.file.run_command(&command);
+        }
+        for step in &shape.steps {
+            work.file.script(step);
+        }
+        Ok(())
+    }
+
+    /// Whether all files are there before anything is installed.
+    fn installs_with_all_files(&self, work: &Work<'_>) -> Result<bool> {
+        Ok(self.manifest.whole || work.settings.install_command()?.is_some())
+    }
+
+    /// Writes what installs the dependencies.
+    fn install(&self, work: &mut Work<'_>) -> Result<()> {
+        if let Some(command) = work.settings.install_command()? {
+            work.file.copy_all();
+            work.file.run_command(&command);
+            return Ok(());
+        }
+        match &self.manifest.tool {
+            Tool::Uv => install_tool(work, "uv"),
+            Tool::Poetry => install_tool(work, "poetry"),
+            Tool::Pipenv { .. } => install_tool(work, "pipenv"),
+            Tool::List(_) | Tool::Listed(_) | Tool::Itself | Tool::Nothing => {}
+        }
+        if self.manifest.whole {
+            work.file.copy_all();
+        } else if !matches!(self.manifest.tool, Tool::Listed(_)) {
+            self.copy_manifests(work)?;
+        }
+        let pip = ["pip", "install", "--no-cache-dir"];
+        match &self.manifest.tool {
+            Tool::Uv => work.file.script(UV_SYNC),
+            Tool::Poetry => work.file.script(POETRY_INSTALL),
+            Tool::Pipenv { locked: true } => {
+                work.file.script("/opt/tools/bin/pipenv install --deploy");
+            }
+            Tool::Pipenv { locked: false } => work
+                .file
+                .script("/opt/tools/bin/pipenv install --skip-lock"),
+            Tool::List(file) => work.file.run(&[&pip[..], &["-r", file.as_str()]].concat()),
+            Tool::Listed(lines) => {
+                let lines = lines.iter().map(String::as_str);
+                work.file
+                    .run(&pip.into_iter().chain(lines).collect::<Vec<_>>());
+            }
+            Tool::Itself => work.file.run(&[&pip[..], &["."]].concat()),
+            Tool::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn install_more(&self, work: &mut Work<'_>, package: &'static str) {
+        if self.manifest.tool == Tool::Uv {
+            work.file
+                .run(&["/opt/tools/bin/uv", "pip", "install", "--no-cache", package]);
+        } else {
+            work.file
+                .run(&["pip", "install", "--no-cache-dir", package]);
+        }
+    }
+
+    /// Copies the files that decide what is installed, to where they are.
+    fn copy_manifests(&self, work: &mut Work<'_>) -> Result<()> {
+        let folders: BTreeSet<_> = self
+            .manifest
+            .files
+            .iter()
+            .map(|file| folder_of(file))
+            .collect();
+        for folder in folders {
+            let inside = self
+                .manifest
+                .files
+                .iter()
+                .filter(|file| folder_of(file) == folder);
+            let inside: Vec<_> = inside.map(String::as_str).collect();
+            let to = if folder == "." {
+                "./".to_owned()
+            } else {
+                format!("{folder}/")
+            };
+            work.file.copy(&inside, &to)?;
+        }
+        Ok(())
+    }
+}
+
+/// Installs a tool apart from the app.
+fn install_tool(work: &mut Work<'_>, name: &'static str) {
+    work.file.script("python3 -m venv /opt/tools");
+    work.file
+        .run(&["/opt/tools/bin/pip", "install", "--no-cache-dir", name]);
+}
+
+/// Whether a file makes `src` a folder of packages.
+fn is_below_src(path: &str) -> bool {
+    let name = path
+        .strip_prefix("src/")
+        .and_then(|rest| rest.strip_suffix("/__init__.py"));
+    name.is_some_and(|name| !name.contains('/'))
+}

@@ -1,0 +1,14 @@
+# Made by Estrade for the platform react. To change it, save it as Dockerfile and choose the platform docker.
+
+FROM node:22-slim AS build
+ARG VITE_API
+WORKDIR /app
+RUN npm install --global --force bun@1
+COPY package.json bun.lock ./
+RUN bun install --frozen-lockfile
+COPY . ./
+RUN bun run build
+RUN ["/bin/sh","-c","for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; echo \"there is no index.html in: $*\" >&2; echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 1","sh","web"]
+
+FROM scratch
+COPY --from=build /site /site

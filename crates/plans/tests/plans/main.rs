@@ -1,0 +1,10 @@
+//! Plans through the front door: sources in, Dockerfile out.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+mod details;
+mod examples;
+mod hostile;
+mod rules;
+mod support;

@@ -1,0 +1,48 @@
+//! What the engine can do, as far as making things depends on it. Asked once.
+
+use crate::engine::Engine;
+use crate::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What is known of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Abilities {
+    /// Cores of its machine; 0: not asked yet.
+    cpus: AtomicU64,
+    /// Whether to ask for limits of disks. The engine tells whether its file system is the right one, but not whether
+    /// that is mounted in the right way: that is known once it has refused.
+    quota: AtomicBool,
+}
+
+impl Engine {
+    /// Whether to ask for limits of disks.
+    pub(crate) async fn has_quota(&self) -> Result<bool, Error> {
+        self.ask_abilities().await?;
+        Ok(self.abilities.quota.load(Ordering::Relaxed))
+    }
+
+    /// The engine has refused to limit a disk.
+    pub(crate) fn quota_refused(&self) {
+        self.abilities.quota.store(false, Ordering::Relaxed);
+    }
+
+    /// The most CPU time that the engine takes as a limit: it refuses more than there is.
+    pub(crate) async fn most_nano_cpus(&self) -> Result<u64, Error> {
+        let cpus = self.ask_abilities().await?;
+        Ok(cpus.saturating_mul(1_000_000_000))
+    }
+
+    async fn ask_abilities(&self) -> Result<u64, Error> {
+        let known = self.abilities.cpus.load(Ordering::Relaxed);
+        if known > 0 {
+            return Ok(known);
+        }
+        let info = self.info().await?;
+        let cpus = info.cpus.max(1);
+        self.abilities
+            .quota
+            .store(info.may_limit_disk, Ordering::Relaxed);
+        self.abilities.cpus.store(cpus, Ordering::Relaxed);
+        Ok(cpus)
+    }
+}

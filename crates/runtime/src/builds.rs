@@ -1,0 +1,326 @@
+//! Builds: a directory with a Dockerfile becomes an image.
+//!
+//! The engine's classic builder is used, which every version has. It stops a build when its connection is
+//! closed, so dropping a [`Build`] kills it.
+//!
+//! Layers and stages of a build have no label and no name, and would stay for ever. So each gets a
+//! name of ours as soon as the engine tells of it: they serve as cache until
+//! [`Engine::prune_images`] removes them.
+//!
+//! The builder knows no limit of processes, and what it is given as argument can be read in the image's
+//! history.
+
+use crate::build_log::{BuildLog, Message};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::image_ref::ImageRef;
+use crate::images::{LAYERS, OwnImage};
+use bytes::Bytes;
+use estrade_model::secret::Secret;
+use estrade_model::{OwnerId, Timestamp};
+use futures_util::{Stream, StreamExt};
+use http::Request;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+const WHAT: &str = "building an image";
+/// CPU time is handed out in slices of a tenth of a second.
+const CPU_PERIOD: u64 = 100_000;
+/// The arguments are part of the request's address, which cannot be longer than 64 KiB.
+const LONGEST_QUERY: usize = 60_000;
+/// How far the engine's clock may be behind ours.
+const CLOCK_SLACK: Duration = Duration::from_secs(5);
+
+/// What to build and how.
+#[derive(Debug, Clone)]
+pub struct BuildSpec {
+    /// The image to make.
+    pub image: OwnImage,
+    /// Whose it is; steps run in the owner's network, which must be there.
+    pub owner: OwnerId,
+    /// The path of the Dockerfile in the directory.
+    pub dockerfile: String,
+    /// Build arguments.
+    pub args: Vec<(String, Secret)>,
+    /// What must not appear in the log: secrets among the arguments. Those shorter than four
+    /// characters do.
+    pub secrets: Vec<Secret>,
+    /// Whether layers of earlier builds may be used.
+    pub cache: bool,
+    /// Memory of a step in bytes, without any swap.
+    pub memory: u64,
+    /// CPU time of a step, in billionths of a core.
+    pub nano_cpus: u64,
+    /// How long all of it may take.
+    pub limit: Duration,
+    /// The time now.
+    pub now: Timestamp,
+}
+
+/// Why there is no image.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The directory or a step of the Dockerfile is at fault.
+    #[error("{}{message}", step.as_ref().map(|step| format!("{step}: ")).unwrap_or_default())]
+    Failed {
+        /// The step that failed, such as `Step 3/5 : RUN make`; none: it failed before the first.
+        step: Option<String>,
+        /// The exit code of its command, if it was one.
+        code: Option<i64>,
+        /// The engine's words.
+        message: String,
+    },
+    /// It took too long and was stopped.
+    #[error("the build took longer than {} seconds and was stopped", .0.as_secs())]
+    TimedOut(Duration),
+    /// The directory could not be read to its end.
+    #[error("the files to build from could not be read")]
+    Context(#[source] io::Error),
+    /// The engine is at fault.
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+type Sending = Pin<Box<dyn Future<Output = Result<http::Response<Incoming>, Error>> + Send>>;
+
+enum State {
+    /// The directory is on its way.
+    Sending(Sending),
+    Reading(Incoming),
+    Ended(Result<ImageRef, BuildError>),
+}
+
+/// A build that runs. It goes on only while somebody reads its lines; to drop it is to stop it.
+pub struct Build {
+    engine: Engine,
+    image: OwnImage,
+    made_after: Timestamp,
+    limit: Duration,
+    deadline: Instant,
+    state: State,
+    log: BuildLog,
+    lines: VecDeque<String>,
+    /// Layers that need a name: the stage and the id.
+    layers: VecDeque<(usize, String)>,
+    context_error: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl Engine {
+    /// Builds an image out of a directory, which comes as a tar and is passed on as it comes.
+    pub fn build(
+        &self,
+        spec: &BuildSpec,
+        context: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Build {
+        let context_error = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&context_error);
+        let context = context.map(move |part| {
+            part.inspect_err(|error| {
+                let error = io::Error::new(error.kind(), error.to_string());
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            })
+        });
+        let engine = self.clone();
+        let query = self.build_query(spec);
+        let sending: Sending = Box::pin(async move {
+            let query = query.map_err(|error| Error::broken(WHAT, error))?;
+            if query.len() > LONGEST_QUERY {
+                let message = "the build arguments are too long".to_owned();
+                return Err(Error::answer(WHAT, 400, message));
+            }
+            let request = Request::post(format!("/build?{query}"))
+                .header(CONTENT_TYPE, "application/x-tar")
+                .body(bollard::body_try_stream(context))
+                .map_err(|error| Error::broken(WHAT, error))?;
+            engine.send(WHAT, request).await
+        });
+        Build {
+            engine: self.clone(),
+            image: spec.image,
+            made_after: spec.now.before(CLOCK_SLACK),
+            limit: spec.limit,
+            deadline: Instant::now() + spec.limit,
+            state: State::Sending(sending),
+            log: BuildLog::new(&spec.secrets),
+            lines: VecDeque::new(),
+            layers: VecDeque::new(),
+            context_error,
+        }
+    }
+
+    fn build_query(
+        &self,
+        spec: &BuildSpec,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        // One, because each is a step that shows in the log; the image's name has the others.
+        let labels = self.installation.labels([]);
+        let args = spec
+            .args
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose()));
+        let args: HashMap<&str, &str> = args.collect();
+        let quota = spec.nano_cpus / (1_000_000_000 / CPU_PERIOD);
+        let query = [
+            ("t", self.image_name(spec.image).to_string()),
+            ("dockerfile", spec.dockerfile.clone()),
+            ("buildargs", serde_json::to_string(&args)?),
+            ("labels", serde_json::to_string(&labels)?),
+            ("nocache", (!spec.cache).to_string()),
+            ("rm", "true".to_owned()),
+            ("forcerm", "true".to_owned()),
+            ("memory", spec.memory.to_string()),
+            ("memswap", spec.memory.to_string()),
+            ("cpuperiod", CPU_PERIOD.to_string()),
+            ("cpuquota", quota.to_string()),
+            ("networkmode", self.network_name(spec.owner)),
+            ("version", "1".to_owned()),
+        ];
+        Ok(serde_urlencoded::to_string(query)?)
+    }
+}
+
+impl Build {
+    /// The next line of the log; none: the build has ended, and [`Build::finish`] knows how. Nothing is lost
+    /// when this is dropped half-way and called again.
+    pub async fn next_line(&mut self) -> Option<String> {
+        loop {
+            self.name_layers().await;
+            if let Some(line) = self.lines.pop_front() {
+                return Some(line);
+            }
+            match &mut self.state {
+                State::Ended(_) => return None,
+                State::Sending(sending) => {
+                    self.state = match timeout_at(self.deadline, sending).await {
+                        Ok(Ok(answer)) => State::Reading(answer.into_body()),
+                        Ok(Err(error)) => State::Ended(Err(self.blame(error))),
+                        Err(_) => State::Ended(Err(BuildError::TimedOut(self.limit))),
+                    };
+                }
+                State::Reading(body) => {
+                    let read = timeout_at(self.deadline, body.frame()).await;
+                    let ended = match read {
+                        Ok(Some(Ok(frame))) => self.take(&frame.into_data().unwrap_or_default()),
+                        Ok(Some(Err(error))) => Some(Err(self.blame(Error::broken(WHAT, error)))),
+                        Ok(None) => Some(self.end()),
+                        Err(_) => Some(Err(BuildError::TimedOut(self.limit))),
+                    };
+                    if let Some(ended) = ended {
+                        self.lines.extend(self.log.rest());
+                        // With this the connection closes, and the engine stops what still runs.
+                        self.state = State::Ended(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How it ended, once it has.
+    pub async fn finish(mut self) -> Result<ImageRef, BuildError> {
+        while self.next_line().await.is_some() {}
+        match self.state {
+            State::Ended(Ok(image)) => {
+                // The image has a name of its own now; another one would keep it when that is gone.
+                if let Some(stage) = self.log.stage() {
+                    let layer = self.engine.layer_name(self.image, stage);
+                    if let Err(error) = self.engine.untag(&layer).await {
+                        tracing::debug!(%error, "a layer keeps its name for a while");
+                    }
+                }
+                Ok(image)
+            }
+            State::Ended(Err(error)) => Err(error),
+            State::Sending(_) | State::Reading(_) => Err(Error::broken(WHAT, "no end").into()),
+        }
+    }
+
+    /// Reads a part of the answer; some: it is the last that matters.
+    fn take(&mut self, part: &[u8]) -> Option<Result<ImageRef, BuildError>> {
+        for message in self.log.read(part) {
+            match message {
+                Ok(Message::Line(line)) => self.lines.push_back(line),
+                Ok(Message::Layer { stage, id }) => self.layers.push_back((stage, id)),
+                Ok(Message::Failed { code, message }) => {
+                    return Some(Err(BuildError::Failed {
+                        step: self.log.step(),
+                        code,
+                        message,
+                    }));
+                }
+                Err(error) => return Some(Err(Error::broken(WHAT, error).into())),
+            }
+        }
+        None
+    }
+
+    /// The answer is over without a word of failure: then the image's id was told.
+    fn end(&mut self) -> Result<ImageRef, BuildError> {
+        let image = self.log.image().and_then(|id| id.parse().ok());
+        image.ok_or_else(|| Error::broken(WHAT, "the answer ended without an image").into())
+    }
+
+    /// What is behind an error of the engine.
+    fn blame(&self, error: Error) -> BuildError {
+        let noted = self
+            .context_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match (noted, error) {
+            (Some(error), _) => BuildError::Context(error),
+            // Before the first step only the directory and the Dockerfile can be wrong.
+            (
+                None,
+                Error::Refused {
+                    message,
+                    status: 400 | 500,
+                    ..
+                },
+            ) => BuildError::Failed {
+                step: None,
+                code: None,
+                message: self.log.mask(&message),
+            },
+            (None, error) => BuildError::Engine(error),
+        }
+    }
+
+    async fn name_layers(&mut self) {
+        while let Some((stage, id)) = self.layers.front() {
+            // A step can write into the log what it likes, also the id of somebody else's image.
+            let name = ImageRef::trusted(id.clone());
+            let made = self
+                .engine
+                .image(&name)
+                .await
+                .ok()
+                .flatten()
+                .and_then(|image| image.created);
+            if made.is_some_and(|made| made >= self.made_after) {
+                let layer = self.engine.layer_name(self.image, *stage);
+                let named = self.engine.tag_as(id, &layer).await;
+                if let Err(error) = named {
+                    tracing::debug!(%error, "a layer stays without a name");
+                }
+            }
+            self.layers.pop_front();
+        }
+    }
+}
+
+impl Engine {
+    fn layer_name(&self, image: OwnImage, stage: usize) -> ImageRef {
+        ImageRef::trusted(format!(
+            "{}:{}-{stage}",
+            self.repository(LAYERS),
+            image.release
+        ))
+    }
+}

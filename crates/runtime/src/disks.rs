@@ -1,0 +1,169 @@
+//! Disks of a fixed size, where the engine cannot limit volumes: a file with a file system in it, mounted.
+//!
+//! Who is full gets `ENOSPC`, as with a real disk. The files are sparse, so all of them together may promise more
+//! than there is. Needs root, on the engine's machine, and `mkfs.ext4`.
+//!
+//! A disk exists only while its volume does: the volume is made before it and removed before it. So what
+//! a crash leaves behind is a file without a volume, which [`Engine::sweep_disks`] removes.
+
+use crate::engine::Engine;
+use crate::error::Error;
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const WHAT: &str = "making a disk";
+
+/// A directory with disks, `<volume>.img` and where each is mounted, `<volume>`.
+#[derive(Debug, Clone)]
+pub(crate) struct Disks {
+    directory: PathBuf,
+    /// One at a time: two who mount the same would mount it twice.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Engine {
+    /// With a directory for disks of a fixed size, to be used where the engine cannot limit volumes.
+    #[must_use]
+    pub fn with_disks(mut self, directory: PathBuf) -> Self {
+        self.disks = Some(Disks {
+            directory,
+            turn: Arc::default(),
+        });
+        self
+    }
+
+    /// Removes disks that have lost their volume in a crash.
+    pub async fn sweep_disks(&self) -> Result<(), Error> {
+        let Some(disks) = self.disks.clone() else {
+            return Ok(());
+        };
+        // First the files: one that is made meanwhile has its volume already.
+        let found = disks.run(Disks::list).await?;
+        let volumes = self.volumes().await?;
+        let volumes: HashSet<_> = volumes.iter().map(|key| self.volume_name(key)).collect();
+        let prefix = format!("estrade-{}-", self.installation);
+        for name in found {
+            if name.starts_with(&prefix) && !volumes.contains(&name) {
+                disks.remove(name).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Disks {
+    /// Where a volume's disk is mounted.
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Makes a disk if it is not there, and mounts it if it is not mounted.
+    pub(crate) async fn ensure(&self, name: String, size: u64) -> Result<(), Error> {
+        self.run(move |disks| disks.ensure_now(&name, size)).await
+    }
+
+    /// Unmounts a disk and removes it, with what is on it.
+    pub(crate) async fn remove(&self, name: String) -> Result<(), Error> {
+        self.run(move |disks| disks.remove_now(&name)).await
+    }
+
+    /// Does something that takes the file system's time.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let disks = self.clone();
+        let working = tokio::task::spawn_blocking(move || {
+            let _turn = disks.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            work(&disks)
+        });
+        let done = working.await.map_err(|error| Error::broken(WHAT, error))?;
+        done.map_err(|error| Error::Refused {
+            what: WHAT,
+            status: 0,
+            message: error.to_string(),
+        })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Ok(names
+            .filter_map(|name| Some(name.strip_suffix(".img")?.to_owned()))
+            .collect())
+    }
+
+    fn ensure_now(&self, name: &str, size: u64) -> io::Result<()> {
+        let (file, place) = (self.file(name), self.place(name));
+        fs::create_dir_all(&place)?;
+        if is_mounted(&place)? {
+            return Ok(());
+        }
+        if !fs::exists(&file)? {
+            // Half a file system must not be taken for one.
+            let unfinished = file.with_extension("new");
+            fs::File::create(&unfinished)?.set_len(size)?;
+            program("mkfs.ext4", &["-q", "-F", "-m", "0"], &[&unfinished])?;
+            fs::rename(&unfinished, &file)?;
+        }
+        program(
+            "mount",
+            &["-o", "loop,nosuid,nodev,noatime"],
+            &[&file, &place],
+        )?;
+        // The engine fills a volume that is empty from the image, with its owner.
+        let _ = fs::remove_dir(place.join("lost+found"));
+        Ok(())
+    }
+
+    fn remove_now(&self, name: &str) -> io::Result<()> {
+        let (file, place) = (self.file(name), self.place(name));
+        let gone = |done: io::Result<()>| match done {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        if fs::exists(&place)? && is_mounted(&place)? {
+            program("umount", &[], &[&place])?;
+        }
+        gone(fs::remove_file(file.with_extension("new")))?;
+        gone(fs::remove_file(&file))?;
+        gone(fs::remove_dir(&place))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.img"))
+    }
+}
+
+/// Whether something is mounted there: it is on another device than the directory around it.
+fn is_mounted(place: &Path) -> io::Result<bool> {
+    let around = place.parent().unwrap_or(place);
+    Ok(fs::metadata(place)?.dev() != fs::metadata(around)?.dev())
+}
+
+/// Runs a program to its end.
+fn program(name: &str, options: &[&str], paths: &[&Path]) -> io::Result<()> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new(name)
+        .args(options)
+        .arg("--")
+        .args(paths)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{name}: {}", said.trim())))
+}

@@ -1,0 +1,137 @@
+//! What can go wrong between us and the engine.
+
+use crate::host::EngineHost;
+use std::io;
+
+/// Why the engine did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing listens there.
+    #[error(
+        "no Docker Engine answers at {host}: install one (Debian and Ubuntu: `apt install docker.io`) and start it, or set `docker.host`"
+    )]
+    NoEngine {
+        /// Where it was looked for.
+        host: EngineHost,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is a socket, but not for us.
+    #[error(
+        "the Docker Engine at {host} may not be used by this user: add it to the group `docker`, or run as root"
+    )]
+    NoPermission {
+        /// Where it is.
+        host: EngineHost,
+    },
+    /// The engine and this crate have no version of the API in common.
+    #[error("this Docker Engine speaks API {0}; versions from 1.41 (Docker 20.10) are supported")]
+    Version(String),
+    /// It did not answer in time.
+    #[error("the Docker Engine did not answer in time: {0}")]
+    TimedOut(&'static str),
+    /// It was there and went away while it was at work, or its answer made no sense.
+    #[error("the Docker Engine broke off: {what}")]
+    Broken {
+        /// What was being done.
+        what: &'static str,
+        /// What was seen of it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The thing is not there (any more).
+    #[error("{what}: {message}")]
+    NotFound {
+        /// What was being done.
+        what: &'static str,
+        /// The engine's words.
+        message: String,
+    },
+    /// It clashes with something that is there, or is in use.
+    #[error("{what}: {message}")]
+    Conflict {
+        /// What was being done.
+        what: &'static str,
+        /// The engine's words.
+        message: String,
+    },
+    /// The engine does not want to.
+    #[error("{what}: {message}")]
+    Refused {
+        /// What was being done.
+        what: &'static str,
+        /// The status of its answer; 0 where the refusal came inside of one.
+        status: u16,
+        /// The engine's words.
+        message: String,
+    },
+    /// Every subnet of the pool is taken.
+    #[error("no subnet is left for another owner's network in {0}: configure a larger pool")]
+    NoSubnetLeft(String),
+}
+
+impl Error {
+    /// Whether the engine is away or unwell, so that the same call may well work later.
+    pub fn is_engine_away(&self) -> bool {
+        matches!(
+            self,
+            Self::NoEngine { .. }
+                | Self::NoPermission { .. }
+                | Self::TimedOut(_)
+                | Self::Broken { .. }
+        )
+    }
+
+    /// Whether the thing is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+
+    /// Whether it clashes with something, or is in use.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+
+    /// An answer with a status that says no.
+    pub(crate) fn answer(what: &'static str, status: u16, message: String) -> Self {
+        match status {
+            404 => Self::NotFound { what, message },
+            409 => Self::Conflict { what, message },
+            _ => Self::Refused {
+                what,
+                status,
+                message,
+            },
+        }
+    }
+
+    /// An answer that cannot be used.
+    pub(crate) fn broken(
+        what: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Broken {
+            what,
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn from_bollard(what: &'static str, error: bollard::errors::Error) -> Self {
+        use bollard::errors::Error as E;
+        match error {
+            E::DockerResponseServerError {
+                status_code,
+                message,
+            } => Self::answer(what, status_code, message),
+            E::DockerStreamError { error } => Self::answer(what, 0, error),
+            E::RequestTimeoutError => Self::TimedOut(what),
+            // Our own transport's words, on their way through bollard.
+            E::IOError { err } => match err.downcast::<Self>() {
+                Ok(ours) => ours,
+                Err(err) => Self::broken(what, err),
+            },
+            other => Self::broken(what, other),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Images: the ones that releases run, and what is left of making them.
+//!
+//! Ours are known by their names: `estrade-<installation>/<project>:<release>`. An image that a user names gets
+//! such a name beside its own, so that removing a release's image removes our name of it and never
+//! somebody else's.
+
+use crate::engine::{BRIEF, Engine, QUICK, WORK};
+use crate::error::Error;
+use crate::image_ref::ImageRef;
+use bollard::models;
+use bollard::query_parameters::{
+    CreateImageOptions, ListImagesOptions, PruneImagesOptions, RemoveImageOptions, TagImageOptions,
+};
+use bytes::Bytes;
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use futures_util::{Stream, TryStreamExt};
+use std::io;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long the import of a tar may take.
+const IMPORT: Duration = Duration::from_mins(10);
+/// The project's place in the names of layers that builds left behind.
+pub(crate) const LAYERS: &str = "layers";
+
+/// The image of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OwnImage {
+    /// The project.
+    pub project: ProjectId,
+    /// The release it was made for.
+    pub release: ReleaseId,
+}
+
+/// What an image says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// `sha256:…`
+    pub id: ImageRef,
+    /// The TCP ports that it says it listens on, in order.
+    pub ports: Vec<u16>,
+    /// The user that its processes run as; none: root.
+    pub user: Option<String>,
+    /// Bytes on disk, with layers that it shares with others.
+    pub size: u64,
+    /// When it was made; none: it does not say.
+    pub created: Option<Timestamp>,
+}
+
+impl Image {
+    /// Whether its processes run as root unless told otherwise.
+    pub fn runs_as_root(&self) -> bool {
+        let user = self.user.as_deref().unwrap_or_default();
+        matches!(user.split(':').next(), None | Some("" | "0" | "root"))
+    }
+}
+
+/// An image of ours in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnImageEntry {
+    /// Which one.
+    pub image: OwnImage,
+    /// Bytes on disk, with layers that it shares with others.
+    pub size: u64,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+impl Engine {
+    /// The image of that name, if the engine has it.
+    pub async fn image(&self, name: &ImageRef) -> Result<Option<Image>, Error> {
+        let inspected = self.docker.inspect_image(name.as_str());
+        match self.call("looking at an image", QUICK, inspected).await {
+            Ok(found) => read(found).map(Some),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes an image out of the tar of a root directory.
+    pub async fn import(
+        &self,
+        name: &ImageRef,
+        tar: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<(), Error> {
+        let (repo, tag) = split(name);
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.to_owned()),
+            ..Default::default()
+        };
+        let body = bollard::body_try_stream(tar);
+        let imported = self.docker.create_image(Some(options), Some(body), None);
+        self.call(
+            "importing an image",
+            IMPORT,
+            imported.try_for_each(|_| async { Ok(()) }),
+        )
+        .await
+    }
+
+    /// The name of a release's image.
+    pub fn image_name(&self, image: OwnImage) -> ImageRef {
+        ImageRef::trusted(format!(
+            "{}:{}",
+            self.repository(&image.project.to_string()),
+            image.release
+        ))
+    }
+
+    /// Gives an image the name of a release's image, too.
+    pub async fn tag(&self, image: &ImageRef, own: OwnImage) -> Result<(), Error> {
+        self.tag_as(image.as_str(), &self.image_name(own)).await
+    }
+
+    /// Removes the name of a release's image, and the image if it has no other. One that is gone already
+    /// is no error; one that a container needs is a conflict.
+    pub async fn remove_image(&self, own: OwnImage) -> Result<(), Error> {
+        self.untag(&self.image_name(own)).await
+    }
+
+    /// Every image of a release, of this installation.
+    pub async fn images(&self) -> Result<Vec<OwnImageEntry>, Error> {
+        let prefix = format!("{}/", self.repositories());
+        let mut entries = Vec::new();
+        for summary in self.list_images("*").await? {
+            let names = summary
+                .repo_tags
+                .iter()
+                .filter_map(|tag| tag.strip_prefix(&prefix));
+            entries.extend(names.filter_map(|name| {
+                let (project, release) = name.split_once(':')?;
+                Some(OwnImageEntry {
+                    image: OwnImage {
+                        project: project.parse().ok()?,
+                        release: release.parse().ok()?,
+                    },
+                    size: u64::try_from(summary.size).unwrap_or(0),
+                    created: seconds(summary.created),
+                })
+            }));
+        }
+        Ok(entries)
+    }
+
+    /// Removes what builds left behind: stages and layers of builds that were made before then, and images of
+    /// ours that have lost their name. They serve as cache until they go.
+    pub async fn prune_images(&self, made_before: Timestamp) -> Result<(), Error> {
+        for summary in self.list_images(LAYERS).await? {
+            if seconds(summary.created) >= made_before {
+                continue;
+            }
+            for tag in summary.repo_tags {
+                match self.untag(&ImageRef::trusted(tag)).await {
+                    // A newer layer or a container stands on it.
+                    Ok(()) | Err(Error::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let mut filters = self.installation.filter(&[]);
+        filters.insert("dangling".to_owned(), vec!["true".to_owned()]);
+        filters.insert("until".to_owned(), vec![made_before.seconds().to_string()]);
+        let options = PruneImagesOptions {
+            filters: Some(filters),
+        };
+        let deadline = Instant::now() + WORK;
+        loop {
+            let pruned = self.docker.prune_images(Some(options.clone()));
+            match self.call("removing unnamed images", WORK, pruned).await {
+                Ok(_) => return Ok(()),
+                // The engine does that for one caller at a time.
+                Err(Error::Conflict { .. }) if Instant::now() < deadline => sleep(BRIEF).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn repositories(&self) -> String {
+        format!("estrade-{}", self.installation)
+    }
+
+    pub(crate) fn repository(&self, name: &str) -> String {
+        format!("{}/{name}", self.repositories())
+    }
+
+    async fn list_images(&self, repository: &str) -> Result<Vec<models::ImageSummary>, Error> {
+        let reference = self.repository(repository);
+        let options = ListImagesOptions {
+            filters: Some([("reference".to_owned(), vec![reference])].into()),
+            ..Default::default()
+        };
+        self.call(
+            "listing images",
+            WORK,
+            self.docker.list_images(Some(options)),
+        )
+        .await
+    }
+
+    pub(crate) async fn tag_as(&self, image: &str, name: &ImageRef) -> Result<(), Error> {
+        let (repo, tag) = split(name);
+        let options = TagImageOptions {
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.to_owned()),
+        };
+        self.call(
+            "naming an image",
+            QUICK,
+            self.docker.tag_image(image, Some(options)),
+        )
+        .await
+    }
+
+    pub(crate) async fn untag(&self, name: &ImageRef) -> Result<(), Error> {
+        let removed = self
+            .docker
+            .remove_image(name.as_str(), None::<RemoveImageOptions>, None);
+        match self.call("removing an image", WORK, removed).await {
+            Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn read(found: models::ImageInspect) -> Result<Image, Error> {
+    let unreadable = || Error::broken("looking at an image", "an image without an id");
+    let config = found.config.unwrap_or_default();
+    let tcp = |port: String| match port.split_once('/') {
+        None => port.parse().ok(),
+        Some((port, "tcp")) => port.parse().ok(),
+        Some(_) => None,
+    };
+    let mut ports: Vec<u16> = config
+        .exposed_ports
+        .into_iter()
+        .flatten()
+        .filter_map(tcp)
+        .collect();
+    ports.sort_unstable();
+    Ok(Image {
+        id: found
+            .id
+            .and_then(|id| id.parse().ok())
+            .ok_or_else(unreadable)?,
+        ports,
+        user: config.user.filter(|user| !user.is_empty()),
+        size: found
+            .size
+            .and_then(|size| size.try_into().ok())
+            .unwrap_or(0),
+        created: found.created.and_then(|created| created.parse().ok()),
+    })
+}
+
+/// The name and the tag of a full name.
+fn split(name: &ImageRef) -> (&str, &str) {
+    name.as_str()
+        .rsplit_once(':')
+        .unwrap_or((name.as_str(), "latest"))
+}
+
+fn seconds(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds.saturating_mul(1000))
+}

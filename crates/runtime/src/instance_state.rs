@@ -1,0 +1,148 @@
+//! What the engine says of an instance.
+
+use crate::instances::InstanceId;
+use crate::labels::{self, DISK, InstanceKey, PORT, SPEC};
+use bollard::models::{
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary,
+    ContainerSummaryStateEnum, EndpointSettings,
+};
+use estrade_model::Timestamp;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// An instance, as the engine sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Its container.
+    pub id: InstanceId,
+    /// Which one it is.
+    pub key: InstanceKey,
+    /// What it was made from, in short: [`InstanceSpec::digest`](crate::InstanceSpec::digest).
+    pub digest: String,
+    /// How it is.
+    pub state: InstanceState,
+    /// Where it listens; none: it does not run.
+    pub address: Option<SocketAddr>,
+    /// Whether the engine holds the limit of its disk; if not, somebody has to look at it.
+    pub disk_limited: bool,
+    /// When it was started last. Not known of one that runs and was found in a list.
+    pub started_at: Option<Timestamp>,
+}
+
+/// How an instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstanceState {
+    /// Made, and never started or not startable.
+    Created,
+    /// Running.
+    Running,
+    /// It ran and has ended.
+    Exited(Exit),
+    /// Being removed, paused by somebody, or half gone: not for use.
+    Other,
+}
+
+/// How an instance ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit code; 128 and the signal's number when a signal ended it.
+    pub code: i64,
+    /// Whether the kernel has killed a process of it for want of memory.
+    pub oom_killed: bool,
+    /// When.
+    pub at: Option<Timestamp>,
+    /// What the engine adds, such as why it could not be started.
+    pub error: Option<String>,
+}
+
+/// An instance that runs, out of a list; none: a list does not say enough of this one.
+pub(crate) fn read_running(summary: &ContainerSummary) -> Option<Instance> {
+    if summary.state != Some(ContainerSummaryStateEnum::RUNNING) {
+        return None;
+    }
+    let labels = summary.labels.as_ref()?;
+    let networks = summary.network_settings.as_ref()?.networks.as_ref();
+    let instance = Instance {
+        id: InstanceId(summary.id.clone()?),
+        key: InstanceKey::read(labels)?,
+        digest: labels.get(SPEC).cloned().unwrap_or_default(),
+        state: InstanceState::Running,
+        address: address(labels, networks),
+        disk_limited: is_disk_limited(labels),
+        started_at: None,
+    };
+    // Between start and the list its address may have been missing.
+    instance.address.is_some().then_some(instance)
+}
+
+/// An instance, out of a close look.
+pub(crate) fn read(found: ContainerInspectResponse) -> Option<Instance> {
+    let labels = found.config?.labels?;
+    let state = found.state.unwrap_or_default();
+    let networks = found
+        .network_settings
+        .and_then(|settings| settings.networks);
+    let started_at = moment(state.started_at.as_deref());
+    let state = read_state(&state);
+    // After a crash the engine still tells the address that a container had.
+    let networks = networks.filter(|_| state == InstanceState::Running);
+    Some(Instance {
+        id: InstanceId(found.id?),
+        key: InstanceKey::read(&labels)?,
+        digest: labels.get(SPEC).cloned().unwrap_or_default(),
+        address: address(&labels, networks.as_ref()),
+        disk_limited: is_disk_limited(&labels),
+        started_at,
+        state,
+    })
+}
+
+fn read_state(state: &ContainerState) -> InstanceState {
+    match state.status {
+        Some(ContainerStateStatusEnum::CREATED) => InstanceState::Created,
+        // A container that is being stopped still runs.
+        Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::STOPPING) => {
+            InstanceState::Running
+        }
+        Some(ContainerStateStatusEnum::EXITED) => InstanceState::Exited(Exit {
+            code: state.exit_code.unwrap_or(-1),
+            oom_killed: state.oom_killed.unwrap_or(false),
+            at: moment(state.finished_at.as_deref()),
+            error: state.error.clone().filter(|error| !error.is_empty()),
+        }),
+        _ => InstanceState::Other,
+    }
+}
+
+fn address(
+    labels: &HashMap<String, String>,
+    networks: Option<&HashMap<String, EndpointSettings>>,
+) -> Option<SocketAddr> {
+    let port: u16 = labels::read(labels, PORT)?;
+    let ip = |network: &EndpointSettings| network.ip_address.as_ref()?.parse::<IpAddr>().ok();
+    let ip = networks?.values().find_map(ip)?;
+    Some(SocketAddr::new(ip, port))
+}
+
+fn is_disk_limited(labels: &HashMap<String, String>) -> bool {
+    labels.get(DISK).is_some_and(|disk| disk == "quota")
+}
+
+/// A moment; the engine writes the year 1 for never.
+fn moment(text: Option<&str>) -> Option<Timestamp> {
+    let moment: Timestamp = text?.parse().ok()?;
+    (moment.millis() > 0).then_some(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_year_one_is_never() {
+        assert_eq!(moment(Some("0001-01-01T00:00:00Z")), None);
+        assert_eq!(moment(None), None);
+        let moment = moment(Some("2026-11-15T01:02:03.004567891Z")).unwrap();
+        assert_eq!(moment.to_string(), "2026-11-15T01:02:03.004Z");
+    }
+}

@@ -1,0 +1,131 @@
+//! The labels by which Estrade knows its own things among a stranger's.
+
+use estrade_model::{Invalid, OwnerId, ProjectId, ReleaseId};
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which installation of Estrade made it.
+pub(crate) const INSTALLATION: &str = "estrade.installation";
+/// Whose it is.
+pub(crate) const OWNER: &str = "estrade.owner";
+/// The project it belongs to.
+pub(crate) const PROJECT: &str = "estrade.project";
+/// The release it runs.
+pub(crate) const RELEASE: &str = "estrade.release";
+/// Which of the release's instances it is.
+pub(crate) const INSTANCE: &str = "estrade.instance";
+/// The port it listens on.
+pub(crate) const PORT: &str = "estrade.port";
+/// What it was made from, in short.
+pub(crate) const SPEC: &str = "estrade.spec";
+/// `quota` where the engine limits the disk of it.
+pub(crate) const DISK: &str = "estrade.disk";
+/// The name of a volume, as its project calls it.
+pub(crate) const VOLUME: &str = "estrade.volume";
+
+/// The name of one installation of Estrade. Two that share an engine do not see each other's things.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Installation(String);
+
+impl FromStr for Installation {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        // It becomes part of names of images, so it may only be what they may be.
+        let sane = (1..=32).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
+        if sane {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("must be 1 to 32 lower-case letters and digits".into())
+        }
+    }
+}
+
+impl fmt::Display for Installation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Installation {
+    /// The label that everything of this installation carries, and others as given.
+    pub(crate) fn labels<const N: usize>(
+        &self,
+        others: [(&str, String); N],
+    ) -> HashMap<String, String> {
+        let own = (INSTALLATION.to_owned(), self.0.clone());
+        let others = others
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value));
+        std::iter::once(own).chain(others).collect()
+    }
+
+    /// Whether a thing with these labels is of this installation.
+    pub(crate) fn made(&self, labels: Option<&HashMap<String, String>>) -> bool {
+        labels.and_then(|labels| labels.get(INSTALLATION)) == Some(&self.0)
+    }
+
+    /// A filter for lists: things of this installation that have these labels (`key` or `key=value`).
+    pub(crate) fn filter(&self, also: &[String]) -> HashMap<String, Vec<String>> {
+        let mut labels = vec![format!("{INSTALLATION}={}", self.0)];
+        labels.extend_from_slice(also);
+        HashMap::from([("label".to_owned(), labels)])
+    }
+}
+
+/// Which instance it is: of whom, of what, and the how-manieth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InstanceKey {
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The project.
+    pub project: ProjectId,
+    /// The release that it runs.
+    pub release: ReleaseId,
+    /// Which of the release's instances, from 1.
+    pub number: u32,
+}
+
+impl InstanceKey {
+    pub(crate) fn read(labels: &HashMap<String, String>) -> Option<Self> {
+        Some(Self {
+            owner: read(labels, OWNER)?,
+            project: read(labels, PROJECT)?,
+            release: read(labels, RELEASE)?,
+            number: read(labels, INSTANCE)?,
+        })
+    }
+}
+
+/// The value of a label, if it is there and makes sense.
+pub(crate) fn read<T: FromStr>(labels: &HashMap<String, String>, key: &str) -> Option<T> {
+    labels.get(key)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_labels_of_the_same_installation_count() {
+        let ours: Installation = "a1".parse().unwrap();
+        let theirs: Installation = "a11".parse().unwrap();
+        let labels = ours.labels([(PORT, "80".into())]);
+        assert!(ours.made(Some(&labels)));
+        assert!(!theirs.made(Some(&labels)));
+        assert!(!ours.made(Some(&HashMap::new())));
+        assert!(!ours.made(None));
+        assert_eq!(read::<u16>(&labels, PORT), Some(80));
+    }
+
+    #[test]
+    fn names_of_installations_fit_into_names_of_images() {
+        for bad in ["", "A", "a-b", "a/b", "a b", &"a".repeat(33)] {
+            assert!(bad.parse::<Installation>().is_err(), "{bad}");
+        }
+    }
+}

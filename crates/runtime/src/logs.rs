@@ -1,0 +1,118 @@
+//! What instances write.
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::instances::InstanceId;
+use crate::lines::LONGEST;
+use bollard::container::LogOutput;
+use bollard::query_parameters::LogsOptions;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use std::future::ready;
+
+const WHAT: &str = "reading an instance's log";
+
+/// What to read of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogsFrom {
+    /// Only lines after this moment, in nanoseconds since the epoch; 0: from the beginning.
+    pub after: i64,
+    /// At most so many of the last lines; none: all.
+    pub last: Option<u32>,
+    /// Whether to go on with what is written from now on, until the instance ends.
+    pub follow: bool,
+}
+
+/// One line of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// When the engine has read it, in nanoseconds since the epoch. Lines of an instance do not always differ
+    /// in it.
+    pub at: i64,
+    /// Whether it was written to stderr.
+    pub stderr: bool,
+    /// The line, without its end.
+    pub text: String,
+    /// Whether it goes on in the next one: lines are cut at 16 KiB.
+    pub cut: bool,
+}
+
+impl Engine {
+    /// The lines of an instance's log. To drop it is to stop; it ends with the instance, or with an error when
+    /// the engine breaks off: begin again after the last line then.
+    pub fn logs(
+        &self,
+        id: &InstanceId,
+        from: LogsFrom,
+    ) -> impl Stream<Item = Result<LogLine, Error>> + Send + use<> {
+        let options = LogsOptions {
+            follow: from.follow,
+            stdout: true,
+            stderr: true,
+            // Whole seconds are what bollard can say; the rest is left out below.
+            since: i32::try_from(from.after.div_euclid(1_000_000_000)).unwrap_or(i32::MAX),
+            timestamps: true,
+            tail: from
+                .last
+                .map_or_else(|| "all".to_owned(), |last| last.to_string()),
+            ..Default::default()
+        };
+        let output = self.docker.logs(&id.0, Some(options));
+        output.filter_map(move |output| {
+            ready(match output {
+                Ok(output) => read(output).filter(|line| line.at > from.after).map(Ok),
+                Err(error) => Some(Err(Error::from_bollard(WHAT, error))),
+            })
+        })
+    }
+}
+
+fn read(output: LogOutput) -> Option<LogLine> {
+    match output {
+        LogOutput::StdOut { message } | LogOutput::Console { message } => parse(&message, false),
+        LogOutput::StdErr { message } => parse(&message, true),
+        LogOutput::StdIn { .. } => None,
+    }
+}
+
+/// `2026-11-15T01:02:03.004567891Z text\n`
+fn parse(message: &Bytes, stderr: bool) -> Option<LogLine> {
+    let space = memchr::memchr(b' ', message)?;
+    let at: jiff::Timestamp = std::str::from_utf8(&message[..space]).ok()?.parse().ok()?;
+    let text = &message[space + 1..];
+    let (text, cut) = match text.strip_suffix(b"\n") {
+        Some(text) => (text.strip_suffix(b"\r").unwrap_or(text), false),
+        None => (text, true),
+    };
+    let text = &text[..text.len().min(LONGEST)];
+    Some(LogLine {
+        at: i64::try_from(at.as_nanosecond()).ok()?,
+        stderr,
+        text: String::from_utf8_lossy(text).into_owned(),
+        cut,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_moment_and_its_text() {
+        let line = |text: &'static str| parse(&Bytes::from(text), false);
+        let stamp = "2026-11-15T01:02:03.000000001Z";
+        assert_eq!(
+            line("2026-11-15T01:02:03.000000001Z two words\r\n"),
+            Some(LogLine {
+                at: 1_794_704_523_000_000_001,
+                stderr: false,
+                text: "two words".into(),
+                cut: false
+            }),
+            "{stamp}"
+        );
+        assert!(line("2026-11-15T01:02:03.000000001Z begun").unwrap().cut);
+        assert_eq!(line("2026-11-15T01:02:03.000000001Z \n").unwrap().text, "");
+        assert_eq!(line("no stamp\n"), None);
+    }
+}

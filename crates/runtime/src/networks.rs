@@ -1,0 +1,317 @@
+//! Networks: one for each owner, a bridge of its own.
+//!
+//! # Who reaches whom
+//!
+//! - **Other owners.** The engine forwards nothing between two bridges (its `DOCKER-ISOLATION` chains;
+//!   it must not run with `--iptables=false`), and [`Engine::firewall`] closes the gaps that it leaves while
+//!   it makes a network. Instances of one owner reach each other.
+//! - **The engine.** Its socket is never mounted, and no port of an instance is published.
+//! - **Estrade.** A container that connects to any address of its host arrives with its own address:
+//!   traffic to the host itself is not masqueraded, and without `NET_RAW` nobody forges another one. So
+//!   a listener that drops peers from [`SubnetPool::range`] is closed to every container, without a
+//!   race against networks that are being made. The platform listener drops all of them. The AI listener
+//!   lets them have inference and nothing else; instances find it at their network's
+//!   [`gateway`](Network::gateway), if it listens on that address or on all of them. The edge is open to
+//!   the world and so to them, unless [`Engine::firewall`] says otherwise.
+//! - **The rest of the host.** What listens on all of the host's addresses can be reached through the
+//!   gateway, as from any neighbour in a local network. The engine has no option against that which
+//!   would leave the way from the edge to the instances open; [`Engine::firewall`] has, where it can be set.
+//!
+//! # Subnets
+//!
+//! The engine's own pools are good for about 30 networks. Ours come from a pool that the operator
+//! knows, 256 networks of 253 instances unless configured otherwise.
+
+use crate::engine::{Engine, QUICK, WORK};
+use crate::error::Error;
+use crate::labels::{self, OWNER};
+use bollard::models;
+use bollard::query_parameters::ListNetworksOptions;
+use estrade_model::ip_range::IpRange;
+use estrade_model::{Invalid, OwnerId};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+/// How many subnets are tried before giving up, when others take them at the same time.
+const TRIES: usize = 16;
+
+/// Where the subnets of networks come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubnetPool {
+    base: u32,
+    prefix: u8,
+}
+
+/// The size of one owner's subnet: 253 instances.
+const SUBNET: u8 = 24;
+
+impl Default for SubnetPool {
+    fn default() -> Self {
+        Self {
+            base: u32::from(Ipv4Addr::new(10, 213, 0, 0)),
+            prefix: 16,
+        }
+    }
+}
+
+impl FromStr for SubnetPool {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let parse = || {
+            let (address, prefix) = text.split_once('/')?;
+            let base = u32::from(address.parse::<Ipv4Addr>().ok()?);
+            let prefix: u8 = prefix.parse().ok()?;
+            let whole =
+                (8..=SUBNET).contains(&prefix) && base.trailing_zeros() >= 32 - u32::from(prefix);
+            whole.then_some(Self { base, prefix })
+        };
+        parse().ok_or_else(|| {
+            Invalid(format!(
+                "`{text}` is not a pool of subnets: a private IPv4 network from /8 to /24, such as 10.213.0.0/16"
+            ))
+        })
+    }
+}
+
+impl SubnetPool {
+    /// Every address that an instance can have. A listener that drops peers from here is closed to
+    /// all of them.
+    pub fn range(&self) -> IpRange {
+        IpRange::ipv4(Ipv4Addr::from(self.base), self.prefix)
+    }
+
+    /// All subnets, beginning at a place that depends on the owner, so that two who look for one at
+    /// the same time seldom meet.
+    fn candidates(self, owner: OwnerId) -> impl Iterator<Item = u32> {
+        let count = 1_u32 << (SUBNET - self.prefix);
+        let hash = blake3::hash(owner.as_bytes());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        let start = u32::from_be_bytes([a, b, c, d]) % count;
+        (0..count).map(move |step| self.base + (((start + step) % count) << (32 - SUBNET)))
+    }
+}
+
+/// One owner's network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    id: String,
+    /// Its name, unique on this engine.
+    pub name: String,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The addresses of its instances.
+    pub subnet: IpRange,
+    /// The host's address in it.
+    pub gateway: IpAddr,
+}
+
+impl Engine {
+    /// The pool that networks get their subnets from.
+    pub fn pool(&self) -> SubnetPool {
+        self.pool
+    }
+
+    /// The owner's network, made if it is not there yet.
+    pub async fn ensure_network(&self, owner: OwnerId) -> Result<Network, Error> {
+        if let Some(network) = self.network_of(owner).await? {
+            return Ok(network);
+        }
+        let taken = self.taken_subnets().await?;
+        let free = |base: &u32| {
+            !taken
+                .iter()
+                .any(|(from, to)| *from <= (base | 0xff) && *base <= *to)
+        };
+        let mut refused = Error::NoSubnetLeft(self.pool.range().to_string());
+        for base in self.pool.candidates(owner).filter(free).take(TRIES) {
+            match self.create_network(owner, base).await {
+                Ok(()) => {}
+                Err(error) if error.is_engine_away() => return Err(error),
+                Err(error) => refused = error,
+            }
+            // Somebody else may have been faster: with this owner's, or with this subnet.
+            if let Some(network) = self.network_of(owner).await? {
+                return Ok(network);
+            }
+        }
+        Err(refused)
+    }
+
+    /// Every network of this installation.
+    pub async fn networks(&self) -> Result<Vec<Network>, Error> {
+        let labels = [OWNER.to_owned()];
+        Ok(self
+            .list_networks(&labels)
+            .await?
+            .into_iter()
+            .filter_map(read)
+            .collect())
+    }
+
+    /// The subnets of this installation's networks; all of them lie in [`Engine::pool`].
+    pub async fn subnets(&self) -> Result<Vec<IpRange>, Error> {
+        let networks = self.networks().await?;
+        Ok(networks.into_iter().map(|network| network.subnet).collect())
+    }
+
+    /// Removes a network. One that is gone already is no error; one with instances is a conflict.
+    pub async fn remove_network(&self, network: &Network) -> Result<(), Error> {
+        let what = "removing a network";
+        match self
+            .call(what, WORK, self.docker.remove_network(&network.id))
+            .await
+        {
+            Err(Error::NotFound { .. }) => Ok(()),
+            Err(Error::Refused {
+                status: 403,
+                message,
+                ..
+            }) => Err(Error::Conflict { what, message }),
+            other => other,
+        }
+    }
+
+    /// The name of an owner's network; instances are made in it.
+    pub(crate) fn network_name(&self, owner: OwnerId) -> String {
+        format!("estrade-{}-{owner}", self.installation)
+    }
+
+    /// How the names of this installation's bridges begin.
+    pub(crate) fn bridge_prefix(&self) -> String {
+        let hash = blake3::hash(self.installation.to_string().as_bytes()).to_hex();
+        format!("es{}-", &hash[..4])
+    }
+
+    async fn network_of(&self, owner: OwnerId) -> Result<Option<Network>, Error> {
+        let labels = [format!("{OWNER}={owner}")];
+        Ok(self
+            .list_networks(&labels)
+            .await?
+            .into_iter()
+            .find_map(read))
+    }
+
+    async fn list_networks(&self, labels: &[String]) -> Result<Vec<models::Network>, Error> {
+        let options = ListNetworksOptions {
+            filters: Some(self.installation.filter(labels)),
+        };
+        self.call(
+            "listing networks",
+            QUICK,
+            self.docker.list_networks(Some(options)),
+        )
+        .await
+    }
+
+    /// From where to where each subnet goes that any network of this engine has.
+    async fn taken_subnets(&self) -> Result<Vec<(u32, u32)>, Error> {
+        let all = self.docker.list_networks(None::<ListNetworksOptions>);
+        let networks = self.call("listing networks", QUICK, all).await?;
+        let configs = networks
+            .into_iter()
+            .filter_map(|network| network.ipam?.config)
+            .flatten();
+        Ok(configs
+            .filter_map(|config| bounds(&config.subnet?))
+            .collect())
+    }
+
+    async fn create_network(&self, owner: OwnerId, base: u32) -> Result<(), Error> {
+        let name = self.network_name(owner);
+        // The name of the interface. It also keeps the engine from making two of the same name.
+        let hash = blake3::hash(name.as_bytes()).to_hex();
+        let bridge = format!("{}{}", self.bridge_prefix(), &hash[..8]);
+        let option =
+            |key: &str, value: &str| (format!("com.docker.network.bridge.{key}"), value.to_owned());
+        let config = models::IpamConfig {
+            subnet: Some(IpRange::ipv4(Ipv4Addr::from(base), SUBNET).to_string()),
+            gateway: Some(Ipv4Addr::from(base + 1).to_string()),
+            ..Default::default()
+        };
+        let request = models::NetworkCreateRequest {
+            name,
+            driver: Some("bridge".to_owned()),
+            enable_ipv6: Some(false),
+            ipam: Some(models::Ipam {
+                config: Some(vec![config]),
+                ..Default::default()
+            }),
+            options: Some(HashMap::from([
+                option("name", &bridge),
+                option("enable_icc", "true"),
+                option("enable_ip_masquerade", "true"),
+            ])),
+            labels: Some(self.installation.labels([(OWNER, owner.to_string())])),
+            ..Default::default()
+        };
+        let created = self.docker.create_network(request);
+        self.call("making a network", WORK, created).await.map(drop)
+    }
+}
+
+fn read(network: models::Network) -> Option<Network> {
+    let config = network.ipam?.config?.into_iter().next()?;
+    Some(Network {
+        id: network.id?,
+        name: network.name?,
+        owner: labels::read(&network.labels?, OWNER)?,
+        subnet: config.subnet?.parse().ok()?,
+        gateway: config.gateway?.parse().ok()?,
+    })
+}
+
+/// The first and last address of an IPv4 network.
+fn bounds(subnet: &str) -> Option<(u32, u32)> {
+    let (address, prefix) = subnet.split_once('/')?;
+    let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
+    let hosts = u32::MAX.checked_shr(prefix.parse().ok()?).unwrap_or(0);
+    Some((address & !hosts, address | hosts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_pool_is_cut_into_subnets_that_do_not_overlap_and_lie_in_it() {
+        let pool: SubnetPool = "10.8.0.0/20".parse().unwrap();
+        let candidates: HashSet<u32> = pool.candidates(OwnerId::generate(1, 2)).collect();
+        assert_eq!(candidates.len(), 16);
+        for base in candidates {
+            assert_eq!(base & 0xff, 0);
+            assert!(pool.range().contains(Ipv4Addr::from(base | 0xff).into()));
+        }
+        let one: SubnetPool = "192.168.7.0/24".parse().unwrap();
+        assert_eq!(one.candidates(OwnerId::generate(1, 2)).count(), 1);
+    }
+
+    #[test]
+    fn bounds_of_networks() {
+        let text = |subnet| {
+            let (from, to) = bounds(subnet).unwrap();
+            format!("{}-{}", Ipv4Addr::from(from), Ipv4Addr::from(to))
+        };
+        assert_eq!(text("10.213.4.1/24"), "10.213.4.0-10.213.4.255");
+        assert_eq!(text("172.16.0.0/12"), "172.16.0.0-172.31.255.255");
+        assert_eq!(text("0.0.0.0/0"), "0.0.0.0-255.255.255.255");
+        assert_eq!(text("10.0.0.7/32"), "10.0.0.7-10.0.0.7");
+        assert_eq!(bounds("fd00::/64"), None);
+    }
+
+    #[test]
+    fn pools_that_make_no_sense_are_refused() {
+        for bad in [
+            "10.0.0.0",
+            "10.0.0.0/7",
+            "10.0.0.0/25",
+            "10.0.1.0/16",
+            "fd00::/16",
+            "x/16",
+        ] {
+            assert!(bad.parse::<SubnetPool>().is_err(), "{bad}");
+        }
+    }
+}

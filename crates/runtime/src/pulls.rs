@@ -1,0 +1,120 @@
+//! Pulls: an image comes from its registry.
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::image_ref::ImageRef;
+use crate::images::OwnImage;
+use bollard::auth::DockerCredentials;
+use bollard::models::CreateImageInfo;
+use bollard::query_parameters::CreateImageOptions;
+use estrade_model::secret::Secret;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const WHAT: &str = "pulling an image";
+/// How long a pull may be silent.
+const SILENCE: Duration = Duration::from_mins(2);
+
+/// How to log in to a registry.
+#[derive(Debug, Clone)]
+pub struct RegistryLogin {
+    /// The name there.
+    pub user: String,
+    /// The password or token.
+    pub password: Secret,
+}
+
+/// One message of a pull.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullProgress {
+    /// The layer it is about; none: the whole image.
+    pub layer: Option<String>,
+    /// What happens, such as `Downloading`.
+    pub status: String,
+    /// Bytes that are there and bytes in all, where that is known.
+    pub bytes: Option<(u64, u64)>,
+}
+
+/// An image on its way. It goes on only while somebody reads; to drop it is to stop it.
+pub struct Pull {
+    engine: Engine,
+    name: ImageRef,
+    image: OwnImage,
+    /// Whether the engine had an image of that name before.
+    known: bool,
+    messages: BoxStream<'static, Result<CreateImageInfo, bollard::errors::Error>>,
+    ended: Option<Result<(), Error>>,
+}
+
+impl Engine {
+    /// Fetches an image from its registry for a release, whose image it becomes.
+    pub async fn pull(
+        &self,
+        name: &ImageRef,
+        image: OwnImage,
+        login: Option<&RegistryLogin>,
+    ) -> Result<Pull, Error> {
+        let options = CreateImageOptions {
+            from_image: Some(name.as_str().to_owned()),
+            ..Default::default()
+        };
+        let credentials = login.map(|login| DockerCredentials {
+            username: Some(login.user.clone()),
+            password: Some(login.password.expose().to_owned()),
+            ..Default::default()
+        });
+        Ok(Pull {
+            engine: self.clone(),
+            name: name.clone(),
+            image,
+            known: self.image(name).await?.is_some(),
+            messages: self
+                .docker
+                .create_image(Some(options), None, credentials)
+                .boxed(),
+            ended: None,
+        })
+    }
+}
+
+impl Pull {
+    /// What happens next; none: it has ended, and [`Pull::finish`] knows how.
+    pub async fn next_progress(&mut self) -> Option<PullProgress> {
+        if self.ended.is_some() {
+            return None;
+        }
+        self.ended = Some(match timeout(SILENCE, self.messages.next()).await {
+            Ok(Some(Ok(message))) => return Some(read(message)),
+            Ok(Some(Err(error))) => Err(Error::from_bollard(WHAT, error)),
+            Ok(None) => Ok(()),
+            Err(_) => Err(Error::TimedOut(WHAT)),
+        });
+        None
+    }
+
+    /// How it ended, once it has. The image then has the release's name; its own stays only if it was there
+    /// before, so that it goes with the release.
+    pub async fn finish(mut self) -> Result<(), Error> {
+        while self.next_progress().await.is_some() {}
+        self.ended.unwrap_or(Ok(()))?;
+        self.engine.tag(&self.name, self.image).await?;
+        if !self.known {
+            self.engine.untag(&self.name).await?;
+        }
+        Ok(())
+    }
+}
+
+fn read(message: CreateImageInfo) -> PullProgress {
+    let bytes = message.progress_detail.and_then(|detail| {
+        let number = |n: Option<i64>| u64::try_from(n?).ok();
+        Some((number(detail.current)?, number(detail.total)?))
+    });
+    PullProgress {
+        layer: message.id,
+        status: message.status.unwrap_or_default(),
+        bytes,
+    }
+}

@@ -1,0 +1,227 @@
+//! A shell in an instance, for somebody at a terminal.
+//!
+//! The engine lets a command live on when its terminal is gone. So the command tells its process id
+//! first, and is hung up on when the [`Shell`] is dropped, as it would be by a real terminal.
+
+use crate::engine::{Engine, QUICK};
+use crate::error::Error;
+use crate::instances::InstanceId;
+use bollard::body_full;
+use bollard::models::ExecConfig;
+use bollard::query_parameters::ResizeExecOptions;
+use bytes::Bytes;
+use http::Request;
+use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+const WHAT: &str = "opening a shell in an instance";
+/// Tells its process id and becomes the command.
+const PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
+/// Hangs up, and insists.
+const HANG_UP: &str = r#"kill -HUP "$0" && sleep 1 && kill -KILL "$0""#;
+/// How long hanging up may take.
+const HANG_UP_LIMIT: Duration = Duration::from_secs(10);
+
+/// How to open a shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellSpec {
+    /// The command, such as `["bash"]`.
+    pub command: Vec<String>,
+    /// Columns of the terminal.
+    pub columns: u16,
+    /// Rows of the terminal.
+    pub rows: u16,
+}
+
+/// A shell in an instance: what is written to it is typed, what is read is shown. To drop it is to hang up.
+pub struct Shell {
+    terminal: TokioIo<Upgraded>,
+    control: ShellControl,
+    /// The process in the container.
+    pid: u32,
+    runtime: Handle,
+}
+
+/// The other things that can be done with a shell's terminal.
+#[derive(Debug, Clone)]
+pub struct ShellControl {
+    engine: Engine,
+    instance: InstanceId,
+    exec: String,
+}
+
+impl Engine {
+    /// Opens a shell in a running instance. The image must have `sh`.
+    pub async fn open_shell(&self, id: &InstanceId, spec: &ShellSpec) -> Result<Shell, Error> {
+        let prologue = ["sh", "-c", PROLOGUE, "sh"].map(str::to_owned);
+        let config = ExecConfig {
+            cmd: Some(
+                prologue
+                    .into_iter()
+                    .chain(spec.command.iter().cloned())
+                    .collect(),
+            ),
+            env: Some(vec!["TERM=xterm-256color".to_owned()]),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            tty: Some(true),
+            ..Default::default()
+        };
+        let exec = self
+            .call(WHAT, QUICK, self.docker.create_exec(&id.0, config))
+            .await?
+            .id;
+        let opening = async {
+            let mut terminal = self.attach(&exec).await?;
+            let pid = first_line(&mut terminal).await?;
+            Ok((terminal, pid))
+        };
+        let opened = timeout(QUICK, opening).await;
+        let (terminal, pid) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
+        let control = ShellControl {
+            engine: self.clone(),
+            instance: id.clone(),
+            exec,
+        };
+        let shell = Shell {
+            terminal,
+            control,
+            pid,
+            runtime: Handle::current(),
+        };
+        shell.control.resize(spec.columns, spec.rows).await?;
+        Ok(shell)
+    }
+
+    async fn attach(&self, exec: &str) -> Result<TokioIo<Upgraded>, Error> {
+        let request = Request::post(format!("/exec/{exec}/start"))
+            .header(CONTENT_TYPE, "application/json")
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "tcp")
+            .body(body_full(Bytes::from_static(
+                br#"{"Detach":false,"Tty":true}"#,
+            )))
+            .map_err(|error| Error::broken(WHAT, error))?;
+        let answer = self.send(WHAT, request).await?;
+        let upgraded = hyper::upgrade::on(answer).await;
+        Ok(TokioIo::new(
+            upgraded.map_err(|error| Error::broken(WHAT, error))?,
+        ))
+    }
+}
+
+/// The process id that the shell tells first, or why there is no shell.
+async fn first_line(terminal: &mut TokioIo<Upgraded>) -> Result<u32, Error> {
+    let mut line = Vec::new();
+    // Byte by byte: what follows the line is for the one at the terminal.
+    loop {
+        let byte = terminal.read_u8().await;
+        match byte {
+            Ok(b'\n') => break,
+            Ok(byte) if line.len() < 500 => line.push(byte),
+            Ok(_) | Err(_) => break,
+        }
+    }
+    let line = String::from_utf8_lossy(&line);
+    line.trim().parse().map_err(|_| Error::Refused {
+        what: WHAT,
+        status: 0,
+        message: line.trim().to_owned(),
+    })
+}
+
+impl Shell {
+    /// The other things that can be done with its terminal, also while it is read and written.
+    pub fn control(&self) -> ShellControl {
+        self.control.clone()
+    }
+}
+
+impl ShellControl {
+    /// The terminal has another size now.
+    pub async fn resize(&self, columns: u16, rows: u16) -> Result<(), Error> {
+        let options = ResizeExecOptions {
+            w: i32::from(columns),
+            h: i32::from(rows),
+        };
+        let what = "resizing a terminal";
+        let resized = self.engine.docker.resize_exec(&self.exec, options);
+        match self.engine.call(what, QUICK, resized).await {
+            Ok(()) => Ok(()),
+            // It may just have ended, which the engine says in many ways.
+            Err(error) => match self.exit_code().await {
+                Ok(None) => Err(error),
+                Ok(Some(_)) | Err(_) => Ok(()),
+            },
+        }
+    }
+
+    /// The exit code; none: it still runs.
+    pub async fn exit_code(&self) -> Result<Option<i64>, Error> {
+        self.engine.exec_code(&self.exec).await
+    }
+
+    async fn hang_up(&self, pid: u32) -> Result<(), Error> {
+        if self.exit_code().await?.is_some() {
+            return Ok(());
+        }
+        let command = ["sh", "-c", HANG_UP].map(str::to_owned).into_iter();
+        let command = command.chain([pid.to_string()]).collect();
+        let done = self
+            .engine
+            .run_command(&self.instance, command, HANG_UP_LIMIT);
+        done.await.map(drop)
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let (control, pid) = (self.control.clone(), self.pid);
+        let hang_up = async move {
+            match control.hang_up(pid).await {
+                // The instance may have ended, and its shell with it.
+                Ok(()) | Err(Error::NotFound { .. } | Error::Conflict { .. }) => {}
+                Err(error) => tracing::warn!(%error, "a shell may be left in an instance"),
+            }
+        };
+        let tasks = self.control.engine.transport.tasks();
+        tasks.spawn_on(hang_up, &self.runtime);
+    }
+}
+
+impl AsyncRead for Shell {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.terminal).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Shell {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.terminal).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.terminal).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.terminal).poll_shutdown(context)
+    }
+}

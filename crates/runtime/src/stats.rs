@@ -1,0 +1,64 @@
+//! What an instance uses.
+
+use crate::engine::{Engine, QUICK};
+use crate::error::Error;
+use crate::instances::InstanceId;
+use bollard::models;
+use bollard::query_parameters::StatsOptions;
+use futures_util::TryStreamExt;
+
+/// What an instance uses, and has used since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// CPU time since its start, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Memory in bytes, without files that the kernel can forget at once.
+    pub memory: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Bytes received since its start.
+    pub received: u64,
+    /// Bytes sent since its start.
+    pub sent: u64,
+}
+
+impl Engine {
+    /// What an instance uses; none: it does not run, or is gone. The engine measures once a second and answers
+    /// with its next look: ask for many at once.
+    pub async fn stats(&self, id: &InstanceId) -> Result<Option<Stats>, Error> {
+        let options = StatsOptions {
+            stream: false,
+            one_shot: true,
+        };
+        let mut answers = self.docker.stats(&id.0, Some(options));
+        match self
+            .call("measuring an instance", QUICK, answers.try_next())
+            .await
+        {
+            Ok(answer) => Ok(answer.and_then(read)),
+            Err(Error::NotFound { .. } | Error::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Of an instance that does not run, the answer has no numbers.
+fn read(answer: models::ContainerStatsResponse) -> Option<Stats> {
+    let memory = answer.memory_stats?;
+    let kept = memory.stats.unwrap_or_default();
+    // The first is the name with version 1 of control groups, the second with version 2.
+    let files = ["total_inactive_file", "inactive_file"]
+        .iter()
+        .find_map(|name| kept.get(*name));
+    let networks = answer.networks.unwrap_or_default();
+    let sum = |bytes: fn(&models::ContainerNetworkStats) -> Option<u64>| {
+        networks.values().filter_map(bytes).sum()
+    };
+    Some(Stats {
+        cpu_ns: answer.cpu_stats?.cpu_usage?.total_usage?,
+        memory: memory.usage?.saturating_sub(files.copied().unwrap_or(0)),
+        pids: answer.pids_stats?.current?,
+        received: sum(|network| network.rx_bytes),
+        sent: sum(|network| network.tx_bytes),
+    })
+}

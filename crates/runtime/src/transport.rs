@@ -1,0 +1,175 @@
+//! How a request gets to the engine: on a connection of its own.
+//!
+//! A connection to a local socket costs less than one request on it. In return nothing is left over
+//! from an engine that was restarted, and to drop an answer is to close its connection, which is how
+//! the engine learns that a build, a log or a shell is not wanted any more.
+//!
+//! The version of the API is agreed on first and then part of every path, so that a newer engine
+//! answers in the words that we know. bollard leaves it out of its addresses.
+
+use crate::error::Error;
+use crate::host::EngineHost;
+use bollard::{API_DEFAULT_VERSION, BollardRequest, body_full};
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+/// The oldest version of the API that is spoken, 1.41: Docker 20.10.
+const OLDEST: u32 = 41;
+/// How long an engine may take to accept a connection and to say which versions it speaks.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The most that is read of an answer that is no stream.
+const ANSWER: usize = 32 << 20;
+
+/// The way to the engine.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    host: EngineHost,
+    /// The minor version that was agreed on; 0: none yet, or the engine has been away since.
+    version: AtomicU32,
+    /// One task for each open connection.
+    tasks: TaskTracker,
+}
+
+impl Transport {
+    pub(crate) fn new(host: EngineHost) -> Self {
+        Self {
+            host,
+            version: AtomicU32::new(0),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    pub(crate) fn host(&self) -> &EngineHost {
+        &self.host
+    }
+
+    /// The tasks that belong to this engine; its shutdown waits for them.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Sends a request; its path has no version.
+    pub(crate) async fn send(
+        &self,
+        mut request: BollardRequest,
+    ) -> Result<Response<Incoming>, Error> {
+        let version = self.agree().await?;
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
+        *request.uri_mut() = format!("/v1.{version}{path}")
+            .parse::<Uri>()
+            .map_err(|error| Error::broken("writing a request", error))?;
+        self.exchange(request).await
+    }
+
+    /// The version of the API to speak with this engine.
+    async fn agree(&self) -> Result<u32, Error> {
+        let known = self.version.load(Ordering::Relaxed);
+        if known != 0 {
+            return Ok(known);
+        }
+        let agreed = timeout(CONNECT, self.negotiate())
+            .await
+            .map_err(|_| Error::TimedOut("asking for its version"))??;
+        self.version.store(agreed, Ordering::Relaxed);
+        Ok(agreed)
+    }
+
+    async fn negotiate(&self) -> Result<u32, Error> {
+        let what = "asking for its version";
+        let request = Request::get("/version")
+            .body(body_full(Bytes::new()))
+            .map_err(|error| Error::broken(what, error))?;
+        let answer = body_of(what, self.exchange(request).await?).await?;
+        let version: bollard::models::SystemVersion =
+            serde_json::from_slice(&answer).map_err(|error| Error::broken(what, error))?;
+        let newest = u32::try_from(API_DEFAULT_VERSION.minor_version).unwrap_or(OLDEST);
+        let theirs = version.api_version.unwrap_or_default();
+        let at_least = version
+            .min_api_version
+            .as_deref()
+            .and_then(minor)
+            .unwrap_or(0);
+        match minor(&theirs) {
+            Some(minor) if minor >= OLDEST && at_least <= newest => Ok(minor.min(newest)),
+            _ => Err(Error::Version(theirs)),
+        }
+    }
+
+    async fn exchange(&self, request: BollardRequest) -> Result<Response<Incoming>, Error> {
+        let connecting = async {
+            match &self.host {
+                EngineHost::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
+                EngineHost::Tcp(authority) => Ok(Stream::Tcp(TcpStream::connect(authority).await?)),
+            }
+        };
+        match timeout(CONNECT, connecting).await {
+            Ok(Ok(Stream::Unix(stream))) => self.exchange_on(stream, request).await,
+            Ok(Ok(Stream::Tcp(stream))) => self.exchange_on(stream, request).await,
+            Ok(Err(error)) => Err(self.away(error)),
+            Err(_) => Err(Error::TimedOut("connecting")),
+        }
+    }
+
+    /// The engine is not there; when it returns, it may be another one.
+    fn away(&self, source: io::Error) -> Error {
+        self.version.store(0, Ordering::Relaxed);
+        let host = self.host.clone();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Error::NoPermission { host },
+            _ => Error::NoEngine { host, source },
+        }
+    }
+
+    async fn exchange_on(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        mut request: BollardRequest,
+    ) -> Result<Response<Incoming>, Error> {
+        let broken = |error: hyper::Error| Error::broken("talking to it", error);
+        request
+            .headers_mut()
+            .insert(HOST, HeaderValue::from_static("docker"));
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(broken)?;
+        // It ends with the answer, or when the answer is dropped. What goes wrong is seen by the reader.
+        let connection = connection.with_upgrades();
+        self.tasks.spawn(async move {
+            let _ = connection.await;
+        });
+        sender.send_request(request).await.map_err(broken)
+    }
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// The minor number of `1.41`.
+fn minor(version: &str) -> Option<u32> {
+    version.strip_prefix("1.")?.parse().ok()
+}
+
+/// The whole of an answer, which must not be endless.
+pub(crate) async fn body_of(
+    what: &'static str,
+    answer: Response<Incoming>,
+) -> Result<Bytes, Error> {
+    let body = Limited::new(answer.into_body(), ANSWER).collect().await;
+    Ok(body.map_err(|error| Error::broken(what, error))?.to_bytes())
+}

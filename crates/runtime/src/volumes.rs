@@ -1,0 +1,184 @@
+//! Volumes: what an instance keeps across releases.
+
+use crate::engine::{Engine, QUICK, WORK};
+use crate::error::Error;
+use crate::labels::{self, OWNER, PROJECT, VOLUME};
+use bollard::models;
+use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
+use estrade_model::{Invalid, OwnerId, ProjectId};
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a project calls one of its volumes: lower-case letters, digits and dashes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeName(String);
+
+impl FromStr for VolumeName {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let sane = (1..=50).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !text.starts_with('-');
+        if sane {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("must be 1 to 50 lower-case letters, digits and dashes".into())
+        }
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which volume it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct VolumeKey {
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The project.
+    pub project: ProjectId,
+    /// How the project calls it.
+    pub name: VolumeName,
+}
+
+/// Disk use as API 1.41 tells it, and as 1.52 does.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DiskUse {
+    volumes: Option<Vec<models::Volume>>,
+    volume_usage: Option<VolumeUsage>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct VolumeUsage {
+    items: Option<Vec<models::Volume>>,
+}
+
+impl Engine {
+    /// Makes a volume if it is not there yet. To be called before each start of an instance that has it: after a
+    /// restart of the machine a disk has to be mounted again. Its size in bytes is held by the engine where it
+    /// can, else by a disk of that size ([`Engine::with_disks`]); the answer is whether it is.
+    pub async fn ensure_volume(&self, key: &VolumeKey, size: u64) -> Result<bool, Error> {
+        if self.has_quota().await? {
+            let options = HashMap::from([("size".to_owned(), size.to_string())]);
+            match self.create_volume(key, Some(options)).await {
+                Err(Error::Refused { message, .. }) if message.contains("quota") => {
+                    self.quota_refused();
+                }
+                other => return other.map(|()| true),
+            }
+        }
+        let Some(disks) = &self.disks else {
+            return self.create_volume(key, None).await.map(|()| false);
+        };
+        let name = self.volume_name(key);
+        let place = disks.place(&name).to_string_lossy().into_owned();
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let options = [
+            option("type", "none"),
+            option("o", "bind"),
+            option("device", &place),
+        ];
+        self.create_volume(key, Some(options.into())).await?;
+        disks.ensure(name, size).await.map(|()| true)
+    }
+
+    /// Every volume of this installation.
+    pub async fn volumes(&self) -> Result<Vec<VolumeKey>, Error> {
+        let options = ListVolumesOptions {
+            filters: Some(self.installation.filter(&[VOLUME.to_owned()])),
+        };
+        let listed = self.docker.list_volumes(Some(options));
+        let listed = self.call("listing volumes", QUICK, listed).await?;
+        Ok(listed
+            .volumes
+            .into_iter()
+            .flatten()
+            .filter_map(|volume| read(&volume))
+            .collect())
+    }
+
+    /// How many bytes each volume holds. The engine counts files for it, of all volumes it has.
+    pub async fn volume_use(&self) -> Result<Vec<(VolumeKey, u64)>, Error> {
+        let path = "/system/df?type=volume&verbose=1";
+        let used: DiskUse = self.get("measuring volumes", WORK, path).await?;
+        let volumes = used.volumes.or_else(|| used.volume_usage?.items);
+        let size = |volume: models::Volume| {
+            let size = volume.usage_data.as_ref()?.size;
+            let ours = self.installation.made(Some(&volume.labels));
+            Some((read(&volume).filter(|_| ours)?, u64::try_from(size).ok()?))
+        };
+        Ok(volumes.into_iter().flatten().filter_map(size).collect())
+    }
+
+    /// Removes a volume with what is in it. One that is gone already is no error; one that an instance has is
+    /// a conflict.
+    pub async fn remove_volume(&self, key: &VolumeKey) -> Result<(), Error> {
+        let what = "removing a volume";
+        let name = self.volume_name(key);
+        let removing = async {
+            let found = self.docker.inspect_volume(&name).await?;
+            if self.installation.made(Some(&found.labels)) {
+                self.docker
+                    .remove_volume(&name, None::<RemoveVolumeOptions>)
+                    .await?;
+            }
+            Ok(())
+        };
+        match self.call(what, WORK, removing).await {
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match &self.disks {
+            Some(disks) => disks.remove(name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What the engine calls it.
+    pub(crate) fn volume_name(&self, key: &VolumeKey) -> String {
+        format!("estrade-{}-{}-{}", self.installation, key.project, key.name)
+    }
+
+    async fn create_volume(
+        &self,
+        key: &VolumeKey,
+        driver_opts: Option<HashMap<String, String>>,
+    ) -> Result<(), Error> {
+        let request = models::VolumeCreateRequest {
+            name: Some(self.volume_name(key)),
+            driver_opts,
+            labels: Some(self.installation.labels([
+                (OWNER, key.owner.to_string()),
+                (PROJECT, key.project.to_string()),
+                (VOLUME, key.name.to_string()),
+            ])),
+            ..Default::default()
+        };
+        let what = "making a volume";
+        let created = self.docker.create_volume(request);
+        let volume = self.call(what, QUICK, created).await?;
+        // The engine hands out what has that name already.
+        if self.installation.made(Some(&volume.labels)) {
+            return Ok(());
+        }
+        let message = format!("{} is somebody else's", volume.name);
+        Err(Error::Conflict { what, message })
+    }
+}
+
+fn read(volume: &models::Volume) -> Option<VolumeKey> {
+    Some(VolumeKey {
+        owner: labels::read(&volume.labels, OWNER)?,
+        project: labels::read(&volume.labels, PROJECT)?,
+        name: labels::read(&volume.labels, VOLUME)?,
+    })
+}

@@ -1,0 +1,341 @@
+//! Builds.
+
+use crate::support::{MIB, World, context, now, secret, stranger};
+use bollard::query_parameters::ListContainersOptions;
+use bytes::Bytes;
+use estrade_runtime::{Build, BuildError, BuildSpec, ImageRef, OwnImage};
+use futures_util::stream;
+use std::io;
+use std::time::{Duration, Instant};
+
+fn spec(world: &World) -> BuildSpec {
+    BuildSpec {
+        image: OwnImage {
+            project: world.project,
+            release: world.release,
+        },
+        owner: world.owner,
+        dockerfile: "Dockerfile".into(),
+        args: Vec::new(),
+        secrets: Vec::new(),
+        cache: true,
+        memory: 256 * MIB,
+        nano_cpus: 1_000_000_000,
+        limit: Duration::from_secs(100),
+        now: now(),
+    }
+}
+
+async fn build(
+    world: &World,
+    spec: &BuildSpec,
+    dockerfile: &str,
+) -> (Vec<String>, Result<ImageRef, BuildError>) {
+    world.engine.ensure_network(spec.owner).await.unwrap();
+    let files = [
+        (spec.dockerfile.as_str(), dockerfile),
+        ("hello.txt", "hello\n"),
+    ];
+    let mut build = world.engine.build(spec, context(&files));
+    let lines = read(&mut build).await;
+    (lines, build.finish().await)
+}
+
+async fn read(build: &mut Build) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(line) = build.next_line().await {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Whether a container runs, of a build or not, whose command has this step.
+async fn runs(step: &str) -> bool {
+    let listed = stranger()
+        .list_containers(None::<ListContainersOptions>)
+        .await
+        .unwrap();
+    listed.iter().any(|container| {
+        container
+            .command
+            .as_deref()
+            .is_some_and(|command| command.contains(step))
+    })
+}
+
+#[tokio::test]
+async fn a_directory_becomes_an_image_that_runs() {
+    let world = World::new();
+    let mut build_spec = spec(&world);
+    build_spec.dockerfile = "docker/Dockerfile.web".into();
+    build_spec.args = vec![("WHO".into(), secret("world"))];
+    let dockerfile = "FROM estrade-test/base:1
+ARG WHO
+COPY hello.txt /hello.txt
+RUN echo \"$WHO\" >> /hello.txt && echo to-stderr >&2
+USER 1000
+EXPOSE 9000 7000 53/udp
+CMD cat /hello.txt";
+    let (lines, image) = build(&world, &build_spec, dockerfile).await;
+    let image = image.unwrap();
+    assert!(
+        lines.iter().any(|line| line.starts_with("Step 4/")),
+        "{lines:#?}"
+    );
+    assert!(lines.iter().any(|line| line == "to-stderr"), "{lines:#?}");
+
+    let name = world.engine.image_name(build_spec.image);
+    let found = world.engine.image(&name).await.unwrap().unwrap();
+    assert_eq!(found.id, image);
+    assert_eq!(
+        (found.ports.as_slice(), found.user.as_deref()),
+        ([7000, 9000].as_slice(), Some("1000"))
+    );
+    assert!(!found.runs_as_root());
+    let mut instance = world.spec(&[]);
+    (instance.image, instance.command) = (name, None);
+    let (_, said) = world.run_to_end(&instance).await;
+    assert_eq!(said, "hello\nworld");
+
+    // The same again comes from the cache, unless that is not wanted.
+    let (lines, again) = build(&world, &build_spec, dockerfile).await;
+    assert!(
+        lines.iter().any(|line| line == " ---> Using cache"),
+        "{lines:#?}"
+    );
+    assert_eq!(again.unwrap(), image);
+    build_spec.cache = false;
+    let (lines, again) = build(&world, &build_spec, dockerfile).await;
+    assert!(
+        !lines.iter().any(|line| line == " ---> Using cache"),
+        "{lines:#?}"
+    );
+    assert_ne!(again.unwrap(), image);
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_step_that_fails_is_named() {
+    let world = World::new();
+    let dockerfile =
+        "FROM estrade-test/base:1\nRUN true\nRUN echo before && exit 7\nRUN echo never";
+    let (lines, failed) = build(&world, &spec(&world), dockerfile).await;
+    let Err(BuildError::Failed {
+        step,
+        code,
+        message,
+    }) = failed
+    else {
+        panic!("{failed:?}")
+    };
+    assert_eq!(
+        step.as_deref(),
+        Some("Step 3/5 : RUN echo before && exit 7")
+    );
+    assert_eq!(code, Some(7));
+    assert!(message.contains("exit 7"), "{message}");
+    assert!(lines.iter().any(|line| line == "before"));
+    assert!(!lines.iter().any(|line| line.contains("never")));
+    let name = world.engine.image_name(spec(&world).image);
+    assert_eq!(world.engine.image(&name).await.unwrap(), None);
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn what_is_no_dockerfile_is_the_users_fault() {
+    let world = World::new();
+    for dockerfile in [
+        "FORM x",
+        "",
+        "FROM estrade-test/base:1\nCOPY missing /x",
+        "FROM 127.0.0.1:1/none:1",
+    ] {
+        let (_, failed) = build(&world, &spec(&world), dockerfile).await;
+        assert!(
+            matches!(failed, Err(BuildError::Failed { .. })),
+            "{dockerfile}: {failed:?}"
+        );
+    }
+    let mut long = spec(&world);
+    long.args = vec![("LONG".into(), secret(&"x".repeat(70_000)))];
+    let (_, failed) = build(&world, &long, "FROM estrade-test/base:1").await;
+    assert!(failed.unwrap_err().to_string().contains("too long"));
+    let mut elsewhere = spec(&world);
+    elsewhere.dockerfile = "other".into();
+    let failed = world
+        .engine
+        .build(&elsewhere, context(&[("x", "y")]))
+        .finish()
+        .await;
+    assert!(
+        matches!(failed, Err(BuildError::Failed { step: None, .. })),
+        "{failed:?}"
+    );
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_read_is_told_apart() {
+    let world = World::new();
+    world.engine.ensure_network(world.owner).await.unwrap();
+    let pieces = [
+        Ok(Bytes::from(vec![0; 512])),
+        Err(io::Error::other("the disk is gone")),
+    ];
+    let failed = world
+        .engine
+        .build(&spec(&world), stream::iter(pieces))
+        .finish()
+        .await;
+    match failed {
+        Err(BuildError::Context(error)) => assert!(error.to_string().contains("the disk is gone")),
+        other => panic!("{other:?}"),
+    }
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_build_that_is_dropped_is_killed() {
+    let world = World::new();
+    world.engine.ensure_network(world.owner).await.unwrap();
+    let step = format!("sleep 60{}", std::process::id());
+    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {step}");
+    let mut build = world
+        .engine
+        .build(&spec(&world), context(&[("Dockerfile", &dockerfile)]));
+    while build.next_line().await.as_deref() != Some("begun") {}
+    crate::support::eventually("the step runs", || runs(&step)).await;
+    drop(build);
+    crate::support::eventually("the step is killed", || async { !runs(&step).await }).await;
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_directory_that_never_ends_is_not_waited_for() {
+    let world = World::new();
+    let mut short = spec(&world);
+    short.limit = Duration::from_secs(1);
+    let failed = world.engine.build(&short, stream::pending()).finish().await;
+    assert!(matches!(failed, Err(BuildError::TimedOut(_))), "{failed:?}");
+    let mut build = world.engine.build(&spec(&world), stream::pending());
+    let line = tokio::time::timeout(Duration::from_millis(300), build.next_line());
+    assert!(line.await.is_err());
+    drop(build);
+    // Which also looks whether its connection is closed.
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_build_that_takes_too_long_is_killed() {
+    let world = World::new();
+    let step = format!("sleep 61{}", std::process::id());
+    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {step}");
+    let mut short = spec(&world);
+    short.limit = Duration::from_secs(4);
+    let begin = Instant::now();
+    let (lines, failed) = build(&world, &short, &dockerfile).await;
+    assert!(matches!(failed, Err(BuildError::TimedOut(_))), "{failed:?}");
+    assert!(lines.iter().any(|line| line == "begun"), "{lines:#?}");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    crate::support::eventually("the step is killed", || async { !runs(&step).await }).await;
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn secrets_do_not_get_into_the_log() {
+    let world = World::new();
+    let mut build_spec = spec(&world);
+    build_spec.args = vec![("TOKEN".into(), secret("tok-123456789"))];
+    build_spec.secrets = vec![secret("tok-123456789")];
+    build_spec.cache = false;
+    let dockerfile = "FROM estrade-test/base:1
+ARG TOKEN
+RUN echo \"it is $TOKEN.\" && printf tok-1234 && sleep 1 && echo 56789 && echo \"again $TOKEN\" >&2
+RUN echo \"$TOKEN\" && eval \"false-$TOKEN\"";
+    let (lines, failed) = build(&world, &build_spec, dockerfile).await;
+    let said = lines.join("\n");
+    assert!(!said.contains("tok-123456789"), "{said}");
+    for expected in ["it is ***.", "\n***\n", "again ***"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let failed = failed.unwrap_err().to_string();
+    assert!(
+        failed.contains("Step 4/5") && !failed.contains("123456789"),
+        "{failed}"
+    );
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_step_has_no_more_memory_than_it_is_given() {
+    let world = World::new();
+    let mut small = spec(&world);
+    small.memory = 64 * MIB;
+    let dockerfile = "FROM estrade-test/base:1\nRUN python3 -c 'x = bytearray(400 << 20)'";
+    let (_, failed) = build(&world, &small, dockerfile).await;
+    assert!(
+        matches!(
+            failed,
+            Err(BuildError::Failed {
+                code: Some(137),
+                ..
+            })
+        ),
+        "{failed:?}"
+    );
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn what_a_build_leaves_behind_can_be_removed() {
+    let world = World::new();
+    let engine = &world.engine;
+    let mark = format!("{}-{}", std::process::id(), now().millis());
+    let dockerfile = format!(
+        "FROM estrade-test/base:1 AS maker\nRUN echo {mark} > /made\nRUN echo more >> /made
+FROM estrade-test/base:1\nCOPY --from=maker /made /made\nRUN cat /made"
+    );
+    let (lines, image) = build(&world, &spec(&world), &dockerfile).await;
+    let image = image.unwrap();
+    let layers = |lines: &[String]| -> Vec<ImageRef> {
+        let ids = lines.iter().filter_map(|line| line.strip_prefix(" ---> "));
+        let ids = ids.filter(|id| id.len() == 12);
+        // They are short ids, which is what the engine takes for names without a tag.
+        ids.map(|id| id.parse().unwrap()).collect()
+    };
+    assert!(layers(&lines).len() >= 6, "{lines:#?}");
+
+    let hour = Duration::from_hours(1);
+    engine.prune_images(now().before(hour)).await.unwrap();
+    let (lines, again) = build(&world, &spec(&world), &dockerfile).await;
+    assert_eq!(again.unwrap(), image);
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| *line == " ---> Using cache")
+            .count(),
+        5,
+        "{lines:#?}"
+    );
+
+    // A build that fails leaves a layer, too.
+    let mut failing = spec(&world);
+    failing.image.release = estrade_model::ReleaseId::generate(now().millis(), 3);
+    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo x{mark} > /made\nRUN false");
+    build(&world, &failing, &dockerfile).await.1.unwrap_err();
+
+    engine.remove_image(spec(&world).image).await.unwrap();
+    assert_eq!(engine.image(&image).await.unwrap(), None);
+    engine.prune_images(now().after(hour)).await.unwrap();
+    for dockerfile in [
+        dockerfile,
+        format!("FROM estrade-test/base:1 AS maker\nRUN echo {mark} > /made"),
+    ] {
+        let (lines, _) = build(&world, &failing, &dockerfile).await;
+        assert!(
+            !lines.iter().any(|line| line == " ---> Using cache"),
+            "{lines:#?}"
+        );
+    }
+    world.clean().await;
+}

@@ -1,0 +1,235 @@
+//! Images.
+
+use crate::support::{World, base, context, now, stranger};
+use bollard::query_parameters::RemoveImageOptions;
+use bytes::Bytes;
+use estrade_runtime::{ImageRef, OwnImage};
+use futures_util::TryStreamExt;
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+fn own(world: &World) -> OwnImage {
+    OwnImage {
+        project: world.project,
+        release: world.release,
+    }
+}
+
+#[tokio::test]
+async fn an_image_gets_a_name_of_ours_and_loses_it() {
+    let world = World::new();
+    let engine = &world.engine;
+    let own = own(&world);
+    let found = engine.image(&base()).await.unwrap().unwrap();
+    assert!(found.runs_as_root() && found.size > 10_000_000 && found.ports.is_empty());
+    for _ in 0..2 {
+        engine.tag(&base(), own).await.unwrap();
+    }
+    let name = engine.image_name(own);
+    assert_eq!(engine.image(&name).await.unwrap().unwrap().id, found.id);
+    let listed = engine.images().await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].image, listed[0].size), (own, found.size));
+
+    // Our name goes, theirs stays.
+    for _ in 0..2 {
+        engine.remove_image(own).await.unwrap();
+    }
+    assert_eq!(engine.image(&name).await.unwrap(), None);
+    engine
+        .prune_images(now().after(Duration::from_hours(1)))
+        .await
+        .unwrap();
+    assert_eq!(engine.image(&base()).await.unwrap(), Some(found));
+    let none: ImageRef = "estrade-test/none".parse().unwrap();
+    assert!(engine.tag(&none, own).await.unwrap_err().is_not_found());
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn unnamed_images_of_others_stay() {
+    let (world, stranger) = (World::new(), stranger());
+    let options = bollard::query_parameters::CreateImageOptions {
+        from_src: Some("-".into()),
+        ..Default::default()
+    };
+    let mark = format!("{:?}", world.engine);
+    let tar = bollard::body_try_stream(context(&[("mark", &mark)]));
+    let made = stranger.create_image(Some(options), Some(tar), None);
+    let made: Vec<_> = made.try_collect().await.unwrap();
+    let id = made.last().unwrap().status.clone().unwrap();
+    let later = now().after(Duration::from_hours(1));
+    world.engine.prune_images(later).await.unwrap();
+    stranger.inspect_image(&id).await.unwrap();
+    stranger
+        .remove_image(&id, None::<RemoveImageOptions>, None)
+        .await
+        .unwrap();
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn an_image_is_made_out_of_a_tar() {
+    let world = World::new();
+    let own = own(&world);
+    let name = world.engine.image_name(own);
+    world
+        .engine
+        .import(&name, context(&[("file", "text")]))
+        .await
+        .unwrap();
+    assert!(world.engine.image(&name).await.unwrap().is_some());
+    let listed = world.engine.images().await.unwrap();
+    assert_eq!(listed[0].image, own);
+    let age = now().millis() - listed[0].created.millis();
+    assert!((-5_000..60_000).contains(&age), "{age}");
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_pull_that_cannot_be_says_so() {
+    let world = World::new();
+    // Port 1 of this machine: there is no registry.
+    let name: ImageRef = "127.0.0.1:1/none:1".parse().unwrap();
+    let pull = world.engine.pull(&name, own(&world), None).await.unwrap();
+    let error = pull.finish().await.unwrap_err();
+    assert!(!error.is_engine_away(), "{error}");
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_pulled_image_is_the_releases_and_goes_with_it() {
+    let (world, registry) = (World::new(), Registry::start().await);
+    let engine = &world.engine;
+    let name: ImageRef = format!("{}/app:1", registry.address).parse().unwrap();
+    for known in [false, true] {
+        if known {
+            // Somebody else has pulled it, too.
+            let options = bollard::query_parameters::CreateImageOptions {
+                from_image: Some(name.to_string()),
+                ..Default::default()
+            };
+            let pulled = stranger().create_image(Some(options), None, None);
+            pulled.try_for_each(|_| async { Ok(()) }).await.unwrap();
+        }
+        let mut pull = engine.pull(&name, own(&world), None).await.unwrap();
+        let mut progress = Vec::new();
+        while let Some(message) = pull.next_progress().await {
+            progress.push(message.status);
+        }
+        assert!(
+            progress.iter().any(|status| status.starts_with("Status: ")),
+            "{progress:?}"
+        );
+        pull.finish().await.unwrap();
+        let found = engine
+            .image(&engine.image_name(own(&world)))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.ports, [4321]);
+        engine.remove_image(own(&world)).await.unwrap();
+        assert_eq!(engine.image(&name).await.unwrap().is_some(), known);
+    }
+    stranger()
+        .remove_image(name.as_str(), None::<RemoveImageOptions>, None)
+        .await
+        .unwrap();
+    world.clean().await;
+}
+
+/// A registry with one image of one layer, `app:1`.
+struct Registry {
+    address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl Registry {
+    async fn start() -> Self {
+        let layer = context(&[("file", "text")])
+            .try_collect::<Vec<_>>()
+            .await
+            .unwrap()
+            .concat();
+        let config = serde_json::json!({
+            "architecture": "amd64", "os": "linux", "config": {"ExposedPorts": {"4321/tcp": {}}},
+            "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
+        });
+        let config = config.to_string().into_bytes();
+        let part = |kind: &str, bytes: &[u8]| {
+            serde_json::json!({
+                "mediaType": format!("application/vnd.docker.{kind}"),
+                "size": bytes.len(), "digest": digest(bytes),
+            })
+        };
+        let kind = "application/vnd.docker.distribution.manifest.v2+json";
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "mediaType": kind,
+            "config": part("container.image.v1+json", &config),
+            "layers": [part("image.rootfs.diff.tar.gzip", &layer)],
+        });
+        let manifest = manifest.to_string().into_bytes();
+        let contents: HashMap<String, (&str, Vec<u8>)> = HashMap::from([
+            ("/v2/".to_owned(), ("application/json", b"{}".to_vec())),
+            ("/v2/app/manifests/1".to_owned(), (kind, manifest.clone())),
+            (
+                format!("/v2/app/manifests/{}", digest(&manifest)),
+                (kind, manifest),
+            ),
+            (
+                format!("/v2/app/blobs/{}", digest(&config)),
+                ("application/octet-stream", config),
+            ),
+            (
+                format!("/v2/app/blobs/{}", digest(&layer)),
+                ("application/octet-stream", layer),
+            ),
+        ]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, Arc::new(contents)));
+        Self {
+            address,
+            _tasks: tasks,
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, contents: Arc<HashMap<String, (&'static str, Vec<u8>)>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let contents = Arc::clone(&contents);
+        let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let found = contents.get(request.uri().path()).cloned();
+            async move {
+                let (kind, bytes) = found.unwrap_or(("text/plain", Vec::new()));
+                let status = if bytes.is_empty() { 404 } else { 200 };
+                http::Response::builder()
+                    .status(status)
+                    .header("content-type", kind)
+                    .header("docker-content-digest", digest(&bytes))
+                    .body(Full::new(Bytes::from(bytes)))
+            }
+        });
+        let connection = hyper::server::conn::http1::Builder::new();
+        let connection = connection.serve_connection(TokioIo::new(stream), answer);
+        connections.spawn(async move {
+            let _ = connection.await;
+        });
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    format!("sha256:{}", hex::encode(sha2::Sha256::digest(bytes)))
+}

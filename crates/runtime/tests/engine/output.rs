@@ -1,0 +1,105 @@
+//! What instances write.
+
+use crate::support::World;
+use estrade_runtime::{LogLine, LogsFrom};
+use futures_util::{StreamExt, TryStreamExt};
+use std::time::Duration;
+
+async fn all(world: &World, id: &estrade_runtime::InstanceId, from: LogsFrom) -> Vec<LogLine> {
+    world.engine.logs(id, from).try_collect().await.unwrap()
+}
+
+const ALL: LogsFrom = LogsFrom {
+    after: 0,
+    last: None,
+    follow: false,
+};
+
+#[tokio::test]
+async fn lines_come_with_their_moment_and_stream() {
+    let world = World::new();
+    let program = "import sys, time
+print('one'); time.sleep(0.05); print('two', file=sys.stderr); time.sleep(0.05)
+sys.stdout.buffer.write(b'bad \\xff utf-8\\n'); sys.stdout.flush(); time.sleep(0.05)
+print(''); time.sleep(0.05); print('x' * 40000); time.sleep(0.05); print('no end', end='')";
+    let (ended, _) = world.run_to_end(&world.python(program)).await;
+    let lines = all(&world, &ended.id, ALL).await;
+    let texts: Vec<_> = lines.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(texts[..4], ["one", "two", "bad \u{fffd} utf-8", ""]);
+    assert_eq!(*texts.last().unwrap(), "no end");
+    assert_eq!(lines.iter().filter(|line| line.stderr).count(), 1);
+    assert!(lines[1].stderr);
+    assert!(lines.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    let long: Vec<_> = lines
+        .iter()
+        .filter(|line| line.text.starts_with('x'))
+        .collect();
+    assert_eq!(
+        long.iter().map(|line| line.text.len()).sum::<usize>(),
+        40_000
+    );
+    assert!(long.iter().all(|line| line.text.len() <= 16 << 10));
+    assert!(long[0].cut && !long.last().unwrap().cut);
+
+    let after = all(
+        &world,
+        &ended.id,
+        LogsFrom {
+            after: lines[1].at,
+            ..ALL
+        },
+    )
+    .await;
+    assert_eq!(after, lines[2..]);
+    let last = all(
+        &world,
+        &ended.id,
+        LogsFrom {
+            last: Some(1),
+            ..ALL
+        },
+    )
+    .await;
+    assert_eq!(last[0].text, "no end");
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn following_goes_on_until_the_end() {
+    let world = World::new();
+    let program = "import time\nfor n in range(1, 6): print(n); time.sleep(0.2)";
+    let instance = world.run(&world.python(program)).await;
+    let lines = world.engine.logs(
+        &instance.id,
+        LogsFrom {
+            follow: true,
+            ..ALL
+        },
+    );
+    let lines = tokio::time::timeout(Duration::from_secs(30), lines.try_collect::<Vec<_>>()).await;
+    let texts: Vec<_> = lines
+        .unwrap()
+        .unwrap()
+        .into_iter()
+        .map(|line| line.text)
+        .collect();
+    assert_eq!(texts, ["1", "2", "3", "4", "5"]);
+    world.engine.remove_instance(&instance.id).await.unwrap();
+    let gone = Box::pin(world.engine.logs(&instance.id, ALL))
+        .next()
+        .await
+        .unwrap();
+    assert!(gone.unwrap_err().is_not_found());
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn the_log_on_disk_is_bounded() {
+    let world = World::new();
+    let program = "line = 'y' * 1000\nfor n in range(40000): print(line)";
+    let (ended, _) = world.run_to_end(&world.python(program)).await;
+    let kept = all(&world, &ended.id, ALL).await;
+    let bytes: usize = kept.iter().map(|line| line.text.len()).sum();
+    assert!((1 << 20..20 << 20).contains(&bytes), "{bytes}");
+    world.clean().await;
+}

@@ -1,0 +1,176 @@
+//! Commands and shells in an instance.
+
+use crate::support::{World, eventually};
+use estrade_runtime::{Engine, InstanceId, Probe, ShellSpec};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether a process of the instance has this in its command line.
+async fn runs(engine: &Engine, id: &InstanceId, word: &str) -> bool {
+    let look = "import glob, os, sys
+for path in glob.glob('/proc/[0-9]*/cmdline'):
+    if path.split('/')[2] != str(os.getpid()) and sys.argv[1] in open(path).read(): sys.exit(0)
+sys.exit(1)";
+    let end = engine.run_command(id, words(&["python3", "-c", look, word]), LIMIT);
+    end.await.unwrap().code == 0
+}
+
+/// Reads until this was shown.
+async fn read_until(shell: &mut (impl AsyncReadExt + Unpin), expected: &str) -> String {
+    let mut shown = String::new();
+    let reading = async {
+        let mut buffer = [0; 1024];
+        while !shown.contains(expected) {
+            let read = shell.read(&mut buffer).await.unwrap();
+            assert_ne!(read, 0, "ended: {shown}");
+            shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+    };
+    let read = tokio::time::timeout(LIMIT, reading).await;
+    assert!(read.is_ok(), "{expected} was not shown: {shown}");
+    shown
+}
+
+#[tokio::test]
+async fn a_command_says_how_it_ended() {
+    let world = World::new();
+    let instance = world
+        .run(&world.python("import time; time.sleep(600)"))
+        .await;
+    let run = |command: &[&str]| {
+        world
+            .engine
+            .run_command(&instance.id, words(command), LIMIT)
+    };
+    let end = run(&["sh", "-c", "echo out; echo err >&2; exit 3"])
+        .await
+        .unwrap();
+    assert_eq!(end.code, 3);
+    assert!(end.output.contains("out\n") && end.output.contains("err\n"));
+    let end = run(&["sh", "-c", "yes | head -c 1000000"]).await.unwrap();
+    assert_eq!((end.code, end.output.len()), (0, 4096));
+    assert_ne!(run(&["no-such-program"]).await.map_or(1, |end| end.code), 0);
+    let slow = world.engine.run_command(
+        &instance.id,
+        words(&["sleep", "60"]),
+        Duration::from_millis(500),
+    );
+    assert!(matches!(
+        slow.await,
+        Err(estrade_runtime::Error::TimedOut(_))
+    ));
+
+    let probe = Probe::Command(words(&["test", "-e", "/ready"]));
+    let ready = world
+        .engine
+        .wait_until_ready(&instance, &probe, Duration::from_secs(1));
+    assert!(
+        ready
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("ended with 1")
+    );
+    run(&["touch", "/ready"]).await.unwrap();
+    world
+        .engine
+        .wait_until_ready(&instance, &probe, LIMIT)
+        .await
+        .unwrap();
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_shell_at_a_terminal() {
+    let world = World::new();
+    let instance = world
+        .run(&world.python("import time; time.sleep(600)"))
+        .await;
+    let spec = ShellSpec {
+        command: words(&["bash", "--norc"]),
+        columns: 91,
+        rows: 17,
+    };
+    let mut shell = world.engine.open_shell(&instance.id, &spec).await.unwrap();
+    shell
+        .write_all(b"echo $((6*7))=$TERM; stty size\n")
+        .await
+        .unwrap();
+    let shown = read_until(&mut shell, "17 91").await;
+    assert!(shown.contains("42=xterm-256color"), "{shown}");
+    let control = shell.control();
+    control.resize(120, 40).await.unwrap();
+    shell.write_all(b"stty size\n").await.unwrap();
+    read_until(&mut shell, "40 120").await;
+    // Bytes that a log's framing would take for its own.
+    shell
+        .write_all(b"printf '\\1\\0\\0\\0\\0\\0\\0\\1'; echo after\n")
+        .await
+        .unwrap();
+    read_until(&mut shell, "after\r\n").await;
+    assert_eq!(control.exit_code().await.unwrap(), None);
+    shell.write_all(b"exit 5\n").await.unwrap();
+    let mut rest = Vec::new();
+    shell.read_to_end(&mut rest).await.unwrap();
+    eventually("its code", || async {
+        control.exit_code().await.unwrap() == Some(5)
+    })
+    .await;
+    control.resize(1, 1).await.unwrap();
+    drop(shell);
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn a_shell_that_is_left_is_hung_up() {
+    let world = World::new();
+    let instance = world
+        .run(&world.python("import time; time.sleep(600)"))
+        .await;
+    let spec = ShellSpec {
+        command: words(&["bash", "--norc"]),
+        columns: 80,
+        rows: 24,
+    };
+    let mut shell = world.engine.open_shell(&instance.id, &spec).await.unwrap();
+    shell
+        .write_all(b"echo be''gun; sleep 4711\n")
+        .await
+        .unwrap();
+    read_until(&mut shell, "begun").await;
+    eventually("it runs", || runs(&world.engine, &instance.id, "4711")).await;
+    drop(shell);
+    for word in ["4711", "--norc"] {
+        eventually("it is gone", || async {
+            !runs(&world.engine, &instance.id, word).await
+        })
+        .await;
+    }
+    world.clean().await;
+}
+
+#[tokio::test]
+async fn no_shell_in_what_does_not_run() {
+    let world = World::new();
+    let instance = world.run(&world.spec(&["true"])).await;
+    world.engine.wait_for_exit(&instance.id).await.unwrap();
+    let spec = ShellSpec {
+        command: words(&["sh"]),
+        columns: 80,
+        rows: 24,
+    };
+    let error = world
+        .engine
+        .open_shell(&instance.id, &spec)
+        .await
+        .err()
+        .unwrap();
+    assert!(error.is_conflict(), "{error}");
+    world.clean().await;
+}
