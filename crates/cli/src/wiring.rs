@@ -7,10 +7,13 @@ use estrade_edge::EdgeOptions;
 use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
+use estrade_plans::BaseImages;
+use estrade_runtime::EngineHost;
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, EdgeBind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
 use estrade_service::certificates::{self, AcmeSettings};
+use estrade_service::containers::ContainerSettings;
 use estrade_service::domains::DomainSettings;
 use estrade_service::{Core, Quotas, Settings};
 use estrade_store::Location;
@@ -31,7 +34,7 @@ pub fn places(config: &Config) -> Places {
 }
 
 /// What the configuration says to the services.
-pub fn settings(config: &Config) -> Settings {
+pub fn settings(config: &Config) -> Result<Settings, OpenError> {
     let cap = |cap: crate::config::Cap| cap.get().map_or(0, std::num::NonZeroU32::get);
     let limits = &config.limits;
     let mut plans = Plans::default();
@@ -50,7 +53,7 @@ pub fn settings(config: &Config) -> Settings {
         .domains
         .first()
         .map_or("localhost", |domain| domain.as_str());
-    Settings {
+    Ok(Settings {
         plans,
         quotas: Quotas {
             projects: cap(limits.projects).into(),
@@ -79,7 +82,36 @@ pub fn settings(config: &Config) -> Settings {
         },
         domains: domains(config),
         usage: inference::usage(config),
+        containers: containers(config)?,
+    })
+}
+
+/// How projects run.
+fn containers(config: &Config) -> Result<ContainerSettings, OpenError> {
+    let docker = &config.docker;
+    let mut images = BaseImages::default();
+    for (part, image) in &docker.images {
+        images
+            .set(part.as_str(), image)
+            .map_err(|reason| OpenError::Refused(format!("docker.images: {reason}")))?;
     }
+    let host = match &docker.host {
+        Some(host) => host.0.clone(),
+        None => EngineHost::find(None, std::env::var("DOCKER_HOST").ok().as_deref())
+            .map_err(|reason| OpenError::Refused(format!("DOCKER_HOST: {reason}")))?,
+    };
+    Ok(ContainerSettings {
+        host,
+        images,
+        subnets: docker.subnets.0,
+        firewall: docker.firewall,
+        inference_port: Some(config.ai.listen.port()),
+        build_memory: docker.build_memory_mb.get().saturating_mul(1 << 20),
+        build_cpus: docker.build_cpus.get(),
+        build_limit: Duration::from_mins(docker.build_minutes.get().into()),
+        free_disk: docker.free_disk_gb.saturating_mul(1 << 30),
+        ..ContainerSettings::default()
+    })
 }
 
 /// Which host names are ours, and how others prove that theirs are theirs.
@@ -104,7 +136,7 @@ fn domains(config: &Config) -> DomainSettings {
 
 /// Opens the installation that the configuration names.
 pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
-    estrade_service::bootstrap::open(&places(config), settings(config)).await
+    estrade_service::bootstrap::open(&places(config), settings(config)?).await
 }
 
 /// How the server shall listen.

@@ -92,12 +92,11 @@ impl Edge {
     ) -> BoxFuture<'static, Result<Arc<Self>>> {
         Box::pin(async move {
             let sites = Sites::new(Arc::clone(&core), Handle::current(), options.site_bytes);
-            let sites = Arc::new(sites);
-            let publisher: Weak<Sites> = Arc::downgrade(&sites);
+            let routes = Routes::open(Arc::clone(&core), Arc::new(sites)).await?;
+            let publisher: Weak<Routes> = Arc::downgrade(&routes);
             core.set_publisher(publisher);
-            let routes = Routes::open(Arc::clone(&core), sites);
             Ok(Arc::new(Self {
-                routes: routes.await?,
+                routes,
                 contents: Contents::new(core.blobs.clone(), options.room),
                 doorway: options.certificates.map(|certificates| Doorway {
                     certificates,

@@ -12,13 +12,15 @@ use crate::table::Table;
 use arc_swap::ArcSwapOption;
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
-use estrade_model::platform::Platform;
-use estrade_model::{ProjectId, Timestamp};
-use estrade_service::{Core, Error, Result};
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use estrade_service::{Core, Error, Publisher, Result};
 use estrade_store::domains::{self, ActiveDomain};
 use estrade_store::routes::{self, LiveRow, NamedProject};
+use estrade_store::variants::VariantRow;
 use estrade_store::{Change, ChangeKind};
+use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -455,6 +457,30 @@ impl Routes {
     }
 }
 
+impl Publisher for Routes {
+    fn prepare<'p>(
+        &'p self,
+        project: ProjectId,
+        release: &'p LiveRow,
+        fresh: Vec<VariantRow>,
+    ) -> BoxFuture<'p, Result<()>> {
+        Box::pin(self.sites.prepare(project, release, fresh))
+    }
+
+    fn publish(
+        &self,
+        project: ProjectId,
+        release: ReleaseId,
+        addresses: &[SocketAddr],
+        limit: Duration,
+    ) -> BoxFuture<'static, ()> {
+        let leaving = self.running.publish(project, release, addresses);
+        Box::pin(async move {
+            leaving.drained(limit).await;
+        })
+    }
+}
+
 impl Route {
     fn new(project: ProjectId, name: Box<str>) -> Self {
         Self {
@@ -499,7 +525,7 @@ async fn read_state(
     let Some(row) = route.live else {
         return Ok(State::Empty);
     };
-    if row.platform != Platform::Static {
+    if row.platform.runs() {
         return Ok(State::Running(running.slot(project, row.release)));
     }
     let second = |time: Timestamp| time.millis().div_euclid(1000);

@@ -7,13 +7,12 @@ use estrade_model::error::causes;
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_service::{Core, Error, Publisher, Result};
+use estrade_service::{Core, Error, Result};
 use estrade_store::blobs::{DigestMap, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::routes::LiveRow;
 use estrade_store::variants::VariantRow;
 use estrade_store::{artifacts, blob_rows, variants};
-use futures_util::future::BoxFuture;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::sync::Arc;
@@ -86,20 +85,19 @@ impl Sites {
     }
 }
 
-impl Publisher for Sites {
-    fn prepare<'p>(
-        &'p self,
+impl Sites {
+    /// Loads a site before its first visitor comes.
+    pub(crate) async fn prepare(
+        &self,
         project: ProjectId,
-        release: &'p LiveRow,
+        release: &LiveRow,
         fresh: Vec<VariantRow>,
-    ) -> BoxFuture<'p, Result<()>> {
-        Box::pin(async move {
-            let like = self.prepared.get(&project);
-            let like = like.and_then(|like| self.cache.get(&like));
-            self.get_with(release, Hints { fresh, like }).await?;
-            self.prepared.insert(project, release.release);
-            Ok(())
-        })
+    ) -> Result<()> {
+        let like = self.prepared.get(&project);
+        let like = like.and_then(|like| self.cache.get(&like));
+        self.get_with(release, Hints { fresh, like }).await?;
+        self.prepared.insert(project, release.release);
+        Ok(())
     }
 }
 

@@ -8,11 +8,12 @@ use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::{Error, accounts, random};
 use arc_swap::ArcSwap;
-use estrade_model::TokenId;
+use estrade_model::{Invalid, Timestamp, TokenId};
+use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
 use estrade_store::blobs::BlobStore;
 use estrade_store::tokens::NewToken;
-use estrade_store::{Db, Location, StoreError, signing_keys, tokens};
+use estrade_store::{Db, Location, StoreError, installation, signing_keys, tokens};
 use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -107,9 +108,11 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         opened.ok_or_else(|| OpenError::Failed("the database was not initialised".into()))?;
     let blobs = BlobStore::open(&places.data_dir.join("blobs"))
         .map_err(|error| OpenError::Failed(error.into()))?;
+    let engine = open_engine(&db, places, &settings, now).await?;
     Ok(Arc::new(Core {
         db,
         blobs,
+        engine,
         clock,
         settings,
         master,
@@ -119,6 +122,23 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         head_start: HeadStart::default(),
         publisher: OnceLock::new(),
     }))
+}
+
+/// The container engine, as this installation sees it; it is not asked anything yet.
+async fn open_engine(
+    db: &Db,
+    places: &Places,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Engine, OpenError> {
+    let fresh = random::id::<()>(now)?.to_string();
+    let name = installation::name_installation(db, fresh).await?;
+    let refused = |Invalid(reason)| OpenError::Failed(reason.into());
+    let name = name.parse().map_err(refused)?;
+    let containers = &settings.containers;
+    let engine = Engine::new(containers.host.clone(), name, containers.subnets);
+    let engine = engine.map_err(|error| OpenError::Failed(error.into()))?;
+    Ok(engine.with_disks(places.data_dir.join("disks")))
 }
 
 /// Held by the one server that may use a data directory.

@@ -1,5 +1,6 @@
 //! What every service needs, built once at start.
 
+use crate::containers::ContainerSettings;
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
@@ -10,12 +11,14 @@ use crate::usage::UsageSettings;
 use crate::{Result, random};
 use arc_swap::ArcSwap;
 use estrade_model::plan::Plans;
-use estrade_model::{Id, ProjectId, Timestamp};
+use estrade_model::{Id, ProjectId, ReleaseId, Timestamp};
+use estrade_runtime::Engine;
 use estrade_store::Db;
 use estrade_store::blobs::BlobStore;
 use estrade_store::routes::LiveRow;
 use estrade_store::variants::VariantRow;
 use futures_util::future::BoxFuture;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,6 +29,8 @@ pub struct Core {
     pub db: Db,
     /// The contents of releases.
     pub blobs: BlobStore,
+    /// Runs containers. It may not be there: whoever asks it finds out.
+    pub engine: Engine,
     /// What time it is.
     pub clock: Clock,
     /// What the configuration says.
@@ -54,6 +59,17 @@ pub trait Publisher: Send + Sync {
         release: &'p LiveRow,
         fresh: Vec<VariantRow>,
     ) -> BoxFuture<'p, Result<()>>;
+
+    /// From now on a release that runs can be reached at exactly these addresses. Those that it had
+    /// before and has no more get no new request; the answer comes when they have ended those that
+    /// they had, or after `limit`.
+    fn publish(
+        &self,
+        project: ProjectId,
+        release: ReleaseId,
+        addresses: &[SocketAddr],
+        limit: Duration,
+    ) -> BoxFuture<'static, ()>;
 }
 
 impl Core {
@@ -162,6 +178,8 @@ pub struct Settings {
     pub domains: DomainSettings,
     /// How calls are accounted for.
     pub usage: UsageSettings,
+    /// How projects run.
+    pub containers: ContainerSettings,
 }
 
 impl Default for Settings {
@@ -186,6 +204,7 @@ impl Default for Settings {
             edge_authority: "localhost:8080".into(),
             domains: DomainSettings::default(),
             usage: UsageSettings::default(),
+            containers: ContainerSettings::default(),
         }
     }
 }

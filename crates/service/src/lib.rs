@@ -9,6 +9,7 @@ pub mod audit;
 pub mod bootstrap;
 pub mod certificates;
 pub mod cleanup;
+pub mod containers;
 pub mod core;
 pub mod credentials;
 pub mod domains;

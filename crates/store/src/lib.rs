@@ -23,6 +23,7 @@ pub mod error;
 pub mod events;
 pub mod housekeeping;
 pub mod idempotency;
+pub mod installation;
 pub mod invitations;
 pub mod keys;
 pub mod login_attempts;

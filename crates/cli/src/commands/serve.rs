@@ -101,7 +101,7 @@ Try it:
 ",
         version = env!("CARGO_PKG_VERSION"),
         data = config.data_dir.display(),
-        sites = wiring::settings(config).project_url("<project>"),
+        sites = wiring::settings(config)?.project_url("<project>"),
     ))?;
     Ok(())
 }

@@ -1,27 +1,54 @@
-//! `[docker]`: which engine runs containers, and on which base images.
+//! `[docker]`: which engine runs containers, what they may use, and on which base images.
 
 use super::text::{Invalid, serde_as_text};
-use super::url::HttpUrl;
+use estrade_runtime::{EngineHost, SubnetPool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 
 /// The container engine.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Docker {
     /// Where the engine listens; absent: `DOCKER_HOST`, then the default socket.
     pub host: Option<DockerHost>,
+    /// Where the networks of containers get their addresses from.
+    pub subnets: Subnets,
+    /// Whether the kernel's firewall keeps containers from the host and from each other.
+    pub firewall: bool,
+    /// Memory of one step of a build in MB.
+    pub build_memory_mb: NonZeroU64,
+    /// CPU time of a build, in cores.
+    pub build_cpus: NonZeroU64,
+    /// How long a build may take, in minutes.
+    pub build_minutes: NonZeroU32,
+    /// Disk space in GB that is kept free by removing images early.
+    pub free_disk_gb: u64,
     /// Base images that differ from the built-in ones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<BuiltPlatform, String>,
 }
 
-/// A platform whose releases are built on top of a base image.
+impl Default for Docker {
+    fn default() -> Self {
+        Self {
+            host: None,
+            subnets: Subnets::default(),
+            firewall: true,
+            build_memory_mb: NonZeroU64::MIN.saturating_add(2047),
+            build_cpus: NonZeroU64::MIN.saturating_add(1),
+            build_minutes: NonZeroU32::MIN.saturating_add(14),
+            free_disk_gb: 5,
+            images: BTreeMap::new(),
+        }
+    }
+}
+
+/// A platform whose releases are built on top of a base image, or another image that builds use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each variant is the platform's own name")]
 pub enum BuiltPlatform {
     Node,
@@ -36,70 +63,104 @@ pub enum BuiltPlatform {
     Laravel,
     Go,
     Dotnet,
+    GoRun,
+    DotnetRun,
+    Composer,
+}
+
+impl BuiltPlatform {
+    /// As it is written in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Next => "next",
+            Self::React => "react",
+            Self::Vue => "vue",
+            Self::Angular => "angular",
+            Self::Python => "python",
+            Self::Django => "django",
+            Self::Flask => "flask",
+            Self::Php => "php",
+            Self::Laravel => "laravel",
+            Self::Go => "go",
+            Self::Dotnet => "dotnet",
+            Self::GoRun => "go-run",
+            Self::DotnetRun => "dotnet-run",
+            Self::Composer => "composer",
+        }
+    }
 }
 
 /// The address of a container engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DockerHost {
-    /// `unix:///path/of/the.sock`.
-    Unix(PathBuf),
-    /// `http://…`, `https://…` or, the same as `http`, `tcp://…`.
-    Http(HttpUrl),
-}
+pub struct DockerHost(pub EngineHost);
 
 impl FromStr for DockerHost {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        if let Some(path) = text.strip_prefix("unix://") {
-            return if Path::new(path).is_absolute() {
-                Ok(Self::Unix(path.into()))
-            } else {
-                Err("unix:// needs an absolute path, as in unix:///var/run/docker.sock".into())
-            };
-        }
-        let url = match text.strip_prefix("tcp://") {
-            Some(address) => format!("http://{address}"),
-            None => text.to_owned(),
-        };
-        url.parse().map(Self::Http).map_err(|_| {
-            "write unix:///var/run/docker.sock, tcp://HOST:PORT or https://HOST:PORT".into()
-        })
+        text.parse().map(Self)
     }
 }
 
 impl fmt::Display for DockerHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix://{}", path.display()),
-            Self::Http(url) => url.fmt(f),
-        }
+        self.0.fmt(f)
     }
 }
 
 serde_as_text!(DockerHost);
 
+/// Where the networks of containers get their addresses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Subnets(pub SubnetPool);
+
+impl FromStr for Subnets {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for Subnets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.range().fmt(f)
+    }
+}
+
+serde_as_text!(Subnets);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, StrDeserializer};
 
     #[test]
     fn an_engine_listens_on_a_socket_or_a_port() {
         let shown = |text: &str| text.parse::<DockerHost>().map(|host| host.to_string());
         assert_eq!(shown("unix:///run/d.sock").unwrap(), "unix:///run/d.sock");
-        assert_eq!(
-            shown("tcp://10.0.0.2:2375").unwrap(),
-            "http://10.0.0.2:2375"
-        );
-        assert_eq!(shown("https://d:2376").unwrap(), "https://d:2376");
+        assert_eq!(shown("tcp://10.0.0.2:2375").unwrap(), "tcp://10.0.0.2:2375");
         for bad in [
             "",
             "unix://run/d.sock",
             "ssh://d",
-            "/var/run/docker.sock",
+            "https://d:2376",
             "tcp://",
         ] {
             assert!(shown(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_image_has_the_name_that_builds_know() {
+        let mut images = estrade_plans::BaseImages::default();
+        for name in ["node", "dotnet", "go-run", "dotnet-run", "composer"] {
+            let read: StrDeserializer<'_, Error> = name.into_deserializer();
+            let part = BuiltPlatform::deserialize(read).unwrap();
+            assert_eq!(part.as_str(), name);
+            images.set(part.as_str(), "x:1").unwrap();
         }
     }
 }

@@ -1,0 +1,5 @@
+//! Projects that run: which instances there shall be, and making it so.
+
+mod settings;
+
+pub use settings::ContainerSettings;

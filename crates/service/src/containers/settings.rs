@@ -1,0 +1,47 @@
+//! What the configuration says about containers.
+
+use estrade_plans::BaseImages;
+use estrade_runtime::{EngineHost, SubnetPool};
+use std::time::Duration;
+
+/// How projects run.
+#[derive(Debug, Clone)]
+pub struct ContainerSettings {
+    /// Where the engine listens.
+    pub host: EngineHost,
+    /// The images that platforms are built on.
+    pub images: BaseImages,
+    /// Where the networks of owners get their addresses from.
+    pub subnets: SubnetPool,
+    /// Whether the kernel's firewall keeps containers from the host and from each other.
+    pub firewall: bool,
+    /// The port of the AI API, which containers may reach.
+    pub inference_port: Option<u16>,
+    /// Memory of one step of a build, in bytes.
+    pub build_memory: u64,
+    /// CPU time of a build, in cores.
+    pub build_cpus: u64,
+    /// How long a build may take.
+    pub build_limit: Duration,
+    /// How long instances may take to become healthy, unless a release says otherwise.
+    pub health_limit: Duration,
+    /// Disk space in bytes that is kept free by removing images early.
+    pub free_disk: u64,
+}
+
+impl Default for ContainerSettings {
+    fn default() -> Self {
+        Self {
+            host: EngineHost::default(),
+            images: BaseImages::default(),
+            subnets: SubnetPool::default(),
+            firewall: true,
+            inference_port: None,
+            build_memory: 2 << 30,
+            build_cpus: 2,
+            build_limit: Duration::from_mins(15),
+            health_limit: Duration::from_mins(1),
+            free_disk: 5 << 30,
+        }
+    }
+}
