@@ -21,6 +21,7 @@ const LEFT_BEHIND: Duration = Duration::from_hours(1);
 /// Removes what nobody needs.
 pub(super) async fn clean(core: &Core) -> Result<()> {
     remove_images(core).await?;
+    remove_layers(core).await?;
     remove_networks(core).await?;
     let now = core.now();
     let cache = if is_disk_low(core).await {
@@ -46,6 +47,17 @@ async fn remove_images(core: &Core) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Layers serve as cache for their project, and go with it.
+async fn remove_layers(core: &Core) -> Result<()> {
+    let mut gone = core.engine.releases_with_layers().await?;
+    let known = images::known_releases(&core.db, &gone).await?;
+    gone.retain(|release| !known.contains(release));
+    if gone.is_empty() {
+        return Ok(());
+    }
+    Ok(core.engine.remove_layers(&gone).await?)
 }
 
 async fn remove_networks(core: &Core) -> Result<()> {

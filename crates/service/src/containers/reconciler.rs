@@ -36,6 +36,9 @@ const HYGIENE: Duration = Duration::from_mins(1);
 /// Changes and events that come together are answered by one look.
 const TOGETHER: Duration = Duration::from_millis(10);
 
+/// The engine tells of an event a moment before its lists know of it.
+const ECHO: Duration = Duration::from_millis(250);
+
 /// Keeps the engine's instances as the database wants them.
 pub struct Reconciler {
     core: Arc<Core>,
@@ -47,6 +50,8 @@ pub struct Reconciler {
     chores: JoinSet<()>,
     events: Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
     next: Instant,
+    /// When to look a second time at what an event told of.
+    echo: Option<Instant>,
     next_hygiene: Instant,
     /// The engine was away when it was looked at last; so it is before the first look.
     away: bool,
@@ -78,6 +83,7 @@ impl Reconciler {
                 chores: JoinSet::new(),
                 events: None,
                 next: now,
+                echo: None,
                 next_hygiene: now,
                 away: true,
                 idle: false,
@@ -118,6 +124,7 @@ impl Reconciler {
                 () = self.core.fleet.wake.notified() => self.look_in(TOGETHER),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
+                        self.echo = Some(Instant::now() + ECHO);
                         self.look_in(TOGETHER);
                     } else {
                         self.events = None;
@@ -187,7 +194,9 @@ impl Reconciler {
 
     /// Looks at everything, and gives each project that is not being tended to somebody.
     async fn look(&mut self) {
-        self.next = Instant::now() + POLL;
+        let now = Instant::now();
+        self.echo = self.echo.filter(|echo| *echo > now);
+        self.next = self.echo.unwrap_or(now + POLL);
         let wanted = match images::list_projects(&self.core.db).await {
             Ok(wanted) => wanted,
             Err(error) => {
