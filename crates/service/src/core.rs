@@ -1,6 +1,7 @@
 //! What every service needs, built once at start.
 
 use crate::containers::ContainerSettings;
+use crate::containers::logs::LogNews;
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
@@ -45,6 +46,8 @@ pub struct Core {
     pub(crate) rush: Rush,
     /// What is compressed ahead of time.
     pub(crate) head_start: HeadStart,
+    /// Says whose instances have written something.
+    pub(crate) log_news: LogNews,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }

@@ -26,6 +26,7 @@ pub mod idempotency;
 pub mod installation;
 pub mod invitations;
 pub mod keys;
+pub mod log_blocks;
 pub mod login_attempts;
 pub mod manifest;
 pub mod members;
