@@ -1,7 +1,53 @@
 //! What instances wrote, as it goes over the wire.
 
-use crate::ReleaseId;
+use crate::{Invalid, ReleaseId};
 use serde::Serialize;
+use std::str::FromStr;
+
+/// In which order lines are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Oldest first.
+    Forward,
+    /// Newest first.
+    #[default]
+    Backward,
+}
+
+impl FromStr for Direction {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "forward" => Ok(Self::Forward),
+            "backward" => Ok(Self::Backward),
+            _ => Err("must be forward or backward".into()),
+        }
+    }
+}
+
+/// From when on lines are read: the first nanosecond since the epoch.
+///
+/// Written as seconds since the epoch, from which on, or as the moment of a line, after which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Since(pub i64);
+
+impl FromStr for Since {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if let Ok(seconds) = text.parse::<i64>() {
+            return Ok(Self(seconds.saturating_mul(1_000_000_000)));
+        }
+        let moment: jiff::Timestamp = text.parse().map_err(|_| {
+            Invalid::from("must be seconds since the epoch, or the datetime of a line")
+        })?;
+        let nanos = moment.as_nanosecond().saturating_add(1);
+        let nanos = nanos.clamp(i64::MIN.into(), i64::MAX.into());
+        Ok(Self(i64::try_from(nanos).unwrap_or(i64::MAX)))
+    }
+}
 
 /// `GET /v2/projects/{p}/logs`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -57,4 +103,30 @@ pub struct StreamedLine {
     /// The text.
     #[serde(rename = "_entry")]
     pub entry: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_is_a_second_or_after_a_line() {
+        let since = |text: &str| text.parse().map(|Since(first)| first);
+        assert_eq!(since("5"), Ok(5_000_000_000));
+        assert_eq!(since("1970-01-01T00:00:05.000000007Z"), Ok(5_000_000_008));
+        assert_eq!(since("9223372036854775807"), Ok(i64::MAX));
+        assert_eq!(since("9999-01-01T00:00:00Z"), Ok(i64::MAX));
+        for bad in ["", "x", "5.5", "yesterday", "99999999999999999999"] {
+            assert!(since(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_document_names_directions_as_the_wire_does() {
+        let schema = serde_json::to_value(<Direction as utoipa::PartialSchema>::schema()).unwrap();
+        for name in schema["enum"].as_array().unwrap() {
+            let parsed: Direction = name.as_str().unwrap().parse().unwrap();
+            assert_eq!(serde_json::to_value(parsed).unwrap(), *name);
+        }
+    }
 }

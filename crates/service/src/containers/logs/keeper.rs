@@ -9,6 +9,7 @@ use estrade_runtime::{
     Error as EngineError, EventKind, Instance, InstanceId, InstanceKey, InstanceState,
 };
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,12 +56,14 @@ impl LogKeeper {
     }
 
     /// Stores what instances write until `stop`. What they write after that is stored by the next one.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let work = async { tokio::join!(self.watch(), self.prune(&stop)) };
-        stop.run_until_cancelled(work).await;
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let work = async { tokio::join!(self.watch(), self.prune(&stop)) };
+            stop.run_until_cancelled(work).await;
+            self.stop.cancel();
+            self.tasks.close();
+            self.tasks.wait().await;
+        })
     }
 
     /// Returns when everything is stored that an instance wrote which does not run any more, or when the

@@ -21,4 +21,4 @@ pub use format::{grouped, legacy, streamed};
 pub use keeper::LogKeeper;
 pub use line::{Cursor, KeptLine};
 pub(crate) use news::LogNews;
-pub use read::{Direction, LogQuery, read_logs, read_logs_since};
+pub use read::{LogQuery, read_logs, read_logs_since};

@@ -4,6 +4,7 @@ use super::line::{Cursor, KeptLine};
 use super::picked::{LineFilter, Picked, find};
 use crate::{Core, Result, Scope, projects};
 use estrade_model::ReleaseId;
+use estrade_model::log::{Direction, Since};
 use estrade_store::log_blocks::{self, BlockRange, LogBlock};
 use std::sync::Arc;
 
@@ -18,16 +19,6 @@ pub(super) const BLOCKS: u32 = 16;
 pub(super) const MOST_LOOKED_AT: usize = 512 << 20;
 
 const SECOND: i64 = 1_000_000_000;
-
-/// In which order lines are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Direction {
-    /// Oldest first.
-    Forward,
-    /// Newest first.
-    #[default]
-    Backward,
-}
 
 /// Which lines are asked for.
 #[derive(Debug, Clone, Default)]
@@ -79,15 +70,15 @@ pub async fn read_logs(
     })
 }
 
-/// The lines of a project after a moment, in nanoseconds, oldest first; without one the newest. The next
-/// are those after the last of them.
+/// The lines of a project since a moment, oldest first; without one the newest. The next are those after the
+/// last of them.
 pub async fn read_logs_since(
     core: &Core,
     scope: &Scope,
     project: &str,
-    since: Option<i64>,
+    since: Option<Since>,
 ) -> Result<Vec<KeptLine>> {
-    let start = since.map_or(i64::MIN, |since| since.saturating_add(1));
+    let start = since.map_or(i64::MIN, |Since(first)| first);
     let filter = LineFilter::new(start, i64::MAX, None, None);
     let picked = pick(core, scope, project, filter, LINES, since.is_none()).await?;
     Ok(picked.into_lines().collect())
