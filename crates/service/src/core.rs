@@ -1,7 +1,7 @@
 //! What every service needs, built once at start.
 
-use crate::containers::ContainerSettings;
-use crate::containers::logs::LogNews;
+use crate::containers::logs::{KeeperSlot, LogNews};
+use crate::containers::{ContainerSettings, Fleet};
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
@@ -46,8 +46,12 @@ pub struct Core {
     pub(crate) rush: Rush,
     /// What is compressed ahead of time.
     pub(crate) head_start: HeadStart,
+    /// What is known of the instances that run here.
+    pub(crate) fleet: Fleet,
     /// Says whose instances have written something.
     pub(crate) log_news: LogNews,
+    /// Who stores what instances write.
+    pub(crate) log_keeper: KeeperSlot,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }

@@ -4,6 +4,7 @@ use crate::engine::{RunningKeeper, World};
 use crate::stored::release;
 use crate::support::{Installation, on_both_engines};
 use crate::texts;
+use estrade_model::log::Direction;
 use estrade_service::containers::logs::{LogKeeper, LogQuery, follow_logs, read_logs};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -16,6 +17,7 @@ on_both_engines! {
     long_lines_come_in_pieces
     lines_are_seen_soon
     a_flood_is_complete_and_takes_little_memory
+    lines_that_nobody_could_read_are_not_missing_silently
 }
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -214,5 +216,39 @@ async fn a_flood_is_complete_and_takes_little_memory(at: &Installation) {
     let more = timeout(Duration::from_secs(2), follower.next_lines()).await;
     assert!(more.is_err(), "and no other");
     running.stop().await;
+    world.clean().await;
+}
+
+async fn lines_that_nobody_could_read_are_not_missing_silently(at: &Installation) {
+    let world = World::new(at).await;
+    let running = RunningKeeper::start(&world.core);
+    // More than the engine keeps.
+    let program = "import time; print('first', flush=True); time.sleep(6)
+for n in range(60000): print('x' * 1000)
+print('last')";
+    let id = world.run(release('a'), 1, program).await;
+    world.wait_for_lines(1).await;
+    running.stop().await;
+    world.ended(&id).await;
+    LogKeeper::new(&world.core)
+        .settle(&id, Duration::from_mins(2))
+        .await;
+    let query = LogQuery {
+        direction: Direction::Forward,
+        ..LogQuery::default()
+    };
+    let lines = read_logs(&world.core, &world.ada, "shop", &query)
+        .await
+        .unwrap();
+    assert_eq!(lines[0].text, "first");
+    assert!(lines[1].text.contains("lines are missing here"));
+    assert!(lines[2..].iter().all(|line| line.text.starts_with('x')));
+    let query = LogQuery {
+        search: Some("MISSING".into()),
+        ..LogQuery::default()
+    };
+    let said = read_logs(&world.core, &world.ada, "shop", &query).await;
+    assert_eq!(said.unwrap().len(), 1, "once");
+    assert_eq!(world.lines().await.pop().unwrap(), "last");
     world.clean().await;
 }

@@ -11,10 +11,10 @@ use estrade_runtime::{
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,8 +22,9 @@ use tokio_util::task::TaskTracker;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long after it began to listen the keeper looks at what it may have missed before.
 const LOOK_FIRST: Duration = Duration::from_millis(100);
-/// How long to wait for an engine that is away.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// How long to wait for an engine that is away: at first, and at most.
+const AWAY_FIRST: Duration = Duration::from_millis(500);
+const AWAY_MOST: Duration = Duration::from_secs(5);
 /// How often what is too old or too much is removed.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
 /// How many logs are read at once: each takes a batch and what the connection holds.
@@ -43,16 +44,33 @@ pub struct LogKeeper {
     stop: CancellationToken,
 }
 
+/// Where those who end instances find the keeper.
+#[derive(Default)]
+pub(crate) struct KeeperSlot(Mutex<Weak<LogKeeper>>);
+
+impl KeeperSlot {
+    pub(crate) fn get(&self) -> Option<Arc<LogKeeper>> {
+        self.slot().upgrade()
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Weak<LogKeeper>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl LogKeeper {
-    /// A keeper, who does nothing until [`Self::run`]. There must be one only for each engine.
+    /// A keeper, who does nothing until [`Self::run`]. From now on it is the one whom those wait for who
+    /// end instances. There must be one only for each engine.
     pub fn new(core: &Arc<Core>) -> Arc<Self> {
-        Arc::new(Self {
+        let keeper = Arc::new(Self {
             core: Arc::clone(core),
             desks: Mutex::default(),
             sweeps: Arc::new(Semaphore::new(SWEEPS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-        })
+        });
+        *core.log_keeper.slot() = Arc::downgrade(&keeper);
+        keeper
     }
 
     /// Stores what instances write until `stop`. What they write after that is stored by the next one.
@@ -100,6 +118,7 @@ impl LogKeeper {
 
     /// Listens to the engine, and looks at everything from time to time.
     async fn watch(&self) {
+        let mut away = AWAY_FIRST;
         loop {
             let mut events = Box::pin(self.core.engine.events());
             let mut next_look = Instant::now() + LOOK_FIRST;
@@ -114,12 +133,15 @@ impl LogKeeper {
                         Some(Err(_)) | None => break,
                     },
                     () = sleep_until(next_look) => {
+                        // So long it has listened: the engine is there.
+                        away = AWAY_FIRST;
                         self.look().await;
                         next_look = Instant::now() + LOOK_EVERY;
                     }
                 }
             }
-            tokio::time::sleep(LISTEN_AGAIN).await;
+            sleep(away).await;
+            away = (away * 2).min(AWAY_MOST);
         }
     }
 

@@ -18,6 +18,7 @@ mod window;
 
 pub use follow::{LogFollower, follow_logs};
 pub use format::{grouped, legacy, streamed};
+pub(crate) use keeper::KeeperSlot;
 pub use keeper::LogKeeper;
 pub use line::{Cursor, KeptLine};
 pub(crate) use news::LogNews;

@@ -1,10 +1,9 @@
 //! `/v2/projects/{project_id}/logs` and `/v1/projects/{project_id}/logs`
 
 use crate::support::{deploy_site, fields, new_project};
-use estrade_runtime::{EngineHost, InstanceKey, InstanceSpec, Limits};
 use estrade_store::StoreError;
 use estrade_store::log_blocks::{NewLogBlock, insert_block};
-use estrade_testkit::{Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_engines};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -15,7 +14,6 @@ on_both_engines! {
     the_first_version_is_a_list;
     the_stream_resumes_after_the_last_line;
     the_stream_ends_with_the_project;
-    what_runs_can_be_read_and_followed with on_docker;
 }
 
 const PATH: &str = "/v2/projects/shop/logs";
@@ -237,61 +235,4 @@ async fn the_stream_ends_with_the_project(app: &TestApp) {
     assert_eq!(entries(&read(&mut stream, 1).await), ["one"]);
     ada.delete("/v1/projects/shop").await.assert(200);
     assert!(read(&mut stream, 1).await.is_empty());
-}
-
-fn on_docker() -> Setup {
-    let socket = std::env::var("ESTRADE_TEST_DOCKER").expect(
-        "ESTRADE_TEST_DOCKER is not set: run `./test tests`, or set it to the socket of an engine that has the \
-         image of tests/docker/base-image as estrade-test/base:1",
-    );
-    Setup::with(|setup| setup.settings.containers.host = EngineHost::Unix(socket.into()))
-}
-
-async fn what_runs_can_be_read_and_followed(app: &TestApp) {
-    let ada = app.new_account("ada").await;
-    let project = new_project(&ada, "shop").await;
-    let engine = &app.core().engine;
-    let key = InstanceKey {
-        owner: ada.account.parse().unwrap(),
-        project: project.parse().unwrap(),
-        release: release('a').parse().unwrap(),
-        number: 1,
-    };
-    let program = "import time\nfor n in range(3): print('line', n, flush=True); time.sleep(1.5)";
-    let spec = InstanceSpec {
-        key,
-        revision: 0,
-        image: "estrade-test/base:1".parse().unwrap(),
-        command: Some(["python3", "-c", program].map(str::to_owned).into()),
-        env: Vec::new(),
-        port: 8000,
-        limits: Limits {
-            memory: 128 << 20,
-            nano_cpus: 1_000_000_000,
-            pids: 64,
-            disk: 64 << 20,
-            tmp: 16 << 20,
-        },
-        user: None,
-        read_only_root: false,
-        tmpfs: Vec::new(),
-        mounts: Vec::new(),
-        hosts: Vec::new(),
-    };
-    let mut stream = open(&ada, "", None).await;
-    engine.ensure_network(key.owner).await.unwrap();
-    let id = engine.run_instance(&spec).await.unwrap();
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        seen.extend(read(&mut stream, 1).await);
-    }
-    assert_eq!(entries(&seen), ["line 0", "line 1", "line 2"]);
-    let listed = ada.get(OLD_PATH).await.json();
-    assert_eq!(listed.as_array().unwrap().len(), 3);
-    assert_eq!(listed[2]["message"], "line 2");
-    engine.remove_instance(&id).await.unwrap();
-    for network in engine.networks().await.unwrap() {
-        engine.remove_network(&network).await.unwrap();
-    }
-    assert!(!app.log().contains("line 2"), "what they write is theirs");
 }
