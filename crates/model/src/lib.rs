@@ -16,6 +16,7 @@ pub mod id;
 pub mod invalid;
 pub mod ip_range;
 pub mod key;
+pub mod log;
 pub mod names;
 pub mod pass;
 pub mod paths;

@@ -36,6 +36,7 @@ pub const PLATFORM: Description = Description {
         ("projects", "What you run"),
         ("releases", "Its versions: deploy, wait, roll back"),
         ("events", "What happened to it"),
+        ("logs", "What it writes"),
         ("domains", "Host names of your own"),
         ("account", "Signing in, and tokens"),
         ("teams", "Working together"),

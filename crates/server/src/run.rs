@@ -26,6 +26,7 @@ use estrade_listener::{Listener, ListenerOptions, Port, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::containers::Reconciler;
+use estrade_service::containers::logs::LogKeeper;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::{self, Worker};
@@ -137,6 +138,7 @@ impl Server {
             ledger,
             gateway,
             providers,
+            log_keeper: LogKeeper::new(&core),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
@@ -256,6 +258,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
+    workers.spawn(Arc::clone(&app.log_keeper).run(stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(
         Arc::clone(&app.core),

@@ -27,6 +27,7 @@ pub mod images;
 pub mod installation;
 pub mod invitations;
 pub mod keys;
+pub mod log_blocks;
 pub mod login_attempts;
 pub mod manifest;
 pub mod members;

@@ -4,6 +4,7 @@ pub mod account;
 pub mod blobs;
 pub mod domains;
 pub mod events;
+pub mod logs;
 pub mod networks;
 pub mod projects;
 pub mod release_body;
@@ -42,6 +43,8 @@ fn all() -> Vec<Endpoints> {
         endpoints!(projects::check_availability),
         endpoints!(events::list_events),
         endpoints!(events::stream_events),
+        endpoints!(logs::read_logs),
+        endpoints!(logs::list_logs),
         endpoints!(releases::list_releases),
         endpoints!(releases::create_release, releases::create_release_by_get),
         endpoints!(blobs::put_blob),

@@ -7,6 +7,7 @@ mod digests;
 mod domains;
 mod envs;
 mod events;
+mod logs;
 mod networks;
 mod projects;
 mod releases;

@@ -347,6 +347,8 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "POST /v1/projects/{project_id}/actions/restart"
             | "GET /v1/projects/{project_id}/events"
             | "GET /v1/projects/{project_id}/events/stream"
+            | "GET /v1/projects/{project_id}/logs"
+            | "GET /v2/projects/{project_id}/logs"
             | "GET /v1/projects/{project_id}/releases"
             | "GET /v1/releases/{releaseID}"
             | "POST /v1/releases/{releaseID}/rollback"
