@@ -9,6 +9,7 @@ pub mod amount;
 pub mod audit;
 pub mod call;
 pub mod coding;
+pub mod disk;
 pub mod domain;
 pub mod error;
 pub mod event;

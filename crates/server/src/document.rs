@@ -37,6 +37,7 @@ pub const PLATFORM: Description = Description {
         ("releases", "Its versions: deploy, wait, roll back"),
         ("events", "What happened to it"),
         ("domains", "Host names of your own"),
+        ("disks", "What instances keep across releases"),
         ("account", "Signing in, and tokens"),
         ("teams", "Working together"),
         ("networks", "Private networks"),

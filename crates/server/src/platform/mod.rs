@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod blobs;
+pub mod disks;
 pub mod domains;
 pub mod events;
 pub mod networks;
@@ -55,6 +56,8 @@ fn all() -> Vec<Endpoints> {
         endpoints!(domains::list_domains, domains::create_domain),
         endpoints!(domains::read_domain, domains::delete_domain),
         endpoints!(domains::check_domain),
+        endpoints!(disks::list_disks, disks::create_disk),
+        endpoints!(disks::delete_disk),
         endpoints!(account::read_me),
         endpoints!(account::log_in).wrapped(|serve| serve.layer(Extension(account::LOGIN_BODY))),
         endpoints!(account::check_if_exists),

@@ -15,7 +15,7 @@ mod zip;
 use super::build_log::BuildLog;
 use super::caps::Caps;
 use super::claim::{Built, Claim};
-use super::create::{open_settings, site_json};
+use super::create::{open_site_settings, site_json};
 use super::incoming::settle;
 use super::layout::{inside, is_project_file, single_folder};
 use super::transition::Failure;
@@ -98,7 +98,7 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let Some(row) = row.map_err(Error::from)? else {
         return Err(Halt::Failed(super::work::source_gone()));
     };
-    let sent = open_settings(&core, claim.project(), &claim.recipe().settings)?;
+    let sent = open_site_settings(&core, claim.project(), &claim.recipe().settings)?;
     let platform = claim.recipe().platform;
     let canceled = Canceled::default();
     let _guard = StopOnDrop(canceled.clone());
