@@ -17,6 +17,7 @@ pub mod id;
 pub mod invalid;
 pub mod ip_range;
 pub mod key;
+pub mod metrics;
 pub mod names;
 pub mod pass;
 pub mod paths;

@@ -6,6 +6,7 @@ use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
 use estrade_gateway::Gateway;
 use estrade_service::Core;
+use estrade_service::containers::usage::UsageMeter;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::usage::Ledger;
@@ -40,6 +41,8 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Tells it who answers.
     pub providers: Arc<ProviderSync>,
+    /// Measures what instances use.
+    pub meter: Arc<UsageMeter>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.

@@ -38,6 +38,7 @@ pub const PLATFORM: Description = Description {
         ("events", "What happened to it"),
         ("domains", "Host names of your own"),
         ("disks", "What instances keep across releases"),
+        ("metrics", "What it uses"),
         ("account", "Signing in, and tokens"),
         ("teams", "Working together"),
         ("networks", "Private networks"),

@@ -5,6 +5,7 @@ pub mod blobs;
 pub mod disks;
 pub mod domains;
 pub mod events;
+pub mod metrics;
 pub mod networks;
 pub mod projects;
 pub mod release_body;
@@ -58,6 +59,8 @@ fn all() -> Vec<Endpoints> {
         endpoints!(domains::check_domain),
         endpoints!(disks::list_disks, disks::create_disk),
         endpoints!(disks::delete_disk),
+        endpoints!(metrics::read_metrics),
+        endpoints!(metrics::plot_metrics),
         endpoints!(account::read_me),
         endpoints!(account::log_in).wrapped(|serve| serve.layer(Extension(account::LOGIN_BODY))),
         endpoints!(account::check_if_exists),

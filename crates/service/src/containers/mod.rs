@@ -1,5 +1,6 @@
 //! Projects that run: which instances there shall be, and making it so.
 
 mod settings;
+pub mod usage;
 
 pub use settings::ContainerSettings;

@@ -82,6 +82,8 @@ async fn viewers_read(app: &TestApp) {
         "/v2/projects/shop/releases".to_owned(),
         "/v1/projects/shop/events".to_owned(),
         "/v1/projects/shop/disks".to_owned(),
+        "/v1/projects/shop/metrics".to_owned(),
+        "/v1/projects/shop/metrics.svg".to_owned(),
         format!("/v1/releases/{}", team.old_release),
         format!("/v2/releases/{}/source", team.old_release),
         format!("/v2/releases/{}/build-logs", team.old_release),

@@ -368,6 +368,8 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "GET /v2/releases/{releaseID}/source"
             | "GET /v1/projects/{project_id}/disks"
             | "DELETE /v1/projects/{project_id}/disks/{name}"
+            | "GET /v1/projects/{project_id}/metrics"
+            | "GET /v1/projects/{project_id}/metrics.svg"
             | "GET /v1/domains/{id}"
             | "GET /v1/domains/{id}/check"
             | "DELETE /v1/domains/{id}"
