@@ -12,6 +12,7 @@ use estrade_service::key_check::KeyCheck;
 use estrade_service::usage::Ledger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -43,6 +44,8 @@ pub struct App {
     pub providers: Arc<ProviderSync>,
     /// Measures what instances use.
     pub meter: Arc<UsageMeter>,
+    /// Shells that may still be opened on this node.
+    pub shells: Arc<Semaphore>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.

@@ -39,6 +39,7 @@ pub const PLATFORM: Description = Description {
         ("domains", "Host names of your own"),
         ("disks", "What instances keep across releases"),
         ("metrics", "What it uses"),
+        ("shell", "A terminal in what runs"),
         ("account", "Signing in, and tokens"),
         ("teams", "Working together"),
         ("networks", "Private networks"),

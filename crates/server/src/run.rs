@@ -38,6 +38,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -138,6 +139,7 @@ impl Server {
             gateway,
             providers,
             meter: UsageMeter::new(&core),
+            shells: Arc::new(Semaphore::new(platform::shell::MOST_SHELLS)),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
@@ -241,6 +243,8 @@ impl Server {
             self.app.tasks.wait().await;
             self.stop_workers.cancel();
             while self.workers.join_next().await.is_some() {}
+            // Hangs up what shells have left.
+            self.app.core.engine.shutdown().await;
             if let Err(error) = self.app.core.db.close() {
                 tracing::warn!(error = causes(&error), "the database did not close cleanly");
             }

@@ -10,6 +10,7 @@ pub mod networks;
 pub mod projects;
 pub mod release_body;
 pub mod releases;
+pub mod shell;
 mod small_value;
 pub mod sources;
 pub mod teams;
@@ -61,6 +62,7 @@ fn all() -> Vec<Endpoints> {
         endpoints!(disks::delete_disk),
         endpoints!(metrics::read_metrics),
         endpoints!(metrics::plot_metrics),
+        endpoints!(shell::open_shell),
         endpoints!(account::read_me),
         endpoints!(account::log_in).wrapped(|serve| serve.layer(Extension(account::LOGIN_BODY))),
         endpoints!(account::check_if_exists),

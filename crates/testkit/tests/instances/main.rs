@@ -8,4 +8,6 @@
 )]
 
 mod metrics;
+mod shell;
+mod socket;
 mod support;

@@ -337,6 +337,22 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         (Api::Ai, "POST /v1/keys/verify") => {
             in_body(json!({"key": world.key_token}), json!({"key": "x.y.z"}))
         }
+        // It would be a WebSocket, if it were one's own.
+        (Api::Platform, "GET /v1/exec") => {
+            let pairs = [
+                (world.project.as_str(), NOTHING),
+                (world.project_name, NO_PROJECT),
+            ];
+            let at = |project: &str| (format!("{path}?project_id={project}"), None);
+            Case::Theirs(
+                pairs
+                    .map(|(theirs, nobodys)| Try {
+                        theirs: at(theirs),
+                        nobodys: at(nobodys),
+                    })
+                    .into(),
+            )
+        }
         (Api::Platform, "POST /v2/teams/invitations/join") => Case::Theirs(vec![Try {
             theirs: (format!("{path}?token={}", world.invitation), None),
             nobodys: (format!("{path}?token=nothing"), None),
