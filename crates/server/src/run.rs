@@ -112,8 +112,14 @@ impl Server {
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
         let ServeOptions {
-            platform, ai, edge, ..
+            mut platform,
+            ai,
+            edge,
+            ..
         } = options;
+        // What runs here may visit sites and call models, but not manage things.
+        let instances = core.engine.pool().range();
+        platform.options.refuse_peers.push(instances);
         leftovers::sweep_temporary(&core, &options.temporary)?;
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
@@ -178,6 +184,7 @@ impl Server {
             ai_port,
             ai_front,
             gateway,
+            instances,
             shutdown.clone(),
         ));
         let stop_workers = CancellationToken::new();
