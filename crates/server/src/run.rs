@@ -193,15 +193,7 @@ impl Server {
             workers.spawn(exporter.run(stop_workers.clone()));
         }
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
-        let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
-        app.metrics
-            .register(|registry| registry.register_collector(numbers));
-        let numbers = Box::new(ai::GatewayMetrics(Arc::clone(&app.gateway)));
-        app.metrics
-            .register(|registry| registry.register_collector(numbers));
-        let numbers = Box::new(ai::LedgerMetrics(Arc::clone(&app.ledger)));
-        app.metrics
-            .register(|registry| registry.register_collector(numbers));
+        register_numbers(&app, EdgeMetrics(Arc::clone(edge.edge.routes())));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();
@@ -257,6 +249,17 @@ impl Server {
             }
         })
     }
+}
+
+/// Adds what is counted elsewhere to what Prometheus reads.
+fn register_numbers(app: &AppState, edge: EdgeMetrics) {
+    let gateway = ai::GatewayMetrics(Arc::clone(&app.gateway));
+    let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
+    app.metrics.register(|registry| {
+        registry.register_collector(Box::new(edge));
+        registry.register_collector(Box::new(gateway));
+        registry.register_collector(Box::new(ledger));
+    });
 }
 
 fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {

@@ -67,11 +67,11 @@ impl UsageMeter {
                 () = stop.cancelled() => return,
                 _ = steps.tick() => {}
             }
-            let step = tokio::select! {
+            let measured = tokio::select! {
                 () = stop.cancelled() => return,
-                step = self.step(&mut measuring) => step,
+                measured = self.step(&mut measuring) => measured,
             };
-            if let Err(error) = step {
+            if let Err(error) = measured {
                 tracing::debug!(error = causes(&error), "cannot measure instances");
             }
         }

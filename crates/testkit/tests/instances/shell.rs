@@ -6,6 +6,7 @@ use estrade_runtime::{Instance, InstanceState};
 use estrade_testkit::{Engine, TestApp, User, on_both_engines};
 use serde_json::json;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 on_both_engines! {
     a_shell_at_a_terminal with engine;
@@ -16,6 +17,7 @@ on_both_engines! {
     only_instances_of_the_live_release_count with engine;
     frames_are_small_and_make_sense with engine;
     who_leaves_hangs_up with engine;
+    a_token_that_is_revoked_ends_its_shells with engine;
     much_goes_through_in_both_directions with engine;
 }
 
@@ -252,6 +254,28 @@ async fn who_leaves_hangs_up(app: &TestApp) {
     clean(app).await;
 }
 
+async fn a_token_that_is_revoked_ends_its_shells(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let shop = new_live(app, &ada, &ada.account, "shop").await;
+    shop.start(app, 1, &SLEEP).await;
+    let made = ada.post("/v1/api-token", &json!({"name": "laptop"})).await;
+    let made = made.assert(201);
+    let laptop = ada.with_token(&made.field("/api_token"));
+    let mut shell = open(app, &laptop, "").await;
+    shell.start(80, 24).await;
+    shell.type_in("echo he''llo\n").await;
+    shell.read_until("hello").await;
+    let mut other = open(app, &ada, "").await;
+    other.start(80, 24).await;
+    let path = format!("/v1/tokens/{}", made.field("/_id"));
+    ada.delete(&path).await.assert(204);
+    assert_eq!(shell.closed().await.code, 4401);
+    // Those of others go on.
+    other.type_in("echo he''llo\n").await;
+    other.read_until("hello").await;
+    clean(app).await;
+}
+
 async fn much_goes_through_in_both_directions(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let shop = new_live(app, &ada, &ada.account, "shop").await;
@@ -297,14 +321,16 @@ async fn shells_are_limited_and_close_when_the_server_stops() {
         again.closed().await.code == 1000
     })
     .await;
-    let reading = tokio::spawn(first.closed());
-    let waiting = tokio::spawn(others.pop().unwrap().closed());
+    let mut closing = JoinSet::new();
+    closing.spawn(first.closed());
+    closing.spawn(others.pop().unwrap().closed());
     let core = std::sync::Arc::clone(app.core());
     let started = std::time::Instant::now();
     app.finish().await;
     assert!(started.elapsed() < Duration::from_secs(20));
-    assert_eq!(reading.await.unwrap().code, 1001);
-    assert_eq!(waiting.await.unwrap().code, 1001);
+    for end in closing.join_all().await {
+        assert_eq!(end.code, 1001);
+    }
     for instance in core.engine.instances().await.unwrap() {
         core.engine.remove_instance(&instance.id).await.unwrap();
     }

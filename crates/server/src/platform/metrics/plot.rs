@@ -5,7 +5,7 @@ use estrade_model::metrics::{MetricSample, ProjectMetrics};
 use std::fmt::{self, Write};
 
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 372.0;
+const HEIGHT: f64 = 356.0;
 /// Where the curves are, from left to right.
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 700.0;
@@ -26,8 +26,8 @@ font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\
 .back{fill:var(--back)}text{fill:var(--soft)}.title{font-size:15px;font-weight:600}.title,.name{fill:var(--text)}\
 .name{font-weight:600;font-size:13px}.end{text-anchor:end}.middle{text-anchor:middle}\
 .grid{stroke:var(--grid);stroke-width:1}.limit{stroke:var(--limit);stroke-width:1.2;stroke-dasharray:5 4}\
-text.limit-name{fill:var(--limit)}.cpu{--curve:var(--cpu)}.memory{--curve:var(--memory)}\
-.line{fill:none;stroke:var(--curve);stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}\
+.near{fill:var(--limit)}.cpu{--curve:var(--cpu)}.memory{--curve:var(--memory)}\
+.line{fill:none;stroke:var(--curve);stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}.dot{stroke-width:5}\
 .area{fill:var(--curve);fill-opacity:.14}";
 
 /// What is drawn into one panel.
@@ -37,6 +37,9 @@ struct Panel {
     value: fn(&MetricSample) -> f64,
     /// The highest value that the axis has room for, given the highest that must fit.
     axis: fn(f64) -> f64,
+    /// A value beside the axis.
+    tick: fn(f64) -> String,
+    /// A value in a sentence.
     write: fn(f64) -> String,
     /// What one instance may use.
     limit: f64,
@@ -61,10 +64,10 @@ fn write_picture(
         svg,
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t"><title id="t">CPU and memory of {project} in the last hour</title><style>{STYLE}</style><rect class="back" width="{WIDTH}" height="{HEIGHT}" rx="8"/>"#,
     )?;
-    let instances = match metrics.samples.last() {
+    let instances = match latest(metrics, now) {
         Some(sample) if sample.instances == 1 => "1 instance".to_owned(),
         Some(sample) => format!("{} instances", sample.instances),
-        None => "no instances".to_owned(),
+        None => "nothing runs now".to_owned(),
     };
     write!(
         svg,
@@ -74,9 +77,10 @@ fn write_picture(
     let panels = [
         Panel {
             class: "cpu",
-            name: "CPU",
+            name: "CPU, cores",
             value: |sample| sample.cpu,
             axis: decimal_axis,
+            tick: write_number,
             write: write_cores,
             limit: metrics.limits.cpus as f64,
         },
@@ -85,6 +89,7 @@ fn write_picture(
             name: "Memory",
             value: |sample| sample.memory as f64,
             axis: binary_axis,
+            tick: write_bytes,
             write: write_bytes,
             limit: metrics.limits.memory as f64,
         },
@@ -111,7 +116,11 @@ impl Panel {
         let limit = samples.last().map_or(0.0, allowed);
         // A limit that is far away would press the curve to the ground.
         let near = limit > 0.0 && peak * 2.0 >= limit;
-        let most = (self.axis)(if near { peak.max(limit) } else { peak });
+        let most = if near && peak <= limit {
+            limit
+        } else {
+            (self.axis)(peak)
+        };
         let y = |value: f64| top + PANEL * (1.0 - (value / most).min(1.0));
 
         let (class, name) = (self.class, self.name);
@@ -120,16 +129,17 @@ impl Panel {
             svg,
             r#"<g class="{class}"><text class="name" x="{LEFT}" y="{heading}">{name}</text>"#
         )?;
-        if let Some(last) = samples.last() {
-            let now = (self.write)((self.value)(last));
-            let limit = (self.write)(limit);
+        if let Some(last) = latest(metrics, now) {
+            let value = (self.write)((self.value)(last));
+            // The limit has the colour of its line, when that shows.
+            let (limit, class) = ((self.write)(limit), if near { "near" } else { "far" });
             write!(
                 svg,
-                r#"<text class="end" x="{RIGHT}" y="{heading}"><tspan class="name">{now}</tspan> of {limit}</text>"#
+                r#"<text class="end" x="{RIGHT}" y="{heading}"><tspan class="name">{value}</tspan> of <tspan class="{class}">{limit}</tspan></text>"#
             )?;
         }
         for part in [0.0, 0.5, 1.0] {
-            let (at, label) = (y(most * part), (self.write)(most * part));
+            let (at, label) = (y(most * part), (self.tick)(most * part));
             let below = at + 4.0;
             write!(
                 svg,
@@ -146,12 +156,7 @@ impl Panel {
         }
         if near {
             let at = y(limit);
-            write!(
-                svg,
-                r#"<path class="limit" d="M{LEFT} {at:.1}H{RIGHT}"/><text class="limit-name" x="{}" y="{:.1}">limit</text>"#,
-                LEFT + 6.0,
-                at + 14.0
-            )?;
+            write!(svg, r#"<path class="limit" d="M{LEFT} {at:.1}H{RIGHT}"/>"#)?;
         }
         if samples.is_empty() {
             let (x, y) = (f64::midpoint(LEFT, RIGHT), top + PANEL / 2.0 - 8.0);
@@ -174,8 +179,18 @@ fn place(at: Timestamp, now: Timestamp) -> Option<f64> {
 
 /// Samples that follow each other without a gap.
 fn runs(samples: &[MetricSample], step: u64) -> impl Iterator<Item = &[MetricSample]> {
+    samples.chunk_by(move |one, next| is_soon(one.timestamp, next.timestamp, step))
+}
+
+/// The last sample, unless it is of a time that has passed.
+fn latest(metrics: &ProjectMetrics, now: Timestamp) -> Option<&MetricSample> {
+    let last = metrics.samples.last();
+    last.filter(|last| is_soon(last.timestamp, now, metrics.step))
+}
+
+fn is_soon(one: Timestamp, next: Timestamp, step: u64) -> bool {
     let most = i64::try_from(step * GAP_STEPS * 1000).unwrap_or(i64::MAX);
-    samples.chunk_by(move |one, next| next.timestamp.millis() - one.timestamp.millis() <= most)
+    next.millis().saturating_sub(one.millis()) <= most
 }
 
 fn write_curve(svg: &mut String, points: &[(f64, f64)], ground: f64) -> fmt::Result {
@@ -187,12 +202,15 @@ fn write_curve(svg: &mut String, points: &[(f64, f64)], ground: f64) -> fmt::Res
         write!(line, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' })?;
     }
     // A single point is a dot, which a line without length draws with round ends.
-    if points.len() == 1 {
+    let class = if points.len() == 1 {
         line.push_str("h0");
-    }
+        "line dot"
+    } else {
+        "line"
+    };
     write!(
         svg,
-        r#"<path class="area" d="{line}L{:.1} {ground}L{:.1} {ground}Z"/><path class="line" d="{line}"/>"#,
+        r#"<path class="area" d="{line}L{:.1} {ground}L{:.1} {ground}Z"/><path class="{class}" d="{line}"/>"#,
         last.0, first.0
     )
 }
@@ -231,11 +249,16 @@ fn binary_axis(peak: f64) -> f64 {
     least * 2_f64.powf((peak / least).max(1.0).log2().ceil())
 }
 
+/// Two decimals, or three for what is next to nothing.
+fn write_number(number: f64) -> String {
+    let decimals = if number < 0.01 { 3 } else { 2 };
+    let text = format!("{number:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 fn write_cores(cores: f64) -> String {
-    let number = format!("{cores:.2}");
-    let number = number.trim_end_matches('0').trim_end_matches('.');
-    match number {
-        "1" => "1 core".to_owned(),
+    match write_number(cores) {
+        one if one == "1" => "1 core".to_owned(),
         number => format!("{number} cores"),
     }
 }
@@ -327,6 +350,8 @@ mod tests {
         assert_eq!(write_cores(0.5), "0.5 cores");
         assert_eq!(write_cores(1.0), "1 core");
         assert_eq!(write_cores(0.0), "0 cores");
+        assert_eq!(write_cores(0.004), "0.004 cores");
+        assert_eq!(write_number(0.025), "0.03");
         assert_eq!(write_bytes(64.0 * f64::from(1 << 20)), "64 MiB");
         assert_eq!(write_bytes(1536.0 * f64::from(1 << 20)), "1.5 GiB");
         assert_eq!(write_bytes(2048.0 * f64::from(1 << 20)), "2 GiB");
@@ -334,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_curve_is_broken_where_nothing_was_measured() {
-        let lines = |svg: &str| svg.matches(r#"class="line""#).count();
+        let lines = |svg: &str| svg.matches(r#"class="line"#).count();
         let whole = metrics((0..60).rev().map(|step| (step * 10, 0.5, 1 << 26)));
         assert_eq!(lines(&drawn(&whole)), 2);
         let broken = metrics([(900, 0.1, 1), (890, 0.1, 1), (100, 0.1, 1), (90, 0.1, 1)]);
@@ -344,8 +369,22 @@ mod tests {
     }
 
     #[test]
+    fn what_has_ended_is_not_said_to_run() {
+        let svg = drawn(&metrics([(10, 0.5, 1 << 26)]));
+        assert!(
+            svg.contains("1 instance<") && svg.contains(">64 MiB</tspan> of"),
+            "{svg}"
+        );
+        let svg = drawn(&metrics([(600, 0.5, 1 << 26)]));
+        assert!(
+            svg.contains("nothing runs now<") && !svg.contains("</tspan> of"),
+            "{svg}"
+        );
+    }
+
+    #[test]
     fn the_limit_shows_when_it_is_near() {
-        let has_limit = |svg: &str| svg.matches(">limit<").count();
+        let has_limit = |svg: &str| svg.matches(r#"class="limit""#).count();
         assert_eq!(has_limit(&drawn(&metrics([(10, 0.01, 1 << 20)]))), 0);
         assert_eq!(has_limit(&drawn(&metrics([(10, 0.9, 1 << 20)]))), 1);
         assert_eq!(has_limit(&drawn(&metrics([(10, 0.9, 400 << 20)]))), 2);
@@ -368,40 +407,5 @@ mod tests {
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         let empty = drawn(&metrics([]));
         assert!(empty.contains("Nothing ran") && !empty.contains("NaN"));
-    }
-
-    /// Writes pictures for a person to look at: `ESTRADE_PLOTS=folder`.
-    #[test]
-    fn pictures_can_be_looked_at() {
-        let Some(folder) = std::env::var_os("ESTRADE_PLOTS") else {
-            return;
-        };
-        let wave = |step: i64| {
-            #[expect(clippy::cast_precision_loss, reason = "small")]
-            let t = step as f64;
-            (0.35 + 0.25 * (t / 17.0).sin() + 0.08 * (t * 1.7).sin()).max(0.0)
-        };
-        let busy = (0..360).rev().map(|step| {
-            (
-                step * 10,
-                wave(step),
-                (300 << 20) + (step as u64 % 90 << 20),
-            )
-        });
-        let young = (0..40).rev().map(|step| (step * 10, 0.004, 38 << 20));
-        let gaps = (0..360)
-            .rev()
-            .filter(|step| !(100..160).contains(step))
-            .map(|step| (step * 10, wave(step), 90 << 20));
-        for (name, metrics) in [
-            ("busy", metrics(busy)),
-            ("young", metrics(young)),
-            ("gaps", metrics(gaps)),
-            ("one", metrics([(5, 0.3, 60 << 20)])),
-            ("empty", metrics([])),
-        ] {
-            let path = std::path::Path::new(&folder).join(format!("{name}.svg"));
-            std::fs::write(path, draw("my-shop", &metrics, Timestamp::from_millis(NOW))).unwrap();
-        }
     }
 }

@@ -6,6 +6,8 @@ use crate::app::AppState;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket};
 use estrade_service::containers::shell::{Shell, ShellControl, ShellRequest};
+use estrade_service::watch::Watch;
+use estrade_store::ChangeKind;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::sync::Arc;
@@ -149,17 +151,22 @@ async fn type_in(stream: &mut Stream, mut typed: WriteHalf<Shell>, control: &She
 
 /// Ends when the caller may not do this any more.
 async fn watch(app: &AppState, request: &ShellRequest) -> End {
+    let mut changes = Watch::start(&app.core);
     loop {
-        sleep(PING).await;
+        // A token that is revoked is heard of; who leaves a team is not.
+        tokio::select! {
+            () = sleep(PING) => {}
+            () = changes.any_changed(ChangeKind::Token) => {}
+        }
         let token = app.tokens.check_again(&request.scope().caller).await;
-        if is_refusal(token) || is_refusal(request.check_again(&app.core).await) {
+        if is_refusal(&token) || is_refusal(&request.check_again(&app.core).await) {
             return End::NotAllowed;
         }
     }
 }
 
 /// A database that is away for a moment is no reason to hang up.
-fn is_refusal(checked: estrade_service::Result<()>) -> bool {
+fn is_refusal(checked: &estrade_service::Result<()>) -> bool {
     use estrade_service::Error::{Forbidden, NotFound, Unauthenticated};
     matches!(checked, Err(Unauthenticated | Forbidden(_) | NotFound(_)))
 }

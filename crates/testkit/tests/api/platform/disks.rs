@@ -5,6 +5,7 @@ use crate::support::{
 };
 use estrade_testkit::{TestApp, User, on_both_engines};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 on_both_engines! {
     a_disk_is_made_listed_and_deleted;
@@ -109,13 +110,13 @@ async fn disks_of_a_project_share_what_the_plan_has(app: &TestApp) {
     for name in ["big", "small", "other"] {
         ada.delete(&format!("{DISKS}/{name}")).await.assert(204);
     }
-    let at_once = (0..12).map(|n| {
+    let mut at_once = JoinSet::new();
+    for n in 0..12 {
         let (ada, new) = (ada.clone(), json!({"name": format!("d{n}"), "size": 1}));
-        tokio::spawn(async move { ada.post(DISKS, &new).await.status() })
-    });
+        at_once.spawn(async move { ada.post(DISKS, &new).await.status() });
+    }
     let mut made = 0;
-    for answer in at_once.collect::<Vec<_>>() {
-        let status = answer.await.unwrap();
+    for status in at_once.join_all().await {
         assert!(matches!(status, 201 | 400), "{status}");
         made += u32::from(status == 201);
     }

@@ -279,15 +279,15 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             nobodys: with(path, Some(nobodys)),
         }])
     };
-    // A project, by id or by name, is named by the body.
-    let of_project = |body: &dyn Fn(&str) -> Value| {
+    // A project is named, by id or by name.
+    let of_project = |target: &dyn Fn(&str) -> Target| {
         let pairs = [
             (world.project.as_str(), NOTHING),
             (world.project_name, NO_PROJECT),
         ];
         let tries = pairs.map(|(theirs, nobodys)| Try {
-            theirs: with(path, Some(body(theirs))),
-            nobodys: with(path, Some(body(nobodys))),
+            theirs: target(theirs),
+            nobodys: target(nobodys),
         });
         Case::Theirs(tries.into())
     };
@@ -328,30 +328,19 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             in_body(new(&world.network), new(NOTHING))
         }
         (Api::Platform, "POST /v1/projects/update-envs") => {
-            of_project(&|project| json!({"project": project, "variables": []}))
+            of_project(&|project| with(path, Some(json!({"project": project, "variables": []}))))
         }
         // A name that waits for its proof is not taken, so the owner's own one is as good as any.
         (Api::Platform, "POST /v1/domains") => {
-            of_project(&|project| json!({"project": project, "name": "secret-domain.example"}))
+            let new = |project: &str| json!({"project": project, "name": "secret-domain.example"});
+            of_project(&|project| with(path, Some(new(project))))
         }
         (Api::Ai, "POST /v1/keys/verify") => {
             in_body(json!({"key": world.key_token}), json!({"key": "x.y.z"}))
         }
         // It would be a WebSocket, if it were one's own.
         (Api::Platform, "GET /v1/exec") => {
-            let pairs = [
-                (world.project.as_str(), NOTHING),
-                (world.project_name, NO_PROJECT),
-            ];
-            let at = |project: &str| (format!("{path}?project_id={project}"), None);
-            Case::Theirs(
-                pairs
-                    .map(|(theirs, nobodys)| Try {
-                        theirs: at(theirs),
-                        nobodys: at(nobodys),
-                    })
-                    .into(),
-            )
+            of_project(&|project| with(&format!("{path}?project_id={project}"), None))
         }
         (Api::Platform, "POST /v2/teams/invitations/join") => Case::Theirs(vec![Try {
             theirs: (format!("{path}?token={}", world.invitation), None),
