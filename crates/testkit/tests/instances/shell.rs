@@ -1,8 +1,10 @@
 //! `/v1/exec`
 
 use crate::socket::{Closed, Socket};
-use crate::support::{clean, engine, eventually, new_live, new_project};
-use estrade_runtime::{Instance, InstanceState};
+use crate::support::{
+    CALM, clean, deploy, engine, eventually, new_live, new_project, running, scale,
+};
+use estrade_runtime::Instance;
 use estrade_testkit::{Engine, TestApp, User, on_both_engines};
 use serde_json::json;
 use std::time::Duration;
@@ -21,8 +23,6 @@ on_both_engines! {
     much_goes_through_in_both_directions with engine;
 }
 
-const SLEEP: [&str; 2] = ["sleep", "1000"];
-
 fn query(user: &User, more: &str) -> String {
     format!("token={}&project_id=shop{more}", user.token())
 }
@@ -39,8 +39,7 @@ fn closed(code: u16, reason: &str) -> Closed {
 
 async fn a_shell_at_a_terminal(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    shop.start(app, 1, &SLEEP).await;
+    new_live(app, &ada, "shop").await;
     let mut shell = open(app, &ada, "").await;
     shell.start(101, 31).await;
     shell.type_in("stty size; echo té''st\n").await;
@@ -61,13 +60,12 @@ async fn a_shell_at_a_terminal(app: &TestApp) {
     );
     assert!(!numbers.contains(ada.token()));
     assert!(!app.log().contains("project_id=shop"));
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 async fn a_line_is_run_by_sh(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    shop.start(app, 1, &SLEEP).await;
+    new_live(app, &ada, "shop").await;
     for (command, shown, code) in [
         ("echo+%22$((6*7))%22;+exit+4", "42", 4),
         ("true", "", 0),
@@ -80,7 +78,7 @@ async fn a_line_is_run_by_sh(app: &TestApp) {
         assert!(text.contains(shown), "{command}: {text}");
         assert_eq!(end, closed(1000, &format!("exit code {code}")), "{command}");
     }
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 async fn who_may_open_one(app: &TestApp) {
@@ -92,8 +90,8 @@ async fn who_may_open_one(app: &TestApp) {
     );
     app.join(&team, &ada, &dev, "developer").await;
     app.join(&team, &ada, &viewer, "viewer").await;
-    let shop = new_live(app, &ada.in_team(&team), &team, "shop").await;
-    shop.start(app, 1, &SLEEP).await;
+    let owner = ada.in_team(&team);
+    new_live(app, &owner, "shop").await;
     let in_team = format!("&teamID={team}");
     for (user, more, status) in [
         (&dev, "", 404),
@@ -139,7 +137,7 @@ async fn who_may_open_one(app: &TestApp) {
         let refused = Socket::open(app, &query, &headers).await;
         assert_eq!(refused.err(), Some(401), "{query}");
     }
-    clean(app).await;
+    clean(app, &owner).await;
 }
 
 async fn it_is_a_websocket_or_nothing(app: &TestApp) {
@@ -174,33 +172,36 @@ async fn without_an_instance_there_is_none(app: &TestApp) {
     );
 }
 
+/// Where a shell is.
+async fn whereabouts(app: &TestApp, user: &User) -> String {
+    let mut shell = open(app, user, "&cmd=hostname").await;
+    shell.start(80, 24).await;
+    let (shown, end) = shell.read_to_end().await;
+    assert_eq!(end, closed(1000, "exit code 0"), "{shown}");
+    shown.trim().to_owned()
+}
+
 async fn only_instances_of_the_live_release_count(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    let mut old = new_live(app, &ada, &ada.account, "other").await;
-    old.project = shop.project;
-    old.start(app, 1, &SLEEP).await;
-    let ended = shop.start(app, 1, &["true"]).await;
-    let engine = &app.core().engine;
-    engine.wait_for_exit(&ended.id).await.unwrap();
+    let first = new_live(app, &ada, "shop").await;
+    let project = first.key.project;
+    assert_eq!(whereabouts(app, &ada).await, format!("{:?}", first.id));
+    deploy(&ada, "shop", CALM).await;
+    let there = whereabouts(app, &ada).await;
+    let new = running(app, project, 1).await.remove(0);
+    assert_ne!(new.key.release, first.key.release);
+    assert_eq!(there, format!("{:?}", new.id));
+    scale(&ada, "shop", 0).await;
+    running(app, project, 0).await;
     let mut shell = open(app, &ada, "").await;
     shell.start(80, 24).await;
     assert_eq!(shell.closed().await.code, 4404);
-    // The second one is as good as the first.
-    let second = shop.start(app, 2, &SLEEP).await;
-    assert_eq!(second.state, InstanceState::Running);
-    let mut shell = open(app, &ada, "&cmd=hostname").await;
-    shell.start(80, 24).await;
-    let (shown, _) = shell.read_to_end().await;
-    let id = format!("{:?}", second.id);
-    assert!(shown.contains(&id), "{shown} is not {id}");
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 async fn frames_are_small_and_make_sense(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    shop.start(app, 1, &SLEEP).await;
+    new_live(app, &ada, "shop").await;
     for first in [json!({"type": "input", "data": "x"}), json!([]), json!({})] {
         let mut shell = open(app, &ada, "").await;
         shell.send(first).await;
@@ -216,7 +217,7 @@ async fn frames_are_small_and_make_sense(app: &TestApp) {
     shell.start(80, 24).await;
     shell.type_in(&"x".repeat(65 * 1024)).await;
     assert_eq!(shell.closed().await.code, 1009);
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 /// Whether a process of an instance has this word among its arguments.
@@ -232,8 +233,7 @@ async fn runs(app: &TestApp, instance: &Instance, word: &str) -> bool {
 
 async fn who_leaves_hangs_up(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    let instance = shop.start(app, 1, &SLEEP).await;
+    let instance = new_live(app, &ada, "shop").await;
     for (number, politely) in [(7771, true), (7772, false)] {
         let word = number.to_string();
         let mut shell = open(app, &ada, &format!("&cmd=sleep+{word}")).await;
@@ -251,13 +251,12 @@ async fn who_leaves_hangs_up(app: &TestApp) {
         })
         .await;
     }
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 async fn a_token_that_is_revoked_ends_its_shells(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    shop.start(app, 1, &SLEEP).await;
+    new_live(app, &ada, "shop").await;
     let made = ada.post("/v1/api-token", &json!({"name": "laptop"})).await;
     let made = made.assert(201);
     let laptop = ada.with_token(&made.field("/api_token"));
@@ -273,13 +272,12 @@ async fn a_token_that_is_revoked_ends_its_shells(app: &TestApp) {
     // Those of others go on.
     other.type_in("echo he''llo\n").await;
     other.read_until("hello").await;
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 async fn much_goes_through_in_both_directions(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let shop = new_live(app, &ada, &ada.account, "shop").await;
-    shop.start(app, 1, &SLEEP).await;
+    new_live(app, &ada, "shop").await;
     // Shows everything as soon as it is typed, while nobody reads yet.
     let mut shell = open(app, &ada, "&cmd=stty+raw+-echo;+echo+go;+cat").await;
     shell.start(80, 24).await;
@@ -291,7 +289,7 @@ async fn much_goes_through_in_both_directions(app: &TestApp) {
     shell.type_in("END").await;
     let shown = shell.read_until("END").await;
     assert!(shown.len() >= 32 * piece.len(), "{}", shown.len());
-    clean(app).await;
+    clean(app, &ada).await;
 }
 
 /// Sixteen on a node; a client that has not begun counts as well.
@@ -299,8 +297,7 @@ async fn much_goes_through_in_both_directions(app: &TestApp) {
 async fn shells_are_limited_and_close_when_the_server_stops() {
     let app = TestApp::start_with(Engine::Sqlite, engine()).await;
     let ada = app.new_account("ada").await;
-    let shop = new_live(&app, &ada, &ada.account, "shop").await;
-    shop.start(&app, 1, &SLEEP).await;
+    new_live(&app, &ada, "shop").await;
     let mut first = open(&app, &ada, "").await;
     first.start(80, 24).await;
     first.type_in("echo he''llo\n").await;
@@ -336,5 +333,8 @@ async fn shells_are_limited_and_close_when_the_server_stops() {
     }
     for network in core.engine.networks().await.unwrap() {
         core.engine.remove_network(&network).await.unwrap();
+    }
+    for entry in core.engine.images().await.unwrap() {
+        core.engine.remove_image(entry.image).await.unwrap();
     }
 }

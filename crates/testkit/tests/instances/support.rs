@@ -1,13 +1,14 @@
-//! Projects with instances that these tests start themselves.
+//! Projects that run.
 
-use estrade_model::{OwnerId, ProjectId, ReleaseId};
-use estrade_runtime::{EngineHost, Instance, InstanceKey, InstanceSpec, Limits};
-use estrade_store::Value as Cell;
+use estrade_model::ProjectId;
+use estrade_runtime::{EngineHost, Instance, InstanceState};
 use estrade_testkit::{Setup, TestApp, User};
 use serde_json::json;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
+/// Listens, and does nothing else.
+pub(crate) const CALM: &str =
+    "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)";
 
 /// An app that uses the engine of the tests.
 pub(crate) fn engine() -> Setup {
@@ -15,14 +16,12 @@ pub(crate) fn engine() -> Setup {
         "ESTRADE_TEST_DOCKER is not set: run `./test tests`, which starts a Docker Engine, or set it to the socket \
          of an engine that has the image of tests/docker/base-image as estrade-test/base:1",
     );
-    Setup::with(|setup| setup.settings.containers.host = EngineHost::Unix(socket.into()))
-}
-
-/// A project with a release that serves, as the database has it.
-pub(crate) struct Live {
-    pub(crate) owner: OwnerId,
-    pub(crate) project: ProjectId,
-    pub(crate) release: ReleaseId,
+    Setup::with(|setup| {
+        let containers = &mut setup.settings.containers;
+        containers.host = EngineHost::Unix(socket.into());
+        // The machine's firewall is not this test's.
+        containers.firewall = false;
+    })
 }
 
 pub(crate) async fn new_project(user: &User, name: &str) -> ProjectId {
@@ -31,86 +30,70 @@ pub(crate) async fn new_project(user: &User, name: &str) -> ProjectId {
     made.field("/projectID").parse().unwrap()
 }
 
-/// Makes a project of `user`, who acts for `owner`, with a release that serves and its image.
-pub(crate) async fn new_live(app: &TestApp, user: &User, owner: &str, name: &str) -> Live {
+/// Deploys a program in Python, and waits until it runs; the id of its release.
+pub(crate) async fn deploy(user: &User, project: &str, program: &str) -> String {
+    let args = ["python3", "-u", "-c", program];
+    let release = json!({"image": "estrade-test/base:1", "port": 8000, "args": args});
+    let path = format!("/v2/projects/{project}/releases");
+    let id = user
+        .post(&path, &release)
+        .await
+        .assert(201)
+        .field("/releaseID");
+    let path = format!("/v1/releases/{id}?wait=READY&timeout=60");
+    let ended = user.get(&path).await.assert(200);
+    assert_eq!(
+        ended.json()["release"]["state"],
+        "READY",
+        "{}",
+        ended.text()
+    );
+    id
+}
+
+/// Makes a project that runs; its instance.
+pub(crate) async fn new_live(app: &TestApp, user: &User, name: &str) -> Instance {
     let project = new_project(user, name).await;
-    let release = ReleaseId::generate(app.core().now().millis(), 7);
-    let rows = [
-        (
-            "INSERT INTO releases (id, project_id, number, kind, state, platform, port, settings, created_at,
-                finished_at, deadline, lease_until, version)
-             VALUES ($1, $2, 1, 'DEPLOY', 'READY', 'docker', 8000, $3, 1, 1, 1, 0, 1)",
-            vec![Cell::from(release), Cell::from(project), Cell::from(vec![0_u8; 32])],
-        ),
-        (
-            "UPDATE projects SET current_release = $1 WHERE id = $2",
-            vec![Cell::from(release), Cell::from(project)],
-        ),
-        (
-            "INSERT INTO images (id, project_id, created_at) VALUES ($1, $2, 1)",
-            vec![Cell::from(release), Cell::from(project)],
-        ),
-    ];
-    let written = app.core().db.transact(move |tx| {
-        let rows = rows.clone();
-        Box::pin(async move {
-            for (sql, row) in rows {
-                tx.execute_many(sql, vec![row]).await?;
-            }
-            Ok::<_, estrade_store::StoreError>(())
-        })
-    });
-    written.await.unwrap();
-    Live {
-        owner: owner.parse().unwrap(),
-        project,
-        release,
-    }
+    deploy(user, name, CALM).await;
+    running(app, project, 1).await.remove(0)
 }
 
-impl Live {
-    /// Starts an instance of it that runs this command.
-    pub(crate) async fn start(&self, app: &TestApp, number: u32, command: &[&str]) -> Instance {
-        let engine = &app.core().engine;
-        let spec = InstanceSpec {
-            key: InstanceKey {
-                owner: self.owner,
-                project: self.project,
-                release: self.release,
-                number,
-            },
-            revision: 0,
-            image: "estrade-test/base:1".parse().unwrap(),
-            command: Some(command.iter().map(|word| (*word).to_owned()).collect()),
-            env: Vec::new(),
-            port: 8000,
-            limits: Limits {
-                memory: 128 * MIB,
-                nano_cpus: 500_000_000,
-                pids: 64,
-                disk: 64 * MIB,
-                tmp: 16 * MIB,
-            },
-            user: None,
-            read_only_root: false,
-            tmpfs: Vec::new(),
-            mounts: Vec::new(),
-            hosts: Vec::new(),
-        };
-        engine.ensure_network(self.owner).await.unwrap();
-        let id = engine.run_instance(&spec).await.unwrap();
-        engine.instance(&id).await.unwrap().unwrap()
+/// The instances of a project, once so many run.
+pub(crate) async fn running(app: &TestApp, project: ProjectId, count: usize) -> Vec<Instance> {
+    for _ in 0..600 {
+        let mut instances = app.core().engine.instances().await.unwrap();
+        instances.retain(|instance| {
+            instance.key.project == project && instance.state == InstanceState::Running
+        });
+        if instances.len() == count {
+            return instances;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    panic!("{count} instances do not run");
 }
 
-/// Removes everything that was started.
-pub(crate) async fn clean(app: &TestApp) {
+pub(crate) async fn scale(user: &User, project: &str, count: u32) {
+    let path = format!("/v1/projects/{project}/actions/scale");
+    user.post(&path, &json!({"scale": count})).await.assert(200);
+}
+
+/// Deletes every project of `user`, and what is left of them in the engine.
+pub(crate) async fn clean(app: &TestApp, user: &User) {
+    let list = user.get("/v1/projects").await.assert(200).json();
+    for project in list["projects"].as_array().unwrap() {
+        let path = format!("/v1/projects/{}", project["_id"].as_str().unwrap());
+        user.delete(&path).await.assert(200);
+    }
     let engine = &app.core().engine;
     for instance in engine.instances().await.unwrap() {
         engine.remove_instance(&instance.id).await.unwrap();
     }
     for network in engine.networks().await.unwrap() {
         engine.remove_network(&network).await.unwrap();
+    }
+    for entry in engine.images().await.unwrap() {
+        engine.remove_image(entry.image).await.unwrap();
     }
 }
 
