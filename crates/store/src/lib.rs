@@ -17,6 +17,7 @@ pub mod certificates;
 pub mod changes;
 pub mod cleanup;
 pub mod db;
+pub mod disks;
 pub mod domains;
 pub mod envs;
 pub mod error;

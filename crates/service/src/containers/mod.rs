@@ -25,8 +25,10 @@ pub mod logs;
 mod reconciler;
 mod retire;
 mod settings;
+pub mod shell;
 mod tend;
 mod trouble;
+pub mod usage;
 mod workload;
 
 pub(crate) use deploy::{BringUpError, bring_up};

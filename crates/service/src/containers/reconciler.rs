@@ -33,6 +33,8 @@ const IDLE_POLL: Duration = Duration::from_mins(1);
 const AWAY: Duration = Duration::from_secs(1);
 /// How often images, networks and volumes are looked through.
 const HYGIENE: Duration = Duration::from_mins(1);
+/// How soon they are looked through after a project changed.
+const TIDY: Duration = Duration::from_secs(5);
 /// Changes and events that come together are answered by one look.
 const TOGETHER: Duration = Duration::from_millis(10);
 
@@ -117,10 +119,7 @@ impl Reconciler {
     async fn woken(&mut self, changes: &mut Receiver<Change>) -> Woken {
         loop {
             tokio::select! {
-                changed = heard(changes) => {
-                    self.changed(changed);
-                    self.look_in(TOGETHER);
-                }
+                heard = heard(changes) => self.heard(heard),
                 () = self.core.fleet.wake.notified() => self.look_in(TOGETHER),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
@@ -148,13 +147,24 @@ impl Reconciler {
         self.next = self.next.min(Instant::now() + wait);
     }
 
-    /// Somebody who is starting instances that are not wanted any more need not go on.
-    fn changed(&mut self, changed: Option<ProjectId>) {
-        if let Some(project) = changed
-            && let Some((_, task)) = self.busy.get(&project)
-        {
-            task.abort();
-            self.dirty.insert(project);
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Workload(project) => {
+                // Somebody who starts instances that are not wanted any more need not go on.
+                if let Some((_, task)) = self.busy.get(&project) {
+                    task.abort();
+                    self.dirty.insert(project);
+                }
+                self.look_in(TOGETHER);
+            }
+            Heard::Anything => self.look_in(TOGETHER),
+            // A disk may be gone.
+            Heard::Project if !self.idle => {
+                self.untidy = true;
+                self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
+                self.look_in(TIDY);
+            }
+            Heard::Project => {}
         }
     }
 
@@ -333,16 +343,28 @@ async fn next_event(
     }
 }
 
-/// Waits until what shall run may have changed; the project whose instances changed, if it is one.
-async fn heard(changes: &mut Receiver<Change>) -> Option<ProjectId> {
+/// What may have changed.
+enum Heard {
+    /// What runs of a project.
+    Workload(ProjectId),
+    /// Something else of one.
+    Project,
+    Anything,
+}
+
+async fn heard(changes: &mut Receiver<Change>) -> Heard {
     loop {
         match changes.recv().await {
             Ok(change) => match change.kind {
-                ChangeKind::Route => return change.id.parse().ok(),
-                ChangeKind::Release | ChangeKind::Everything => return None,
+                ChangeKind::Route => {
+                    let project = change.id.parse();
+                    return project.map_or(Heard::Anything, Heard::Workload);
+                }
+                ChangeKind::Release | ChangeKind::Everything => return Heard::Anything,
+                ChangeKind::Project => return Heard::Project,
                 _ => {}
             },
-            Err(RecvError::Lagged(_)) => return None,
+            Err(RecvError::Lagged(_)) => return Heard::Anything,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }

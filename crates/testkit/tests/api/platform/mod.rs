@@ -4,6 +4,7 @@ mod account;
 mod archives;
 mod build_logs;
 mod digests;
+mod disks;
 mod domains;
 mod envs;
 mod events;
