@@ -12,6 +12,10 @@ pub struct ProjectMetrics {
     pub samples: Vec<MetricSample>,
     /// What one instance may use.
     pub limits: MetricLimits,
+    /// Bytes that the fullest instance has written outside of disks and `/tmp`. Absent where the engine
+    /// itself holds the limit, and before the first look.
+    #[serde(rename = "diskUsed", skip_serializing_if = "Option::is_none")]
+    pub disk_used: Option<u64>,
 }
 
 /// What all instances of a project together used at one moment.
@@ -39,4 +43,6 @@ pub struct MetricLimits {
     pub memory: u64,
     /// CPU cores.
     pub cpus: u64,
+    /// Disk in bytes.
+    pub disk: u64,
 }

@@ -6,6 +6,7 @@ use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::ProjectId;
 use estrade_model::error::causes;
 use estrade_model::metrics::{MetricLimits, MetricSample, ProjectMetrics};
+use estrade_model::plan::Plan;
 use estrade_runtime::{Instance, InstanceId, InstanceState, Stats};
 use estrade_store::projects as project_rows;
 use futures_util::{StreamExt, stream};
@@ -155,6 +156,7 @@ impl UsageMeter {
         let limits = MetricLimits {
             memory: plan.map_or(0, |plan| plan.memory_mb.saturating_mul(1 << 20)),
             cpus: plan.map_or(0, |plan| plan.cpus),
+            disk: plan.map_or(0, Plan::disk_bytes),
         };
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let ring = rings.get(&row.id);
@@ -162,6 +164,7 @@ impl UsageMeter {
             step: STEP.as_secs(),
             samples: ring.map_or_else(Vec::new, |ring| ring.samples().collect()),
             limits,
+            disk_used: self.core.fleet.disk_of(row.id),
         };
         Ok((row.name, metrics))
     }

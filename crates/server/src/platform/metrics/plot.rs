@@ -311,7 +311,9 @@ mod tests {
             limits: MetricLimits {
                 memory: 512 << 20,
                 cpus: 1,
+                disk: 1 << 30,
             },
+            disk_used: None,
         }
     }
 
