@@ -525,7 +525,7 @@ async fn read_state(
     let Some(row) = route.live else {
         return Ok(State::Empty);
     };
-    if row.platform.runs() {
+    if row.runs {
         return Ok(State::Running(running.slot(project, row.release)));
     }
     let second = |time: Timestamp| time.millis().div_euclid(1000);

@@ -53,11 +53,6 @@ impl Platform {
             .map_or("static", |(_, name)| name)
     }
 
-    /// Whether its releases run as instances; those of the others are served as files.
-    pub fn runs(self) -> bool {
-        !matches!(self, Self::Static | Self::React | Self::Vue | Self::Angular)
-    }
-
     /// The port that a release listens on unless it says otherwise.
     pub fn default_port(self) -> u16 {
         match self {

@@ -32,6 +32,16 @@ pub enum ProjectStatus {
 }
 
 impl ProjectStatus {
+    /// As rows and answers name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "ACTIVE",
+            Self::Deploying => "DEPLOYING",
+            Self::CrashLoop => "CRASH_LOOP",
+            Self::Suspended => "SUSPENDED",
+        }
+    }
+
     /// The status that a database row names; what it does not know is active.
     pub fn from_text(text: &str) -> Self {
         match text {
@@ -116,6 +126,9 @@ pub struct ProjectDetail {
     pub reserved_disk_space: u64,
     /// The release that serves.
     pub current_release: Option<ReleaseId>,
+    /// Why its instances do not run, with their last lines, while they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_reason: Option<String>,
 }
 
 /// `GET /v1/projects/{project_id}`.

@@ -177,7 +177,7 @@ impl Settings {
     }
 
     /// The words that an image is started with, whatever it says itself.
-    pub(crate) fn args(&self) -> Option<&[String]> {
+    pub fn args(&self) -> Option<&[String]> {
         self.start.as_deref()
     }
 

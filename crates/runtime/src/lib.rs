@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod events;
 mod firewall;
+mod folders;
 mod host;
 mod image_ref;
 mod images;

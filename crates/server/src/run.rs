@@ -25,6 +25,7 @@ use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions, Port, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
+use estrade_service::containers::Reconciler;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::{self, Worker};
@@ -250,6 +251,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(Reconciler::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(cleanup::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));

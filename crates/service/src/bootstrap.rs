@@ -1,5 +1,6 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
+use crate::containers::Fleet;
 use crate::core::{Clock, Core, Settings};
 use crate::idempotency::Tickets;
 use crate::jwt::{self, Audience, Keyring};
@@ -120,6 +121,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         tickets: Tickets::default(),
         rush: Rush::default(),
         head_start: HeadStart::default(),
+        fleet: Fleet::default(),
         publisher: OnceLock::new(),
     }))
 }

@@ -1,6 +1,6 @@
 //! What every service needs, built once at start.
 
-use crate::containers::ContainerSettings;
+use crate::containers::{ContainerSettings, Fleet};
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
@@ -45,6 +45,8 @@ pub struct Core {
     pub(crate) rush: Rush,
     /// What is compressed ahead of time.
     pub(crate) head_start: HeadStart,
+    /// What is known of the instances that run here.
+    pub(crate) fleet: Fleet,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }

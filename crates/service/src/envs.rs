@@ -12,8 +12,10 @@ use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::envs::{self, EnvRow};
 use estrade_store::projects;
 use futures_util::future::BoxFuture;
-use std::collections::HashSet;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// What those see who may not see a value.
 const MASK: &str = "***";
@@ -97,6 +99,53 @@ pub fn update_envs<'a>(
             })
             .await
     })
+}
+
+/// The name under which the variables of a release are sealed.
+fn release_purpose(project: ProjectId) -> String {
+    format!("release-env:{project}")
+}
+
+/// What the instances of a new release are told: the project's variables of now, and those that the
+/// release brings itself.
+pub(crate) async fn seal_release_env(
+    core: &Core,
+    project: ProjectId,
+    settings: &Map<String, Value>,
+) -> Result<Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for row in envs::list_envs(&core.db, project).await? {
+        let value = core.master.open(&purpose(project, &row.key), &row.sealed)?;
+        let value = String::from_utf8(value.to_vec()).map_err(Error::internal)?;
+        all.insert(row.key.to_string(), value);
+    }
+    all.extend(own_variables(settings));
+    let all = Zeroizing::new(serde_json::to_vec(&all).map_err(Error::internal)?);
+    core.master.seal(&release_purpose(project), &all)
+}
+
+/// Opens what [`seal_release_env`] has sealed.
+pub(crate) fn open_release_env(
+    core: &Core,
+    project: ProjectId,
+    sealed: &[u8],
+) -> Result<BTreeMap<String, String>> {
+    let opened = core.master.open(&release_purpose(project), sealed)?;
+    serde_json::from_slice(&opened).map_err(Error::internal)
+}
+
+/// `envs` of a release: a list of keys and values, or an object.
+fn own_variables(settings: &Map<String, Value>) -> Vec<(String, String)> {
+    let pair = |key: &str, value: &Value| Some((key.to_owned(), value.as_str()?.to_owned()));
+    let listed = |item: &Value| pair(item.get("key")?.as_str()?, item.get("value")?);
+    match settings.get("envs") {
+        Some(Value::Array(items)) => items.iter().filter_map(listed).collect(),
+        Some(Value::Object(map)) => map
+            .iter()
+            .filter_map(|(key, value)| pair(key, value))
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn check_variables(variables: &[EnvSetting]) -> Result<()> {

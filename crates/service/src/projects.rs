@@ -63,6 +63,7 @@ pub async fn read_project(
             .map_or(0, |plan| plan.hourly_price),
         reserved_disk_space: 0,
         current_release: row.current_release,
+        fail_reason: row.fail_reason.clone(),
         project: on_the_wire(core, row),
     };
     Ok((detail, version))
@@ -98,6 +99,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         created_at: core.now(),
         version: 0,
         network: None,
+        fail_reason: None,
     };
     let (owner, quota) = (scope.owner, core.settings.quotas.projects);
     let made = core
@@ -221,9 +223,14 @@ async fn change_project(
                     }
                     Alteration::Plan(plan) => {
                         projects::set_plan(tx, id, &plan).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
                         Happening::to_project("resize", plan)
                     }
-                    Alteration::Restart => Happening::to_project("restart", "REQUESTED"),
+                    Alteration::Restart => {
+                        projects::raise_revision(tx, id).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
+                        Happening::to_project("restart", "REQUESTED")
+                    }
                 };
                 record_events(tx, id, vec![happening], now).await
             })

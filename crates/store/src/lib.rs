@@ -23,6 +23,7 @@ pub mod error;
 pub mod events;
 pub mod housekeeping;
 pub mod idempotency;
+pub mod images;
 pub mod installation;
 pub mod invitations;
 pub mod keys;
@@ -47,6 +48,7 @@ pub mod tokens;
 pub mod usage;
 pub mod value;
 pub mod variants;
+pub mod workloads;
 pub mod workspaces;
 
 pub use changes::{Change, ChangeKind};

@@ -37,6 +37,8 @@ pub struct ProjectRow {
     pub version: i64,
     /// Its private network.
     pub network: Option<NetworkRef>,
+    /// Why its instances do not run, while they do not.
+    pub fail_reason: Option<String>,
 }
 
 /// The row as queries read it; `tail` picks which. Never more than one query, whatever the list.
@@ -45,7 +47,7 @@ macro_rules! select_projects {
         concat!(
             "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
                     p.read_only_root, p.current_release, p.releases, p.ready_releases,
-                    p.created_at, p.version, n.id, n.name,
+                    p.created_at, p.version, p.fail_reason, n.id, n.name,
                     EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
              FROM projects p LEFT JOIN networks n ON n.id = p.network_id ",
             $tail
@@ -69,6 +71,7 @@ impl Record for ProjectRow {
             ready_releases: row.take()?,
             created_at: row.take()?,
             version: row.take()?,
+            fail_reason: row.take()?,
             network: None,
         };
         let network: (Option<NetworkId>, Option<String>) = (row.take()?, row.take()?);
@@ -221,6 +224,35 @@ pub async fn set_plan(tx: &mut Tx, id: ProjectId, plan: &str) -> Result<(), Stor
         .execute()
         .await
         .map(drop)
+}
+
+/// Asks for all instances to be replaced.
+pub async fn raise_revision(tx: &mut Tx, id: ProjectId) -> Result<(), StoreError> {
+    tx.query("UPDATE projects SET revision = revision + 1 WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Notes how a project is doing, and why; false when it is known, or the project is gone.
+pub async fn set_status(
+    tx: &mut Tx,
+    id: ProjectId,
+    status: ProjectStatus,
+    reason: Option<&str>,
+) -> Result<bool, StoreError> {
+    let set = tx
+        .query(
+            "UPDATE projects SET status = $2, fail_reason = $3 WHERE id = $1
+             AND (status <> $2 OR COALESCE(fail_reason, '') <> COALESCE($3, ''))",
+        )
+        .bind(id)
+        .bind(status.as_str())
+        .bind(reason)
+        .execute()
+        .await?;
+    Ok(set > 0)
 }
 
 /// Makes a release the one that serves, and counts it as READY. The one before served until `now`.

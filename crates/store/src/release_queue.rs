@@ -105,7 +105,8 @@ pub async fn claim_release(
          RETURNING id, project_id, state,
                    EXISTS (SELECT 1 FROM artifacts a
                            WHERE a.id = releases.artifact_id AND a.compressed),
-                   platform, port, settings, image, artifact_id, source_id, site",
+                   platform, port, settings, image, artifact_id, source_id, site, image_id,
+                   origin_id, env",
     )
     .bind(id)
     .bind(lease)
@@ -243,18 +244,58 @@ pub async fn holds_build(tx: &mut Tx, id: ReleaseId, lease: &str) -> Result<bool
     Ok(held.is_some())
 }
 
-/// Notes what a release was built to, and how it is served.
+/// Notes what a release was built to, and how it is served; `origin` are the files it was built from,
+/// when they were an artifact as well.
 pub async fn set_build(
     tx: &mut Tx,
     id: ReleaseId,
     artifact: ArtifactId,
+    origin: Option<ArtifactId>,
     site: Option<&str>,
 ) -> Result<(), StoreError> {
-    tx.query("UPDATE releases SET artifact_id = $2, site = $3, version = version + 1 WHERE id = $1")
+    tx.query(
+        "UPDATE releases SET artifact_id = $2, origin_id = $3, site = $4, version = version + 1
+         WHERE id = $1",
+    )
+    .bind(id)
+    .bind(artifact)
+    .bind(origin)
+    .bind(site)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Notes which image a release runs, and where that listens.
+pub async fn set_image(
+    tx: &mut Tx,
+    id: ReleaseId,
+    image: ReleaseId,
+    port: u16,
+) -> Result<(), StoreError> {
+    tx.query("UPDATE releases SET image_id = $2, port = $3, version = version + 1 WHERE id = $1")
         .bind(id)
-        .bind(artifact)
-        .bind(site)
+        .bind(image)
+        .bind(port)
         .execute()
         .await
         .map(drop)
+}
+
+/// Notes what the instances of a release are told, unless that is known already; false when the lease
+/// was lost.
+pub async fn set_env(
+    tx: &mut Tx,
+    id: ReleaseId,
+    lease: &str,
+    env: &[u8],
+) -> Result<bool, StoreError> {
+    let set = tx
+        .query("UPDATE releases SET env = COALESCE(env, $3) WHERE id = $1 AND lease_owner = $2")
+        .bind(id)
+        .bind(lease)
+        .bind(env)
+        .execute()
+        .await?;
+    Ok(set > 0)
 }

@@ -38,8 +38,12 @@ pub struct ReleaseRow {
     pub finished_at: Option<Timestamp>,
     /// What it is made of; none for images and once its artifact was cleaned up.
     pub artifact: Option<ArtifactId>,
+    /// The files that its artifact was built from, when they are not the artifact themselves.
+    pub origin: Option<ArtifactId>,
     /// The image it runs, when it was made from one.
     pub image: Option<String>,
+    /// Whether an image was made for it, or for one that it runs again.
+    pub has_image: bool,
     /// The archive it was made from, when it was.
     pub source: Option<SourceId>,
     /// Whether that archive is still there.
@@ -57,7 +61,7 @@ macro_rules! select_releases {
         concat!(
             "SELECT r.id, r.project_id, r.number, r.kind, r.state, r.platform, r.port, r.message,
                     r.git_info, r.client, r.fail_reason, r.fail_message, r.created_at,
-                    r.finished_at, r.artifact_id, r.image, r.source_id,
+                    r.finished_at, r.artifact_id, r.origin_id, r.image, r.image_id IS NOT NULL, r.source_id,
                     s.id IS NOT NULL, r.version + p.version,
                     COALESCE(p.current_release = r.id, FALSE),
                     CASE WHEN r.state = 'PENDING' THEN
@@ -89,7 +93,9 @@ impl Record for ReleaseRow {
             created_at: row.take()?,
             finished_at: row.take()?,
             artifact: row.take()?,
+            origin: row.take()?,
             image: row.take()?,
+            has_image: row.take()?,
             source: row.take()?,
             has_source: row.take()?,
             version: row.take()?,
@@ -116,6 +122,12 @@ pub struct Recipe {
     pub source: Option<SourceId>,
     /// How its files are served, as JSON of a [`SiteConfig`](estrade_model::site::SiteConfig).
     pub site: Option<String>,
+    /// The image that it runs, once there is one: the release that it was made for.
+    pub built: Option<ReleaseId>,
+    /// The files that its artifact was built from, when they are not the artifact themselves.
+    pub origin: Option<ArtifactId>,
+    /// The environment variables of its instances, sealed; none: not chosen yet.
+    pub env: Option<Vec<u8>>,
 }
 
 impl Record for Recipe {
@@ -128,6 +140,9 @@ impl Record for Recipe {
             artifact: row.take()?,
             source: row.take()?,
             site: row.take()?,
+            built: row.take()?,
+            origin: row.take()?,
+            env: row.take()?,
         })
     }
 }
@@ -164,9 +179,9 @@ pub async fn insert_release(
     tx.query(
         "INSERT INTO releases (id, project_id, number, kind, state, platform, port, message,
              git_info, client, settings, image, artifact_id, source_id, site, created_at, deadline,
-             lease_until, version)
+             image_id, origin_id, env, lease_until, version)
          VALUES ($1, $2, $3, $4, 'PENDING', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-             0, 1)",
+             $17, $18, $19, 0, 1)",
     )
     .bind(draft.id)
     .bind(draft.project)
@@ -184,6 +199,9 @@ pub async fn insert_release(
     .bind(draft.recipe.site.as_deref())
     .bind(draft.created_at)
     .bind(draft.deadline)
+    .bind(draft.recipe.built)
+    .bind(draft.recipe.origin)
+    .bind(draft.recipe.env.as_deref())
     .execute()
     .await
     .map(drop)
@@ -192,7 +210,8 @@ pub async fn insert_release(
 /// What a release runs.
 pub async fn find_recipe(tx: &mut Tx, id: ReleaseId) -> Result<Option<Recipe>, StoreError> {
     tx.query(
-        "SELECT platform, port, settings, image, artifact_id, source_id, site
+        "SELECT platform, port, settings, image, artifact_id, source_id, site, image_id, origin_id,
+                env
          FROM releases WHERE id = $1",
     )
     .bind(id)

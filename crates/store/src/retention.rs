@@ -3,7 +3,7 @@
 use crate::housekeeping::prune;
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::release::{ArtifactId, ReleaseState, SourceId};
-use estrade_model::{ProjectId, Timestamp};
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
 
 /// A release that still has what it was made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,10 @@ pub struct MadeRow {
     pub live_until: Option<Timestamp>,
     /// What it is made of.
     pub artifact: Option<ArtifactId>,
+    /// What its artifact was built from, when that is another one.
+    pub origin: Option<ArtifactId>,
+    /// The image that it runs: the release that it was made for.
+    pub image: Option<ReleaseId>,
     /// The archive that it was made from.
     pub source: Option<SourceId>,
     /// Whether it is the one that serves.
@@ -26,6 +30,8 @@ impl Record for MadeRow {
             state: row.parse()?,
             live_until: row.take()?,
             artifact: row.take()?,
+            origin: row.take()?,
+            image: row.take()?,
             source: row.take()?,
             current: row.take()?,
         })
@@ -41,7 +47,8 @@ pub async fn list_long_histories(
 ) -> Result<Vec<ProjectId>, StoreError> {
     db.read(
         "SELECT project_id FROM releases
-         WHERE project_id > COALESCE($2, '') AND (artifact_id IS NOT NULL OR source_id IS NOT NULL)
+         WHERE project_id > COALESCE($2, '')
+           AND (artifact_id IS NOT NULL OR source_id IS NOT NULL OR image_id IS NOT NULL)
          GROUP BY project_id HAVING COUNT(*) > $1 ORDER BY project_id LIMIT $3",
     )
     .bind(history)
@@ -54,10 +61,11 @@ pub async fn list_long_histories(
 /// The releases of a project that still have what they were made of, newest first.
 pub async fn list_made(tx: &mut Tx, project: ProjectId) -> Result<Vec<MadeRow>, StoreError> {
     tx.query(
-        "SELECT r.state, r.live_until, r.artifact_id, r.source_id,
+        "SELECT r.state, r.live_until, r.artifact_id, r.origin_id, r.image_id, r.source_id,
                 COALESCE(p.current_release = r.id, FALSE)
          FROM releases r JOIN projects p ON p.id = r.project_id
-         WHERE r.project_id = $1 AND (r.artifact_id IS NOT NULL OR r.source_id IS NOT NULL)
+         WHERE r.project_id = $1
+           AND (r.artifact_id IS NOT NULL OR r.source_id IS NOT NULL OR r.image_id IS NOT NULL)
          ORDER BY r.number DESC",
     )
     .bind(project)
@@ -74,7 +82,24 @@ pub async fn remove_artifact(tx: &mut Tx, id: ArtifactId) -> Result<(), StoreErr
     .bind(id)
     .execute()
     .await?;
+    tx.query("UPDATE releases SET origin_id = NULL, version = version + 1 WHERE origin_id = $1")
+        .bind(id)
+        .execute()
+        .await?;
     tx.query("DELETE FROM artifacts WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Forgets an image; its releases stay, without it. The engine's is removed once nobody wants it.
+pub async fn remove_image(tx: &mut Tx, id: ReleaseId) -> Result<(), StoreError> {
+    tx.query("UPDATE releases SET image_id = NULL, version = version + 1 WHERE image_id = $1")
+        .bind(id)
+        .execute()
+        .await?;
+    tx.query("DELETE FROM images WHERE id = $1")
         .bind(id)
         .execute()
         .await

@@ -1,7 +1,6 @@
 //! What the edge serves: projects by name, the release that is live, and those that were lately.
 
 use crate::{Db, Record, Row, StoreError};
-use estrade_model::platform::Platform;
 use estrade_model::release::ArtifactId;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 
@@ -39,8 +38,8 @@ pub struct RouteRow {
 pub struct LiveRow {
     /// Identifier.
     pub release: ReleaseId,
-    /// The platform it runs on.
-    pub platform: Platform,
+    /// Whether it runs as instances; otherwise its files are served.
+    pub runs: bool,
     /// What it is made of.
     pub artifact: Option<ArtifactId>,
     /// How its files are served, as JSON.
@@ -65,7 +64,7 @@ impl Record for LiveRow {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             release: row.take()?,
-            platform: row.parse()?,
+            runs: row.take()?,
             artifact: row.take()?,
             site: row.take()?,
             since: row.take()?,
@@ -100,7 +99,7 @@ pub async fn read_route(db: &Db, project: ProjectId) -> Result<Option<RouteRow>,
     };
     route.live = db
         .read(
-            "SELECT r.id, r.platform, r.artifact_id, r.site, r.finished_at, r.live_until
+            "SELECT r.id, r.image_id IS NOT NULL, r.artifact_id, r.site, r.finished_at, r.live_until
              FROM projects p JOIN releases r ON r.id = p.current_release WHERE p.id = $1",
         )
         .bind(project)
@@ -117,7 +116,7 @@ pub async fn list_lately_live(
     most: u32,
 ) -> Result<Vec<LiveRow>, StoreError> {
     db.read(
-        "SELECT id, platform, artifact_id, site, finished_at, live_until FROM releases
+        "SELECT id, image_id IS NOT NULL, artifact_id, site, finished_at, live_until FROM releases
          WHERE project_id = $1 AND live_until > $2 ORDER BY live_until DESC, number DESC LIMIT $3",
     )
     .bind(project)

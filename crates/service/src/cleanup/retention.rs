@@ -3,7 +3,7 @@
 
 use crate::{Core, Error, Result};
 use estrade_model::release::{ArtifactId, ReleaseState, SourceId};
-use estrade_model::{ProjectId, Timestamp};
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
 use estrade_store::StoreError;
 use estrade_store::retention::{self, MadeRow};
 use std::collections::HashSet;
@@ -52,7 +52,10 @@ pub(super) async fn trim(core: &Core, project: ProjectId) -> Result<bool> {
                 for source in &old.sources {
                     retention::remove_source(tx, *source).await?;
                 }
-                Ok::<_, Error>(!old.artifacts.is_empty() || !old.sources.is_empty())
+                for image in &old.images {
+                    retention::remove_image(tx, *image).await?;
+                }
+                Ok::<_, Error>(old.any())
             })
         })
         .await
@@ -78,6 +81,13 @@ where
 struct Beyond {
     artifacts: HashSet<ArtifactId>,
     sources: HashSet<SourceId>,
+    images: HashSet<ReleaseId>,
+}
+
+impl Beyond {
+    fn any(&self) -> bool {
+        !self.artifacts.is_empty() || !self.sources.is_empty() || !self.images.is_empty()
+    }
 }
 
 /// What only releases need that are beyond the history; `rows` are the newest first.
@@ -106,18 +116,19 @@ fn beyond(rows: &[MadeRow], history: usize, since: Timestamp) -> Beyond {
         }
     }
     Beyond {
-        artifacts: only_in(&old, &kept, |row| row.artifact),
-        sources: only_in(&old, &kept, |row| row.source),
+        artifacts: only_in(&old, &kept, |row| [row.artifact, row.origin]),
+        sources: only_in(&old, &kept, |row| [row.source]),
+        images: only_in(&old, &kept, |row| [row.image]),
     }
 }
 
-fn only_in<T: Eq + Hash>(
+fn only_in<T: Eq + Hash, const N: usize>(
     old: &[&MadeRow],
     kept: &[&MadeRow],
-    part: impl Fn(&MadeRow) -> Option<T>,
+    parts: impl Fn(&MadeRow) -> [Option<T>; N],
 ) -> HashSet<T> {
-    let kept: HashSet<T> = kept.iter().filter_map(|row| part(row)).collect();
-    let old = old.iter().filter_map(|row| part(row));
+    let kept: HashSet<T> = kept.iter().flat_map(|row| parts(row)).flatten().collect();
+    let old = old.iter().flat_map(|row| parts(row)).flatten();
     old.filter(|id| !kept.contains(id)).collect()
 }
 
@@ -134,6 +145,8 @@ mod tests {
             state,
             live_until: Some(Timestamp::from_millis(1)),
             artifact: Some(id(artifact)),
+            origin: Some(id(artifact)),
+            image: Some(id(artifact)),
             source: Some(id(artifact)),
             current: false,
         }
@@ -144,8 +157,14 @@ mod tests {
         let mut gone: Vec<usize> = (0..100)
             .filter(|number| beyond.artifacts.contains(&id(*number)))
             .collect();
-        let same = |number: &usize| beyond.sources.contains(&id(*number));
-        assert!(gone.iter().all(same) && gone.len() == beyond.sources.len());
+        let same = |number: &usize| {
+            beyond.sources.contains(&id(*number)) && beyond.images.contains(&id(*number))
+        };
+        assert!(gone.iter().all(same));
+        assert_eq!(
+            (gone.len(), gone.len()),
+            (beyond.sources.len(), beyond.images.len())
+        );
         gone.sort_unstable();
         gone
     }
@@ -174,6 +193,8 @@ mod tests {
         rows[7].live_until = None;
         // Shared with the newest.
         rows[8].artifact = Some(id(0));
+        rows[8].origin = Some(id(0));
+        rows[8].image = Some(id(0));
         rows[8].source = Some(id(0));
         assert_eq!(gone(&rows, 2), [2, 3, 7, 9]);
     }

@@ -1,5 +1,33 @@
 //! Projects that run: which instances there shall be, and making it so.
+//!
+//! ```text
+//! workload     what the instances of a release are made from, out of the database
+//! launch       one instance: made, started, healthy
+//! deploy       all instances of a new release, for the release worker
+//! reconciler   the loop that makes the engine's instances equal to what the database says
+//! tend         one project of it
+//! fleet        what this process knows: who is healthy, who is leaving, who crashed
+//! hygiene      removes images, networks and volumes that nobody needs
+//! ```
+//!
+//! What shall run is in the database and what runs in the engine; nothing else decides. What a process
+//! knows besides can be lost with it.
 
+mod crashes;
+mod deploy;
+mod disk_watch;
+mod fleet;
+mod health;
+mod hygiene;
+mod launch;
+mod reconciler;
+mod retire;
 mod settings;
+mod tend;
+mod trouble;
+mod workload;
 
+pub(crate) use deploy::{BringUpError, bring_up};
+pub(crate) use fleet::Fleet;
+pub use reconciler::Reconciler;
 pub use settings::ContainerSettings;

@@ -4,11 +4,12 @@ use super::build_log::BuildLog;
 use super::compress::Made;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
-use super::transition::{Failure, Walk, walk};
+use super::transition::{Failure, Walk, time_allowed, walk};
 use crate::{Core, Error, Result};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::blobs::{HeldBlobs, StoredBlob};
+use estrade_store::images::{self, ImageKey};
 use estrade_store::manifest::Manifest;
 use estrade_store::release_queue::{self, ClaimedRow};
 use estrade_store::releases::Recipe;
@@ -117,6 +118,8 @@ impl Claim {
     ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
+        let last = steps.last().copied().unwrap_or(from);
+        let deadline = now.after(time_allowed(&self.core.settings, last));
         let said = Arc::new(said);
         let rows = made.as_ref().map(|made| Arc::clone(&made.rows));
         let moved = self
@@ -131,6 +134,7 @@ impl Claim {
                         from,
                         through: &steps,
                         lease: Some(&lease),
+                        deadline,
                         failure: failure.as_ref(),
                     };
                     if !walk(tx, &way, now).await? {
@@ -178,9 +182,72 @@ pub(super) struct Built {
 }
 
 impl Claim {
+    /// Notes lines of the build log at once.
+    pub(super) async fn say(&self, said: BuildLog) -> Result<()> {
+        let (release, now, said) = (self.row.id, self.core.now(), Arc::new(said));
+        self.core
+            .db
+            .transact(move |tx| {
+                let said = Arc::clone(&said);
+                Box::pin(async move { said.write(tx, release, now).await })
+            })
+            .await
+    }
+
+    /// Makes an image the one that the release runs; false when the claim was lost.
+    pub(super) async fn keep_image(&mut self, command: Option<String>, port: u16) -> Result<bool> {
+        let (release, lease, now) = (self.row.id, self.lease.clone(), self.core.now());
+        let key = ImageKey {
+            project: self.row.project,
+            release,
+        };
+        let kept = self
+            .core
+            .db
+            .transact(move |tx| {
+                let (lease, command) = (lease.clone(), command.clone());
+                Box::pin(async move {
+                    if !release_queue::holds_build(tx, release, &lease).await? {
+                        return Ok::<_, Error>(false);
+                    }
+                    images::insert_image(tx, key, command.as_deref(), now).await?;
+                    release_queue::set_image(tx, release, release, port).await?;
+                    Ok(true)
+                })
+            })
+            .await?;
+        if kept {
+            self.row.recipe.built = Some(release);
+            self.row.recipe.port = port;
+        }
+        Ok(kept)
+    }
+
+    /// Notes what the instances of the release are told; false when the claim was lost.
+    pub(super) async fn keep_env(&mut self, sealed: Vec<u8>) -> Result<bool> {
+        let (release, lease) = (self.row.id, self.lease.clone());
+        let env = sealed.clone();
+        let kept = self
+            .core
+            .db
+            .transact(move |tx| {
+                let (lease, env) = (lease.clone(), env.clone());
+                Box::pin(async move {
+                    Ok::<_, Error>(release_queue::set_env(tx, release, &lease, &env).await?)
+                })
+            })
+            .await?;
+        if kept {
+            self.row.recipe.env = Some(sealed);
+        }
+        Ok(kept)
+    }
+
     /// Makes what was built the artifact of the release; false when the claim was lost.
     pub(super) async fn keep_build(&mut self, built: Built) -> Result<bool> {
         let artifact = self.core.new_id()?;
+        // Files that another artifact was made of, as a front end that was built.
+        let origin = self.row.recipe.artifact;
         let site = built.site.clone();
         let known = known_contents(&built.manifest, &built.new);
         let (release, project, lease) = (self.row.id, self.row.project, self.lease.clone());
@@ -199,7 +266,8 @@ impl Claim {
                         return Err(cleaned_up());
                     }
                     artifacts::insert_artifact(tx, artifact, project, &built.manifest).await?;
-                    release_queue::set_build(tx, release, artifact, built.site.as_deref()).await?;
+                    let site = built.site.as_deref();
+                    release_queue::set_build(tx, release, artifact, origin, site).await?;
                     built.said.write(tx, release, now).await?;
                     Ok(true)
                 })
@@ -207,6 +275,7 @@ impl Claim {
             .await?;
         if kept {
             self.row.recipe.artifact = Some(artifact);
+            self.row.recipe.origin = origin;
             self.row.recipe.site = site;
         }
         Ok(kept)

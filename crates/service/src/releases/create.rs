@@ -2,15 +2,16 @@
 
 use super::incoming::{cleaned_up, keep_content, settle};
 use super::known::Like;
-use super::transition::time_allowed;
+use super::transition::WAITS;
 use super::{Upload, queue_release};
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::platform::Platform;
-use estrade_model::release::{ArtifactId, NewRelease, ReleaseState, ReleaseType};
+use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
+use estrade_runtime::ImageRef;
 use estrade_store::blobs::{Digest, DigestSet, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
@@ -30,6 +31,9 @@ const LONGEST_CLIENT: usize = 200;
 pub const MOST_GIT_INFO: usize = 16 * 1024;
 /// Most bytes of the settings for the runtime as JSON.
 pub const MOST_SETTINGS: usize = 256 * 1024;
+
+/// The setting that says which port was asked for.
+const PORT: &str = "port";
 
 /// What a release is made from.
 pub enum Source {
@@ -96,7 +100,10 @@ fn unknown_source() -> Error {
 }
 
 /// What `platformConfig` says of a static site.
-fn read_site_settings(platform: Platform, settings: &Map<String, Value>) -> Result<SiteSettings> {
+pub(super) fn read_site_settings(
+    platform: Platform,
+    settings: &Map<String, Value>,
+) -> Result<SiteSettings> {
     // Other platforms have fields of their own there.
     let sent = settings.get("platformConfig");
     let Some(sent) = sent.filter(|_| platform == Platform::Static) else {
@@ -106,15 +113,19 @@ fn read_site_settings(platform: Platform, settings: &Map<String, Value>) -> Resu
         .map_err(|Invalid(reason)| Error::invalid(format!("platformConfig: {reason}")))
 }
 
-/// The same from a release that was stored.
-pub(super) fn open_settings(
+/// What the maker of a stored release has set.
+pub(crate) fn open_settings(
     core: &Core,
     project: ProjectId,
     sealed: &[u8],
-) -> Result<SiteSettings> {
+) -> Result<Map<String, Value>> {
     let opened = core.master.open(&settings_purpose(project), sealed)?;
-    let settings = serde_json::from_slice(&opened).map_err(Error::internal)?;
-    read_site_settings(Platform::Static, &settings)
+    serde_json::from_slice(&opened).map_err(Error::internal)
+}
+
+/// The port that the maker of a release asked for.
+pub(super) fn asked_port(settings: &Map<String, Value>) -> Option<u16> {
+    u16::try_from(settings.get(PORT)?.as_u64()?).ok()
 }
 
 /// How a site is served, as it is stored; none when everything is as usual.
@@ -250,7 +261,12 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
         )));
     }
     let git_info = new.git_info.map(|info| info.to_string());
-    let settings = serde_json::to_vec(&new.settings).map_err(Error::internal)?;
+    let mut settings = new.settings;
+    if let Some(port) = new.port {
+        // What the sources or an image say of it counts only where nobody asked for one.
+        settings.insert(PORT.to_owned(), port.into());
+    }
+    let settings = serde_json::to_vec(&settings).map_err(Error::internal)?;
     require_small(
         "gitInfo",
         git_info.as_ref().map_or(0, String::len),
@@ -271,6 +287,9 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
             artifact: None,
             source: None,
             site: None,
+            built: None,
+            origin: None,
+            env: None,
         },
         message: new.message,
         git_info,
@@ -279,7 +298,7 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
             printable.take(LONGEST_CLIENT).collect()
         }),
         created_at: now,
-        deadline: now.after(time_allowed(ReleaseState::Pending)),
+        deadline: now.after(WAITS),
     })
 }
 
@@ -303,11 +322,15 @@ fn check_image(platform: Platform, image: String) -> Result<String> {
             "image: only a docker release runs an image, this one is {platform}; send `files`, or `type` docker"
         )));
     }
-    let printable = image.bytes().all(|byte| byte.is_ascii_graphic());
-    if image.is_empty() || image.len() > LONGEST_IMAGE || !printable {
-        return Err(Error::invalid(
-            "image: must be the name of an image, such as nginx:1.27",
-        ));
+    let refused = || Error::invalid("image: must be the name of an image, such as nginx:1.27");
+    if image.len() > LONGEST_IMAGE {
+        return Err(refused());
+    }
+    let name: ImageRef = image.parse().map_err(|_| refused())?;
+    // Images by id and those that were built here may be somebody else's.
+    let text = name.as_str();
+    if text.starts_with("sha256:") || text.starts_with("estrade-") {
+        return Err(refused());
     }
     Ok(image)
 }

@@ -6,6 +6,8 @@
 //! transition::walk                                        the one place where a state changes
 //! ```
 
+mod archive;
+mod build;
 mod build_log;
 mod caps;
 mod claim;
@@ -27,6 +29,7 @@ pub use build_log::read_build_logs;
 pub use claim::Claim;
 pub(crate) use compress::HeadStart;
 pub use compress::run_slow as run_brotli;
+pub(crate) use create::open_settings;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceDownload, SourceStream, download_source};
 pub use incoming::{Incoming, Received, begin_content, keep_upload};
@@ -45,7 +48,7 @@ use estrade_store::projects::{self, ProjectRow};
 use estrade_store::releases::{self, ReleaseDraft, ReleaseRow};
 use estrade_store::{ChangeKind, Tx};
 use futures_util::future::BoxFuture;
-use transition::{Walk, time_allowed, walk};
+use transition::{WAITS, Walk, walk};
 
 const NOT_FOUND: Error = Error::NotFound("the release");
 
@@ -77,7 +80,11 @@ pub(crate) async fn queue_rerun(
     message: Option<String>,
     now: Timestamp,
 ) -> Result<()> {
-    let recipe = releases::find_recipe(tx, of).await?.ok_or(NOT_FOUND)?;
+    let mut recipe = releases::find_recipe(tx, of).await?.ok_or(NOT_FOUND)?;
+    if kind == ReleaseType::EnvUpdate {
+        // The ones of now; whoever goes back gets those of then.
+        recipe.env = None;
+    }
     let draft = ReleaseDraft {
         id,
         project: project.id,
@@ -87,7 +94,7 @@ pub(crate) async fn queue_rerun(
         git_info: None,
         client: None,
         created_at: now,
-        deadline: now.after(time_allowed(ReleaseState::Pending)),
+        deadline: now.after(WAITS),
     };
     queue_release(tx, &draft).await
 }
@@ -119,6 +126,7 @@ pub fn cancel_release<'a>(
                     from,
                     through: &[ReleaseState::Canceled],
                     lease: None,
+                    deadline: now,
                     failure: None,
                 };
                 walk(tx, &canceled, now).await.map(drop)
@@ -172,7 +180,7 @@ fn require_rollback_target(row: &ReleaseRow) -> Result<()> {
             ),
         ));
     }
-    if row.artifact.is_none() && row.image.is_none() {
+    if row.artifact.is_none() && row.image.is_none() && !row.has_image {
         return Err(Error::Gone("what this release was made of"));
     }
     Ok(())

@@ -2,17 +2,23 @@
 
 use super::tag;
 use crate::events::{Happening, record_events};
-use crate::{Error, Result};
+use crate::{Error, Result, Settings};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_store::release_queue::{self, Ending};
 use estrade_store::{ChangeKind, Tx, projects};
 use std::time::Duration;
 
+/// How long a release may wait for its turn.
+pub(super) const WAITS: Duration = Duration::from_mins(15);
+/// What an engine may need besides a build: to fetch, to unpack, to name.
+const AROUND_A_BUILD: Duration = Duration::from_mins(1);
+
 /// How long a release may stay in a state.
-pub(super) fn time_allowed(state: ReleaseState) -> Duration {
+pub(super) fn time_allowed(settings: &Settings, state: ReleaseState) -> Duration {
     match state {
-        ReleaseState::Pending | ReleaseState::Building => Duration::from_mins(15),
+        ReleaseState::Pending => WAITS,
+        ReleaseState::Building => settings.containers.build_limit + AROUND_A_BUILD,
         ReleaseState::Deploying => Duration::from_mins(2),
         _ => Duration::ZERO,
     }
@@ -34,6 +40,8 @@ pub(super) struct Walk<'w> {
     pub(super) through: &'w [ReleaseState],
     /// The lease of the worker that moves it; none for those who end it from outside.
     pub(super) lease: Option<&'w str>,
+    /// Until when it may stay where it goes, if that is not an end.
+    pub(super) deadline: Timestamp,
     pub(super) failure: Option<&'w Failure>,
 }
 
@@ -56,9 +64,8 @@ pub(super) async fn walk(tx: &mut Tx, walk: &Walk<'_>, now: Timestamp) -> Result
         let lease = walk
             .lease
             .ok_or_else(|| Error::internal("only a worker moves a release that goes on"))?;
-        let deadline = now.after(time_allowed(to));
         let step = (walk.from, to);
-        release_queue::advance_release(tx, walk.release, step, lease, deadline).await?
+        release_queue::advance_release(tx, walk.release, step, lease, walk.deadline).await?
     };
     let Some(moved) = moved else {
         return Ok(false);

@@ -3,11 +3,15 @@
 //! A step may be repeated: by a worker that takes over after a crash, and it may be dropped at any
 //! await when the claim is lost. So every step must be safe to begin again.
 
+use super::build::{broken, build_files, is_built, use_image};
 use super::claim::{Claim, Luggage};
 use super::compress::{Made, Work};
+use super::create::open_settings;
 use super::transition::Failure;
 use super::unpack::unpack_source;
 use crate::Error;
+use crate::containers::{BringUpError, bring_up};
+use crate::envs::seal_release_env;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
 use estrade_store::routes::LiveRow;
@@ -20,6 +24,8 @@ const WORTH_SHOWING: u64 = 1 << 20;
 pub(super) enum Halt {
     /// It ends here.
     Failed(Failure),
+    /// It ends here, and not as FAILED.
+    Ended(ReleaseState, Failure),
     /// Somebody else ended it or took it over.
     Lost,
     /// We could not; the lease runs out and the release is taken up again.
@@ -36,7 +42,8 @@ impl From<Error> for Halt {
 pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
     let mut journey = Journey::from(claim);
     let halt = match run(&mut journey).await {
-        Err(Halt::Failed(failure)) => journey.fail(failure).await.err(),
+        Err(Halt::Failed(failure)) => journey.fail(ReleaseState::Failed, failure).await.err(),
+        Err(Halt::Ended(state, failure)) => journey.fail(state, failure).await.err(),
         other => other.err(),
     };
     match halt {
@@ -45,7 +52,9 @@ pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
             tracing::debug!(release = %journey.claim.release(), "the release is not ours any more");
             Ok(())
         }
-        Some(Halt::Failed(failure)) => Err(Error::internal(failure.message)),
+        Some(Halt::Failed(failure) | Halt::Ended(_, failure)) => {
+            Err(Error::internal(failure.message))
+        }
         Some(Halt::Broken(error)) => Err(error),
     }
 }
@@ -68,16 +77,10 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
 /// Work that takes time belongs after a `journey.settle(None).await?`, which makes the state visible
 /// before the work begins.
 async fn build(journey: &mut Journey) -> Result<(), Halt> {
-    let recipe = journey.claim.recipe();
-    if recipe.platform != Platform::Static {
-        return Err(Halt::Failed(Failure {
-            reason: "container_runtime_unavailable",
-            message: format!(
-                "a {} release runs in a container, and this server has no container runtime yet; deploy it as `type` static, or connect a runtime",
-                recipe.platform
-            ),
-        }));
+    if journey.claim.recipe().platform != Platform::Static {
+        return make(journey).await;
     }
+    let recipe = journey.claim.recipe();
     match (recipe.artifact, recipe.source) {
         (Some(_), _) => Ok(()),
         (None, Some(source)) => {
@@ -85,6 +88,32 @@ async fn build(journey: &mut Journey) -> Result<(), Halt> {
             unpack_source(&mut journey.claim, source).await
         }
         (None, None) => Err(Halt::Failed(source_gone())),
+    }
+}
+
+/// BUILDING what is not served as it came, unless an earlier release or worker made it.
+async fn make(journey: &mut Journey) -> Result<(), Halt> {
+    let recipe = journey.claim.recipe().clone();
+    let (core, project) = (Arc::clone(journey.claim.core()), journey.claim.project());
+    // A site that was built.
+    if recipe.origin.is_some() {
+        return Ok(());
+    }
+    if let Some(image) = recipe.built
+        && is_built(&core, project, image).await?
+    {
+        return Ok(());
+    }
+    journey.settle(None).await?;
+    if let Some(name) = &recipe.image {
+        return use_image(&mut journey.claim, name).await;
+    }
+    if let (None, Some(source)) = (recipe.artifact, recipe.source) {
+        unpack_source(&mut journey.claim, source).await?;
+    }
+    match journey.claim.recipe().artifact {
+        Some(files) => build_files(&mut journey.claim, files).await,
+        None => Err(Halt::Failed(source_gone())),
     }
 }
 
@@ -97,10 +126,9 @@ pub(super) fn source_gone() -> Failure {
 
 /// BUILDING, at its end: makes the compressed variants, unless an earlier release of the same did.
 async fn compress(journey: &mut Journey) -> Result<(), Halt> {
-    let (Some(artifact), false) = (
-        journey.claim.recipe().artifact,
-        journey.claim.is_compressed(),
-    ) else {
+    let recipe = journey.claim.recipe();
+    let served = recipe.artifact.filter(|_| recipe.built.is_none());
+    let (Some(artifact), false) = (served, journey.claim.is_compressed()) else {
         return Ok(());
     };
     let core = Arc::clone(journey.claim.core());
@@ -120,12 +148,17 @@ async fn compress(journey: &mut Journey) -> Result<(), Halt> {
 
 /// DEPLOYING: gets this node ready to serve it; other nodes do so when they hear of the switch.
 /// READY, which switches traffic, comes with the commit.
-async fn deploy(journey: &Journey) -> Result<(), Halt> {
+async fn deploy(journey: &mut Journey) -> Result<(), Halt> {
+    if journey.claim.recipe().built.is_some() {
+        // Instances of a release that is not DEPLOYING are taken for leftovers.
+        journey.settle(None).await?;
+        return put_in_place(&mut journey.claim).await;
+    }
     let claim = &journey.claim;
     if let Some(publisher) = claim.core().publisher() {
         let release = LiveRow {
             release: claim.release(),
-            platform: claim.recipe().platform,
+            runs: false,
             artifact: claim.recipe().artifact,
             site: claim.recipe().site.clone(),
             since: claim.core().now(),
@@ -137,6 +170,25 @@ async fn deploy(journey: &Journey) -> Result<(), Halt> {
             .await?;
     }
     Ok(())
+}
+
+/// DEPLOYING what runs: its instances are started, and can be reached once they are healthy.
+async fn put_in_place(claim: &mut Claim) -> Result<(), Halt> {
+    let core = Arc::clone(claim.core());
+    if claim.recipe().env.is_none() {
+        let settings = open_settings(&core, claim.project(), &claim.recipe().settings)?;
+        let env = seal_release_env(&core, claim.project(), &settings).await?;
+        if !claim.keep_env(env).await? {
+            return Err(Halt::Lost);
+        }
+    }
+    match bring_up(&core, claim.project(), claim.release()).await {
+        Ok(()) => Ok(()),
+        Err(BringUpError::Gone) => Err(Halt::Lost),
+        Err(BringUpError::Unhealthy(failure)) => Err(Halt::Ended(ReleaseState::Unhealthy, failure)),
+        Err(BringUpError::Engine(error)) => Err(broken(error)),
+        Err(BringUpError::Service(error)) => Err(Halt::Broken(error)),
+    }
 }
 
 /// A release on its way: states that were entered but have no work in them yet are written
@@ -182,11 +234,12 @@ impl Journey {
         Err(Halt::Lost)
     }
 
-    async fn fail(&mut self, failure: Failure) -> Result<(), Halt> {
-        self.luggage
-            .said
-            .say(format!("Failed: {}", failure.message));
-        self.enter(ReleaseState::Failed);
+    async fn fail(&mut self, state: ReleaseState, failure: Failure) -> Result<(), Halt> {
+        for (at, line) in failure.message.lines().enumerate() {
+            let begin = if at == 0 { "Failed: " } else { "" };
+            self.luggage.said.say(format!("{begin}{line}"));
+        }
+        self.enter(state);
         self.settle(Some(failure)).await
     }
 }

@@ -171,15 +171,17 @@ pub async fn end_overdue(core: &Core) -> Result<()> {
     let now = core.now();
     let overdue = release_queue::overdue_releases(&core.db, now, MOST_OVERDUE).await?;
     for OverdueRow { id, state } in overdue {
+        let allowed = time_allowed(&core.settings, state);
         core.db
             .transact(move |tx| {
                 Box::pin(async move {
-                    let failure = timed_out(state);
+                    let failure = timed_out(allowed, state);
                     let end = Walk {
                         release: id,
                         from: state,
                         through: &[end_of(state)],
                         lease: None,
+                        deadline: now,
                         failure: Some(&failure),
                     };
                     walk(tx, &end, now).await
@@ -199,8 +201,8 @@ fn end_of(state: ReleaseState) -> ReleaseState {
     }
 }
 
-fn timed_out(state: ReleaseState) -> Failure {
-    let minutes = time_allowed(state).as_secs() / 60;
+fn timed_out(allowed: Duration, state: ReleaseState) -> Failure {
+    let minutes = allowed.as_secs() / 60;
     Failure {
         reason: "timeout",
         message: format!("it was {state} for more than {minutes} minutes; deploy again"),

@@ -15,7 +15,7 @@ mod zip;
 use super::build_log::BuildLog;
 use super::caps::Caps;
 use super::claim::{Built, Claim};
-use super::create::{open_settings, site_json};
+use super::create::{open_settings, read_site_settings, site_json};
 use super::incoming::settle;
 use super::layout::{inside, is_project_file, single_folder};
 use super::transition::Failure;
@@ -23,12 +23,13 @@ use super::work::Halt;
 use crate::{Core, Error};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArchiveFormat, SourceId};
+use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
 use estrade_store::blobs::Published;
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::sources::{self, SourceRow};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
 use tree::{Canceled, Tree, Unpacked};
 
@@ -98,8 +99,9 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let Some(row) = row.map_err(Error::from)? else {
         return Err(Halt::Failed(super::work::source_gone()));
     };
-    let sent = open_settings(&core, claim.project(), &claim.recipe().settings)?;
     let platform = claim.recipe().platform;
+    let sent = open_settings(&core, claim.project(), &claim.recipe().settings)?;
+    let sent = read_site_settings(platform, &sent)?;
     let canceled = Canceled::default();
     let _guard = StopOnDrop(canceled.clone());
     let unpack = move || {
@@ -114,6 +116,54 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let site = tokio::task::spawn_blocking(unpack)
         .await
         .map_err(Error::internal)??;
+    keep(claim, site).await
+}
+
+/// Takes the folder of a site out of the tar that an engine sends, and notes it as the release's artifact.
+pub(super) async fn unpack_site(
+    claim: &mut Claim,
+    plan: &str,
+    tar: impl Read + Send + 'static,
+    config: SiteConfig,
+) -> Result<(), Halt> {
+    let core = Arc::clone(claim.core());
+    let caps = Caps::of(&core, plan);
+    let canceled = Canceled::default();
+    let _guard = StopOnDrop(canceled.clone());
+    let unpack = move || {
+        let mut tree = Tree::new(caps.stage(&core), caps, canceled);
+        tar::read_plain(&mut tree, tar)?;
+        let Unpacked {
+            files, published, ..
+        } = tree.finish()?;
+        // The engine puts everything into the folder's own name.
+        let files = match single_folder(&files) {
+            Some(folder) => inside(files, &folder),
+            None => files,
+        };
+        if files.is_empty() {
+            published.discard();
+            return refuse("site_empty", "the build left no files to serve");
+        }
+        let mut said = BuildLog::default();
+        said.say(format!("The site has {} files", files.len()));
+        Ok(Site {
+            manifest: Manifest::new(files),
+            config: Some(
+                serde_json::to_string(&config)
+                    .map_err(|error| Stop::Broken(Error::internal(error)))?,
+            ),
+            published,
+            said,
+        })
+    };
+    let site = tokio::task::spawn_blocking(unpack)
+        .await
+        .map_err(Error::internal)??;
+    keep(claim, site).await
+}
+
+async fn keep(claim: &mut Claim, site: Site) -> Result<(), Halt> {
     let built = Built {
         manifest: site.manifest,
         new: site.published.blobs().to_vec(),
@@ -172,11 +222,8 @@ fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result
         manifest.files().len(),
         readable(manifest.bytes())
     ));
-    if manifest
-        .files()
-        .iter()
-        .all(|file| file.path.as_str() != "index.html")
-    {
+    let is_index = |file: &ManifestFile| file.path.as_str() == "index.html";
+    if platform == Platform::Static && !manifest.files().iter().any(is_index) {
         said.say("Warning: there is no index.html in the root of the site");
     }
     let config = site_json(settings).map_err(Stop::Broken)?;
@@ -195,6 +242,14 @@ fn choose_files(
     platform: Platform,
 ) -> Result<(Manifest, SiteSettings), Stop> {
     let folder = single_folder(&all);
+    if platform != Platform::Static {
+        // Sources stay whole: who builds them knows what to leave out.
+        let files = match &folder {
+            Some(folder) => inside(all, folder),
+            None => all,
+        };
+        return Ok((Manifest::new(files), sent));
+    }
     let prefix = folder
         .as_ref()
         .map_or(String::new(), |folder| format!("{folder}/"));

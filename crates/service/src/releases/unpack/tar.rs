@@ -14,14 +14,20 @@ const LONGEST_EXTENSION: u64 = 64 * 1024;
 /// What an entry takes besides its content: its header, that of an extension, and the padding.
 const ENTRY_OVERHEAD: u64 = 4096;
 
-/// Adds all files of an archive.
+/// Adds all files of a `.tar.gz`.
 pub(super) fn read(tree: &mut Tree, archive: impl Read) -> Result<(), Stop> {
+    let archive = BufReader::with_capacity(64 * 1024, archive);
+    read_plain(tree, MultiGzDecoder::new(archive))
+}
+
+/// Adds all files of a tar.
+pub(super) fn read_plain(tree: &mut Tree, archive: impl Read) -> Result<(), Stop> {
     let most_entries = tree.most_entries();
     let most = tree
         .most_bytes()
         .saturating_add(most_entries.saturating_mul(ENTRY_OVERHEAD));
     let mut unzipped = Counted {
-        inner: MultiGzDecoder::new(BufReader::with_capacity(64 * 1024, archive)),
+        inner: archive,
         left: most,
         most: tree.most_bytes(),
         canceled: tree.canceled().clone(),

@@ -1,0 +1,87 @@
+//! Taking a folder out of an image: a build's result that is served and not run.
+
+use crate::engine::{Engine, QUICK, WORK};
+use crate::error::Error;
+use crate::images::OwnImage;
+use crate::instances::InstanceId;
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::{
+    CreateContainerOptions, DownloadFromContainerOptions, ListContainersOptions,
+};
+use estrade_model::Timestamp;
+use futures_util::TryStreamExt;
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+const WHAT: &str = "taking files out of an image";
+/// How long that may take.
+const LIMIT: Duration = Duration::from_mins(5);
+/// The label of a container that is only there to be read.
+const READ_ONLY: &str = "estrade.reading";
+
+impl Engine {
+    /// Writes a folder of a release's image as a tar. Nothing of the image is run.
+    pub async fn copy_folder(
+        &self,
+        image: OwnImage,
+        folder: &str,
+        into: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), Error> {
+        let name = format!("estrade-{}-reading-{}", self.installation, image.release);
+        // One of an attempt that broke off.
+        self.remove_instance(&InstanceId(name.clone())).await?;
+        let options = CreateContainerOptions {
+            name: Some(name),
+            ..Default::default()
+        };
+        let container = ContainerCreateBody {
+            image: Some(self.image_name(image).to_string()),
+            // An image without a command of its own could not be made into a container.
+            cmd: Some(vec!["-".to_owned()]),
+            labels: Some(self.installation.labels([(READ_ONLY, String::new())])),
+            ..Default::default()
+        };
+        let created = self.docker.create_container(Some(options), container);
+        let id = InstanceId(self.call(WHAT, WORK, created).await?.id);
+        let copied = self.copy(&id, folder, into).await;
+        self.remove_instance(&id).await?;
+        copied
+    }
+
+    async fn copy(
+        &self,
+        id: &InstanceId,
+        folder: &str,
+        into: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), Error> {
+        let options = DownloadFromContainerOptions {
+            path: folder.to_owned(),
+        };
+        let mut pieces = self.docker.download_from_container(&id.0, Some(options));
+        let copying = async {
+            while let Some(piece) = pieces.try_next().await? {
+                into.write_all(&piece).await?;
+            }
+            into.shutdown().await?;
+            Ok(())
+        };
+        self.call(WHAT, LIMIT, copying).await
+    }
+
+    /// Removes containers that were made to be read before then, and were left behind by a crash.
+    pub async fn sweep_folders(&self, made_before: Timestamp) -> Result<(), Error> {
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(self.installation.filter(&[READ_ONLY.to_owned()])),
+            ..Default::default()
+        };
+        let listed = self.docker.list_containers(Some(options));
+        for summary in self.call(WHAT, QUICK, listed).await? {
+            let old = summary.created.unwrap_or(0) < made_before.seconds();
+            if let (true, Some(id)) = (old, summary.id) {
+                self.remove_instance(&InstanceId(id)).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! What this process knows of the instances that run here: who is healthy and gets visitors, who is
+//! leaving, and who crashed. All of it can be found out again.
+
+use super::crashes::Crashes;
+use crate::Core;
+use crate::core::Publisher;
+use estrade_model::{ProjectId, ReleaseId};
+use estrade_runtime::{Instance, InstanceId};
+use futures_util::future::BoxFuture;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long requests of an instance that leaves may go on.
+pub(super) const DRAIN: Duration = Duration::from_secs(30);
+
+/// The instances of this node.
+#[derive(Default)]
+pub(crate) struct Fleet {
+    known: Mutex<Known>,
+    /// Wakes the reconciler.
+    pub(super) wake: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    healthy: HashMap<(ProjectId, ReleaseId), HashMap<InstanceId, Healthy>>,
+    leaving: HashSet<InstanceId>,
+    crashes: Crashes,
+    disk: HashMap<InstanceId, u64>,
+}
+
+/// An instance that gets visitors.
+#[derive(Debug)]
+struct Healthy {
+    address: SocketAddr,
+    /// Whether somebody has to look at its disk.
+    watched: bool,
+}
+
+impl Fleet {
+    /// An instance was found healthy: visitors may come, unless it is leaving.
+    pub(super) fn enter(&self, publisher: Option<&Arc<dyn Publisher>>, instance: &Instance) {
+        let Some(address) = instance.address else {
+            return;
+        };
+        let mut known = self.known();
+        if known.leaving.contains(&instance.id) {
+            return;
+        }
+        let entry = Healthy {
+            address,
+            watched: !instance.disk_limited,
+        };
+        let all = known.healthy.entry(place(instance)).or_default();
+        all.entry(instance.id.clone()).or_insert(entry);
+        // Nobody leaves.
+        drop(publish(publisher, place(instance), all, DRAIN));
+    }
+
+    /// An instance gets no new visitors. The answer comes when those that it has are gone, or after
+    /// `limit`.
+    pub(super) fn leave(
+        &self,
+        publisher: Option<&Arc<dyn Publisher>>,
+        instance: &Instance,
+        limit: Duration,
+    ) -> BoxFuture<'static, ()> {
+        let mut known = self.known();
+        known.disk.remove(&instance.id);
+        let key = place(instance);
+        let Some(all) = known.healthy.get_mut(&key) else {
+            return Box::pin(std::future::ready(()));
+        };
+        if all.remove(&instance.id).is_none() {
+            return Box::pin(std::future::ready(()));
+        }
+        let drained = publish(publisher, key, all, limit);
+        if all.is_empty() {
+            known.healthy.remove(&key);
+        }
+        drained
+    }
+
+    /// Whether an instance gets visitors.
+    pub(super) fn is_healthy(&self, instance: &Instance) -> bool {
+        let known = self.known();
+        let all = known.healthy.get(&place(instance));
+        all.is_some_and(|all| all.contains_key(&instance.id))
+    }
+
+    /// The instances that get visitors and whose disk somebody has to look at.
+    pub(super) fn watched(&self) -> Vec<(ProjectId, InstanceId)> {
+        let known = self.known();
+        let all = known.healthy.iter().flat_map(|((project, _), all)| {
+            let watched = all.iter().filter(|(_, healthy)| healthy.watched);
+            watched.map(|(id, _)| (*project, id.clone()))
+        });
+        all.collect()
+    }
+
+    /// Notes how much an instance has written.
+    pub(super) fn note_disk(&self, id: &InstanceId, bytes: u64) {
+        self.known().disk.insert(id.clone(), bytes);
+    }
+
+    /// How much the instances of a project have written, where somebody has to look.
+    pub(crate) fn disk_of(&self, project: ProjectId) -> Option<u64> {
+        let known = self.known();
+        let of_project = known.healthy.iter().filter(|((it, _), _)| *it == project);
+        let ids = of_project.flat_map(|(_, all)| all.keys());
+        ids.filter_map(|id| known.disk.get(id).copied()).max()
+    }
+
+    /// Takes the right to end an instance; false when somebody has it.
+    pub(super) fn begin_leaving(&self, id: &InstanceId) -> bool {
+        self.known().leaving.insert(id.clone())
+    }
+
+    /// Whether somebody is ending it.
+    pub(super) fn is_leaving(&self, id: &InstanceId) -> bool {
+        self.known().leaving.contains(id)
+    }
+
+    /// It is gone, or could not be ended and shall be tried again.
+    pub(super) fn end_leaving(&self, id: &InstanceId) {
+        self.known().leaving.remove(id);
+    }
+
+    /// What crashed.
+    pub(super) fn crashes<T>(&self, look: impl FnOnce(&mut Crashes) -> T) -> T {
+        look(&mut self.known().crashes)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place(instance: &Instance) -> (ProjectId, ReleaseId) {
+    (instance.key.project, instance.key.release)
+}
+
+fn publish(
+    publisher: Option<&Arc<dyn Publisher>>,
+    (project, release): (ProjectId, ReleaseId),
+    all: &HashMap<InstanceId, Healthy>,
+    limit: Duration,
+) -> BoxFuture<'static, ()> {
+    let addresses: Vec<_> = all.values().map(|healthy| healthy.address).collect();
+    match publisher {
+        Some(publisher) => publisher.publish(project, release, &addresses, limit),
+        None => Box::pin(std::future::ready(())),
+    }
+}
+
+impl Core {
+    /// Waits until what an instance that has ended wrote is kept: it is removed after this.
+    pub(super) async fn settle_logs(&self, _instance: &InstanceId) {}
+}

@@ -1,0 +1,86 @@
+//! What the engine has and nobody needs any more: images, layers, networks, volumes.
+//!
+//! The engine is always asked before the database: what is there and unknown to a later look at the database
+//! was not about to be used.
+
+use crate::{Core, Result};
+use estrade_runtime::Error;
+use estrade_store::images::{self, ImageKey};
+use estrade_store::workloads;
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// Layers of builds serve as cache for this long.
+const CACHE: Duration = Duration::from_hours(24 * 7);
+/// The same when the disk is nearly full.
+const SHORT_CACHE: Duration = Duration::from_mins(10);
+/// What only serves a moment, and was left behind by a crash.
+const LEFT_BEHIND: Duration = Duration::from_hours(1);
+
+/// Removes what nobody needs.
+pub(super) async fn clean(core: &Core) -> Result<()> {
+    remove_images(core).await?;
+    remove_networks(core).await?;
+    let now = core.now();
+    let cache = if is_disk_low(core).await {
+        SHORT_CACHE
+    } else {
+        CACHE
+    };
+    core.engine.prune_images(now.before(cache)).await?;
+    core.engine.sweep_folders(now.before(LEFT_BEHIND)).await?;
+    Ok(())
+}
+
+async fn remove_images(core: &Core) -> Result<()> {
+    let there = core.engine.images().await?;
+    let wanted: HashSet<_> = images::list_wanted(&core.db).await?.into_iter().collect();
+    for entry in there {
+        let key = ImageKey {
+            project: entry.image.project,
+            release: entry.image.release,
+        };
+        if !wanted.contains(&key) {
+            unless_in_use(core.engine.remove_image(entry.image).await)?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove_networks(core: &Core) -> Result<()> {
+    let there = core.engine.networks().await?;
+    let owners: HashSet<_> = workloads::list_owners(&core.db)
+        .await?
+        .into_iter()
+        .collect();
+    for network in there {
+        if !owners.contains(&network.owner) {
+            unless_in_use(core.engine.remove_network(&network).await)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is in use goes later.
+fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<()> {
+    match removed {
+        Err(error) if !error.is_conflict() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether less is free on the engine's disk than shall be; no when the disk is not on this machine.
+async fn is_disk_low(core: &Core) -> bool {
+    let Ok(info) = core.engine.info().await else {
+        return false;
+    };
+    let floor = core.settings.containers.free_disk;
+    let look = move || {
+        let Ok(disk) = rustix::fs::statvfs(Path::new(&info.data_root)) else {
+            return false;
+        };
+        disk.f_bavail.saturating_mul(disk.f_frsize) < floor
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or(false)
+}

@@ -1,0 +1,338 @@
+//! The loop that makes what runs equal to what shall run.
+//!
+//! Level-triggered: whatever happened (a change in the database, an event of the engine, a crash of either,
+//! or nothing at all for a while), it looks at both and does what is missing. Projects are tended side by
+//! side, each by one task at a time.
+
+use super::disk_watch;
+use super::hygiene;
+use super::retire::retire;
+use super::tend::{Found, Tended, tend};
+use crate::{Core, Error, Result};
+use estrade_model::ProjectId;
+use estrade_model::error::causes;
+use estrade_runtime::{Event, Instance};
+use estrade_store::{Change, ChangeKind, images};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::{AbortHandle, Id as TaskId, JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// How often it looks although nothing woke it.
+const POLL: Duration = Duration::from_secs(10);
+/// The same while nothing runs and nothing shall.
+const IDLE_POLL: Duration = Duration::from_mins(1);
+/// How soon it looks for an engine that is away.
+const AWAY: Duration = Duration::from_secs(1);
+/// How often images, networks and volumes are looked through.
+const HYGIENE: Duration = Duration::from_mins(1);
+/// Changes and events that come together are answered by one look.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// Keeps the engine's instances as the database wants them.
+pub struct Reconciler {
+    core: Arc<Core>,
+    tending: JoinSet<(ProjectId, Result<Tended>)>,
+    busy: HashMap<ProjectId, (TaskId, AbortHandle)>,
+    /// Projects that changed while somebody tended them.
+    dirty: HashSet<ProjectId>,
+    leaving: JoinSet<()>,
+    chores: JoinSet<()>,
+    events: Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
+    next: Instant,
+    next_hygiene: Instant,
+    /// The engine was away when it was looked at last; so it is before the first look.
+    away: bool,
+    /// Nothing runs and nothing shall.
+    idle: bool,
+    warned: bool,
+}
+
+enum Woken {
+    Stop,
+    Look,
+    Disks,
+}
+
+impl Reconciler {
+    /// Works until `stop`. Instances go on without it.
+    pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut changes = core.db.changes().subscribe();
+            let now = Instant::now();
+            let mut reconciler = Self {
+                core,
+                tending: JoinSet::new(),
+                busy: HashMap::new(),
+                dirty: HashSet::new(),
+                leaving: JoinSet::new(),
+                chores: JoinSet::new(),
+                events: None,
+                next: now,
+                next_hygiene: now,
+                away: true,
+                idle: false,
+                warned: false,
+            };
+            let mut disks = interval(disk_watch::EVERY);
+            disks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                let woken = tokio::select! {
+                    () = stop.cancelled() => Woken::Stop,
+                    woken = reconciler.woken(&mut changes) => woken,
+                    _ = disks.tick() => Woken::Disks,
+                };
+                match woken {
+                    Woken::Stop => break,
+                    Woken::Look => reconciler.look().await,
+                    Woken::Disks => reconciler.watch_disks(),
+                }
+            }
+            reconciler.tending.shutdown().await;
+            reconciler.leaving.shutdown().await;
+            reconciler.chores.shutdown().await;
+            reconciler.core.engine.shutdown().await;
+        })
+    }
+
+    /// Waits until there may be something to do.
+    async fn woken(&mut self, changes: &mut Receiver<Change>) -> Woken {
+        loop {
+            tokio::select! {
+                changed = heard(changes) => {
+                    self.changed(changed);
+                    self.look_in(TOGETHER);
+                }
+                () = self.core.fleet.wake.notified() => self.look_in(TOGETHER),
+                event = next_event(&mut self.events) => {
+                    if matches!(event, Some(Ok(_))) {
+                        self.look_in(TOGETHER);
+                    } else {
+                        self.events = None;
+                        self.look_in(AWAY);
+                    }
+                }
+                Some(tended) = self.tending.join_next() => self.tended(tended),
+                Some(left) = self.leaving.join_next() => {
+                    report("end an instance", left);
+                    self.next_hygiene = Instant::now();
+                    self.look_in(TOGETHER);
+                }
+                Some(done) = self.chores.join_next() => report("clean up", done),
+                () = sleep_until(self.next) => return Woken::Look,
+            }
+        }
+    }
+
+    fn look_in(&mut self, wait: Duration) {
+        self.next = self.next.min(Instant::now() + wait);
+    }
+
+    /// Somebody who is starting instances that are not wanted any more need not go on.
+    fn changed(&mut self, changed: Option<ProjectId>) {
+        if let Some(project) = changed
+            && let Some((_, task)) = self.busy.get(&project)
+        {
+            task.abort();
+            self.dirty.insert(project);
+        }
+    }
+
+    fn tended(&mut self, tended: std::result::Result<(ProjectId, Result<Tended>), JoinError>) {
+        let (project, tended) = match tended {
+            Ok(tended) => tended,
+            Err(error) => {
+                let task = error.id();
+                self.busy.retain(|_, (id, _)| *id != task);
+                if !error.is_cancelled() {
+                    tracing::error!(%error, "looking after a project broke off");
+                }
+                self.look_in(TOGETHER);
+                return;
+            }
+        };
+        self.busy.remove(&project);
+        if self.dirty.remove(&project) {
+            self.look_in(TOGETHER);
+        }
+        match tended {
+            Ok(Tended { leaving, again }) => {
+                for (instance, why) in leaving {
+                    let core = Arc::clone(&self.core);
+                    self.leaving.spawn(retire(core, instance, why));
+                }
+                if let Some(again) = again {
+                    self.look_in(again.max(TOGETHER));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%project, error = causes(&error), "looking after a project failed; it is tried again");
+                self.look_in(AWAY);
+            }
+        }
+    }
+
+    /// Looks at everything, and gives each project that is not being tended to somebody.
+    async fn look(&mut self) {
+        self.next = Instant::now() + POLL;
+        let wanted = match images::list_projects(&self.core.db).await {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                tracing::warn!(error = causes(&error), "cannot read what shall run");
+                return;
+            }
+        };
+        if wanted.is_empty() && self.idle {
+            self.next = Instant::now() + IDLE_POLL;
+            self.clean_up();
+            return;
+        }
+        let found = match self.core.engine.instances().await {
+            Ok(found) => found,
+            Err(error) => return self.engine_away(&error, wanted.is_empty()),
+        };
+        let after_outage = std::mem::take(&mut self.away);
+        self.warned = false;
+        if self.events.is_none() {
+            self.events = Some(self.core.engine.events().boxed());
+        }
+        if after_outage {
+            self.set_firewall();
+        }
+        self.idle = wanted.is_empty() && found.is_empty();
+        self.tend_all(wanted, found, after_outage);
+        self.clean_up();
+    }
+
+    fn tend_all(&mut self, wanted: Vec<ProjectId>, found: Vec<Instance>, after_outage: bool) {
+        let mut projects: HashMap<ProjectId, Vec<Instance>> = wanted
+            .into_iter()
+            .map(|project| (project, Vec::new()))
+            .collect();
+        for instance in found {
+            projects
+                .entry(instance.key.project)
+                .or_default()
+                .push(instance);
+        }
+        for (project, instances) in projects {
+            if self.busy.contains_key(&project) {
+                self.dirty.insert(project);
+                continue;
+            }
+            let (core, found) = (
+                Arc::clone(&self.core),
+                Found {
+                    instances,
+                    after_outage,
+                },
+            );
+            let task = self
+                .tending
+                .spawn(async move { (project, tend(core, project, found).await) });
+            self.busy.insert(project, (task.id(), task));
+        }
+    }
+
+    fn engine_away(&mut self, error: &estrade_runtime::Error, nothing_wanted: bool) {
+        self.away = true;
+        self.events = None;
+        self.next = Instant::now() + if nothing_wanted { IDLE_POLL } else { AWAY };
+        if !nothing_wanted && !std::mem::replace(&mut self.warned, true) {
+            tracing::warn!(error = causes(error), "the container engine is away");
+        }
+    }
+
+    /// Without them the engine's own rules hold, and the listeners look at their peers.
+    fn set_firewall(&mut self) {
+        let settings = &self.core.settings.containers;
+        if !settings.firewall {
+            return;
+        }
+        let ports: Vec<_> = settings.inference_port.into_iter().collect();
+        let firewall = self.core.engine.firewall(&ports);
+        self.chores.spawn(async move {
+            if let Err(error) = firewall.apply().await {
+                tracing::warn!(
+                    error = causes(&error),
+                    "containers may reach ports of this host"
+                );
+            }
+        });
+    }
+
+    fn watch_disks(&mut self) {
+        let core = Arc::clone(&self.core);
+        if self.idle || self.away || self.chores.len() > 4 {
+            return;
+        }
+        self.chores.spawn(async move {
+            if let Err(error) = disk_watch::look_at_disks(&core).await {
+                tracing::warn!(
+                    error = causes(&error),
+                    "cannot look at the disks of instances"
+                );
+            }
+        });
+    }
+
+    fn clean_up(&mut self) {
+        let now = Instant::now();
+        if self.away || now < self.next_hygiene || self.chores.len() > 4 {
+            return;
+        }
+        self.next_hygiene = now + HYGIENE;
+        let core = Arc::clone(&self.core);
+        self.chores.spawn(async move {
+            if let Err(error) = hygiene::clean(&core).await {
+                tracing::warn!(error = causes(&error), "cannot clean up the engine");
+            }
+        });
+    }
+}
+
+fn report(what: &str, done: std::result::Result<(), JoinError>) {
+    if let Err(error) = done
+        && !error.is_cancelled()
+    {
+        tracing::error!(%error, "to {what} broke off");
+    }
+}
+
+/// Waits for the next event; for ever without a stream of them.
+async fn next_event(
+    events: &mut Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
+) -> Option<std::result::Result<Event, estrade_runtime::Error>> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until what shall run may have changed; the project whose instances changed, if it is one.
+async fn heard(changes: &mut Receiver<Change>) -> Option<ProjectId> {
+    loop {
+        match changes.recv().await {
+            Ok(change) => match change.kind {
+                ChangeKind::Route => return change.id.parse().ok(),
+                ChangeKind::Release | ChangeKind::Everything => return None,
+                _ => {}
+            },
+            Err(RecvError::Lagged(_)) => return None,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+impl From<estrade_runtime::Error> for Error {
+    fn from(error: estrade_runtime::Error) -> Self {
+        Self::internal(error)
+    }
+}

@@ -1,0 +1,49 @@
+//! How an instance ends: no new visitors, time for those that it has, SIGTERM, SIGKILL, removed.
+
+use super::fleet::DRAIN;
+use crate::Core;
+use estrade_model::error::causes;
+use estrade_runtime::Instance;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Why an instance ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Others take over its visitors.
+    Replaced,
+    /// Its project is gone or switched off: nobody is sent to it any more.
+    Unwanted,
+}
+
+/// Ends an instance, unless somebody does already.
+pub(super) async fn retire(core: Arc<Core>, instance: Instance, why: Leave) {
+    if !core.fleet.begin_leaving(&instance.id) {
+        return;
+    }
+    let limit = match why {
+        Leave::Replaced => DRAIN,
+        Leave::Unwanted => Duration::ZERO,
+    };
+    let publisher = core.publisher();
+    core.fleet.leave(publisher.as_ref(), &instance, limit).await;
+    let ended = end(&core, &instance).await;
+    core.fleet.end_leaving(&instance.id);
+    if let Err(error) = ended {
+        tracing::warn!(
+            project = %instance.key.project,
+            release = %instance.key.release,
+            error = causes(&error),
+            "an instance could not be ended; it is tried again"
+        );
+    }
+}
+
+async fn end(core: &Core, instance: &Instance) -> Result<(), estrade_runtime::Error> {
+    core.engine.stop_instance(&instance.id, GRACE).await?;
+    core.settle_logs(&instance.id).await;
+    core.engine.remove_instance(&instance.id).await
+}

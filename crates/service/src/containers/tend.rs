@@ -1,0 +1,330 @@
+//! One project: its instances in the engine are made equal to what the database says.
+//!
+//! May be dropped at any await and begun again: it looks first, and each step can be repeated.
+
+use super::crashes::Verdict;
+use super::launch::{LaunchError, launch, tell, wait_until_healthy};
+use super::retire::Leave;
+use super::trouble::{self, Trouble};
+use super::workload::Workload;
+use crate::releases::Failure;
+use crate::{Core, Error, Result};
+use estrade_model::ProjectId;
+use estrade_model::project::ProjectStatus;
+use estrade_runtime::{Instance, InstanceState};
+use estrade_store::workloads;
+use futures_util::future::join_all;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon to look again at what is about to change by itself.
+const SHORTLY: Duration = Duration::from_millis(500);
+/// How soon to look again whether one that crashed stays up.
+const LATER: Duration = Duration::from_secs(30);
+
+/// What is left to do for a project.
+#[derive(Debug, Default)]
+pub(super) struct Tended {
+    /// Instances to end.
+    pub(super) leaving: Vec<(Instance, Leave)>,
+    /// When to look again, although nothing may have changed.
+    pub(super) again: Option<Duration>,
+}
+
+impl Tended {
+    fn look_again(&mut self, wait: Duration) {
+        self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+    }
+}
+
+/// What the engine has of a project, and whether it may have lost it all at once.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) instances: Vec<Instance>,
+    /// The engine was away: instances that ended did so with it.
+    pub(super) after_outage: bool,
+}
+
+/// Looks after one project. `found` was read before this is called: an instance whose release is not
+/// DEPLOYING now was no newer one then.
+pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> Result<Tended> {
+    let mut tended = Tended::default();
+    let Some(row) = workloads::read_workload(&core.db, project).await? else {
+        let all = found.instances.into_iter();
+        tended.leaving = all.map(|instance| (instance, Leave::Unwanted)).collect();
+        return Ok(tended);
+    };
+    let deploying = workloads::list_deploying(&core.db, project).await?;
+    let live = match row.live {
+        Some(release) if row.scale > 0 => Workload::read(&core, row, release).await?,
+        _ => None,
+    };
+    let release = live.as_ref().map(|live| live.run.release);
+    let (ours, others): (Vec<_>, Vec<_>) = found
+        .instances
+        .into_iter()
+        .partition(|instance| Some(instance.key.release) == release);
+    let left = others
+        .into_iter()
+        .filter(|instance| !deploying.contains(&instance.key.release));
+    tended.leaving = left.map(|instance| (instance, Leave::Replaced)).collect();
+    if let Some(live) = live {
+        let mut keeper = Keeper {
+            core: &core,
+            live: &live,
+            after_outage: found.after_outage,
+            tended: &mut tended,
+        };
+        keeper.keep(ours).await?;
+    }
+    Ok(tended)
+}
+
+/// Keeps the instances of a live release.
+struct Keeper<'k> {
+    core: &'k Core,
+    live: &'k Workload,
+    after_outage: bool,
+    tended: &'k mut Tended,
+}
+
+impl Keeper<'_> {
+    async fn keep(&mut self, ours: Vec<Instance>) -> Result<()> {
+        let scale = self.live.project.scale;
+        let (mut missing, mut unknown, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut of_number, surplus): (Vec<_>, Vec<_>) = ours
+            .into_iter()
+            .partition(|instance| instance.key.number <= scale);
+        self.replace(surplus);
+        for number in 1..=scale {
+            let digest = self.live.spec(number).digest();
+            let all: Vec<_> = of_number
+                .extract_if(.., |instance| instance.key.number == number)
+                .collect();
+            let (same, old): (Vec<_>, Vec<_>) = all
+                .into_iter()
+                .partition(|instance| instance.digest == digest);
+            match same.into_iter().next() {
+                Some(instance) if self.core.fleet.is_leaving(&instance.id) => {
+                    self.tended.look_again(SHORTLY);
+                }
+                Some(instance) if instance.state == InstanceState::Running => {
+                    if self.core.fleet.is_healthy(&instance) {
+                        self.replace(old);
+                    } else {
+                        unknown.push(instance);
+                    }
+                }
+                Some(instance) if matches!(instance.state, InstanceState::Exited(_)) => {
+                    if self.ended(&instance).await? {
+                        missing.push(number);
+                    }
+                }
+                Some(instance) if instance.state == InstanceState::Other => {
+                    self.replace(vec![instance]);
+                    self.tended.look_again(SHORTLY);
+                }
+                _ if old.iter().any(|it| it.state == InstanceState::Running) => {
+                    stale.push((number, old));
+                }
+                _ => {
+                    self.replace(old);
+                    missing.push(number);
+                }
+            }
+        }
+        self.check(unknown).await?;
+        let complete = missing.is_empty();
+        self.start(missing).await?;
+        if complete {
+            self.roll(stale).await?;
+        }
+        self.recover().await
+    }
+
+    fn replace(&mut self, instances: Vec<Instance>) {
+        let leaving = instances.into_iter().map(|it| (it, Leave::Replaced));
+        self.tended.leaving.extend(leaving);
+    }
+
+    /// Looks at instances that run, but that nobody here has found healthy yet.
+    async fn check(&mut self, unknown: Vec<Instance>) -> Result<()> {
+        let (core, live) = (self.core, self.live);
+        let checks = unknown.into_iter().map(|instance| async {
+            let number = instance.key.number;
+            (number, wait_until_healthy(core, live, instance).await)
+        });
+        let checked = join_all(checks).await;
+        self.welcome(checked).await
+    }
+
+    /// Starts instances that are missing, unless it is too early after they crashed.
+    async fn start(&mut self, missing: Vec<u32>) -> Result<()> {
+        let release = self.live.run.release;
+        let mut due = Vec::new();
+        for number in missing {
+            match self
+                .core
+                .fleet
+                .crashes(|crashes| crashes.wait(release, number))
+            {
+                Some(wait) => self.tended.look_again(wait),
+                None => due.push(number),
+            }
+        }
+        if due.is_empty() {
+            return Ok(());
+        }
+        let network = self
+            .core
+            .engine
+            .ensure_network(self.live.project.owner)
+            .await;
+        network.map_err(Error::internal)?;
+        let (core, live) = (self.core, self.live);
+        let launches = due
+            .into_iter()
+            .map(|number| async move { (number, launch(core, live, number).await) });
+        let launched = join_all(launches).await;
+        self.welcome(launched).await
+    }
+
+    /// Replaces one instance that was made from something else, as after a restart or with another plan;
+    /// the next one when this is done.
+    async fn roll(&mut self, stale: Vec<(u32, Vec<Instance>)>) -> Result<()> {
+        let more = stale.len() > 1;
+        let Some((number, old)) = stale.into_iter().next() else {
+            return Ok(());
+        };
+        let release = self.live.run.release;
+        if let Some(wait) = self
+            .core
+            .fleet
+            .crashes(|crashes| crashes.wait(release, number))
+        {
+            self.tended.look_again(wait);
+            return Ok(());
+        }
+        let launched = launch(self.core, self.live, number).await;
+        if launched.is_ok() {
+            self.replace(old);
+        }
+        if more {
+            self.tended.look_again(Duration::ZERO);
+        }
+        self.welcome(vec![(number, launched)]).await
+    }
+
+    async fn welcome(
+        &mut self,
+        launched: Vec<(u32, std::result::Result<Instance, LaunchError>)>,
+    ) -> Result<()> {
+        let publisher = self.core.publisher();
+        for (number, launched) in launched {
+            match launched {
+                Ok(instance) => self.core.fleet.enter(publisher.as_ref(), &instance),
+                Err(LaunchError::Unhealthy { instance, failure }) => {
+                    self.crashed(number, Some(&instance), failure, Duration::ZERO)
+                        .await?;
+                }
+                Err(LaunchError::Engine(error)) if error.is_engine_away() => {
+                    return Err(Error::internal(error));
+                }
+                Err(LaunchError::Engine(error)) => {
+                    let failure = Failure {
+                        reason: "engine_refused",
+                        message: error.to_string(),
+                    };
+                    self.crashed(number, None, failure, Duration::ZERO).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An instance that ended by itself; whether it may be started again now.
+    async fn ended(&mut self, instance: &Instance) -> Result<bool> {
+        let InstanceState::Exited(exit) = &instance.state else {
+            return Ok(false);
+        };
+        if self.after_outage {
+            self.remove(instance).await?;
+            return Ok(true);
+        }
+        let full = self
+            .core
+            .fleet
+            .crashes(|crashes| crashes.take_full(&instance.id));
+        let failure = if full {
+            trouble::disk_full(&self.live.project.plan)
+        } else {
+            tell(&self.core.engine, instance, Some(exit)).await
+        };
+        let ran = match (instance.started_at, exit.at) {
+            (Some(from), Some(to)) => to.millis().saturating_sub(from.millis()),
+            _ => 0,
+        };
+        let ran = Duration::from_millis(u64::try_from(ran).unwrap_or(0));
+        let number = instance.key.number;
+        let verdict = self.crashed(number, Some(instance), failure, ran).await?;
+        Ok(verdict.wait.is_zero())
+    }
+
+    /// Notes a crash and removes what is left of the instance: the next one begins anew.
+    async fn crashed(
+        &mut self,
+        number: u32,
+        instance: Option<&Instance>,
+        failure: Failure,
+        ran: Duration,
+    ) -> Result<Verdict> {
+        let key = (self.live.run.release, number);
+        let id = instance.map(|instance| &instance.id);
+        let verdict = self
+            .core
+            .fleet
+            .crashes(|crashes| crashes.note(key, id, ran));
+        if verdict.new {
+            let trouble = Trouble {
+                live: self.live,
+                failure: &failure,
+                looping: verdict.looping,
+            };
+            trouble.record(self.core).await?;
+        }
+        if let Some(instance) = instance {
+            self.remove(instance).await?;
+        }
+        self.tended.look_again(verdict.wait);
+        Ok(verdict)
+    }
+
+    async fn remove(&self, instance: &Instance) -> Result<()> {
+        let publisher = self.core.publisher();
+        drop(
+            self.core
+                .fleet
+                .leave(publisher.as_ref(), instance, Duration::ZERO),
+        );
+        self.core.settle_logs(&instance.id).await;
+        let removed = self.core.engine.remove_instance(&instance.id).await;
+        removed.map_err(Error::internal)
+    }
+
+    /// A project whose instances stay up is not in trouble any more.
+    async fn recover(&mut self) -> Result<()> {
+        if self.live.project.status != ProjectStatus::CrashLoop {
+            return Ok(());
+        }
+        let release = self.live.run.release;
+        if self
+            .core
+            .fleet
+            .crashes(|crashes| crashes.is_troubled(release))
+        {
+            self.tended.look_again(LATER);
+            return Ok(());
+        }
+        trouble::end(self.core, self.live.project.project).await
+    }
+}

@@ -1,0 +1,116 @@
+//! What the instances of a release are made from.
+
+use super::health::HealthCheck;
+use crate::envs::open_release_env;
+use crate::releases::open_settings;
+use crate::{Core, Error, Result};
+use estrade_model::plan::Plan;
+use estrade_model::secret::Secret;
+use estrade_model::{ProjectId, ReleaseId};
+use estrade_runtime::{ImageRef, InstanceKey, InstanceSpec, Limits, OwnImage};
+use estrade_store::workloads::{self, RunRow, WorkloadRow};
+
+const MEBIBYTE: u64 = 1 << 20;
+const NANO: u64 = 1_000_000_000;
+/// The largest `/tmp`, which is in memory.
+const LARGEST_TMP: u64 = 256 * MEBIBYTE;
+
+/// A release of a project, and all that its instances depend on.
+#[derive(Debug)]
+pub(super) struct Workload {
+    pub(super) project: WorkloadRow,
+    pub(super) run: RunRow,
+    pub(super) health: HealthCheck,
+    image: ImageRef,
+    command: Option<Vec<String>>,
+    env: Vec<(String, Secret)>,
+    limits: Limits,
+}
+
+impl Workload {
+    /// Reads it; none when the release has no image.
+    pub(super) async fn read(
+        core: &Core,
+        project: WorkloadRow,
+        release: ReleaseId,
+    ) -> Result<Option<Self>> {
+        let Some(run) = workloads::read_run(&core.db, release).await? else {
+            return Ok(None);
+        };
+        let id = project.project;
+        let settings = open_settings(core, id, &run.settings)?;
+        let health = HealthCheck::read(&settings, core.settings.containers.health_limit);
+        let command = run.command.as_deref().map(serde_json::from_str).transpose();
+        Ok(Some(Self {
+            health,
+            image: core.engine.image_name(OwnImage {
+                project: id,
+                release: run.image,
+            }),
+            command: command.map_err(Error::internal)?,
+            env: environment(core, id, &run)?,
+            limits: limits(core.settings.plans.get(&project.plan)),
+            project,
+            run,
+        }))
+    }
+
+    /// The instance of that number, from 1.
+    pub(super) fn spec(&self, number: u32) -> InstanceSpec {
+        InstanceSpec {
+            key: InstanceKey {
+                owner: self.project.owner,
+                project: self.project.project,
+                release: self.run.release,
+                number,
+            },
+            revision: self.project.revision,
+            image: self.image.clone(),
+            command: self.command.clone(),
+            env: self.env.clone(),
+            port: self.run.port,
+            limits: self.limits,
+            user: None,
+            read_only_root: self.project.read_only_root,
+            tmpfs: Vec::new(),
+            mounts: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+}
+
+/// What instances are told; the port that visitors are sent to cannot be another one.
+fn environment(core: &Core, project: ProjectId, run: &RunRow) -> Result<Vec<(String, Secret)>> {
+    let mut all = match &run.env {
+        Some(sealed) => open_release_env(core, project, sealed)?,
+        None => {
+            return Err(Error::internal(
+                "a release runs before its variables were chosen",
+            ));
+        }
+    };
+    all.insert("PORT".to_owned(), run.port.to_string());
+    Ok(all
+        .into_iter()
+        .map(|(key, value)| (key, Secret(value)))
+        .collect())
+}
+
+/// What a plan grants. One that the configuration no longer has grants as little as the smallest.
+fn limits(plan: Option<&Plan>) -> Limits {
+    let (memory, cpus, disk) = plan.map_or((512, 1, 1 << 30), |plan| {
+        (plan.memory_mb, plan.cpus, plan.disk_bytes())
+    });
+    let memory = memory.saturating_mul(MEBIBYTE);
+    Limits {
+        memory,
+        nano_cpus: cpus.saturating_mul(NANO),
+        pids: match memory / MEBIBYTE {
+            ..=1024 => 256,
+            ..=4096 => 512,
+            _ => 1024,
+        },
+        disk,
+        tmp: (memory / 4).min(LARGEST_TMP),
+    }
+}

@@ -1,0 +1,245 @@
+//! BUILDING a release that is not served as it came: sources become an image that runs, or a site.
+
+mod engine;
+mod image;
+mod live_log;
+mod secrets;
+mod sources;
+
+use super::archive::{Archive, Packing};
+use super::claim::Claim;
+use super::create::{asked_port, open_settings};
+use super::transition::Failure;
+use super::unpack::unpack_site;
+use super::work::{Halt, source_gone};
+use crate::Error;
+use engine::require_engine;
+use estrade_model::release::{ArtifactId, ReleaseState};
+use estrade_model::secret::Secret;
+use estrade_model::site::SiteConfig;
+use estrade_plans::{BuildPlan, Outcome, PlanError, Settings};
+use estrade_runtime::{BuildError, BuildSpec, OwnImage};
+use estrade_store::artifacts;
+use estrade_store::manifest::ManifestFile;
+use estrade_store::workloads::{self, WorkloadRow};
+use live_log::LiveLog;
+use secrets::is_secret;
+use sources::StoredSources;
+use tokio_util::io::SyncIoBridge;
+
+pub(super) use engine::{broken, is_built};
+
+/// How much of a site is between the engine and the blob store at once.
+const IN_BETWEEN: usize = 256 * 1024;
+const NANO: u64 = 1_000_000_000;
+
+/// Makes what a release runs or serves out of the files of an artifact.
+pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), Halt> {
+    let (plan, files) = plan_build(claim, files).await?;
+    let workload = workload(claim).await?;
+    build_image(claim, &workload, &plan, files).await?;
+    match &plan.outcome {
+        Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
+        Outcome::Static { folder, spa } => take_site(claim, &workload, folder, *spa).await,
+    }
+}
+
+/// Makes a named image the one that a release runs.
+pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt> {
+    require_engine(claim.core()).await?;
+    image::fetch(claim, name).await?;
+    let settings = sent_settings(claim)?;
+    let asked = asked_port(&settings);
+    let settings = Settings::from_release(asked, &settings).map_err(refused)?;
+    let port = port_of_image(claim, asked).await?;
+    keep_image(claim, settings.args(), port).await
+}
+
+async fn plan_build(
+    claim: &Claim,
+    files: ArtifactId,
+) -> Result<(BuildPlan, Vec<ManifestFile>), Halt> {
+    let core = claim.core();
+    let manifest = artifacts::read_manifest(&core.db, files).await;
+    let manifest = manifest.map_err(Error::from)?;
+    let manifest = manifest.ok_or_else(|| Halt::Failed(source_gone()))?;
+    let sent = sent_settings(claim)?;
+    let settings = Settings::from_release(asked_port(&sent), &sent).map_err(refused)?;
+    let sources = StoredSources::open(core, manifest).await?;
+    let platform = claim.recipe().platform;
+    let images = core.settings.containers.images.clone();
+    let plan = move || {
+        let plan = estrade_plans::plan(platform, &sources, &settings, &images)?;
+        let files = sources.into_files();
+        let seen = files
+            .into_iter()
+            .filter(|file| !plan.ignore.excludes(file.path.as_str()));
+        let files: Vec<_> = seen.collect();
+        Ok((plan, files))
+    };
+    tokio::task::spawn_blocking(plan)
+        .await
+        .map_err(Error::internal)?
+        .map_err(refused)
+}
+
+async fn build_image(
+    claim: &Claim,
+    workload: &WorkloadRow,
+    plan: &BuildPlan,
+    files: Vec<ManifestFile>,
+) -> Result<(), Halt> {
+    let core = claim.core();
+    require_engine(core).await?;
+    let mut log = LiveLog::new(claim);
+    for note in &plan.notes {
+        log.say(note);
+    }
+    log.flush().await?;
+    let texts = plan.added_files().into_iter();
+    let texts = texts.map(|(path, text)| (path.to_owned(), text)).collect();
+    let context = Archive::open(core, files, Packing::Build(texts)).await?;
+    let context = context.ok_or_else(|| Halt::Failed(source_gone()))?;
+    let network = core.engine.ensure_network(workload.owner).await;
+    network.map_err(broken)?;
+    let mut build = core
+        .engine
+        .build(&spec(claim, workload, plan), context.into_stream());
+    while let Some(line) = log.next(build.next_line()).await? {
+        log.say(line);
+    }
+    log.flush().await?;
+    match build.finish().await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan) -> BuildSpec {
+    let core = claim.core();
+    let limits = &core.settings.containers;
+    let secret = |value: &str| Secret(value.to_owned());
+    BuildSpec {
+        image: own_image(claim),
+        owner: workload.owner,
+        dockerfile: plan.dockerfile_path().to_owned(),
+        args: plan
+            .build_args
+            .iter()
+            .map(|arg| (arg.name().to_owned(), secret(arg.value())))
+            .collect(),
+        secrets: plan
+            .build_args
+            .iter()
+            .filter(|arg| is_secret(arg.name(), arg.value()))
+            .map(|arg| secret(arg.value()))
+            .collect(),
+        cache: plan.cache,
+        memory: limits.build_memory,
+        nano_cpus: limits.build_cpus.saturating_mul(NANO),
+        limit: limits.build_limit,
+        now: core.now(),
+    }
+}
+
+async fn keep_image(claim: &mut Claim, command: Option<&[String]>, port: u16) -> Result<(), Halt> {
+    let command = command.map(serde_json::to_string).transpose();
+    let command = command.map_err(Error::internal)?;
+    if claim.keep_image(command, port).await? {
+        Ok(())
+    } else {
+        Err(Halt::Lost)
+    }
+}
+
+/// What a build left in a folder of its image becomes the files of the release; the image goes.
+async fn take_site(
+    claim: &mut Claim,
+    workload: &WorkloadRow,
+    folder: &str,
+    spa: bool,
+) -> Result<(), Halt> {
+    let (engine, image) = (claim.core().engine.clone(), own_image(claim));
+    let (reader, mut writer) = tokio::io::duplex(IN_BETWEEN);
+    let config = SiteConfig {
+        spa,
+        ..SiteConfig::default()
+    };
+    let copy = async {
+        let copied = engine.copy_folder(image, folder, &mut writer).await;
+        // Whoever reads learns that this was all.
+        drop(writer);
+        copied.map_err(broken)
+    };
+    let unpack = unpack_site(claim, &workload.plan, SyncIoBridge::new(reader), config);
+    let (copied, unpacked) = tokio::join!(copy, unpack);
+    // Each fails when the other does: a refusal is the reason, unless it is that half was missing.
+    match unpacked {
+        Err(Halt::Failed(failure)) if failure.reason == "archive_invalid" => {
+            copied.and(Err(Halt::Failed(failure)))?;
+        }
+        unpacked => unpacked.and(copied)?,
+    }
+    engine.remove_image(image).await.map_err(broken)
+}
+
+/// The port that was asked for, else the one port that the image says it listens on, else the usual one.
+async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, Halt> {
+    let usual = claim.recipe().port;
+    if let Some(port) = asked {
+        return Ok(port);
+    }
+    let engine = &claim.core().engine;
+    let image = engine.image(&engine.image_name(own_image(claim))).await;
+    let ports = image.map_err(broken)?.map(|image| image.ports);
+    let ports = ports.unwrap_or_default();
+    if ports.contains(&usual) {
+        return Ok(usual);
+    }
+    Ok(ports.first().copied().unwrap_or(usual))
+}
+
+/// The image that is made for a release.
+fn own_image(claim: &Claim) -> OwnImage {
+    OwnImage {
+        project: claim.project(),
+        release: claim.release(),
+    }
+}
+
+async fn workload(claim: &Claim) -> Result<WorkloadRow, Halt> {
+    let row = workloads::read_workload(&claim.core().db, claim.project()).await;
+    row.map_err(Error::from)?.ok_or(Halt::Lost)
+}
+
+fn sent_settings(claim: &Claim) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
+    open_settings(claim.core(), claim.project(), &claim.recipe().settings)
+}
+
+fn refused(error: PlanError) -> Halt {
+    match error {
+        PlanError::Refused { .. } => Halt::Failed(Failure {
+            reason: "build_refused",
+            message: error.to_string(),
+        }),
+        PlanError::Unreadable { .. } => Halt::Broken(Error::internal(error)),
+    }
+}
+
+fn failed(error: BuildError) -> Halt {
+    match error {
+        BuildError::Failed { .. } => Halt::Failed(Failure {
+            reason: "build_failed",
+            message: error.to_string(),
+        }),
+        BuildError::TimedOut(_) => Halt::Ended(
+            ReleaseState::TimedOut,
+            Failure {
+                reason: "timeout",
+                message: error.to_string(),
+            },
+        ),
+        BuildError::Context(_) => Halt::Broken(Error::internal(error)),
+        BuildError::Engine(error) => broken(error),
+    }
+}

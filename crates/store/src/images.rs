@@ -1,0 +1,59 @@
+//! Images that releases run. The engine has them; here is which there shall be.
+
+use crate::{Db, Record, Row, StoreError, Tx};
+use estrade_model::{ProjectId, ReleaseId, Timestamp};
+
+/// An image that was made for a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ImageKey {
+    /// The project.
+    pub project: ProjectId,
+    /// The release that it was made for.
+    pub release: ReleaseId,
+}
+
+impl Record for ImageKey {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            project: row.take()?,
+            release: row.take()?,
+        })
+    }
+}
+
+/// Adds the image of a release, or replaces what is known of it.
+pub async fn insert_image(
+    tx: &mut Tx,
+    key: ImageKey,
+    command: Option<&str>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO images (id, project_id, command, created_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (id) DO UPDATE SET command = excluded.command",
+    )
+    .bind(key.release)
+    .bind(key.project)
+    .bind(command)
+    .bind(now)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// Every image that there shall be, and those that releases are being made of.
+pub async fn list_wanted(db: &Db) -> Result<Vec<ImageKey>, StoreError> {
+    db.read(
+        "SELECT project_id, id FROM images
+         UNION SELECT project_id, id FROM releases WHERE finished_at IS NULL",
+    )
+    .fetch_all()
+    .await
+}
+
+/// The projects that have an image.
+pub async fn list_projects(db: &Db) -> Result<Vec<ProjectId>, StoreError> {
+    db.read("SELECT DISTINCT project_id FROM images")
+        .fetch_all()
+        .await
+}
