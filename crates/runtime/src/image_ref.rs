@@ -1,6 +1,7 @@
 //! Names of images.
 
-use estrade_model::Invalid;
+use crate::images::LAYERS;
+use estrade_model::{Invalid, ProjectId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -13,6 +14,15 @@ impl ImageRef {
     /// The name as the engine takes it; a name without a tag means `latest`.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it looks like the name of an image that an installation made, this one or another.
+    pub fn is_built(&self) -> bool {
+        let Some((_, rest)) = self.0.strip_prefix("estrade-").and_then(|it| it.split_once('/')) else {
+            return false;
+        };
+        let name = rest.split([':', '@']).next().unwrap_or(rest);
+        name == LAYERS || name.parse::<ProjectId>().is_ok()
     }
 
     /// For names that this crate makes.

@@ -98,6 +98,8 @@ impl Reconciler {
             reconciler.tending.shutdown().await;
             reconciler.leaving.shutdown().await;
             reconciler.chores.shutdown().await;
+            // Its connection would be waited for.
+            reconciler.events = None;
             reconciler.core.engine.shutdown().await;
         })
     }

@@ -119,6 +119,8 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan) -> BuildSpec {
     let core = claim.core();
     let limits = &core.settings.containers;
     let secret = |value: &str| Secret(value.to_owned());
+    // Whoever knows the names of images could build on those of others.
+    let own = Secret(core.engine.installation().to_string());
     BuildSpec {
         image: own_image(claim),
         owner: workload.owner,
@@ -133,6 +135,7 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan) -> BuildSpec {
             .iter()
             .filter(|arg| is_secret(arg.name(), arg.value()))
             .map(|arg| secret(arg.value()))
+            .chain([own])
             .collect(),
         cache: plan.cache,
         memory: limits.build_memory,
