@@ -1,6 +1,7 @@
 """Does what its visitors ask for, also what no good server would do.
 
-Its first argument is its version. A second one makes it odd: `mute` never listens, `dies SECONDS` ends itself.
+Its first argument is its version. A second one makes it odd: `mute` never listens, `ends` ends at once,
+`dies SECONDS` after a while.
 """
 import base64
 import errno
@@ -161,6 +162,8 @@ def end():
 if sys.argv[2:] == ["mute"]:
     print("waiting for a database that never comes", flush=True)
     time.sleep(3600)
+if sys.argv[2:] == ["ends"]:
+    end()
 if sys.argv[2:3] == ["dies"]:
     threading.Timer(float(sys.argv[3]), end).start()
 print(f"version {VERSION} listens", flush=True)

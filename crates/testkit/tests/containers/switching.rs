@@ -110,7 +110,8 @@ async fn restart_and_resize_are_rolling() {
     };
     let crowd = Crowd::gather(&world, "roll", 8).await;
     let before = hosts(&world);
-    world.act("roll", "actions/restart", &Value::Null).await;
+    let restart = "/v1/projects/roll/actions/restart";
+    world.ada.post_empty(restart).await.assert(200);
     eventually("both instances are new", || async {
         let now = hosts(&world);
         now.len() == 2 && now.iter().all(|host| !before.contains(host))

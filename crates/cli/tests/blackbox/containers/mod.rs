@@ -106,8 +106,8 @@ impl Driver {
                 self.post(&format!("{path}/actions/scale"), &scale).await?;
             }
             5 => {
-                self.post(&format!("{path}/actions/restart"), &Value::Null)
-                    .await?;
+                let restart = format!("{path}/actions/restart");
+                self.send(Method::POST, &restart, None).await?;
             }
             6 => {
                 let envs = json!([{"key": "WORD", "value": random().to_string()}]);
