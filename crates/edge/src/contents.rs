@@ -3,13 +3,16 @@
 use crate::site::Stored;
 use bytes::Bytes;
 use estrade_store::blobs::{BlobError, BlobStore, PlaceId};
+use foldhash::fast::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
+use std::hash::BuildHasher;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Contents up to this size are sent from memory; for larger ones the kernel copies less.
 const SMALL: u64 = 8 * 1024;
@@ -28,6 +31,7 @@ pub struct Contents {
     store: BlobStore,
     /// By all of where it lies: an empty content begins where the next one does.
     small: Cache<Stored, Bytes, ByLength>,
+    lately: Lately,
     files: Cache<PlaceId, Arc<File>>,
 }
 
@@ -51,6 +55,37 @@ pub struct FileSlice {
     pub length: u64,
 }
 
+/// Which contents were asked for lately, roughly. One is kept in memory the second time: among a million
+/// that are each asked for once in a while, to keep one and drop another costs more than to read it.
+struct Lately {
+    marks: Box<[AtomicU16]>,
+    hashes: RandomState,
+}
+
+/// How many are remembered: a power of two.
+const REMEMBERED: usize = 1 << 15;
+
+impl Default for Lately {
+    fn default() -> Self {
+        Self {
+            marks: (0..REMEMBERED).map(|_| AtomicU16::new(0)).collect(),
+            hashes: RandomState::default(),
+        }
+    }
+}
+
+impl Lately {
+    /// Notes that a content was asked for; whether it was already.
+    fn met(&self, stored: &Stored) -> bool {
+        let [a, b, c, d, e, f, ..] = self.hashes.hash_one(stored).to_le_bytes();
+        let place = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or_default();
+        // Never the mark of an empty place.
+        let mark = u16::from_le_bytes([e, f]) | 1;
+        let marked = self.marks.get(place & (REMEMBERED - 1));
+        marked.is_some_and(|it| it.swap(mark, Ordering::Relaxed) == mark)
+    }
+}
+
 #[derive(Clone)]
 struct ByLength;
 
@@ -70,6 +105,7 @@ impl Contents {
         Self {
             store,
             small: Cache::with_weighter(entries, room.bytes, ByLength),
+            lately: Lately::default(),
             files: Cache::new(room.files.min(openable()).max(16)),
         }
     }
@@ -108,7 +144,9 @@ impl Contents {
             length: size,
         };
         let bytes = slice.read().await?;
-        self.small.insert(stored, bytes.clone());
+        if self.lately.met(&stored) {
+            self.small.insert(stored, bytes.clone());
+        }
         Ok(Content::Bytes(bytes))
     }
 
@@ -122,11 +160,11 @@ impl Contents {
     }
 }
 
-/// How many files may be kept open: most of what this process may have is for connections.
+/// How many files may be kept open: the other half of what this process may have is for connections.
 fn openable() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current.map_or(usize::MAX, |most| {
-        usize::try_from(most / 4).unwrap_or(usize::MAX)
+        usize::try_from(most / 2).unwrap_or(usize::MAX)
     })
 }
 
@@ -191,7 +229,25 @@ impl FileSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_store::blobs::DigestSet;
+    use estrade_store::blobs::{DigestSet, Place};
+
+    #[test]
+    fn a_content_is_kept_the_second_time() {
+        let lately = Lately::default();
+        let stored = |offset| Stored {
+            place: Place::from_columns("pack:0123456789abcdef01234567", 0)
+                .unwrap()
+                .id(),
+            offset,
+            size: 1,
+        };
+        assert!(!lately.met(&stored(1)));
+        assert!(lately.met(&stored(1)));
+        // Many others push it out.
+        let met = (10..1_000_000).filter(|offset| lately.met(&stored(*offset)));
+        assert!(met.count() < 1000);
+        assert!(!lately.met(&stored(1)));
+    }
 
     #[tokio::test]
     async fn a_removed_file_does_not_stay_open() {

@@ -17,11 +17,15 @@ pub const BUCKETS: [Duration; 9] = [
 ];
 
 /// The numbers of one project. No lock: each is a counter of its own.
+///
+/// In this order, those that an ordinary answer raises share one line of the processor's cache: with
+/// thousands of projects it has to be fetched for each request.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub struct Counts {
-    classes: [AtomicU64; 5],
     bytes: AtomicU64,
     micros: AtomicU64,
+    classes: [AtomicU64; 5],
     buckets: [AtomicU64; BUCKETS.len() + 1],
 }
 

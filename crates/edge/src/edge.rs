@@ -51,7 +51,7 @@ impl Default for EdgeOptions {
             site_bytes: 96 << 20,
             room: Room {
                 bytes: 32 << 20,
-                files: 8192,
+                files: 65_536,
             },
             certificates: None,
             redirect_to: None,

@@ -1,7 +1,8 @@
 //! The files of one release, as compact as they can be looked up quickly.
 //!
 //! A node may serve a million files. So a site is one run of bytes with an index, not a map of
-//! structs: about 80 bytes a file, everything included.
+//! structs: about 80 bytes a file, everything included. And because few of them are in the processor's
+//! cache, a look at a file goes to as few places as can be: one of the index, one of the entries.
 
 use crate::header_rules::{self, HeaderRules};
 use crate::redirects::{self, Redirects};
@@ -10,7 +11,10 @@ use estrade_model::site::SiteConfig;
 use estrade_store::blobs::{Digest, DigestMap, PlaceId, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::VariantRow;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
 
 /// A release that can be served.
 #[derive(Debug)]
@@ -25,9 +29,16 @@ pub struct Site {
     places: Box<[PlaceId]>,
     /// One entry per file, back to back.
     entries: Box<[u8]>,
-    /// Where each entry begins, in the order of the paths.
+    /// Where entries begin, by the hashes of their paths; each is as near behind its place as there was
+    /// room. A power of two of them.
     index: Box<[u32]>,
 }
+
+/// A place of the index that is free.
+const FREE: u32 = u32::MAX;
+
+/// Not known to anybody outside, so that nobody can choose paths that get in each other's way.
+static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// Where the bytes of a content lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -126,9 +137,9 @@ impl Site {
             redirects: Redirects::parse(&parts.redirects),
             headers,
             config: parts.config,
+            index: table.index(),
             places: table.places.into(),
             entries: table.entries.into(),
-            index: table.index.into(),
         };
         (site, missing)
     }
@@ -139,11 +150,10 @@ impl Site {
             return None;
         }
         let wanted = path.as_bytes();
-        let found = self
-            .index
-            .binary_search_by(|at| self.path_at(*at).cmp(wanted))
-            .ok()?;
-        self.entry_at(self.index[found])
+        places(wanted, self.index.len())
+            .map_while(|place| self.index.get(place).filter(|at| **at != FREE))
+            .find(|at| self.path_at(**at) == wanted)
+            .and_then(|at| self.entry_at(*at))
     }
 
     /// What this site knows of the contents of another: those of files at the same path.
@@ -187,20 +197,45 @@ impl Site {
     }
 }
 
+/// Where in an index of that length a path is looked for.
+fn places(path: &[u8], length: usize) -> impl Iterator<Item = usize> {
+    let mask = length.wrapping_sub(1);
+    // The lowest bits are as good as any.
+    let hash = usize::try_from(HASHES.hash_one(path) & 0xffff_ffff).unwrap_or_default();
+    (0..length).map(move |step| hash.wrapping_add(step) & mask)
+}
+
 /// The table while it is being written.
 #[derive(Default)]
 struct Table {
     places: Vec<PlaceId>,
     numbers: HashMap<PlaceId, u64>,
     entries: Vec<u8>,
-    index: Vec<u32>,
+    /// Where each entry begins.
+    starts: Vec<u32>,
 }
 
 impl Table {
+    /// The index, of which at least a quarter is free: without a free place, a path that is not there
+    /// would be looked for everywhere.
+    fn index(&self) -> Box<[u32]> {
+        let length = (self.starts.len() * 4 / 3 + 1).next_power_of_two();
+        let mut index = vec![FREE; length].into_boxed_slice();
+        for start in &self.starts {
+            let mut rest = Reader(self.entries.get(*start as usize..).unwrap_or_default());
+            let path = rest.path().unwrap_or_default();
+            let free = places(path, length).find(|place| index.get(*place) == Some(&FREE));
+            if let Some(place) = free.and_then(|place| index.get_mut(place)) {
+                *place = *start;
+            }
+        }
+        index
+    }
+
     fn add(&mut self, path: &str, entry: &Entry) {
         // 10,000 files of 1,100 bytes each do not come near the end of 32 bits.
-        self.index
-            .push(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+        self.starts
+            .push(u32::try_from(self.entries.len()).unwrap_or(FREE));
         self.number(path.len() as u64);
         self.entries.extend(path.as_bytes());
         self.entries.extend(entry.digest.as_bytes());

@@ -18,7 +18,11 @@ impl ImageRef {
 
     /// Whether it looks like the name of an image that an installation made, this one or another.
     pub fn is_built(&self) -> bool {
-        let Some((_, rest)) = self.0.strip_prefix("estrade-").and_then(|it| it.split_once('/')) else {
+        let Some((_, rest)) = self
+            .0
+            .strip_prefix("estrade-")
+            .and_then(|it| it.split_once('/'))
+        else {
             return false;
         };
         let name = rest.split([':', '@']).next().unwrap_or(rest);

@@ -52,6 +52,8 @@ pub struct Reconciler {
     away: bool,
     /// Nothing runs and nothing shall.
     idle: bool,
+    /// Something ran or ended since the last clean-up.
+    untidy: bool,
     warned: bool,
 }
 
@@ -79,6 +81,7 @@ impl Reconciler {
                 next_hygiene: now,
                 away: true,
                 idle: false,
+                untidy: true,
                 warned: false,
             };
             let mut disks = interval(disk_watch::EVERY);
@@ -124,6 +127,7 @@ impl Reconciler {
                 Some(tended) = self.tending.join_next() => self.tended(tended),
                 Some(left) = self.leaving.join_next() => {
                     report("end an instance", left);
+                    self.untidy = true;
                     self.next_hygiene = Instant::now();
                     self.look_in(TOGETHER);
                 }
@@ -209,6 +213,7 @@ impl Reconciler {
             self.set_firewall();
         }
         self.idle = wanted.is_empty() && found.is_empty();
+        self.untidy |= !self.idle;
         self.tend_all(wanted, found, after_outage);
         self.clean_up();
     }
@@ -287,9 +292,10 @@ impl Reconciler {
 
     fn clean_up(&mut self) {
         let now = Instant::now();
-        if self.away || now < self.next_hygiene || self.chores.len() > 4 {
+        if self.away || !self.untidy || now < self.next_hygiene || self.chores.len() > 4 {
             return;
         }
+        self.untidy = false;
         self.next_hygiene = now + HYGIENE;
         let core = Arc::clone(&self.core);
         self.chores.spawn(async move {
