@@ -4,6 +4,7 @@
 //! server all others; what a server costs is then visible in both its rate and its CPU time.
 
 use anyhow::Context;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores of this process, divided.
@@ -53,6 +54,12 @@ impl Cores {
         start: impl FnOnce() -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         self.within(&self.load, start)
+    }
+
+    /// Moves a process that others started to the core of the load.
+    pub(crate) fn keep_with_load(&self, id: u32) -> anyhow::Result<()> {
+        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+        sched_setaffinity(pid, &self.load).context("cannot choose the cores of a process")
     }
 
     /// Runs the load on its own core.

@@ -5,7 +5,7 @@
 
 mod calls;
 mod memory;
-mod peers;
+pub(crate) mod peers;
 mod soak;
 mod stream_load;
 mod streams;

@@ -7,7 +7,7 @@ use crate::suite::Bench;
 use crate::{http, load};
 use anyhow::{Context, ensure};
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -136,8 +136,13 @@ impl Running {
     pub(crate) fn deploy(&self, project: &str, files: &[(&str, &str)]) -> anyhow::Result<String> {
         let file = |(path, data): &(&str, &str)| json!({"path": path, "data": data});
         let body = json!({"files": files.iter().map(file).collect::<Vec<_>>()});
+        self.deploy_body(project, &body)
+    }
+
+    /// The same with a whole body.
+    pub(crate) fn deploy_body(&self, project: &str, body: &Value) -> anyhow::Result<String> {
         let path = format!("/v2/projects/{project}/releases");
-        let answer = http::post(self.platform, &path, &self.token, &body)?;
+        let answer = http::post(self.platform, &path, &self.token, body)?;
         let text = String::from_utf8_lossy(&answer.body);
         ensure!(answer.status == 201, "status {}: {text}", answer.status);
         let made = answer.json()?;
@@ -148,9 +153,14 @@ impl Running {
         Ok(release)
     }
 
-    /// Makes one project.
+    /// Makes one static project.
     pub(crate) fn create_project(&self, name: &str) -> anyhow::Result<()> {
-        let body = json!({"name": name, "platform": "static", "planID": "nano"});
+        self.create(name, "static", "nano")
+    }
+
+    /// Makes one project.
+    pub(crate) fn create(&self, name: &str, platform: &str, plan: &str) -> anyhow::Result<()> {
+        let body = json!({"name": name, "platform": platform, "planID": plan});
         let answer = http::post(self.platform, "/v1/projects", &self.token, &body)?;
         let text = String::from_utf8_lossy(&answer.body);
         ensure!(answer.status == 200, "status {}: {text}", answer.status);

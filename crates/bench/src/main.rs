@@ -10,6 +10,7 @@
 
 mod api;
 mod child;
+mod containers;
 mod cores;
 mod disk;
 mod edge;
@@ -46,6 +47,8 @@ enum Command {
     Edge(Options),
     /// Inference: calls and streams beside nginx as a proxy and another gateway.
     Gateway(Options),
+    /// Projects that run: releases beside the engine alone, the proxy beside nginx, memory.
+    Containers(Options),
     /// A provider that streams.
     #[command(hide = true)]
     ServeStream(gateway::upstream::Pace),
@@ -91,6 +94,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Api(options) => api::run(&options),
         Command::Edge(options) => edge::run(&options),
         Command::Gateway(options) => gateway::run(&options),
+        Command::Containers(options) => containers::run(&options),
         Command::ServeStream(pace) => gateway::upstream::serve(pace).map(|()| ExitCode::SUCCESS),
         Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),
         Command::ServeProjects(of) => reference::serve_projects(&of).map(|()| ExitCode::SUCCESS),

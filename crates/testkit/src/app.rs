@@ -23,7 +23,7 @@ use estrade_service::usage::Ledger;
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
 use serde_json::json;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -61,6 +61,10 @@ pub struct Setup {
     pub acme: Option<AcmeSettings>,
     /// The ports of the edge, plain and with TLS; 0: any.
     pub edge_ports: [u16; 2],
+    /// Where the two APIs listen.
+    pub host: IpAddr,
+    /// The port of the AI API; 0: any.
+    pub ai_port: u16,
 }
 
 impl Default for Setup {
@@ -79,6 +83,8 @@ impl Default for Setup {
             edge_certificate: None,
             acme: None,
             edge_ports: [0; 2],
+            host: Ipv4Addr::LOCALHOST.into(),
+            ai_port: 0,
         }
     }
 }
@@ -130,15 +136,15 @@ impl TestApp {
         let core = bootstrap::open(&places, settings)
             .await
             .expect("a new installation");
-        let bind = || Bind {
-            address: ([127, 0, 0, 1], 0).into(),
+        let bind = |port| Bind {
+            address: SocketAddr::new(setup.host, port),
             options: ListenerOptions::default(),
             metrics: setup.metrics,
         };
         let secure = setup.acme.is_some() || setup.edge_certificate.is_some();
         let options = ServeOptions {
-            platform: bind(),
-            ai: bind(),
+            platform: bind(0),
+            ai: bind(setup.ai_port),
             edge: EdgeBind {
                 address: ([127, 0, 0, 1], setup.edge_ports[0]).into(),
                 tls_address: secure.then(|| ([127, 0, 0, 1], setup.edge_ports[1]).into()),

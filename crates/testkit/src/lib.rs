@@ -37,11 +37,13 @@ mod app;
 mod call;
 mod disk;
 mod dns;
+mod docker;
 mod log;
 mod port;
 mod postgres;
 mod secrets;
 mod user;
+mod visitor;
 mod wire;
 
 pub use answer::Answer;
@@ -49,9 +51,11 @@ pub use app::{Engine, Setup, TestApp};
 pub use call::{Api, Call};
 pub use disk::Disk;
 pub use dns::DnsServer;
+pub use docker::Docker;
 pub use port::free_port;
 pub use postgres::TestDatabase;
 pub use user::User;
+pub use visitor::{Page, Visitor};
 
 /// Makes two tests of each function, one per engine: `module::name::sqlite` and `…::postgres`.
 ///

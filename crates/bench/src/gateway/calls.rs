@@ -17,7 +17,13 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let directory = bench.options.work.join("calls-peers");
     std::fs::create_dir_all(&directory)?;
     let provider = peers::provider(bench, &directory)?;
-    let nginx = peers::proxy(bench, &directory, provider.address, true)?;
+    let nginx = peers::proxy(
+        bench,
+        &directory,
+        provider.address,
+        true,
+        peers::REPLACE_KEY,
+    )?;
     let crabllm = peers::crabllm(bench, &directory, provider.address)?;
     let server = installation(bench, "calls", provider.address)?.serve(bench)?;
     let (plain, budgeted) = (

@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A server that runs beside ours.
-pub(super) struct Peer {
-    pub(super) child: Child,
-    pub(super) address: SocketAddr,
+pub(crate) struct Peer {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
 }
 
 const ANSWER: &str = r#"{"id":"chatcmpl-bench0000000000000000000000","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":30,"total_tokens":49,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"service_tier":"default","system_fingerprint":"fp_bench"}"#;
+
+/// What a gateway does with the caller's key.
+pub(super) const REPLACE_KEY: &str = "proxy_set_header Authorization \"Bearer upstream\";";
 
 /// The fixed answer of the mock provider.
 pub(super) fn answer() -> &'static str {
@@ -34,12 +37,14 @@ pub(super) fn provider(bench: &Bench<'_>, directory: &Path) -> anyhow::Result<Pe
         .as_load_process(|| start("nginx", &mut command, address))
 }
 
-/// nginx as a bare reverse proxy, with the settings for many small requests or for streams.
-pub(super) fn proxy(
+/// nginx as a bare reverse proxy, with the settings for many small requests or for streams, and perhaps
+/// some more.
+pub(crate) fn proxy(
     bench: &Bench<'_>,
     directory: &Path,
     provider: SocketAddr,
     buffering: bool,
+    settings: &str,
 ) -> anyhow::Result<Peer> {
     let address = child::free_address()?;
     let buffering = if buffering { "on" } else { "off" };
@@ -48,7 +53,7 @@ pub(super) fn proxy(
          server {{ listen {address} backlog=4096;
                    location / {{ proxy_pass http://up; proxy_http_version 1.1;
                                  proxy_set_header Connection \"\"; proxy_buffering {buffering};
-                                 proxy_set_header Authorization \"Bearer upstream\"; }} }}"
+                                 {settings} }} }}"
     );
     let mut command = nginx(directory, "proxy", &server)?;
     bench

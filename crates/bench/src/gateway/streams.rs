@@ -58,7 +58,7 @@ pub(super) fn provider(bench: &Bench<'_>, pace: Pace) -> anyhow::Result<(Child, 
 
 fn cost(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()> {
     let (_provider, upstream) = provider(bench, STEADY)?;
-    let nginx = peers::proxy(bench, directory, upstream, false)?;
+    let nginx = peers::proxy(bench, directory, upstream, false, peers::REPLACE_KEY)?;
     let server = installation(bench, "stream-cost", upstream)?.serve(bench)?;
     let request = chat(&key(&server, "stream", false)?, true);
     let mut rounds = Vec::new();
@@ -101,7 +101,7 @@ fn cost(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()
 
 fn first_byte(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()> {
     let (provider, upstream) = provider(bench, SHORT)?;
-    let nginx = peers::proxy(bench, directory, upstream, false)?;
+    let nginx = peers::proxy(bench, directory, upstream, false, peers::REPLACE_KEY)?;
     let server = installation(bench, "stream-first", upstream)?.serve(bench)?;
     let request = chat(&key(&server, "stream", false)?, true);
     let mut rounds = Vec::new();

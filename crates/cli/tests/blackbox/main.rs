@@ -8,6 +8,7 @@
 )]
 
 mod administration;
+mod containers;
 mod crashes;
 mod disk_full;
 mod first_start;

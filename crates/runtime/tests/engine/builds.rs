@@ -69,7 +69,7 @@ async fn a_directory_becomes_an_image_that_runs() {
     let mut build_spec = spec(&world);
     build_spec.dockerfile = "docker/Dockerfile.web".into();
     build_spec.args = vec![("WHO".into(), secret("world"))];
-    let dockerfile = "FROM estrade-test/base:1
+    let dockerfile = "FROM estrade-test/base:2
 ARG WHO
 COPY hello.txt /hello.txt
 RUN echo \"$WHO\" >> /hello.txt && echo to-stderr >&2
@@ -118,7 +118,7 @@ CMD cat /hello.txt";
 async fn a_step_that_fails_is_named() {
     let world = World::new();
     let dockerfile =
-        "FROM estrade-test/base:1\nRUN true\nRUN echo before && exit 7\nRUN echo never";
+        "FROM estrade-test/base:2\nRUN true\nRUN echo before && exit 7\nRUN echo never";
     let (lines, failed) = build(&world, &spec(&world), dockerfile).await;
     let Err(BuildError::Failed {
         step,
@@ -147,7 +147,7 @@ async fn what_is_no_dockerfile_is_the_users_fault() {
     for dockerfile in [
         "FORM x",
         "",
-        "FROM estrade-test/base:1\nCOPY missing /x",
+        "FROM estrade-test/base:2\nCOPY missing /x",
         "FROM 127.0.0.1:1/none:1",
     ] {
         let (_, failed) = build(&world, &spec(&world), dockerfile).await;
@@ -158,7 +158,7 @@ async fn what_is_no_dockerfile_is_the_users_fault() {
     }
     let mut long = spec(&world);
     long.args = vec![("LONG".into(), secret(&"x".repeat(70_000)))];
-    let (_, failed) = build(&world, &long, "FROM estrade-test/base:1").await;
+    let (_, failed) = build(&world, &long, "FROM estrade-test/base:2").await;
     assert!(failed.unwrap_err().to_string().contains("too long"));
     let mut elsewhere = spec(&world);
     elsewhere.dockerfile = "other".into();
@@ -199,7 +199,7 @@ async fn a_build_that_is_dropped_is_killed() {
     let world = World::new();
     world.engine.ensure_network(world.owner).await.unwrap();
     let step = format!("sleep 60{}", std::process::id());
-    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {step}");
+    let dockerfile = format!("FROM estrade-test/base:2\nRUN echo begun && {step}");
     let mut build = world
         .engine
         .build(&spec(&world), context(&[("Dockerfile", &dockerfile)]));
@@ -229,7 +229,7 @@ async fn a_directory_that_never_ends_is_not_waited_for() {
 async fn a_build_that_takes_too_long_is_killed() {
     let world = World::new();
     let step = format!("sleep 61{}", std::process::id());
-    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo begun && {step}");
+    let dockerfile = format!("FROM estrade-test/base:2\nRUN echo begun && {step}");
     let mut short = spec(&world);
     short.limit = Duration::from_secs(4);
     let begin = Instant::now();
@@ -248,7 +248,7 @@ async fn secrets_do_not_get_into_the_log() {
     build_spec.args = vec![("TOKEN".into(), secret("tok-123456789"))];
     build_spec.secrets = vec![secret("tok-123456789")];
     build_spec.cache = false;
-    let dockerfile = "FROM estrade-test/base:1
+    let dockerfile = "FROM estrade-test/base:2
 ARG TOKEN
 RUN echo \"it is $TOKEN.\" && printf tok-1234 && sleep 1 && echo 56789 && echo \"again $TOKEN\" >&2
 RUN echo \"$TOKEN\" && eval \"false-$TOKEN\"";
@@ -271,7 +271,7 @@ async fn a_step_has_no_more_memory_than_it_is_given() {
     let world = World::new();
     let mut small = spec(&world);
     small.memory = 64 * MIB;
-    let dockerfile = "FROM estrade-test/base:1\nRUN python3 -c 'x = bytearray(400 << 20)'";
+    let dockerfile = "FROM estrade-test/base:2\nRUN python3 -c 'x = bytearray(400 << 20)'";
     let (_, failed) = build(&world, &small, dockerfile).await;
     assert!(
         matches!(
@@ -292,8 +292,8 @@ async fn what_a_build_leaves_behind_can_be_removed() {
     let engine = &world.engine;
     let mark = format!("{}-{}", std::process::id(), now().millis());
     let dockerfile = format!(
-        "FROM estrade-test/base:1 AS maker\nRUN echo {mark} > /made\nRUN echo more >> /made
-FROM estrade-test/base:1\nCOPY --from=maker /made /made\nRUN cat /made"
+        "FROM estrade-test/base:2 AS maker\nRUN echo {mark} > /made\nRUN echo more >> /made
+FROM estrade-test/base:2\nCOPY --from=maker /made /made\nRUN cat /made"
     );
     let (lines, image) = build(&world, &spec(&world), &dockerfile).await;
     let image = image.unwrap();
@@ -321,7 +321,7 @@ FROM estrade-test/base:1\nCOPY --from=maker /made /made\nRUN cat /made"
     // A build that fails leaves a layer, too.
     let mut failing = spec(&world);
     failing.image.release = estrade_model::ReleaseId::generate(now().millis(), 3);
-    let dockerfile = format!("FROM estrade-test/base:1\nRUN echo x{mark} > /made\nRUN false");
+    let dockerfile = format!("FROM estrade-test/base:2\nRUN echo x{mark} > /made\nRUN false");
     build(&world, &failing, &dockerfile).await.1.unwrap_err();
 
     engine.remove_image(spec(&world).image).await.unwrap();
@@ -329,7 +329,7 @@ FROM estrade-test/base:1\nCOPY --from=maker /made /made\nRUN cat /made"
     engine.prune_images(now().after(hour)).await.unwrap();
     for dockerfile in [
         dockerfile,
-        format!("FROM estrade-test/base:1 AS maker\nRUN echo {mark} > /made"),
+        format!("FROM estrade-test/base:2 AS maker\nRUN echo {mark} > /made"),
     ] {
         let (lines, _) = build(&world, &failing, &dockerfile).await;
         assert!(

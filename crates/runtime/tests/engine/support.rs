@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub(crate) const MIB: u64 = 1 << 20;
-const BASE: &str = "estrade-test/base:1";
+const BASE: &str = "estrade-test/base:2";
 
 /// An installation of its own.
 pub(crate) struct World {
@@ -147,7 +147,7 @@ pub(crate) fn base() -> ImageRef {
 pub(crate) fn socket() -> String {
     std::env::var("ESTRADE_TEST_DOCKER").expect(
         "ESTRADE_TEST_DOCKER is not set: run `./test tests`, which starts a Docker Engine, or set it to the socket \
-         of an engine that has the image of tests/docker/base-image as estrade-test/base:1",
+         of an engine that has the image of tests/docker/base-image as estrade-test/base:2",
     )
 }
 

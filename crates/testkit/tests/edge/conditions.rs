@@ -16,7 +16,7 @@ on_both_engines! {
 async fn a_file_that_did_not_change_is_not_sent_again(app: &TestApp) {
     let (ada, mut visitor) = site(app, "my-site", &[("a.txt", "same"), ("b.txt", "old")]).await;
     let (a, b) = (visitor.get("/a.txt").await, visitor.get("/b.txt").await);
-    let tag = |page: &crate::visitor::Page| page.header("etag").unwrap().to_owned();
+    let tag = |page: &estrade_testkit::Page| page.header("etag").unwrap().to_owned();
     deploy(&ada, "my-site", &[("a.txt", "same"), ("b.txt", "new")]).await;
     let same = visitor
         .get_with("/a.txt", &[("if-none-match", &tag(&a))])

@@ -1,7 +1,7 @@
 //! How connections are treated: kept, shared, cut when they are hostile.
 
 use crate::support::site;
-use crate::visitor::Visitor;
+use estrade_testkit::Visitor;
 use estrade_testkit::{Engine, TestApp};
 use std::time::Duration;
 

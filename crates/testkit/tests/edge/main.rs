@@ -16,4 +16,3 @@ mod serving;
 mod skew;
 mod support;
 mod switching;
-mod visitor;

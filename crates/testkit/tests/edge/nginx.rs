@@ -4,9 +4,9 @@
 //! status, body, and the headers that say what the body is.
 
 use crate::support::{deploy_body, new_project};
-use crate::visitor::{Page, Visitor};
 use base64::Engine as _;
 use estrade_testkit::{Engine, TestApp, free_port};
+use estrade_testkit::{Page, Visitor};
 use serde_json::json;
 use std::fs;
 use std::net::SocketAddr;

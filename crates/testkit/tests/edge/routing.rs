@@ -1,7 +1,7 @@
 //! Which project a host leads to, and what there is when there is nothing to serve.
 
 use crate::support::{deploy, new_project, site};
-use crate::visitor::Visitor;
+use estrade_testkit::Visitor;
 use estrade_testkit::{Setup, TestApp, on_both_engines};
 use serde_json::json;
 

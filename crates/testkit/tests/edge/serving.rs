@@ -1,8 +1,8 @@
 //! Files: names, types, codings, what is found at which path.
 
 use crate::support::{deploy_body, new_project, site};
-use crate::visitor::Visitor;
 use base64::Engine as _;
+use estrade_testkit::Visitor;
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
 
@@ -192,7 +192,7 @@ async fn only_get_and_head_are_for_files(app: &TestApp) {
         (200, Some("5"))
     );
     let get = visitor.get("/").await;
-    let but_date = |page: &crate::visitor::Page| {
+    let but_date = |page: &estrade_testkit::Page| {
         let mut headers = page.headers.clone();
         headers.remove("date");
         headers

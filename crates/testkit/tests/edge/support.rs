@@ -1,6 +1,6 @@
 //! Steps that many tests take.
 
-use crate::visitor::Visitor;
+use estrade_testkit::Visitor;
 use estrade_testkit::{TestApp, User};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Releases replace each other under load: nobody notices but for the content.
 
 use crate::support::{deploy, new_project, roll_back};
-use crate::visitor::Visitor;
+use estrade_testkit::Visitor;
 use estrade_testkit::{TestApp, User, on_both_engines};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

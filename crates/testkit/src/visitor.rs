@@ -8,32 +8,37 @@ use tokio::net::TcpStream;
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
-    pub(crate) status: u16,
+pub struct Page {
+    /// The status.
+    pub status: u16,
     /// Names in lower case; lines of one name joined.
-    pub(crate) headers: HashMap<String, String>,
-    pub(crate) body: Vec<u8>,
+    pub headers: HashMap<String, String>,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 impl Page {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
-    pub(crate) fn text(&self) -> &str {
+    /// The body as text.
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("text")
     }
 }
 
 /// One connection to a server.
-pub(crate) struct Visitor {
+pub struct Visitor {
     stream: TcpStream,
     host: String,
     read: Vec<u8>,
 }
 
 impl Visitor {
-    pub(crate) async fn connect(address: SocketAddr, host: &str) -> Self {
+    /// Connects; every request is for this host.
+    pub async fn connect(address: SocketAddr, host: &str) -> Self {
         let stream = TcpStream::connect(address).await.expect("a connection");
         stream.set_nodelay(true).expect("an option");
         Self {
@@ -43,22 +48,25 @@ impl Visitor {
         }
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> Page {
+    /// `GET`.
+    pub async fn get(&mut self, path: &str) -> Page {
         self.ask("GET", path, &[]).await
     }
 
-    pub(crate) async fn get_with(&mut self, path: &str, headers: &[(&str, &str)]) -> Page {
+    /// `GET` with headers.
+    pub async fn get_with(&mut self, path: &str, headers: &[(&str, &str)]) -> Page {
         self.ask("GET", path, headers).await
     }
 
     /// Sends a request and reads its answer.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
+    pub async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
         self.try_ask(method, path, headers)
             .await
             .unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}"))
     }
 
-    pub(crate) async fn try_ask(
+    /// The same, when the connection may break.
+    pub async fn try_ask(
         &mut self,
         method: &str,
         path: &str,
@@ -74,12 +82,12 @@ impl Visitor {
     }
 
     /// Sends bytes as they are.
-    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await
     }
 
     /// Reads one answer.
-    pub(crate) async fn answer(&mut self, method: &str) -> io::Result<Page> {
+    pub async fn answer(&mut self, method: &str) -> io::Result<Page> {
         let head = loop {
             if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
                 break self.read.drain(..end + 4).collect::<Vec<u8>>();

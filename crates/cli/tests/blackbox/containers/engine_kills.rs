@@ -1,0 +1,47 @@
+//! `kill -9` of the engine: an engine of our own, because others use theirs.
+
+use super::own_engine::OwnEngine;
+use super::{Driver, check_converged, delete_all, docker_of, home_on, repeats, visit};
+use crate::support::{Server, random};
+use reqwest::Method;
+use serde_json::json;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Kills of the engine in a full run.
+const KILLS: usize = 5;
+const PROJECTS: usize = 2;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_shall_run_runs_after_a_kill_of_the_engine() {
+    let mut engine = OwnEngine::start().await;
+    engine.import_base();
+    let socket = engine.socket();
+    // Two engines know nothing of each other's networks.
+    let home = home_on(&socket).with("ESTRADE_DOCKER_SUBNETS", "10.214.0.0/16");
+    let server = Server::start(&home);
+    let docker = docker_of(&home, &socket);
+    server.create_project("site").await;
+    let page = json!({"files": [{"path": "index.html", "data": "a page"}]});
+    let path = "/v2/projects/site/releases";
+    server.platform(Method::POST, path, page).await.assert(201);
+    for round in 0..repeats(KILLS) {
+        let mut work = JoinSet::new();
+        for project in 0..PROJECTS {
+            let driver = Driver::of(&server);
+            work.spawn(driver.change(format!("app-{project}")));
+        }
+        let moment = 2000 + random() % 4000;
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        engine.kill();
+        // What needs no engine goes on as if nothing had happened.
+        assert_eq!(visit(&server, "site").await, (200, "a page".to_owned()));
+        tokio::time::sleep(Duration::from_millis(random() % 3000)).await;
+        work.shutdown().await;
+        engine.start_again().await;
+        check_converged(&server, &docker).await;
+        eprintln!("kill {round} of the engine after {moment} ms: settled");
+    }
+    delete_all(&server, &docker).await;
+    server.stop();
+}

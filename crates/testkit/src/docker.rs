@@ -1,0 +1,181 @@
+//! A Docker Engine past the server: what one installation has on it, in the engine's own words.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What everything of an installation carries.
+const LABEL: &str = "estrade.installation";
+
+/// What one installation has on an engine; all of it is removed at the end, whatever the test did.
+pub struct Docker {
+    socket: PathBuf,
+    installation: String,
+}
+
+impl Docker {
+    /// The image that tests run and build on.
+    pub const BASE: &'static str = "estrade-test/base:2";
+
+    /// The socket of the engine that tests share. A test that was not run has not passed.
+    pub fn socket() -> PathBuf {
+        let socket = std::env::var_os("ESTRADE_TEST_DOCKER");
+        let socket = socket.expect(
+            "ESTRADE_TEST_DOCKER is not set: run `./test tests`, which starts a Docker Engine, or set it to the \
+             socket of an engine that has the image of tests/docker/base-image as estrade-test/base:2",
+        );
+        socket.into()
+    }
+
+    /// What this installation has on the engine at a socket.
+    pub fn new(socket: impl Into<PathBuf>, installation: impl Into<String>) -> Self {
+        Self {
+            socket: socket.into(),
+            installation: installation.into(),
+        }
+    }
+
+    /// Asks the engine; the status, and the body if it is JSON.
+    pub fn ask(&self, method: &str, path: &str) -> (u16, Value) {
+        let mut stream = UnixStream::connect(&self.socket).expect("an engine");
+        let patience = Some(Duration::from_secs(30));
+        stream.set_read_timeout(patience).expect("a time limit");
+        // In HTTP/1.0 the answer ends with the connection.
+        let request =
+            format!("{method} /v1.41{path} HTTP/1.0\r\nHost: docker\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|text| text.parse().ok());
+        let body = serde_json::from_str(body).unwrap_or_default();
+        (status.expect("a status"), body)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    fn list(&self, path: &str) -> Vec<Value> {
+        let filters = format!(r#"{{"label":["{LABEL}={}"]}}"#, self.installation);
+        let filters: String = filters.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let answer = self.get(&format!("{path}filters={filters}"));
+        let list = answer.get("Volumes").unwrap_or(&answer);
+        list.as_array().cloned().unwrap_or_default()
+    }
+
+    /// Its containers, also those that do not run, as the engine lists them.
+    pub fn containers(&self) -> Vec<Value> {
+        self.list("/containers/json?all=1&")
+    }
+
+    /// Its containers that run, as the engine describes them.
+    pub fn running(&self) -> Vec<Value> {
+        let all = self.containers().into_iter();
+        let running = all.filter(|container| container["State"] == "running");
+        // One may go between the two questions.
+        let look = |container: Value| {
+            self.ask(
+                "GET",
+                &format!("/containers/{}/json", text(&container["Id"])),
+            )
+        };
+        running
+            .map(look)
+            .filter_map(|(status, body)| (status == 200).then_some(body))
+            .filter(|container| container["State"]["Running"] == true)
+            .collect()
+    }
+
+    /// Which instances run, as `project release number`, sorted.
+    pub fn instances(&self) -> Vec<String> {
+        let label = |container: &Value, name: &str| text(&container["Labels"][name]);
+        let key = |container: &Value| {
+            ["estrade.project", "estrade.release", "estrade.instance"]
+                .map(|name| label(container, name))
+                .join(" ")
+        };
+        let mut keys: Vec<_> = self
+            .containers()
+            .iter()
+            .map(|container| match container["State"].as_str() {
+                Some("running") => key(container),
+                state => format!("{} {}", key(container), state.unwrap_or_default()),
+            })
+            .collect();
+        keys.sort();
+        keys
+    }
+
+    /// Its images, by the names that it gave them.
+    pub fn images(&self) -> Vec<String> {
+        let prefix = format!("estrade-{}/", self.installation);
+        let all = self.get("/images/json?all=1");
+        let tags = all.as_array().into_iter().flatten();
+        let tags = tags.flat_map(|image| image["RepoTags"].as_array().cloned().unwrap_or_default());
+        tags.map(|tag| text(&tag))
+            .filter(|tag| tag.starts_with(&prefix))
+            .collect()
+    }
+
+    /// What the engine says of an image, and how it was made.
+    pub fn image(&self, name: &str) -> String {
+        let (image, history) = (
+            self.get(&format!("/images/{name}/json")),
+            self.get(&format!("/images/{name}/history")),
+        );
+        format!("{image}{history}")
+    }
+
+    /// Everything that it has, by kind and name.
+    pub fn left(&self) -> Vec<String> {
+        let named = |kind: &str, list: Vec<Value>, field: &str| -> Vec<String> {
+            let name = |item: &Value| format!("{kind} {}", item[field]);
+            list.iter().map(name).collect()
+        };
+        let images = self.images().into_iter();
+        let mut left = named("container", self.containers(), "Names");
+        left.extend(named("network", self.list("/networks?"), "Name"));
+        left.extend(named("volume", self.list("/volumes?"), "Name"));
+        left.extend(images.map(|name| format!("image {name}")));
+        left
+    }
+
+    /// Removes everything that it has. Whoever is still at work would make it anew: stop that first.
+    pub fn clean(&self) {
+        let remove = |path: String| drop(self.ask("DELETE", &path));
+        for container in self.containers() {
+            remove(format!(
+                "/containers/{}?force=1&v=1",
+                text(&container["Id"])
+            ));
+        }
+        for network in self.list("/networks?") {
+            remove(format!("/networks/{}", text(&network["Id"])));
+        }
+        for volume in self.list("/volumes?") {
+            remove(format!("/volumes/{}?force=1", text(&volume["Name"])));
+        }
+        for image in self.images() {
+            remove(format!("/images/{image}?force=1"));
+        }
+    }
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        // The engine may be a test's own, and gone.
+        if UnixStream::connect(&self.socket).is_ok() {
+            self.clean();
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,98 @@
+//! What can be reached from inside of an instance, and what cannot.
+
+use crate::sources::server;
+use crate::support::{World, create, deploy};
+use estrade_testkit::{Api, free_port};
+use serde_json::Value;
+use std::net::Ipv4Addr;
+
+/// Where an instance of a project is, and the host as it sees it.
+fn addresses(world: &World, project: &str) -> (String, String) {
+    let running = world.docker.running();
+    let of_project =
+        |container: &&Value| container["Config"]["Labels"]["estrade.project"] == project;
+    let container = running.iter().find(of_project).expect("an instance");
+    let networks = container["NetworkSettings"]["Networks"]
+        .as_object()
+        .unwrap();
+    let network = networks.values().next().expect("a network");
+    let text = |field: &str| network[field].as_str().unwrap().to_owned();
+    (text("IPAddress"), text("Gateway"))
+}
+
+async fn reach(world: &World, from: &str, host: &str, port: u16) -> String {
+    let path = format!("/reach?host={host}&port={port}");
+    world.text(from, &path).await
+}
+
+async fn only_inference_is_reached(firewall: bool) {
+    let ai_port = free_port();
+    let world = World::with(|setup| {
+        // As on a machine that serves its users from outside.
+        setup.host = Ipv4Addr::UNSPECIFIED.into();
+        setup.ai_port = ai_port;
+        setup.settings.containers.firewall = firewall;
+        setup.settings.containers.inference_port = Some(ai_port);
+    })
+    .await;
+    let bob = world.app.new_account("bob").await;
+    let mine = world.create("mine", "docker").await;
+    world.deploy("mine", &server("one")).await;
+    let also_mine = world.create("also-mine", "docker").await;
+    world.deploy("also-mine", &server("one")).await;
+    let theirs = create(&bob, "theirs", "docker").await;
+    deploy(&bob, "theirs", &server("one")).await;
+
+    // Projects of one owner reach each other, and nobody else's.
+    let (address, gateway) = addresses(&world, &mine);
+    let (sibling, _) = addresses(&world, &also_mine);
+    assert_eq!(
+        reach(&world, "mine", &sibling, 8000).await,
+        "answered HTTP/1.1 200 OK"
+    );
+    let (other, other_gateway) = addresses(&world, &theirs);
+    assert_ne!(gateway, other_gateway, "every owner has a network");
+    let said = reach(&world, "mine", &other, 8000).await;
+    assert!(said.starts_with("nobody"), "{said}");
+    let said = reach(&world, "theirs", &address, 8000).await;
+    assert!(said.starts_with("nobody"), "{said}");
+
+    // Of the host, only the AI API answers, and of that no management.
+    let platform = world.app.address(Api::Platform).port();
+    for host in [&gateway, &other_gateway] {
+        let said = reach(&world, "mine", host, platform).await;
+        assert!(!said.starts_with("answered"), "the platform API: {said}");
+    }
+    let said = reach(&world, "mine", &gateway, ai_port).await;
+    assert!(said.starts_with("answered"), "the AI API: {said}");
+    if firewall {
+        let stranger = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = stranger.local_addr().unwrap().port();
+        let said = reach(&world, "mine", &gateway, port).await;
+        assert!(
+            said.starts_with("nobody"),
+            "another service of the host: {said}"
+        );
+    }
+    assert_eq!(world.text("mine", "/sockets").await, "none");
+
+    world.delete("mine").await;
+    world.delete("also-mine").await;
+    bob.delete("/v1/projects/theirs").await.assert(200);
+    world.nothing_left().await;
+    if firewall {
+        let rules = world.app.core().engine.firewall(&[]);
+        rules.remove().await.unwrap();
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_others_and_the_host_only_inference_is_reached() {
+    only_inference_is_reached(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_listeners_do_not_rely_on_the_firewall() {
+    only_inference_is_reached(false).await;
+}

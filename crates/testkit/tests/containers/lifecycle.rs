@@ -1,0 +1,129 @@
+//! The whole life of a project, for each way to say what runs.
+
+use crate::sources::{as_archive, as_json, files, server};
+use crate::support::{World, ended, eventually};
+use serde_json::{Value, json};
+
+/// How one platform's release is asked for.
+struct Sample {
+    platform: &'static str,
+    /// The folder of its sources; none: it is an image.
+    app: Option<&'static str>,
+}
+
+impl Sample {
+    /// The release of a version, from `files` or just an image.
+    fn release(&self, version: &str) -> Value {
+        match self.app {
+            Some(app) => as_json(&files(app, version)),
+            None => server(version),
+        }
+    }
+
+    /// The same from an archive that was uploaded before; an image has none.
+    async fn release_from_source(&self, world: &World, version: &str) -> Value {
+        let Some(app) = self.app else {
+            return server(version);
+        };
+        let source = world
+            .upload("life", &as_archive(&files(app, version)))
+            .await;
+        json!({ "sourceID": source })
+    }
+}
+
+async fn live(sample: &Sample) {
+    let world = World::new().await;
+    let (ada, docker) = (&world.ada, &world.docker);
+    world.create("life", sample.platform).await;
+
+    let first = world.deploy("life", &sample.release("one")).await;
+    let said = world.says("life").await;
+    assert_eq!((&*said.version, &*said.word), ("one", "-"));
+
+    let body = sample.release_from_source(&world, "two").await;
+    world.deploy("life", &body).await;
+    assert_eq!(world.says("life").await.version, "two");
+
+    let envs = json!({"project": "life", "variables": [{"key": "WORD", "value": "changed"}]});
+    ada.post("/v1/projects/update-envs", &envs)
+        .await
+        .assert(201);
+    let newest = world.releases("life").await[0].clone();
+    assert_eq!(newest["type"], "ENV_UPDATE");
+    let updated = ended(ada, newest["_id"].as_str().unwrap()).await;
+    assert_eq!(updated["state"], "READY", "{updated}");
+    let said = world.says("life").await;
+    assert_eq!((&*said.version, &*said.word), ("two", "changed"));
+
+    world.scale("life", 3).await;
+    world.answered_by("life", 3).await;
+
+    let images = docker.images().len();
+    let path = format!("/v1/releases/{first}/rollback");
+    let back = ada.post_empty(&path).await.assert(200).field("/releaseID");
+    let back = ended(ada, &back).await;
+    assert_eq!(
+        (&back["state"], &back["type"]),
+        (&json!("READY"), &json!("ROLLBACK"))
+    );
+    assert_eq!(world.says("life").await.version, "one");
+    assert_eq!(docker.images().len(), images, "a rollback builds nothing");
+    world.answered_by("life", 3).await;
+
+    world.scale("life", 0).await;
+    eventually("a project that is switched off answers 503", || async {
+        world.page("life", "/").await.status == 503
+    })
+    .await;
+    eventually("its instances are gone", || async {
+        docker.running().is_empty()
+    })
+    .await;
+    world.scale("life", 1).await;
+    eventually("it is back", || async {
+        world.page("life", "/").await.status == 200
+    })
+    .await;
+    assert_eq!(world.says("life").await.version, "one");
+
+    world.delete("life").await;
+    eventually("visitors are told that it is gone", || async {
+        world.page("life", "/").await.status == 404
+    })
+    .await;
+    world.nothing_left().await;
+    // The name is free again.
+    world.create("life", sample.platform).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_node_app() {
+    let (platform, app) = ("node", Some("node"));
+    live(&Sample { platform, app }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_django_app() {
+    let (platform, app) = ("django", Some("django"));
+    live(&Sample { platform, app }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_flask_app() {
+    let (platform, app) = ("flask", Some("flask"));
+    live(&Sample { platform, app }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_dockerfile() {
+    let (platform, app) = ("docker", Some("docker"));
+    live(&Sample { platform, app }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_bare_image() {
+    let (platform, app) = ("docker", None);
+    live(&Sample { platform, app }).await;
+}
