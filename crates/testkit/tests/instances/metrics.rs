@@ -111,8 +111,8 @@ async fn lonely(directory: &Path, engine: PathBuf) -> Arc<Core> {
 }
 
 async fn add_image(core: &Core) {
-    let admin = accounts::find_account(core, &ADMIN.parse().unwrap());
-    let owner = admin.await.unwrap().id;
+    let admin = ADMIN.parse().unwrap();
+    let owner = accounts::find_account(core, &admin).await.unwrap().id;
     let project = ProjectId::generate(core.now().millis(), 7);
     let added = core.db.transact(move |tx| {
         let (owner, project) = (Cell::from(owner), Cell::from(project));
