@@ -5,7 +5,8 @@ mod ring;
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::ProjectId;
 use estrade_model::error::causes;
-use estrade_model::metrics::{MetricLimits, MetricSample, ProjectMetrics};
+use estrade_model::metrics::{MetricDisk, MetricLimits, MetricSample, ProjectMetrics};
+use estrade_model::plan::Plan;
 use estrade_runtime::{Instance, InstanceId, InstanceState, Stats};
 use estrade_store::projects as project_rows;
 use futures_util::{StreamExt, stream};
@@ -162,6 +163,10 @@ impl UsageMeter {
             step: STEP.as_secs(),
             samples: ring.map_or_else(Vec::new, |ring| ring.samples().collect()),
             limits,
+            disk: MetricDisk {
+                used: self.core.fleet.disk_of(row.id),
+                limit: plan.map_or(0, Plan::disk_bytes),
+            },
         };
         Ok((row.name, metrics))
     }
