@@ -179,9 +179,10 @@ impl Seat {
                 return;
             }
         };
+        let refused = self.options.refuse_peers.clone();
         let connections = Connections::new(self.options, self.tls, self.stop.clone());
         let accepting = async {
-            while let Some(accepted) = accept(&socket, &self.slots).await {
+            while let Some(accepted) = accept(&socket, &self.slots, &refused).await {
                 open(&connections, accepted);
             }
         };

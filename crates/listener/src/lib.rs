@@ -24,6 +24,7 @@ pub use prefixed::Prefixed;
 pub use tls::{Certificates, Found, Handshake, TlsFiles, TlsSource};
 
 use bytes::Bytes;
+use estrade_model::ip_range::IpRange;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;
@@ -54,6 +55,8 @@ pub struct ListenerOptions {
     pub tls: Option<TlsSource>,
     /// Whose forwarded headers are believed.
     pub trusted_proxies: TrustedProxies,
+    /// Who is not served: their connections are closed before anything is read.
+    pub refuse_peers: Vec<IpRange>,
     /// Connections at once; when they are taken, new ones wait in the backlog.
     pub max_connections: usize,
     /// How long a new connection may take until its first request is complete.
@@ -69,6 +72,7 @@ impl Default for ListenerOptions {
         Self {
             tls: None,
             trusted_proxies: TrustedProxies::default(),
+            refuse_peers: Vec::new(),
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
@@ -143,9 +147,10 @@ impl Listener {
             ..
         } = self;
         let slots = Arc::new(Semaphore::new(options.max_connections));
+        let refused = options.refuse_peers.clone();
         let connections = Connections::new(options, tls, shutdown.clone());
         let accept = async {
-            while let Some((stream, peer, slot)) = accept(&socket, &slots).await {
+            while let Some((stream, peer, slot)) = accept(&socket, &slots, &refused).await {
                 connections.open(stream, peer, slot, service.clone());
             }
         };
@@ -192,11 +197,18 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
 /// A new connection: its stream, its peer and its slot.
 type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
-/// The next connection, once there is a free slot for it.
-pub(crate) async fn accept(socket: &TcpListener, slots: &Arc<Semaphore>) -> Option<Accepted> {
+/// The next connection, once there is a free slot for it. Those of refused peers are closed at once.
+pub(crate) async fn accept(
+    socket: &TcpListener,
+    slots: &Arc<Semaphore>,
+    refused: &[IpRange],
+) -> Option<Accepted> {
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     loop {
         match socket.accept().await {
+            Ok((_, peer)) if refused.iter().any(|range| range.contains(peer.ip())) => {
+                tracing::debug!(%peer, "closed a connection of a peer that is not served");
+            }
             Ok((stream, peer)) => {
                 tune(&stream);
                 return Some((stream, peer, slot));

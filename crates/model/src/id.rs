@@ -22,7 +22,7 @@ pub mod kind {
     macro_rules! kinds {
         ($($name:ident)*) => { $(#[doc = concat!("Marks the id of: ", stringify!($name), ".")] #[derive(Debug)] pub enum $name {})* };
     }
-    kinds!(Account Team Owner Token Project Release Artifact Source Network Event Key Workspace Invitation Env Line Domain Call Slice Node Audit Provider);
+    kinds!(Account Team Owner Token Project Release Artifact Source Network Event Key Workspace Invitation Env Line Domain Call Slice Node Audit Provider Disk);
 }
 
 /// Identifies an account.

@@ -177,6 +177,31 @@ impl Engine {
         }
     }
 
+    /// The releases whose builds left layers behind.
+    pub async fn releases_with_layers(&self) -> Result<Vec<ReleaseId>, Error> {
+        let layers = self.list_images(LAYERS).await?;
+        let tags = layers.iter().flat_map(|summary| &summary.repo_tags);
+        let mut releases: Vec<_> = tags.filter_map(|tag| built_for(tag)).collect();
+        releases.sort_unstable();
+        releases.dedup();
+        Ok(releases)
+    }
+
+    /// Removes the layers that the builds of these releases left behind.
+    pub async fn remove_layers(&self, releases: &[ReleaseId]) -> Result<(), Error> {
+        for summary in self.list_images(LAYERS).await? {
+            for tag in summary.repo_tags {
+                if built_for(&tag).is_some_and(|release| releases.contains(&release)) {
+                    match self.untag(&ImageRef::trusted(tag)).await {
+                        Ok(()) | Err(Error::Conflict { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn repositories(&self) -> String {
         format!("estrade-{}", self.installation)
     }
@@ -252,6 +277,12 @@ fn read(found: models::ImageInspect) -> Result<Image, Error> {
             .unwrap_or(0),
         created: found.created.and_then(|created| created.parse().ok()),
     })
+}
+
+/// The release whose build left a layer of this name.
+fn built_for(layer: &str) -> Option<ReleaseId> {
+    let (_, tag) = layer.rsplit_once(':')?;
+    tag.split('-').next()?.parse().ok()
 }
 
 /// The name and the tag of a full name.

@@ -21,8 +21,10 @@ const CAPABILITIES: [&str; 7] = [
     "SETUID",
 ];
 
-/// The engine keeps two files of this size of what an instance has written.
-const LOG_FILE: &str = "8m";
+/// The engine keeps so many files of this size of what an instance has written: room for a burst, until
+/// somebody has read it.
+const LOG_FILES: &str = "3";
+const LOG_FILE: &str = "16m";
 
 /// What an instance shall be.
 #[derive(Debug, Clone)]
@@ -210,7 +212,7 @@ impl Engine {
                 typ: Some("json-file".to_owned()),
                 config: Some(HashMap::from([
                     ("max-size".to_owned(), LOG_FILE.to_owned()),
-                    ("max-file".to_owned(), "2".to_owned()),
+                    ("max-file".to_owned(), LOG_FILES.to_owned()),
                 ])),
             }),
             // Whether and when to start again is decided by Estrade alone.

@@ -28,6 +28,13 @@ const STOP_MARGIN: Duration = Duration::from_secs(30);
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct InstanceId(pub(crate) String);
 
+impl InstanceId {
+    /// The engine's name of it, for whoever writes down what belongs to it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.get(..12).unwrap_or(&self.0))

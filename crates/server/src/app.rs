@@ -6,11 +6,14 @@ use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
 use estrade_gateway::Gateway;
 use estrade_service::Core;
+use estrade_service::containers::logs::LogKeeper;
+use estrade_service::containers::usage::UsageMeter;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::usage::Ledger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +43,12 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Tells it who answers.
     pub providers: Arc<ProviderSync>,
+    /// Stores what instances write.
+    pub log_keeper: Arc<LogKeeper>,
+    /// Measures what instances use.
+    pub meter: Arc<UsageMeter>,
+    /// Shells that may still be opened on this node.
+    pub shells: Arc<Semaphore>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Where large bodies wait.

@@ -25,6 +25,10 @@ pub struct Auth<E: ErrorShape>(pub E::Plain<Caller>);
 /// The caller and whose things the request is about.
 pub struct Scoped<E: ErrorShape>(pub E::Plain<Scope>);
 
+/// The same for clients that cannot send headers, such as a browser's WebSocket: the query's `token` counts
+/// where there is no `Authorization`.
+pub struct QueryScoped<E: ErrorShape>(pub E::Plain<Scope>);
+
 impl<E: ErrorShape> FromRequestParts<AppState> for Auth<E> {
     type Rejection = E;
 
@@ -45,6 +49,24 @@ impl<E: ErrorShape> FromRequestParts<AppState> for Scoped<E> {
     }
 }
 
+impl<E: ErrorShape> FromRequestParts<AppState> for QueryScoped<E> {
+    type Rejection = E;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> std::result::Result<Self, E> {
+        if !parts.headers.contains_key(header::AUTHORIZATION) {
+            let query = parts.uri.query().unwrap_or_default();
+            let mut tokens = query_values(query, "token");
+            let (Some(token), None) = (tokens.next(), tokens.next()) else {
+                return Err(Error::Unauthenticated.into());
+            };
+            let caller = verify(app, parts, &token).await?;
+            parts.extensions.insert(caller);
+        }
+        let Scoped(scope) = Scoped::<E>::from_request_parts(parts, app).await?;
+        Ok(Self(scope))
+    }
+}
+
 /// The caller behind a request; found once per request, however many ask.
 pub async fn authenticate(
     app: &AppState,
@@ -54,10 +76,19 @@ pub async fn authenticate(
         return Ok(caller.clone());
     }
     let token = bearer(&parts.headers).ok_or(Error::Unauthenticated)?;
+    let caller = verify(app, parts, token).await?;
+    parts.extensions.insert(caller.clone());
+    Ok(caller)
+}
+
+async fn verify(
+    app: &AppState,
+    parts: &Parts,
+    token: &str,
+) -> std::result::Result<Caller, Problem> {
     let mut caller = app.tokens.authenticate(token).await?;
     caller.origin = origin(parts);
     app.rates.check(caller.token.as_bytes())?;
-    parts.extensions.insert(caller.clone());
     Ok(caller)
 }
 

@@ -26,6 +26,8 @@ use estrade_listener::{Listener, ListenerOptions, Port, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
 use estrade_service::containers::Reconciler;
+use estrade_service::containers::logs::LogKeeper;
+use estrade_service::containers::usage::UsageMeter;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::{self, Worker};
@@ -38,6 +40,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -111,8 +114,14 @@ impl Server {
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
         let ServeOptions {
-            platform, ai, edge, ..
+            mut platform,
+            ai,
+            edge,
+            ..
         } = options;
+        // What runs here may visit sites and call models, but not manage things.
+        let instances = core.engine.pool().range();
+        platform.options.refuse_peers.push(instances);
         leftovers::sweep_temporary(&core, &options.temporary)?;
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
@@ -137,6 +146,9 @@ impl Server {
             ledger,
             gateway,
             providers,
+            log_keeper: LogKeeper::new(&core),
+            meter: UsageMeter::new(&core),
+            shells: Arc::new(Semaphore::new(platform::shell::MOST_SHELLS)),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
@@ -175,6 +187,7 @@ impl Server {
             ai_port,
             ai_front,
             gateway,
+            instances,
             shutdown.clone(),
         ));
         let stop_workers = CancellationToken::new();
@@ -183,15 +196,7 @@ impl Server {
             workers.spawn(exporter.run(stop_workers.clone()));
         }
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
-        let numbers = Box::new(EdgeMetrics(Arc::clone(edge.edge.routes())));
-        app.metrics
-            .register(|registry| registry.register_collector(numbers));
-        let numbers = Box::new(ai::GatewayMetrics(Arc::clone(&app.gateway)));
-        app.metrics
-            .register(|registry| registry.register_collector(numbers));
-        let numbers = Box::new(ai::LedgerMetrics(Arc::clone(&app.ledger)));
-        app.metrics
-            .register(|registry| registry.register_collector(numbers));
+        register_numbers(&app, EdgeMetrics(Arc::clone(edge.edge.routes())));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();
@@ -240,11 +245,24 @@ impl Server {
             self.app.tasks.wait().await;
             self.stop_workers.cancel();
             while self.workers.join_next().await.is_some() {}
+            // Hangs up what shells have left.
+            self.app.core.engine.shutdown().await;
             if let Err(error) = self.app.core.db.close() {
                 tracing::warn!(error = causes(&error), "the database did not close cleanly");
             }
         })
     }
+}
+
+/// Adds what is counted elsewhere to what Prometheus reads.
+fn register_numbers(app: &AppState, edge: EdgeMetrics) {
+    let gateway = ai::GatewayMetrics(Arc::clone(&app.gateway));
+    let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
+    app.metrics.register(|registry| {
+        registry.register_collector(Box::new(edge));
+        registry.register_collector(Box::new(gateway));
+        registry.register_collector(Box::new(ledger));
+    });
 }
 
 fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
@@ -256,6 +274,8 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
+    workers.spawn(Arc::clone(&app.log_keeper).run(stop.clone()));
+    workers.spawn(Arc::clone(&app.meter).run(stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(housekeeping::run(
         Arc::clone(&app.core),

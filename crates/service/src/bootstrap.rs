@@ -1,6 +1,7 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
 use crate::containers::Fleet;
+use crate::containers::logs::{KeeperSlot, LogNews};
 use crate::core::{Clock, Core, Settings};
 use crate::idempotency::Tickets;
 use crate::jwt::{self, Audience, Keyring};
@@ -122,6 +123,8 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         rush: Rush::default(),
         head_start: HeadStart::default(),
         fleet: Fleet::default(),
+        log_news: LogNews::default(),
+        log_keeper: KeeperSlot::default(),
         publisher: OnceLock::new(),
     }))
 }

@@ -1,5 +1,6 @@
 //! What every service needs, built once at start.
 
+use crate::containers::logs::{KeeperSlot, LogNews};
 use crate::containers::{ContainerSettings, Fleet};
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
@@ -47,6 +48,10 @@ pub struct Core {
     pub(crate) head_start: HeadStart,
     /// What is known of the instances that run here.
     pub(crate) fleet: Fleet,
+    /// Says whose instances have written something.
+    pub(crate) log_news: LogNews,
+    /// Who stores what instances write.
+    pub(crate) log_keeper: KeeperSlot,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }

@@ -12,6 +12,7 @@ pub mod cleanup;
 pub mod containers;
 pub mod core;
 pub mod credentials;
+pub mod disks;
 pub mod domains;
 pub mod envs;
 pub mod error;

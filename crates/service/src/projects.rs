@@ -11,7 +11,7 @@ use estrade_model::project::{
 use estrade_model::team::Role;
 use estrade_store::projects::{self, NewProject, ProjectRow};
 use estrade_store::quotas::{self, Counted};
-use estrade_store::{ChangeKind, StoreError, Tx, networks};
+use estrade_store::{ChangeKind, StoreError, Tx, disks, networks};
 
 const NOT_FOUND: Error = Error::NotFound("the project");
 
@@ -61,7 +61,7 @@ pub async fn read_project(
             .plans
             .get(&row.plan)
             .map_or(0, |plan| plan.hourly_price),
-        reserved_disk_space: 0,
+        reserved_disk_space: disks::reserved_space(&core.db, row.id).await?,
         current_release: row.current_release,
         fail_reason: row.fail_reason.clone(),
         project: on_the_wire(core, row),

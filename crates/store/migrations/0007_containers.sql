@@ -40,17 +40,20 @@ CREATE TABLE disks (
     UNIQUE (project_id, name)
 );
 
--- What instances wrote, many lines to a compressed block; times are nanoseconds since the epoch.
+-- What instances wrote, many lines to a compressed block; times are nanoseconds since the epoch. Within a
+-- project numbers rise in the order of commits: who has read a block has seen all before it.
 CREATE TABLE log_blocks (
-    id          TEXT PRIMARY KEY,
     project_id  TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    number      BIGINT NOT NULL,
     release_id  TEXT NOT NULL,
     instance    TEXT NOT NULL,
     first_at    BIGINT NOT NULL,
     last_at     BIGINT NOT NULL,
     lines       BIGINT NOT NULL,
     size        BIGINT NOT NULL,
-    data        {BYTES} NOT NULL
+    data        {BYTES} NOT NULL,
+    PRIMARY KEY (project_id, number)
 );
-CREATE INDEX log_blocks_by_project ON log_blocks (project_id, last_at);
+CREATE INDEX log_blocks_by_begin ON log_blocks (project_id, first_at, number);
+CREATE INDEX log_blocks_by_end ON log_blocks (project_id, last_at, number, size);
 CREATE INDEX log_blocks_by_instance ON log_blocks (instance, last_at);

@@ -2,6 +2,7 @@
 
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use std::collections::HashSet;
 
 /// An image that was made for a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,4 +57,21 @@ pub async fn list_projects(db: &Db) -> Result<Vec<ProjectId>, StoreError> {
     db.read("SELECT DISTINCT project_id FROM images")
         .fetch_all()
         .await
+}
+
+/// Which of these releases there are.
+pub async fn known_releases(
+    db: &Db,
+    releases: &[ReleaseId],
+) -> Result<HashSet<ReleaseId>, StoreError> {
+    let mut known = HashSet::new();
+    for release in releases {
+        let found: Option<ReleaseId> = db
+            .read("SELECT id FROM releases WHERE id = $1")
+            .bind(*release)
+            .fetch_optional()
+            .await?;
+        known.extend(found);
+    }
+    Ok(known)
 }

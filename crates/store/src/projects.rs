@@ -308,3 +308,10 @@ pub async fn set_last_event(tx: &mut Tx, id: ProjectId, event: EventId) -> Resul
         .await
         .map(drop)
 }
+
+/// Whether any project has an image, so that something of it may run.
+pub async fn has_images(db: &Db) -> Result<bool, StoreError> {
+    db.read("SELECT EXISTS (SELECT 1 FROM images)")
+        .fetch_one()
+        .await
+}

@@ -18,6 +18,7 @@ use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
 use estrade_service::certificates::AcmeSettings;
+use estrade_service::containers::usage::UsageMeter;
 use estrade_service::usage::Ledger;
 use estrade_service::{Core, Settings, accounts, tokens};
 use estrade_store::Location;
@@ -322,6 +323,11 @@ impl TestApp {
     /// Accounts for calls, as the relay would use it.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.state.ledger
+    }
+
+    /// Measures what instances use.
+    pub fn meter(&self) -> &Arc<UsageMeter> {
+        &self.state.meter
     }
 
     /// Writes down now which tokens and keys were used; a server does it every few seconds.

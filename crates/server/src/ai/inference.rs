@@ -19,14 +19,16 @@ use estrade_gateway::{
     Options, Pass, Place, Relay, Tracing, route,
 };
 use estrade_listener::express::{Express, Next};
+use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_listener::{ListenerOptions, Port, Seat};
 use estrade_model::Timestamp;
 use estrade_model::call::{Call, Operation, Ticket};
 use estrade_model::error::causes;
+use estrade_model::ip_range::IpRange;
 use estrade_model::provider::Provider;
-use estrade_service::Core;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::usage::Ledger;
+use estrade_service::{Core, Error};
 use futures_util::future::BoxFuture;
 use http_body_util::Either;
 use hyper::body::Incoming;
@@ -87,11 +89,13 @@ pub(crate) fn open(
     Ok((gateway, exporter))
 }
 
-/// Serves the AI listener until `stop` is cancelled and what is in flight has ended.
+/// Serves the AI listener until `stop` is cancelled and what is in flight has ended. Instances, which have
+/// addresses out of `instances`, may call models and do nothing else.
 pub(crate) async fn serve(
     port: Port,
     front: Front<KeysError>,
     gateway: Arc<Gateway>,
+    instances: IpRange,
     stop: CancellationToken,
 ) {
     let runtime = Handle::current();
@@ -101,6 +105,7 @@ pub(crate) async fn serve(
             front: front.clone(),
             relay: relay.clone(),
             runtime: runtime.clone(),
+            instances,
             chats: front.metrics().series(&Method::POST, CHAT, StatusCode::OK),
         });
         async move {
@@ -118,6 +123,8 @@ struct Lane {
     front: Front<KeysError>,
     relay: Relay,
     runtime: Handle,
+    /// The addresses of instances.
+    instances: IpRange,
     /// Where the ordinary request is counted: looking that up every time takes longer than counting.
     chats: RequestSeries,
 }
@@ -164,6 +171,9 @@ impl Service<Request<Incoming>> for AiService {
         Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let Some(route) = route::parse(&method, uri.path()) else {
+                if lane.is_instance(&request) && !is_list_of_models(&method, uri.path()) {
+                    return Ok(lane.refuse(&request).map(Either::Right));
+                }
                 return Ok(Box::pin(lane.manage(request)).await.map(Either::Right));
             };
             // Every step below hands it on: that is cheap only for something small.
@@ -191,6 +201,26 @@ impl Lane {
         response
     }
 
+    /// Whether an instance asks, itself or through a proxy that is believed.
+    fn is_instance(&self, request: &Request<Incoming>) -> bool {
+        let extensions = request.extensions();
+        let socket = extensions.get().map(|SocketPeer(address)| *address);
+        let client = extensions.get().map(|PeerAddr(address)| *address);
+        [socket, client]
+            .into_iter()
+            .flatten()
+            .any(|address| self.instances.contains(address))
+    }
+
+    fn refuse(&self, request: &Request<Incoming>) -> Response<InRuntime<Body>> {
+        let watch = self.front.metrics().watch(request.method());
+        let refusal = "instances may only call models here; use another machine to manage things";
+        let mut response = KeysError::from(Error::Forbidden(refusal.into())).into_response();
+        front::finish(response.headers_mut(), request_id(request.headers()));
+        watch.done(Route::None, response.status());
+        response.map(|body| InRuntime::new(self.runtime.clone(), body))
+    }
+
     async fn manage(&self, mut request: Request<Incoming>) -> Response<InRuntime<Body>> {
         let response = match self.front.answer_at_once(&mut request) {
             Some(response) => response,
@@ -210,6 +240,12 @@ impl Lane {
             KeysError::from(Problem::Panic).into_response()
         })
     }
+}
+
+/// The list of models without a workspace is not one of the gateway's routes.
+fn is_list_of_models(method: &Method, path: &str) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+        && path.strip_suffix('/').unwrap_or(path) == "/v1/models"
 }
 
 /// What metrics call the route that most requests take.

@@ -2,12 +2,16 @@
 
 pub mod account;
 pub mod blobs;
+pub mod disks;
 pub mod domains;
 pub mod events;
+pub mod logs;
+pub mod metrics;
 pub mod networks;
 pub mod projects;
 pub mod release_body;
 pub mod releases;
+pub mod shell;
 mod small_value;
 pub mod sources;
 pub mod teams;
@@ -42,6 +46,8 @@ fn all() -> Vec<Endpoints> {
         endpoints!(projects::check_availability),
         endpoints!(events::list_events),
         endpoints!(events::stream_events),
+        endpoints!(logs::read_logs),
+        endpoints!(logs::list_logs),
         endpoints!(releases::list_releases),
         endpoints!(releases::create_release, releases::create_release_by_get),
         endpoints!(blobs::put_blob),
@@ -55,6 +61,11 @@ fn all() -> Vec<Endpoints> {
         endpoints!(domains::list_domains, domains::create_domain),
         endpoints!(domains::read_domain, domains::delete_domain),
         endpoints!(domains::check_domain),
+        endpoints!(disks::list_disks, disks::create_disk),
+        endpoints!(disks::delete_disk),
+        endpoints!(metrics::read_metrics),
+        endpoints!(metrics::plot_metrics),
+        endpoints!(shell::open_shell),
         endpoints!(account::read_me),
         endpoints!(account::log_in).wrapped(|serve| serve.layer(Extension(account::LOGIN_BODY))),
         endpoints!(account::check_if_exists),

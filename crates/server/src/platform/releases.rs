@@ -93,6 +93,8 @@ pub struct CreateRelease {
     /// How a static site is served: `root` (the folder that is served), `spa`, `cleanUrls`, `headers`.
     #[schema(value_type = Option<Object>)]
     platform_config: Option<serde_json::Value>,
+    /// The project's disks that its instances see.
+    disks: Option<Vec<DiskMount>>,
     /// What its maker says of it.
     #[schema(max_length = 1000)]
     message: Option<String>,
@@ -123,6 +125,22 @@ pub struct ReleaseFile {
     digest: Option<String>,
     /// How long the content is, in bytes; needed with `digest`.
     size: Option<u64>,
+}
+
+/// Where a release mounts a disk.
+#[derive(utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its description is used; the service reads the settings"
+)]
+#[schema(rename_all = "camelCase")]
+pub struct DiskMount {
+    /// The disk's name.
+    #[schema(example = "media")]
+    name: String,
+    /// An absolute path.
+    #[schema(example = "/app/media")]
+    mount_to: String,
 }
 
 /// Create a release

@@ -15,6 +15,8 @@ use tokio::sync::Notify;
 
 /// How long requests of an instance that leaves may go on.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
+/// How long the last lines of an instance may take to be kept.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// The instances of this node.
 #[derive(Default)]
@@ -158,5 +160,9 @@ fn publish(
 
 impl Core {
     /// Waits until what an instance that has ended wrote is kept: it is removed after this.
-    pub(super) async fn settle_logs(&self, _instance: &InstanceId) {}
+    pub(super) async fn settle_logs(&self, instance: &InstanceId) {
+        if let Some(keeper) = self.log_keeper.get() {
+            keeper.settle(instance, SETTLE).await;
+        }
+    }
 }

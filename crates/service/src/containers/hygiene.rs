@@ -6,7 +6,7 @@
 use crate::{Core, Result};
 use estrade_runtime::Error;
 use estrade_store::images::{self, ImageKey};
-use estrade_store::workloads;
+use estrade_store::{disks, workloads};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,9 @@ const LEFT_BEHIND: Duration = Duration::from_hours(1);
 /// Removes what nobody needs.
 pub(super) async fn clean(core: &Core) -> Result<()> {
     remove_images(core).await?;
+    remove_layers(core).await?;
     remove_networks(core).await?;
+    remove_volumes(core).await?;
     let now = core.now();
     let cache = if is_disk_low(core).await {
         SHORT_CACHE
@@ -48,6 +50,17 @@ async fn remove_images(core: &Core) -> Result<()> {
     Ok(())
 }
 
+/// Layers serve as cache for their project, and go with it.
+async fn remove_layers(core: &Core) -> Result<()> {
+    let mut gone = core.engine.releases_with_layers().await?;
+    let known = images::known_releases(&core.db, &gone).await?;
+    gone.retain(|release| !known.contains(release));
+    if gone.is_empty() {
+        return Ok(());
+    }
+    Ok(core.engine.remove_layers(&gone).await?)
+}
+
 async fn remove_networks(core: &Core) -> Result<()> {
     let there = core.engine.networks().await?;
     let owners: HashSet<_> = workloads::list_owners(&core.db)
@@ -60,6 +73,19 @@ async fn remove_networks(core: &Core) -> Result<()> {
         }
     }
     Ok(())
+}
+
+async fn remove_volumes(core: &Core) -> Result<()> {
+    for volume in core.engine.volumes().await? {
+        let disks = disks::read_disks(&core.db, volume.project).await?;
+        let wanted = disks
+            .iter()
+            .any(|disk| disk.name == volume.name.to_string());
+        if !wanted {
+            unless_in_use(core.engine.remove_volume(&volume).await)?;
+        }
+    }
+    Ok(core.engine.sweep_disks().await?)
 }
 
 /// What is in use goes later.

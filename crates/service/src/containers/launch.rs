@@ -38,6 +38,7 @@ pub(super) async fn launch(
     number: u32,
 ) -> Result<Instance, LaunchError> {
     let engine = &core.engine;
+    workload.ensure_disks(core).await?;
     let id = engine.run_instance(&workload.spec(number)).await?;
     let instance = look(engine, &id).await?;
     wait_until_healthy(core, workload, instance).await

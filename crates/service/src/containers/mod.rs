@@ -8,6 +8,7 @@
 //! tend         one project of it
 //! fleet        what this process knows: who is healthy, who is leaving, who crashed
 //! hygiene      removes images, networks and volumes that nobody needs
+//! logs         what instances write, kept and read
 //! ```
 //!
 //! What shall run is in the database and what runs in the engine; nothing else decides. What a process
@@ -20,11 +21,14 @@ mod fleet;
 mod health;
 mod hygiene;
 mod launch;
+pub mod logs;
 mod reconciler;
 mod retire;
 mod settings;
+pub mod shell;
 mod tend;
 mod trouble;
+pub mod usage;
 mod workload;
 
 pub(crate) use deploy::{BringUpError, bring_up};

@@ -33,8 +33,13 @@ const IDLE_POLL: Duration = Duration::from_mins(1);
 const AWAY: Duration = Duration::from_secs(1);
 /// How often images, networks and volumes are looked through.
 const HYGIENE: Duration = Duration::from_mins(1);
+/// How soon they are looked through after a project changed.
+const TIDY: Duration = Duration::from_secs(5);
 /// Changes and events that come together are answered by one look.
 const TOGETHER: Duration = Duration::from_millis(10);
+
+/// The engine tells of an event a moment before its lists know of it.
+const ECHO: Duration = Duration::from_millis(250);
 
 /// Keeps the engine's instances as the database wants them.
 pub struct Reconciler {
@@ -47,6 +52,8 @@ pub struct Reconciler {
     chores: JoinSet<()>,
     events: Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
     next: Instant,
+    /// When to look a second time at what an event told of.
+    echo: Option<Instant>,
     next_hygiene: Instant,
     /// The engine was away when it was looked at last; so it is before the first look.
     away: bool,
@@ -78,6 +85,7 @@ impl Reconciler {
                 chores: JoinSet::new(),
                 events: None,
                 next: now,
+                echo: None,
                 next_hygiene: now,
                 away: true,
                 idle: false,
@@ -111,13 +119,11 @@ impl Reconciler {
     async fn woken(&mut self, changes: &mut Receiver<Change>) -> Woken {
         loop {
             tokio::select! {
-                changed = heard(changes) => {
-                    self.changed(changed);
-                    self.look_in(TOGETHER);
-                }
+                heard = heard(changes) => self.heard(heard),
                 () = self.core.fleet.wake.notified() => self.look_in(TOGETHER),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
+                        self.echo = Some(Instant::now() + ECHO);
                         self.look_in(TOGETHER);
                     } else {
                         self.events = None;
@@ -141,13 +147,24 @@ impl Reconciler {
         self.next = self.next.min(Instant::now() + wait);
     }
 
-    /// Somebody who is starting instances that are not wanted any more need not go on.
-    fn changed(&mut self, changed: Option<ProjectId>) {
-        if let Some(project) = changed
-            && let Some((_, task)) = self.busy.get(&project)
-        {
-            task.abort();
-            self.dirty.insert(project);
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Workload(project) => {
+                // Somebody who starts instances that are not wanted any more need not go on.
+                if let Some((_, task)) = self.busy.get(&project) {
+                    task.abort();
+                    self.dirty.insert(project);
+                }
+                self.look_in(TOGETHER);
+            }
+            Heard::Anything => self.look_in(TOGETHER),
+            // A disk may be gone.
+            Heard::Project if !self.idle => {
+                self.untidy = true;
+                self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
+                self.look_in(TIDY);
+            }
+            Heard::Project => {}
         }
     }
 
@@ -187,7 +204,9 @@ impl Reconciler {
 
     /// Looks at everything, and gives each project that is not being tended to somebody.
     async fn look(&mut self) {
-        self.next = Instant::now() + POLL;
+        let now = Instant::now();
+        self.echo = self.echo.filter(|echo| *echo > now);
+        self.next = self.echo.unwrap_or(now + POLL);
         let wanted = match images::list_projects(&self.core.db).await {
             Ok(wanted) => wanted,
             Err(error) => {
@@ -324,16 +343,28 @@ async fn next_event(
     }
 }
 
-/// Waits until what shall run may have changed; the project whose instances changed, if it is one.
-async fn heard(changes: &mut Receiver<Change>) -> Option<ProjectId> {
+/// What may have changed.
+enum Heard {
+    /// What runs of a project.
+    Workload(ProjectId),
+    /// Something else of one.
+    Project,
+    Anything,
+}
+
+async fn heard(changes: &mut Receiver<Change>) -> Heard {
     loop {
         match changes.recv().await {
             Ok(change) => match change.kind {
-                ChangeKind::Route => return change.id.parse().ok(),
-                ChangeKind::Release | ChangeKind::Everything => return None,
+                ChangeKind::Route => {
+                    let project = change.id.parse();
+                    return project.map_or(Heard::Anything, Heard::Workload);
+                }
+                ChangeKind::Release | ChangeKind::Everything => return Heard::Anything,
+                ChangeKind::Project => return Heard::Project,
                 _ => {}
             },
-            Err(RecvError::Lagged(_)) => return None,
+            Err(RecvError::Lagged(_)) => return Heard::Anything,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }

@@ -1,14 +1,20 @@
 //! What the instances of a release are made from.
 
 use super::health::HealthCheck;
+use crate::disks::mounts;
 use crate::envs::open_release_env;
 use crate::releases::open_settings;
 use crate::{Core, Error, Result};
+
 use estrade_model::plan::Plan;
 use estrade_model::secret::Secret;
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_runtime::{ImageRef, InstanceKey, InstanceSpec, Limits, OwnImage};
+use estrade_runtime::{
+    ImageRef, InstanceKey, InstanceSpec, Limits, Mount, OwnImage, VolumeKey, VolumeName,
+};
+use estrade_store::disks;
 use estrade_store::workloads::{self, RunRow, WorkloadRow};
+use serde_json::{Map, Value};
 
 const MEBIBYTE: u64 = 1 << 20;
 const NANO: u64 = 1_000_000_000;
@@ -25,6 +31,8 @@ pub(super) struct Workload {
     command: Option<Vec<String>>,
     env: Vec<(String, Secret)>,
     limits: Limits,
+    /// The disks that it mounts, with their sizes in bytes.
+    disks: Vec<(Mount, u64)>,
 }
 
 impl Workload {
@@ -48,6 +56,7 @@ impl Workload {
                 release: run.image,
             }),
             command: command.map_err(Error::internal)?,
+            disks: disks_of(core, &project, &settings).await?,
             env: environment(core, id, &run)?,
             limits: limits(core.settings.plans.get(&project.plan)),
             project,
@@ -73,10 +82,50 @@ impl Workload {
             user: None,
             read_only_root: self.project.read_only_root,
             tmpfs: Vec::new(),
-            mounts: Vec::new(),
+            mounts: self.disks.iter().map(|(mount, _)| mount.clone()).collect(),
             hosts: Vec::new(),
         }
     }
+}
+
+impl Workload {
+    /// Makes the volumes that its instances mount, where they are not there yet.
+    pub(super) async fn ensure_disks(
+        &self,
+        core: &Core,
+    ) -> std::result::Result<(), estrade_runtime::Error> {
+        for (mount, size) in &self.disks {
+            core.engine.ensure_volume(&mount.volume, *size).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a release mounts, as far as its project still has it.
+async fn disks_of(
+    core: &Core,
+    project: &WorkloadRow,
+    settings: &Map<String, Value>,
+) -> Result<Vec<(Mount, u64)>> {
+    let mounts = mounts(settings)?;
+    if mounts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let disks = disks::read_disks(&core.db, project.project).await?;
+    let mount = |(name, path): (VolumeName, String)| {
+        let disk = disks.iter().find(|disk| disk.name == name.to_string())?;
+        let mount = Mount {
+            volume: VolumeKey {
+                owner: project.owner,
+                project: project.project,
+                name,
+            },
+            path,
+            read_only: false,
+        };
+        Some((mount, disk.size.saturating_mul(1 << 30)))
+    };
+    Ok(mounts.into_iter().filter_map(mount).collect())
 }
 
 /// What instances are told; the port that visitors are sent to cannot be another one.

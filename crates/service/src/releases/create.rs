@@ -4,14 +4,14 @@ use super::incoming::{cleaned_up, keep_content, settle};
 use super::known::Like;
 use super::transition::WAITS;
 use super::{Upload, queue_release};
-use crate::{Core, Error, Result, Scope, projects};
+use crate::{Core, Error, Result, Scope, disks, projects};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
-use estrade_runtime::ImageRef;
+use estrade_runtime::{ImageRef, VolumeName};
 use estrade_store::blobs::{Digest, DigestSet, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
@@ -60,17 +60,22 @@ pub fn create_release<'a>(
         let row = projects::find_project(core, scope, project).await?;
         let platform = new.platform.unwrap_or(row.platform);
         let settings = read_site_settings(platform, &new.settings)?;
-        let mut draft = draft_release(core, &row, new)?;
+        let disks = disks::mounts(&new.settings)?;
+        let mut order = Order {
+            draft: draft_release(core, &row, new)?,
+            disks: disks.into_iter().map(|(name, _)| name).collect(),
+        };
+        let draft = &mut order.draft;
         let id = draft.id;
         match source {
             Source::Image(image) => {
                 draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
-                commit(core, scope, draft, None).await?;
+                commit(core, scope, order, None).await?;
             }
             Source::Archive(source) => {
                 let source = source.parse().map_err(|_| unknown_source())?;
                 draft.recipe.source = Some(source);
-                commit(core, scope, draft, None).await?;
+                commit(core, scope, order, None).await?;
             }
             Source::Files(mut upload) => {
                 upload.require_tree()?;
@@ -85,7 +90,7 @@ pub fn create_release<'a>(
                     draft.recipe.site = site_json(settings)?;
                 }
                 draft.recipe.artifact = Some(core.new_id()?);
-                store_files(core, scope, draft, *upload, like).await?;
+                store_files(core, scope, order, *upload, like).await?;
             }
         }
         Ok(id)
@@ -139,10 +144,17 @@ pub(super) fn site_json(settings: SiteSettings) -> Result<Option<String>> {
         .map_err(Error::internal)
 }
 
+/// A release that was asked for.
+struct Order {
+    draft: ReleaseDraft,
+    /// The disks that it mounts.
+    disks: Vec<VolumeName>,
+}
+
 async fn store_files(
     core: &Core,
     scope: &Scope,
-    draft: ReleaseDraft,
+    order: Order,
     upload: Upload,
     like: Option<Like>,
 ) -> Result<()> {
@@ -150,7 +162,7 @@ async fn store_files(
         .await
         .map_err(Error::internal)??;
     let contents = Contents::new(manifest, &published, like);
-    let stored = commit(core, scope, draft, Some(contents)).await;
+    let stored = commit(core, scope, order, Some(contents)).await;
     settle(published, &stored);
     if stored.is_ok() {
         offers.keep();
@@ -202,20 +214,21 @@ pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Dig
 async fn commit(
     core: &Core,
     scope: &Scope,
-    draft: ReleaseDraft,
+    order: Order,
     contents: Option<Contents>,
 ) -> Result<()> {
-    let (owner, release) = (scope.owner, Arc::new((draft, contents)));
+    let (owner, release) = (scope.owner, Arc::new((order, contents)));
     core.db
         .transact(move |tx| {
             let release = Arc::clone(&release);
             Box::pin(async move {
-                let (draft, contents) = release.as_ref();
+                let (Order { draft, disks }, contents) = release.as_ref();
                 let key = estrade_model::project::ProjectKey::Id(draft.project);
                 // It may have been deleted since the upload began.
                 if project_rows::find_project(tx, owner, &key).await?.is_none() {
                     return Err(Error::NotFound("the project"));
                 }
+                disks::require_disks(tx, draft.project, disks).await?;
                 if let Some(source) = draft.recipe.source {
                     let digest = sources::find_source(tx, draft.project, source).await?;
                     let digest = digest.ok_or_else(unknown_source)?;

@@ -81,6 +81,9 @@ async fn viewers_read(app: &TestApp) {
         "/v1/projects/shop/releases".to_owned(),
         "/v2/projects/shop/releases".to_owned(),
         "/v1/projects/shop/events".to_owned(),
+        "/v1/projects/shop/disks".to_owned(),
+        "/v1/projects/shop/metrics".to_owned(),
+        "/v1/projects/shop/metrics.svg".to_owned(),
         format!("/v1/releases/{}", team.old_release),
         format!("/v2/releases/{}/source", team.old_release),
         format!("/v2/releases/{}/build-logs", team.old_release),
@@ -156,6 +159,11 @@ async fn developers_also_change(app: &TestApp) {
         user.post("/v1/domains", &new).await
     })
     .await;
+    team.try_all("creates a disk", dev, async |user, rank| {
+        let new = json!({"name": format!("disk-{rank}"), "size": 1});
+        user.post("/v1/projects/shop/disks", &new).await
+    })
+    .await;
     team.try_all("creates a key", dev, async |user, rank| {
         let new = json!({"name": format!("key {rank}"), "workspaces": ["main"]});
         user.ai().post("/v1/keys", &new).await
@@ -204,7 +212,11 @@ async fn admins_also_manage_and_delete(app: &TestApp) {
             .await
     })
     .await;
+    let (disks, disk) = ("/v1/projects/shop/disks", "/v1/projects/shop/disks/media");
+    let new = json!({"name": "media", "size": 1});
+    team.owner().post(disks, &new).await.assert(201);
     for user in &team.members[..2] {
+        user.delete(disk).await.refused(403, "no_permission");
         user.delete(&member).await.refused(403, "no_permission");
         user.delete(&team.domain)
             .await
@@ -214,6 +226,7 @@ async fn admins_also_manage_and_delete(app: &TestApp) {
             .refused(403, "no_permission");
     }
     let admin = &team.members[2];
+    admin.delete(disk).await.assert(204);
     admin.delete(&member).await.assert(200);
     admin.delete(&team.domain).await.assert(204);
     admin.delete("/v1/projects/shop").await.assert(200);

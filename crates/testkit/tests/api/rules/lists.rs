@@ -60,7 +60,7 @@ async fn long_lists_come_whole_and_in_order(app: &TestApp) {
     }
 }
 
-fn lists(team: &str) -> [List; 12] {
+fn lists(team: &str) -> [List; 13] {
     let list = |api, path: &str, rows, extra| List {
         api,
         path: path.to_owned(),
@@ -80,6 +80,7 @@ fn lists(team: &str) -> [List; 12] {
         list(Api::Platform, "/v1/projects", "/projects", 1),
         list(Api::Platform, "/v1/projects/shop/releases", "/releases", 0),
         list(Api::Platform, "/v2/projects/shop/releases", "/releases", 0),
+        list(Api::Platform, "/v1/projects/shop/disks", "/disks", 0),
         list(Api::Platform, "/v2/teams", "/teams", 1),
         List {
             id: "id",
@@ -130,6 +131,9 @@ async fn fill_project(app: &TestApp, project: &str) {
     let insert = "INSERT INTO events (id, project_id, action, status, at)
         VALUES ($1, $2, $3, 'X', 1)";
     fill(app, insert, |at| row(6, at, project)).await;
+    let insert = "INSERT INTO disks (id, project_id, name, size_gb, created_at)
+        VALUES ($1, $2, $3, 1, 1)";
+    fill(app, insert, |at| row(11, at, project)).await;
     let insert = "INSERT INTO releases (id, project_id, number, kind, state, platform, port,
         settings, created_at, finished_at, deadline, lease_until, version)
         VALUES ($1, $2, $3, 'DEPLOY', 'FAILED', 'static', 80, $4, 1, 1, 1, 0, 1)";

@@ -9,6 +9,7 @@ mod idempotency;
 mod isolation;
 mod limits;
 mod lists;
+mod peers;
 mod requests;
 mod routes;
 

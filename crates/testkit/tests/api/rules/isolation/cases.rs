@@ -49,6 +49,8 @@ pub(crate) struct World {
 
 const NOTHING: &str = "0123456789abcdef01234567";
 const NO_PROJECT: &str = "no-such-project";
+/// A disk of the owner's project.
+const DISK: &str = "secret-disk";
 
 /// A content of the owner's site.
 fn site_digest() -> String {
@@ -90,6 +92,11 @@ impl World {
             .await;
         let new = json!({"name": "secret-domain.example", "project": project});
         let domain = owner.post("/v1/domains", &new).await;
+        let disk = json!({"name": DISK, "size": 1});
+        owner
+            .post("/v1/projects/secret-project/disks", &disk)
+            .await
+            .assert(201);
         let (key, key_token) = new_key(owner, "secret-key").await;
         let spaces = owner.ai().get("/v1/workspaces").await.json();
         let invite = json!({"email": "carol@example.com", "role": "viewer"});
@@ -134,6 +141,11 @@ impl World {
                 &self.owner,
                 Api::Platform,
                 format!("/v1/projects/{}/events", self.project),
+            ),
+            (
+                &self.owner,
+                Api::Platform,
+                format!("/v1/projects/{}/disks", self.project),
             ),
             (&self.owner, Api::Platform, "/v1/networks".to_owned()),
             (&self.owner, Api::Platform, "/v1/domains".to_owned()),
@@ -203,6 +215,7 @@ impl World {
             .replace("{keyID}", &self.key)
             .replace("{memberID}", &self.member)
             .replace("{digest}", &site_digest())
+            .replace("{name}", DISK)
             .replace("{callID}", NOTHING)
             .replace("{id}", id);
         assert!(
@@ -216,6 +229,7 @@ impl World {
     fn empty(path: &str, project: &str) -> String {
         let mut filled = path
             .replace("{project_id}", project)
+            .replace("{name}", DISK)
             .replace("{digest}", &site_digest());
         for id in ["{releaseID}", "{keyID}", "{memberID}", "{callID}", "{id}"] {
             filled = filled.replace(id, NOTHING);
@@ -265,15 +279,15 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             nobodys: with(path, Some(nobodys)),
         }])
     };
-    // A project, by id or by name, is named by the body.
-    let of_project = |body: &dyn Fn(&str) -> Value| {
+    // A project is named, by id or by name.
+    let of_project = |target: &dyn Fn(&str) -> Target| {
         let pairs = [
             (world.project.as_str(), NOTHING),
             (world.project_name, NO_PROJECT),
         ];
         let tries = pairs.map(|(theirs, nobodys)| Try {
-            theirs: with(path, Some(body(theirs))),
-            nobodys: with(path, Some(body(nobodys))),
+            theirs: target(theirs),
+            nobodys: target(nobodys),
         });
         Case::Theirs(tries.into())
     };
@@ -314,14 +328,19 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             in_body(new(&world.network), new(NOTHING))
         }
         (Api::Platform, "POST /v1/projects/update-envs") => {
-            of_project(&|project| json!({"project": project, "variables": []}))
+            of_project(&|project| with(path, Some(json!({"project": project, "variables": []}))))
         }
         // A name that waits for its proof is not taken, so the owner's own one is as good as any.
         (Api::Platform, "POST /v1/domains") => {
-            of_project(&|project| json!({"project": project, "name": "secret-domain.example"}))
+            let new = |project: &str| json!({"project": project, "name": "secret-domain.example"});
+            of_project(&|project| with(path, Some(new(project))))
         }
         (Api::Ai, "POST /v1/keys/verify") => {
             in_body(json!({"key": world.key_token}), json!({"key": "x.y.z"}))
+        }
+        // It would be a WebSocket, if it were one's own.
+        (Api::Platform, "GET /v1/exec") => {
+            of_project(&|project| with(&format!("{path}?project_id={project}"), None))
         }
         (Api::Platform, "POST /v2/teams/invitations/join") => Case::Theirs(vec![Try {
             theirs: (format!("{path}?token={}", world.invitation), None),
@@ -347,11 +366,17 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "POST /v1/projects/{project_id}/actions/restart"
             | "GET /v1/projects/{project_id}/events"
             | "GET /v1/projects/{project_id}/events/stream"
+            | "GET /v1/projects/{project_id}/logs"
+            | "GET /v2/projects/{project_id}/logs"
             | "GET /v1/projects/{project_id}/releases"
             | "GET /v1/releases/{releaseID}"
             | "POST /v1/releases/{releaseID}/rollback"
             | "POST /v2/releases/{releaseID}/cancel"
             | "GET /v2/releases/{releaseID}/source"
+            | "GET /v1/projects/{project_id}/disks"
+            | "DELETE /v1/projects/{project_id}/disks/{name}"
+            | "GET /v1/projects/{project_id}/metrics"
+            | "GET /v1/projects/{project_id}/metrics.svg"
             | "GET /v1/domains/{id}"
             | "GET /v1/domains/{id}/check"
             | "DELETE /v1/domains/{id}"
@@ -374,6 +399,9 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "DELETE /v1/providers/{id}",
         ) => Value::Null,
         (Api::Platform, "POST /v1/projects/{project_id}/actions/scale") => json!({"scale": 0}),
+        (Api::Platform, "POST /v1/projects/{project_id}/disks") => {
+            json!({"name": "mine", "size": 1})
+        }
         (Api::Platform, "POST /v1/projects/{project_id}/resize") => json!({"planID": "micro"}),
         (
             Api::Platform,

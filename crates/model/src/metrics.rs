@@ -1,0 +1,48 @@
+//! What the instances of a project use, on the wire.
+
+use crate::Timestamp;
+use serde::Serialize;
+
+/// `GET /v1/projects/{project_id}/metrics`.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct ProjectMetrics {
+    /// Seconds from one sample to the next. Where samples are missing, nothing ran or nothing was measured.
+    pub step: u64,
+    /// The last hour, oldest first.
+    pub samples: Vec<MetricSample>,
+    /// What one instance may use.
+    pub limits: MetricLimits,
+    /// Bytes that the fullest instance has written outside of disks and `/tmp`. Absent where the engine
+    /// itself holds the limit, and before the first look.
+    #[serde(rename = "diskUsed", skip_serializing_if = "Option::is_none")]
+    pub disk_used: Option<u64>,
+}
+
+/// What all instances of a project together used at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MetricSample {
+    /// When it was measured.
+    pub timestamp: Timestamp,
+    /// CPU time since the sample before, in cores: 0.5 is half of one.
+    pub cpu: f64,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Bytes received per second since the sample before.
+    pub network_in: u64,
+    /// Bytes sent per second since the sample before.
+    pub network_out: u64,
+    /// How many instances ran.
+    pub instances: u32,
+}
+
+/// What one instance may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct MetricLimits {
+    /// Memory in bytes.
+    pub memory: u64,
+    /// CPU cores.
+    pub cpus: u64,
+    /// Disk in bytes.
+    pub disk: u64,
+}

@@ -1,0 +1,169 @@
+//! Platform API: what the instances of a project write, as a list and as a stream.
+
+use crate::app::AppState;
+use crate::auth::Scoped;
+use crate::context::RequestContext;
+use crate::error::PlatformError;
+use crate::extract::{Params, Queries, unless_empty};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use estrade_model::log::{Direction, LegacyLine, Logs, Since};
+use estrade_model::{Invalid, ReleaseId};
+use estrade_service::containers::logs::{self, Cursor, KeptLine, LogFollower, LogQuery};
+use estrade_service::{Caller, Error};
+use futures_util::stream::{self, Stream, StreamExt};
+use serde::Deserialize;
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// Which lines are asked for.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct LogParams {
+    /// From this second on, in seconds since the epoch.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(value_type = Option<i64>)]
+    start: Option<i64>,
+    /// Up to this second, which is included.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(value_type = Option<i64>)]
+    end: Option<i64>,
+    /// `forward`: oldest first, from `start` on. `backward`, the default: newest first, from `end` back.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(inline, value_type = Option<Direction>)]
+    direction: Option<Direction>,
+    /// Only lines with this text in them, in whatever case.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(value_type = Option<String>)]
+    search: Option<String>,
+    /// Only lines of this release.
+    #[serde(default, rename = "releaseId", deserialize_with = "unless_empty")]
+    #[param(value_type = Option<ReleaseId>)]
+    release: Option<ReleaseId>,
+    /// Only the newest so many lines, 5000 at most.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(value_type = Option<u32>)]
+    last_lines: Option<u32>,
+    // Not a parameter of the document: a client that tries all of them would wait for ever.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(ignore)]
+    follow: Option<bool>,
+}
+
+/// Read the logs of a project
+///
+/// Up to 1,000 lines, or 8 MiB of text, of all releases. With `?follow=true` the answer is a stream of
+/// server-sent events that begins with these lines and goes on with those that come, in the order in
+/// which they are stored; `Last-Event-ID` resumes after that line.
+#[utoipa::path(get, path = "/v2/projects/{project_id}/logs", tag = "logs", params(
+    ("project_id" = String, Path), LogParams,
+    ("Last-Event-ID" = Option<String>, Header, description = "With `follow`: the last line that was seen"),
+), responses(
+    (status = 200, content((Logs = "application/json"), (String = "text/event-stream"))),
+    (status = 204, description = "No such lines"),
+))]
+pub async fn read_logs(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(project): Params<String, PlatformError>,
+    Queries(params): Queries<LogParams, PlatformError>,
+    context: RequestContext,
+    headers: HeaderMap,
+) -> Result<Response, PlatformError> {
+    let query = LogQuery {
+        start: params.start,
+        end: params.end,
+        direction: params.direction.unwrap_or_default(),
+        search: params.search,
+        release: params.release,
+        last_lines: params.last_lines,
+    };
+    if params.follow == Some(true) {
+        let after = last_seen(&headers)?;
+        let follower = logs::follow_logs(&app.core, &scope, &project, &query, after).await?;
+        context.lift_deadline();
+        let alive = KeepAlive::new().interval(Duration::from_secs(10));
+        let lines = line_stream(app, scope.caller, follower);
+        return Ok(Sse::new(lines).keep_alive(alive).into_response());
+    }
+    let lines = logs::read_logs(&app.core, &scope, &project, &query).await?;
+    if lines.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(Json(logs::grouped(&lines)?).into_response())
+}
+
+fn last_seen(headers: &HeaderMap) -> Result<Option<Cursor>, Error> {
+    let Some(value) = headers
+        .get("last-event-id")
+        .filter(|value| !value.is_empty())
+    else {
+        return Ok(None);
+    };
+    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
+    parsed
+        .map(Some)
+        .ok_or_else(|| Error::invalid("Last-Event-ID: is not the id of a line"))
+}
+
+/// Ends when the project is deleted, the caller may not see it any more, or the server stops; the
+/// client then asks again.
+fn line_stream(
+    app: AppState,
+    caller: Caller,
+    follower: LogFollower,
+) -> impl Stream<Item = Result<sse::Event, Infallible>> {
+    let start = (app, caller, follower);
+    let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
+        let batch = tokio::select! {
+            batch = follower.next_lines() => batch,
+            () = app.shutdown.cancelled() => return None,
+        };
+        app.tokens.check_again(&caller).await.ok()?;
+        let lines = batch.ok()?;
+        Some((stream::iter(lines), (app, caller, follower)))
+    });
+    batches.flatten().filter_map(|line| async { event(line) })
+}
+
+fn event(line: KeptLine) -> Option<Result<sse::Event, Infallible>> {
+    let frame = sse::Event::default().id(line.cursor.to_string());
+    frame.json_data(logs::streamed(line)).ok().map(Ok)
+}
+
+/// The query of the first version.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct SinceParams {
+    /// From this second on, in seconds since the epoch, or after the `datetime` of the last line that was
+    /// seen.
+    #[param(value_type = Option<String>)]
+    since: Option<String>,
+}
+
+/// Read the logs of a project, as a plain list
+///
+/// Oldest first: the newest 1,000 lines, or with `since` the first 1,000 since then.
+#[utoipa::path(get, path = "/v1/projects/{project_id}/logs", tag = "logs", params(("project_id" = String, Path), SinceParams), responses(
+    (status = 200, body = [LegacyLine]),
+))]
+pub async fn list_logs(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(project): Params<String, PlatformError>,
+    Queries(params): Queries<SinceParams, PlatformError>,
+) -> Result<Json<Vec<LegacyLine>>, PlatformError> {
+    // Clients that have seen nothing yet write down the absence of a value as their language does.
+    let since = params
+        .since
+        .filter(|text| !matches!(text.as_str(), "" | "undefined" | "null"));
+    let since: Option<Since> = since
+        .map(|text| text.parse())
+        .transpose()
+        .map_err(|Invalid(reason)| Error::invalid(format!("since: {reason}")))?;
+    let lines = logs::read_logs_since(&app.core, &scope, &project, since).await?;
+    Ok(Json(lines.into_iter().map(logs::legacy).collect()))
+}

@@ -1,0 +1,87 @@
+//! What a client says, in JSON.
+
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// A terminal's size that nobody named.
+const COLUMNS: u16 = 80;
+const ROWS: u16 = 24;
+/// No screen is larger.
+const LARGEST: u16 = 1000;
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) columns: u16,
+    pub(super) rows: u16,
+}
+
+/// What a client asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame<'f> {
+    /// To begin.
+    Start(Size),
+    /// To type.
+    Input(Cow<'f, str>),
+    /// To have another size.
+    Resize(Size),
+}
+
+#[derive(Deserialize)]
+struct Fields<'f> {
+    action: Option<&'f str>,
+    r#type: Option<&'f str>,
+    #[serde(borrow)]
+    data: Option<Cow<'f, str>>,
+    cols: Option<u16>,
+    rows: Option<u16>,
+}
+
+impl<'f> Frame<'f> {
+    /// None: it makes no sense.
+    pub(super) fn parse(json: &'f [u8]) -> Option<Self> {
+        let fields: Fields<'f> = serde_json::from_slice(json).ok()?;
+        let size = Size {
+            columns: fields.cols.unwrap_or(COLUMNS).clamp(1, LARGEST),
+            rows: fields.rows.unwrap_or(ROWS).clamp(1, LARGEST),
+        };
+        match (fields.action, fields.r#type) {
+            (Some("start"), _) => Some(Self::Start(size)),
+            (_, Some("input")) => fields.data.map(Self::Input),
+            (_, Some("resize")) => Some(Self::Resize(size)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_and_nonsense_is_not() {
+        let size = |columns, rows| Size { columns, rows };
+        let read = |json: &'static str| Frame::parse(json.as_bytes());
+        let start = r#"{"action":"start","cols":100,"rows":30}"#;
+        assert_eq!(read(start), Some(Frame::Start(size(100, 30))));
+        let start = r#"{"action":"start"}"#;
+        assert_eq!(read(start), Some(Frame::Start(size(80, 24))));
+        let input = r#"{"type":"input","data":"ls\n","more":1}"#;
+        assert_eq!(read(input), Some(Frame::Input("ls\n".into())));
+        let resize = r#"{"type":"resize","cols":0,"rows":65535}"#;
+        assert_eq!(read(resize), Some(Frame::Resize(size(1, 1000))));
+        for nonsense in [
+            "",
+            "ls",
+            "[]",
+            "{}",
+            r#"{"type":"input"}"#,
+            r#"{"type":"other"}"#,
+            r#"{"action":"stop"}"#,
+            r#"{"type":"resize","cols":-1}"#,
+            r#"{"type":"input","data":1}"#,
+        ] {
+            assert_eq!(read(nonsense), None, "{nonsense}");
+        }
+    }
+}

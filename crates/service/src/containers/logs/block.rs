@@ -1,0 +1,222 @@
+//! Lines become blocks, and blocks lines.
+//!
+//! Layout of a block: a format byte, then compressed: for each line the nanoseconds since the one before
+//! (8 bytes, big-endian), its stream (1 byte), the length of its text (4 bytes) and its text.
+
+use super::line::{Cursor, KeptLine};
+use crate::{Error, Result};
+use estrade_runtime::{InstanceId, InstanceKey, LogLine};
+use estrade_store::log_blocks::{LogBlock, NewLogBlock, SPAN};
+
+const FORMAT: u8 = 1;
+/// What a line takes besides its text.
+const HEAD: usize = 13;
+/// A block of so many bytes is written at once.
+const FULL: usize = 64 << 10;
+/// The most that a block may unpack to: one that is full but for a byte, and a line of 16 KiB whose bytes
+/// are no UTF-8, each written as three.
+pub(super) const LARGEST: usize = FULL + HEAD + 3 * (16 << 10);
+/// Six times smaller than it was, in half a millisecond.
+const LEVEL: i32 = 3;
+
+/// Lines on their way to a block.
+#[derive(Default)]
+pub(super) struct Batch {
+    raw: Vec<u8>,
+    lines: u32,
+    /// The moments of the last, the earliest and the latest line.
+    times: Option<(i64, i64, i64)>,
+}
+
+impl Batch {
+    pub(super) fn is_full(&self) -> bool {
+        self.raw.len() >= FULL
+    }
+
+    /// Whether a line of this moment may be in the same block.
+    pub(super) fn spans(&self, at: i64) -> bool {
+        self.times.is_none_or(|(_, first, last)| {
+            last.max(at).saturating_sub(first.min(at)) <= SPAN && !self.is_full()
+        })
+    }
+
+    pub(super) fn push(&mut self, line: &LogLine) {
+        let (previous, first, last) = self.times.unwrap_or((0, line.at, line.at));
+        let length = u32::try_from(line.text.len()).unwrap_or(u32::MAX);
+        self.raw
+            .extend(line.at.wrapping_sub(previous).to_be_bytes());
+        self.raw.push(u8::from(line.stderr));
+        self.raw.extend(length.to_be_bytes());
+        self.raw.extend(line.text.as_bytes());
+        self.lines += 1;
+        self.times = Some((line.at, first.min(line.at), last.max(line.at)));
+    }
+
+    /// The block of these lines; none if there are none.
+    pub(super) fn seal(self, id: &InstanceId, key: InstanceKey) -> Result<Option<NewLogBlock>> {
+        let Some((_, first_at, last_at)) = self.times else {
+            return Ok(None);
+        };
+        Ok(Some(NewLogBlock {
+            project: key.project,
+            release: key.release,
+            instance: id.as_str().to_owned(),
+            first_at,
+            last_at,
+            lines: self.lines,
+            data: pack(&self.raw)?,
+        }))
+    }
+}
+
+fn pack(raw: &[u8]) -> Result<Vec<u8>> {
+    let packed = zstd::bulk::compress(raw, LEVEL).map_err(Error::internal)?;
+    let mut data = Vec::with_capacity(packed.len() + 1);
+    data.push(FORMAT);
+    data.extend(packed);
+    Ok(data)
+}
+
+/// Hands every line of a block to `line`; returns how many bytes were looked at.
+pub(super) fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> Result<usize> {
+    let damaged = || Error::internal("a block of logs is damaged or of a newer version");
+    let Some((&FORMAT, packed)) = block.data.split_first() else {
+        return Err(damaged());
+    };
+    let raw = zstd::bulk::decompress(packed, LARGEST).map_err(Error::internal)?;
+    let (mut rest, mut at, mut index) = (raw.as_slice(), 0_i64, 0);
+    while !rest.is_empty() {
+        let (since, stderr, text) = take_line(&mut rest).ok_or_else(damaged)?;
+        at = at.wrapping_add(since);
+        line(&Unpacked {
+            block,
+            index,
+            at,
+            stderr,
+            text,
+        });
+        index += 1;
+    }
+    Ok(raw.len())
+}
+
+/// A line of a block, before it is known whether anybody wants it.
+pub(super) struct Unpacked<'b> {
+    block: &'b LogBlock,
+    index: u32,
+    pub(super) at: i64,
+    pub(super) stderr: bool,
+    pub(super) text: &'b str,
+}
+
+impl Unpacked<'_> {
+    pub(super) fn cursor(&self) -> Cursor {
+        Cursor {
+            block: self.block.number,
+            index: self.index,
+        }
+    }
+
+    pub(super) fn keep(&self) -> KeptLine {
+        KeptLine {
+            cursor: self.cursor(),
+            release: self.block.release,
+            at: self.at,
+            stderr: self.stderr,
+            text: self.text.to_owned(),
+        }
+    }
+}
+
+fn take_line<'b>(rest: &mut &'b [u8]) -> Option<(i64, bool, &'b str)> {
+    let since = i64::from_be_bytes(*rest.split_off(..8)?.as_array()?);
+    let stderr = *rest.split_off_first()? != 0;
+    let length = u32::from_be_bytes(*rest.split_off(..4)?.as_array()?);
+    let text = rest.split_off(..usize::try_from(length).ok()?)?;
+    Some((since, stderr, std::str::from_utf8(text).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(at: i64, stderr: bool, text: &str) -> LogLine {
+        LogLine {
+            at,
+            stderr,
+            text: text.to_owned(),
+            cut: false,
+        }
+    }
+
+    fn block(batch: &Batch) -> LogBlock {
+        LogBlock {
+            number: 7,
+            release: "0123456789abcdef01234567".parse().unwrap(),
+            first_at: 0,
+            last_at: 0,
+            data: pack(&batch.raw).unwrap(),
+        }
+    }
+
+    fn read(block: &LogBlock) -> Result<Vec<(i64, bool, String)>> {
+        let mut lines = Vec::new();
+        unpack(block, |line| {
+            assert_eq!(line.cursor().index as usize, lines.len());
+            lines.push((line.at, line.stderr, line.text.to_owned()));
+        })?;
+        Ok(lines)
+    }
+
+    #[test]
+    fn a_block_reads_back_and_damage_is_noticed() {
+        let lines = [
+            line(1_794_704_523_004_567_891, false, "größer"),
+            line(1_794_704_523_004_567_890, true, ""),
+            line(1_794_704_523_004_567_890, true, "nul \0 and \u{1f980}"),
+            line(-1, false, "before the epoch"),
+        ];
+        let mut batch = Batch::default();
+        lines.iter().for_each(|line| batch.push(line));
+        assert_eq!(
+            batch.times.map(|(_, first, last)| (first, last)),
+            Some((-1, lines[0].at))
+        );
+        let block = block(&batch);
+        let expected = lines.map(|line| (line.at, line.stderr, line.text));
+        assert_eq!(read(&block).unwrap(), expected);
+        let damaged = |data: Vec<u8>| {
+            read(&LogBlock {
+                data,
+                ..block.clone()
+            })
+        };
+        damaged(Vec::new()).unwrap_err();
+        damaged(block.data[..block.data.len() - 1].to_vec()).unwrap_err();
+        damaged([&[FORMAT + 1], &block.data[1..]].concat()).unwrap_err();
+        for cut in 1..batch.raw.len() {
+            let read = damaged(pack(&batch.raw[..cut]).unwrap());
+            assert!(read.is_err() || read.unwrap().len() < 4, "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_largest_block_can_be_read() {
+        let mut batch = Batch::default();
+        batch.push(&line(1, false, &"x".repeat(FULL - HEAD - 1)));
+        assert!(!batch.is_full() && batch.spans(1));
+        batch.push(&line(1, false, &"\u{fffd}".repeat(16 << 10)));
+        assert!(batch.is_full() && !batch.spans(1));
+        assert_eq!(read(&block(&batch)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_block_never_spans_much_time() {
+        let mut batch = Batch::default();
+        assert!(batch.spans(i64::MAX));
+        batch.push(&line(SPAN, false, ""));
+        assert!(batch.spans(0) && batch.spans(2 * SPAN));
+        batch.push(&line(0, false, ""));
+        assert!(!batch.spans(SPAN + 1) && !batch.spans(-1));
+    }
+}

@@ -1,0 +1,127 @@
+//! Who reads which instance: never two at once.
+
+use super::reader::{Halt, Reader};
+use estrade_model::error::causes;
+use estrade_runtime::InstanceKey;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// How long to wait before what failed is tried again, while somebody waits for it.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The place where one instance is read.
+pub(super) struct Desk {
+    pub(super) key: InstanceKey,
+    /// Held by the one who reads it.
+    turn: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Stops the one who follows it.
+    follower: Option<CancellationToken>,
+    /// It was started again while it was followed: who follows shall look again at the end.
+    again: bool,
+    /// It has ended, and everything it wrote is stored.
+    done: bool,
+}
+
+impl Desk {
+    pub(super) fn new(key: InstanceKey) -> Self {
+        Self {
+            key,
+            turn: Semaphore::new(1),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody shall begin to follow it, who is stopped by this token. `started`: it runs again,
+    /// whatever was known of it.
+    pub(super) fn open(
+        &self,
+        started: bool,
+        stop: impl FnOnce() -> CancellationToken,
+    ) -> Option<CancellationToken> {
+        let mut state = self.state();
+        if started {
+            state.done = false;
+            state.again = state.follower.is_some();
+        }
+        if state.follower.is_some() || state.done {
+            return None;
+        }
+        let stop = stop();
+        state.follower = Some(stop.clone());
+        Some(stop)
+    }
+
+    /// It runs, and nobody follows it: what was known of its end is of no use.
+    pub(super) fn runs(&self) {
+        let mut state = self.state();
+        if state.follower.is_none() {
+            state.done = false;
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.state().follower.is_none()
+    }
+
+    /// Follows it to its end.
+    pub(super) async fn follow(&self, reader: Reader) {
+        loop {
+            let followed = match self.turn.acquire().await {
+                Ok(_turn) => reader.follow().await,
+                Err(_) => Err(Halt::Stopped),
+            };
+            if let Err(Halt::Failed(error)) = &followed {
+                tracing::debug!(error = causes(error), "cannot read what an instance wrote");
+            }
+            let mut state = self.state();
+            if std::mem::take(&mut state.again) && !reader.stop.is_cancelled() {
+                continue;
+            }
+            state.follower = None;
+            state.done = matches!(followed, Ok(()) | Err(Halt::Gone));
+            return;
+        }
+    }
+
+    /// Sends away who follows it.
+    pub(super) fn interrupt(&self) {
+        if let Some(stop) = &self.state().follower {
+            stop.cancel();
+        }
+    }
+
+    /// Stores everything that it wrote, however often that fails.
+    pub(super) async fn drain(&self, reader: Reader) {
+        let Ok(_turn) = self.turn.acquire().await else {
+            return;
+        };
+        loop {
+            match reader.drain().await {
+                Ok(()) | Err(Halt::Gone) => break,
+                Err(Halt::Stopped) => return,
+                Err(Halt::Failed(error)) => {
+                    tracing::warn!(
+                        error = causes(&error),
+                        "cannot store what an instance wrote"
+                    );
+                    let pause = tokio::time::sleep(PAUSE);
+                    if reader.stop.run_until_cancelled(pause).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+        self.state().done = true;
+    }
+}

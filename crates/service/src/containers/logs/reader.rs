@@ -1,0 +1,247 @@
+//! Reads what one instance wrote, and stores what is not stored yet.
+//!
+//! An engine that follows a log across the files that it keeps of it may repeat a whole file or leave one
+//! out (Docker 20.10 does). So following is only the bell: it rings when something was written. What
+//! that was is then read in sweeps of the end of the log, which the engine gives whole and in order.
+
+use super::block::Batch;
+use super::window::{Mark, Trail, Window};
+use crate::{Core, Error};
+use estrade_runtime::{Error as EngineError, InstanceId, InstanceKey, LogLine, LogsFrom};
+use estrade_store::{StoreError, log_blocks};
+use futures_util::{Stream, StreamExt};
+use std::mem::take;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How long after the bell the first sweep begins, and how long after one the next: lines shall come together.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(700);
+/// After a sweep that brought so many bytes the next one begins at once: somebody writes much.
+const MUCH: usize = 64 << 10;
+/// Lines from the end that a sweep asks for at first, and by how much more when they do not reach back to
+/// what is stored. The engine finds few lines from the end quickly, however long its log is.
+const FIRST_ASK: u32 = 64;
+const WIDER: u32 = 16;
+const WIDEST: u32 = 1 << 16;
+/// How long an engine may take for the next line of a log that it only has to read.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Stands for lines that the engine threw away before they were read.
+const MISSING: &str =
+    "estrade: lines are missing here, more was written than could be kept until it was read";
+
+/// Reads the log of one instance.
+pub(super) struct Reader {
+    pub(super) core: Arc<Core>,
+    pub(super) id: InstanceId,
+    pub(super) key: InstanceKey,
+    /// How many may sweep at once.
+    pub(super) sweeps: Arc<Semaphore>,
+    pub(super) stop: CancellationToken,
+}
+
+/// Why nothing more is read.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Somebody said so.
+    Stopped,
+    /// The instance is gone, or its project: nobody wants the rest.
+    Gone,
+    /// The engine or the database is away. What is stored has to be looked up again.
+    Failed(Error),
+}
+
+impl From<EngineError> for Halt {
+    fn from(error: EngineError) -> Self {
+        if error.is_not_found() {
+            Self::Gone
+        } else {
+            Self::Failed(Error::internal(error))
+        }
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Lines = Pin<Box<dyn Stream<Item = Result<LogLine, EngineError>> + Send>>;
+
+enum Swept {
+    /// Everything is stored; so many bytes were new.
+    All(usize),
+    /// The lines that were asked for do not reach back to what is stored.
+    Short,
+    /// The last line is from long before what is stored: the clock was put back.
+    Earlier(i64),
+}
+
+impl Reader {
+    /// Stores what the instance writes, until it ends and everything is stored.
+    pub(super) async fn follow(&self) -> Result<(), Halt> {
+        let mut window = Window::load(&self.core, self.id.as_str()).await?;
+        let mut ask = FIRST_ASK;
+        loop {
+            let runs = self.wait_for_bell(&window).await?;
+            if runs {
+                self.pause(FIRST_PAUSE).await?;
+            }
+            loop {
+                let bytes = self.catch_up(&mut window, &mut ask).await?;
+                if bytes == 0 {
+                    break;
+                }
+                if bytes < MUCH {
+                    self.pause(PAUSE).await?;
+                }
+            }
+            if !runs {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stores what the instance has written so far.
+    pub(super) async fn drain(&self) -> Result<(), Halt> {
+        let mut window = Window::load(&self.core, self.id.as_str()).await?;
+        self.catch_up(&mut window, &mut FIRST_ASK.clone())
+            .await
+            .map(drop)
+    }
+
+    /// Waits until there is a line that is not stored: true; or until the instance does not run: false.
+    async fn wait_for_bell(&self, window: &Window) -> Result<bool, Halt> {
+        let mut lines = self.lines(Some(1), true);
+        loop {
+            let next = self.stop.run_until_cancelled(lines.next()).await;
+            let Some(line) = next.ok_or(Halt::Stopped)?.transpose()? else {
+                return Ok(false);
+            };
+            // The first one is the last that there was when the engine began to listen.
+            let stored = if window.is_past(line.at) {
+                !window.has_begun()
+            } else {
+                window.knows(Mark::of(&line))
+            };
+            if !stored {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Stores what is not stored yet; how many bytes that was. After an error the window is of no use.
+    async fn catch_up(&self, window: &mut Window, ask: &mut u32) -> Result<usize, Halt> {
+        let turn = self.stop.run_until_cancelled(self.sweeps.acquire()).await;
+        let _turn = turn.ok_or(Halt::Stopped)?.map_err(Error::internal)?;
+        loop {
+            let last = (window.has_begun() && *ask <= WIDEST).then_some(*ask);
+            match self.sweep(window, last).await? {
+                Swept::All(bytes) => {
+                    if bytes == 0 {
+                        *ask = FIRST_ASK;
+                    }
+                    return Ok(bytes);
+                }
+                Swept::Short => *ask = ask.saturating_mul(WIDER),
+                Swept::Earlier(at) => {
+                    *window = Window::load_around(&self.core, self.id.as_str(), at).await?;
+                }
+            }
+        }
+    }
+
+    async fn sweep(&self, window: &mut Window, last: Option<u32>) -> Result<Swept, Halt> {
+        let mut lines = self.lines(last, false);
+        let (mut batch, mut trail) = (Batch::default(), Trail::default());
+        let (mut bytes, mut end) = (0, None);
+        while let Some(line) = self.next(&mut lines).await? {
+            if end.replace(line.at).is_none() && window.has_begun() && !window.is_past(line.at) {
+                if last.is_some() {
+                    return Ok(Swept::Short);
+                }
+                if !window.knows(Mark::of(&line)) {
+                    batch.push(&missing(line.at));
+                }
+            }
+            if window.is_past(line.at) {
+                continue;
+            }
+            let mark = Mark::of(&line);
+            trail.add(mark);
+            if window.take(mark) {
+                continue;
+            }
+            if !batch.spans(line.at) {
+                self.store(take(&mut batch)).await?;
+            }
+            bytes += line.text.len() + 1;
+            batch.push(&line);
+        }
+        self.store(batch).await?;
+        match end {
+            Some(at) if window.is_past(at) && window.has_begun() => Ok(Swept::Earlier(at)),
+            _ => {
+                *window = trail.into_window(take(window));
+                Ok(Swept::All(bytes))
+            }
+        }
+    }
+
+    fn lines(&self, last: Option<u32>, follow: bool) -> Lines {
+        let from = LogsFrom {
+            after: 0,
+            last,
+            follow,
+        };
+        Box::pin(self.core.engine.logs(&self.id, from))
+    }
+
+    async fn next(&self, lines: &mut Lines) -> Result<Option<LogLine>, Halt> {
+        let next = timeout(SILENCE, lines.next());
+        let next = self.stop.run_until_cancelled(next).await;
+        let next = next.ok_or(Halt::Stopped)?;
+        let silent = |_| EngineError::TimedOut("reading an instance's log");
+        Ok(next.map_err(silent)?.transpose()?)
+    }
+
+    async fn pause(&self, length: Duration) -> Result<(), Halt> {
+        let paused = self.stop.run_until_cancelled(sleep(length)).await;
+        paused.ok_or(Halt::Stopped)
+    }
+
+    /// Never cut off: whoever reads this instance next must find either all of the batch or nothing.
+    async fn store(&self, batch: Batch) -> Result<(), Halt> {
+        let Some(block) = batch.seal(&self.id, self.key)? else {
+            return Ok(());
+        };
+        let (block, now) = (Arc::new(block), self.core.now());
+        let stored = self.core.db.transact(move |tx| {
+            let block = Arc::clone(&block);
+            Box::pin(async move { log_blocks::insert_block(tx, &block, now).await })
+        });
+        match stored.await {
+            Ok(true) => {
+                self.core.log_news.announce(self.key.project);
+                Ok(())
+            }
+            Ok(false) | Err(StoreError::Reference) => Err(Halt::Gone),
+            Err(error) => Err(Halt::Failed(error.into())),
+        }
+    }
+}
+
+fn missing(at: i64) -> LogLine {
+    LogLine {
+        at,
+        stderr: true,
+        text: MISSING.to_owned(),
+        cut: false,
+    }
+}

@@ -1,0 +1,179 @@
+//! Which lines of an instance are stored already.
+//!
+//! Lines have moments, but not always different ones, and the engine writes down those of stdout and stderr
+//! not quite in their order. So a moment does not say which lines are stored: for the last ones of them
+//! it is known which they are.
+
+use super::block::unpack;
+use super::retention::KEPT;
+use crate::{Core, Result};
+use estrade_runtime::LogLine;
+use estrade_store::log_blocks;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How far lines may be from the order of their moments, in nanoseconds.
+const MARGIN: i64 = 250_000_000;
+
+/// A line, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Mark {
+    at: i64,
+    text: u64,
+}
+
+impl Mark {
+    pub(super) fn of(line: &LogLine) -> Self {
+        Self::new(line.at, line.stderr, &line.text)
+    }
+
+    fn new(at: i64, stderr: bool, text: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (stderr, text).hash(&mut hasher);
+        Self {
+            at,
+            text: hasher.finish(),
+        }
+    }
+}
+
+/// The end of what is stored of an instance.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// All lines from before this moment are stored, or too old to be.
+    from: i64,
+    /// Of the others, those that are stored, and how often.
+    known: HashMap<Mark, u32>,
+    /// Whether anything is stored.
+    begun: bool,
+}
+
+impl Window {
+    /// As the database has it.
+    pub(super) async fn load(core: &Core, instance: &str) -> Result<Self> {
+        match log_blocks::last_line_at(&core.db, instance).await? {
+            Some(last) => Self::load_around(core, instance, last).await,
+            None => Ok(Self {
+                from: nanos(core.now().before(KEPT)),
+                ..Self::default()
+            }),
+        }
+    }
+
+    /// As the database has it, from a little before this moment on: for when the clock was put back.
+    pub(super) async fn load_around(core: &Core, instance: &str, at: i64) -> Result<Self> {
+        let mut window = Self {
+            from: at.saturating_sub(MARGIN),
+            known: HashMap::new(),
+            begun: true,
+        };
+        for block in log_blocks::list_instance_blocks(&core.db, instance, window.from).await? {
+            unpack(&block, |line| {
+                if line.at >= window.from {
+                    let mark = Mark::new(line.at, line.stderr, line.text);
+                    *window.known.entry(mark).or_default() += 1;
+                }
+            })?;
+        }
+        Ok(window)
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Whether a line of this moment is stored, or too old to be, whatever it says.
+    pub(super) fn is_past(&self, at: i64) -> bool {
+        at < self.from
+    }
+
+    pub(super) fn knows(&self, mark: Mark) -> bool {
+        self.known.contains_key(&mark)
+    }
+
+    /// Whether this line is stored. A line that was stored once is so only the first time.
+    pub(super) fn take(&mut self, mark: Mark) -> bool {
+        match self.known.get_mut(&mark) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The last lines of what was read: the next window.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    marks: VecDeque<Mark>,
+    newest: Option<i64>,
+}
+
+impl Trail {
+    pub(super) fn add(&mut self, mark: Mark) {
+        let newest = self.newest.map_or(mark.at, |newest| newest.max(mark.at));
+        self.newest = Some(newest);
+        let is_old = |mark: &Mark| mark.at < newest.saturating_sub(MARGIN);
+        if !is_old(&mark) {
+            self.marks.push_back(mark);
+        }
+        while self.marks.pop_front_if(|first| is_old(first)).is_some() {}
+    }
+
+    /// What is stored once all of them are; `before` is what was.
+    pub(super) fn into_window(self, before: Window) -> Window {
+        let Some(newest) = self.newest else {
+            return before;
+        };
+        let from = newest.saturating_sub(MARGIN).max(before.from);
+        let mut known = HashMap::new();
+        for mark in self.marks.into_iter().filter(|mark| mark.at >= from) {
+            *known.entry(mark).or_default() += 1;
+        }
+        Window {
+            from,
+            known,
+            begun: true,
+        }
+    }
+}
+
+pub(super) fn nanos(moment: estrade_model::Timestamp) -> i64 {
+    moment.millis().saturating_mul(1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(at: i64, text: &str) -> Mark {
+        Mark::new(at, false, text)
+    }
+
+    #[test]
+    fn equal_lines_of_one_moment_are_counted() {
+        let mut trail = Trail::default();
+        for _ in 0..2 {
+            trail.add(mark(5, "x"));
+        }
+        let mut window = trail.into_window(Window::default());
+        let taken: Vec<_> = (0..3).map(|_| window.take(mark(5, "x"))).collect();
+        assert_eq!(taken, [true, true, false]);
+        assert!(!window.take(Mark::new(5, true, "x")));
+    }
+
+    #[test]
+    fn only_the_end_is_remembered_and_never_less_than_the_margin() {
+        let mut trail = Trail::default();
+        for at in [1, 3, 2, MARGIN, MARGIN + 2, MARGIN + 1] {
+            trail.add(mark(at, "x"));
+        }
+        let window = trail.into_window(Window::default());
+        assert!(window.is_past(1) && !window.is_past(2));
+        assert!(window.knows(mark(2, "x")) && window.knows(mark(3, "x")));
+        assert!(!window.knows(mark(1, "x")));
+        let window = Trail::default().into_window(window);
+        assert!(window.knows(mark(2, "x")), "nothing was read");
+    }
+}

@@ -1,0 +1,164 @@
+//! Disks: what the instances of a project keep across releases.
+//!
+//! Here they are only written down; whoever runs instances makes and removes the volumes.
+
+mod mounts;
+
+pub use mounts::mounts;
+
+use crate::events::{Happening, record_events};
+use crate::releases::open_settings;
+use crate::{Core, Error, Result, Scope, projects};
+use estrade_model::disk::{CreateDisk, Disk, DiskId};
+use estrade_model::plan::Plans;
+use estrade_model::team::Role;
+use estrade_model::{Invalid, ProjectId};
+use estrade_runtime::VolumeName;
+use estrade_store::projects::{self as project_rows, ProjectRow};
+use estrade_store::{StoreError, Tx, disks};
+use std::sync::Arc;
+
+const NO_PROJECT: Error = Error::NotFound("the project");
+const NOT_FOUND: Error = Error::NotFound("the disk");
+
+/// The project whose disks are listed.
+pub async fn find_owner(core: &Core, scope: &Scope, project: &str) -> Result<ProjectId> {
+    Ok(projects::find_project(core, scope, project).await?.id)
+}
+
+/// A page of a project's disks, newest first.
+pub async fn list_disks(
+    core: &Core,
+    project: ProjectId,
+    before: Option<DiskId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Disk>> {
+    Ok(disks::list_disks(&core.db, project, before, count, skip).await?)
+}
+
+/// Makes a disk; 409 `disk_exists` when the project has one of that name. All disks of a project
+/// together are as large as its plan allows.
+pub async fn create_disk(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    new: CreateDisk,
+) -> Result<Disk> {
+    scope.require(Role::Developer)?;
+    let name: VolumeName = parse_name(&new.name)?;
+    let disk = Disk {
+        id: core.new_id()?,
+        name: name.to_string(),
+        size: new.size.0,
+        created_at: core.now(),
+    };
+    let (key, owner) = (projects::parse_key(project)?, scope.owner);
+    let plans = Arc::new(core.settings.plans.clone());
+    core.db
+        .transact(move |tx| {
+            let (key, disk, plans) = (key.clone(), disk.clone(), Arc::clone(&plans));
+            Box::pin(async move {
+                let row = project_rows::find_project(tx, owner, &key).await?;
+                let row = row.ok_or(NO_PROJECT)?;
+                require_room(tx, &row, &plans, disk.size).await?;
+                match disks::insert_disk(tx, row.id, &disk).await {
+                    Err(StoreError::Duplicate) => return Err(exists()),
+                    other => other?,
+                }
+                let happening = Happening::to_project("disk_create", &disk.name);
+                record_events(tx, row.id, vec![happening], disk.created_at).await?;
+                Ok(disk)
+            })
+        })
+        .await
+}
+
+async fn require_room(tx: &mut Tx, project: &ProjectRow, plans: &Plans, size: u64) -> Result<()> {
+    let most = plans.get(&project.plan).map_or(0, |plan| plan.disk_gb);
+    let reserved = disks::find_reserved_space(tx, project.id).await?;
+    if reserved.saturating_add(size) > most {
+        return Err(Error::invalid(format!(
+            "size: the plan {} has {most} GB for all disks of the project together, and {reserved} GB are reserved; \
+             ask for less, or change the plan",
+            project.plan
+        )));
+    }
+    Ok(())
+}
+
+/// Deletes a disk with what is on it; 409 `disk_in_use` while the release that serves, or one on its
+/// way, mounts it.
+pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &str) -> Result<()> {
+    scope.require(Role::Admin)?;
+    let (key, owner, now) = (projects::parse_key(project)?, scope.owner, core.now());
+    // What cannot be a name names nothing.
+    let name: VolumeName = name.parse().map_err(|_| NOT_FOUND)?;
+    let (name, core) = (name.to_string(), Arc::clone(core));
+    let db = core.db.clone();
+    db.transact(move |tx| {
+        let (key, name, core) = (key.clone(), name.clone(), Arc::clone(&core));
+        Box::pin(async move {
+            let row = project_rows::find_project(tx, owner, &key).await?;
+            let project = row.ok_or(NO_PROJECT)?.id;
+            if !disks::delete_disk(tx, project, &name).await? {
+                return Err(NOT_FOUND);
+            }
+            if is_mounted(tx, &core, project, &name).await? {
+                return Err(in_use());
+            }
+            let happening = Happening::to_project("disk_delete", &name);
+            record_events(tx, project, vec![happening], now).await
+        })
+    })
+    .await
+}
+
+async fn is_mounted(tx: &mut Tx, core: &Core, project: ProjectId, name: &str) -> Result<bool> {
+    for sealed in disks::find_users(tx, project).await? {
+        let mounts = mounts(&open_settings(core, project, &sealed)?);
+        // Settings of before disks were checked may be nonsense: such a release mounts nothing.
+        if mounts.is_ok_and(|mounts| mounts.iter().any(|(disk, _)| disk.to_string() == name)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Demands that a project has the disks that a release wants to mount.
+pub(crate) async fn require_disks(
+    tx: &mut Tx,
+    project: ProjectId,
+    wanted: &[VolumeName],
+) -> Result<()> {
+    for name in wanted {
+        if !disks::has_disk(tx, project, &name.to_string()).await? {
+            return Err(Error::Invalid {
+                code: "disk_unknown",
+                message: format!(
+                    "disks: the project has no disk {name}; make it with POST /v1/projects/{{project}}/disks"
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn parse_name(name: &str) -> Result<VolumeName> {
+    let parsed = name.parse();
+    parsed.map_err(|Invalid(reason)| Error::invalid(format!("name: {reason}")))
+}
+
+fn exists() -> Error {
+    Error::conflict(
+        "disk_exists",
+        "the project has a disk of this name; choose another one",
+    )
+}
+
+fn in_use() -> Error {
+    Error::conflict(
+        "disk_in_use",
+        "a release that serves or is on its way mounts this disk; deploy one without it first",
+    )
+}

@@ -1,0 +1,104 @@
+//! Disks of projects.
+
+use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_model::ProjectId;
+use estrade_model::disk::{Disk, DiskId};
+
+impl Record for Disk {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            name: row.take()?,
+            size: row.take()?,
+            created_at: row.take()?,
+        })
+    }
+}
+
+const RESERVED: &str =
+    "SELECT CAST(COALESCE(SUM(size_gb), 0) AS BIGINT) FROM disks WHERE project_id = $1";
+
+/// Adds a disk; [`StoreError::Duplicate`] when the project has one of that name.
+pub async fn insert_disk(tx: &mut Tx, project: ProjectId, new: &Disk) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO disks (id, project_id, name, size_gb, created_at) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(new.id)
+    .bind(project)
+    .bind(&new.name)
+    .bind(i64::try_from(new.size).map_err(StoreError::bug)?)
+    .bind(new.created_at)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// A page of a project's disks, newest first.
+pub async fn list_disks(
+    db: &Db,
+    project: ProjectId,
+    before: Option<DiskId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Disk>, StoreError> {
+    db.read(
+        "SELECT id, name, size_gb, created_at FROM disks
+         WHERE project_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3 OFFSET $4",
+    )
+    .bind(project)
+    .bind(value::before(before))
+    .bind(count)
+    .bind(i64::try_from(skip).unwrap_or(i64::MAX))
+    .fetch_all()
+    .await
+}
+
+/// Every disk of a project.
+pub async fn read_disks(db: &Db, project: ProjectId) -> Result<Vec<Disk>, StoreError> {
+    db.read("SELECT id, name, size_gb, created_at FROM disks WHERE project_id = $1 ORDER BY id")
+        .bind(project)
+        .fetch_all()
+        .await
+}
+
+/// Whether a project has a disk of that name.
+pub async fn has_disk(tx: &mut Tx, project: ProjectId, name: &str) -> Result<bool, StoreError> {
+    tx.query("SELECT EXISTS (SELECT 1 FROM disks WHERE project_id = $1 AND name = $2)")
+        .bind(project)
+        .bind(name)
+        .fetch_one()
+        .await
+}
+
+/// The sizes of a project's disks together, in GB.
+pub async fn reserved_space(db: &Db, project: ProjectId) -> Result<u64, StoreError> {
+    db.read(RESERVED).bind(project).fetch_one().await
+}
+
+/// The same, as the transaction sees it.
+pub async fn find_reserved_space(tx: &mut Tx, project: ProjectId) -> Result<u64, StoreError> {
+    tx.query(RESERVED).bind(project).fetch_one().await
+}
+
+/// Removes a disk; false when there is none of that name.
+pub async fn delete_disk(tx: &mut Tx, project: ProjectId, name: &str) -> Result<bool, StoreError> {
+    let deleted = tx
+        .query("DELETE FROM disks WHERE project_id = $1 AND name = $2")
+        .bind(project)
+        .bind(name)
+        .execute()
+        .await?;
+    Ok(deleted > 0)
+}
+
+/// The settings, sealed, of the releases that may use a project's disks: the one that serves and those
+/// on their way.
+pub async fn find_users(tx: &mut Tx, project: ProjectId) -> Result<Vec<Vec<u8>>, StoreError> {
+    tx.query(
+        "SELECT r.settings FROM releases r JOIN projects p ON p.id = r.project_id
+         WHERE p.id = $1 AND (r.id = p.current_release OR r.finished_at IS NULL)",
+    )
+    .bind(project)
+    .fetch_all()
+    .await
+}
