@@ -7,9 +7,9 @@ mod ready;
 mod starts;
 
 use crate::Options;
-use crate::installation::Site;
+use crate::installation::{Running, Site};
 use crate::suite::{self, Bench, Part};
-use engine::Engine;
+use engine::{Engine, Things};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -32,7 +32,30 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     suite::run("containers", &PARTS, options)
 }
 
-/// An installation on this engine.
+/// A server on an engine, and what it has there. The server has to end first (so it is named last where this
+/// is taken apart): else it would make anew what is removed.
+struct Stage<'e> {
+    things: Things<'e>,
+    server: Running,
+}
+
+/// Starts a server on this engine, on the server's cores or on all of them.
+fn stage<'e>(
+    bench: &Bench<'_>,
+    engine: &'e Engine,
+    name: &str,
+    everywhere: bool,
+) -> anyhow::Result<Stage<'e>> {
+    let site = installation(bench, engine, name)?;
+    let server = if everywhere {
+        site.serve_everywhere(bench)?
+    } else {
+        site.serve(bench)?
+    };
+    let things = Things::of(engine, &site)?;
+    Ok(Stage { things, server })
+}
+
 fn installation(bench: &Bench<'_>, engine: &Engine, name: &str) -> anyhow::Result<Site> {
     let site = Site::new(bench, name)?;
     let file = site.directory.join("estrade.toml");

@@ -112,8 +112,15 @@ impl Docker {
         keys
     }
 
-    /// Its images, by the names that it gave them.
+    /// The images of its releases, by the names that it gave them.
     pub fn images(&self) -> Vec<String> {
+        let mut names = self.image_names();
+        names.retain(|name| !name.contains("/layers:"));
+        names
+    }
+
+    /// The same with what builds may use again.
+    fn image_names(&self) -> Vec<String> {
         let prefix = format!("estrade-{}/", self.installation);
         let all = self.get("/images/json?all=1");
         let tags = all.as_array().into_iter().flatten();
@@ -138,7 +145,7 @@ impl Docker {
             let name = |item: &Value| format!("{kind} {}", item[field]);
             list.iter().map(name).collect()
         };
-        let images = self.images().into_iter();
+        let images = self.image_names().into_iter();
         let mut left = named("container", self.containers(), "Names");
         left.extend(named("network", self.list("/networks?"), "Name"));
         left.extend(named("volume", self.list("/volumes?"), "Name"));
@@ -161,7 +168,7 @@ impl Docker {
         for volume in self.list("/volumes?") {
             remove(format!("/volumes/{}?force=1", text(&volume["Name"])));
         }
-        for image in self.images() {
+        for image in self.image_names() {
             remove(format!("/images/{image}?force=1"));
         }
     }

@@ -1,7 +1,7 @@
 //! Two hundred projects that run and do nothing.
 
-use super::engine::{Engine, Things};
-use super::{installation, release, small_server};
+use super::engine::Engine;
+use super::{Stage, release, small_server, stage};
 use crate::http;
 use crate::installation::Running;
 use crate::report::{Row, Target, Unit};
@@ -22,9 +22,7 @@ const SETTLE: Duration = Duration::from_secs(20);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
-    let site = installation(bench, &engine, "many")?;
-    let server = site.serve_everywhere(bench)?;
-    let things = Things::of(&engine, &site)?;
+    let Stage { things, server } = stage(bench, &engine, "many", true)?;
     let room = available()?.saturating_sub(REST) / EACH;
     let running = usize::try_from(room)?.clamp(1, PROJECTS);
     for number in 0..PROJECTS {

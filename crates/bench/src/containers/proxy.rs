@@ -1,7 +1,7 @@
 //! Requests through the edge to an instance, beside nginx in front of the same instance.
 
-use super::engine::{Engine, Things};
-use super::{PORT, installation, release};
+use super::engine::Engine;
+use super::{PORT, Stage, release, stage};
 use crate::gateway::peers;
 use crate::http;
 use crate::load::{self, Repeat, Sample};
@@ -20,9 +20,7 @@ const LENGTH: usize = 1024;
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
-    let site = installation(bench, &engine, "proxy")?;
-    let server = site.serve(bench)?;
-    let things = Things::of(&engine, &site)?;
+    let Stage { things, server } = stage(bench, &engine, "proxy", false)?;
     server.create("proxy", "docker", "standard-1x")?;
     server.deploy_body("proxy", &release(&fast_server()))?;
     let (instance, processes) = things.instance()?;

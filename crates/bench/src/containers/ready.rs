@@ -1,7 +1,7 @@
 //! From the moment an instance begins to listen until visitors get it.
 
-use super::engine::{Engine, Things};
-use super::{installation, release, shell};
+use super::engine::Engine;
+use super::{Stage, release, shell, stage};
 use crate::http;
 use crate::installation::Running;
 use crate::random::Random;
@@ -18,9 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
-    let site = installation(bench, &engine, "ready")?;
-    let server = site.serve_everywhere(bench)?;
-    let things = Things::of(&engine, &site)?;
+    let Stage { things, server } = stage(bench, &engine, "ready", true)?;
     server.create("ready", "docker", "nano")?;
     let (mut random, mut took) = (Random::new(5), Vec::new());
     for _ in 0..TIMES {

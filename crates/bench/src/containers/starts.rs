@@ -1,7 +1,7 @@
 //! A release of an image that is there, beside the engine alone with the same image.
 
-use super::engine::{Engine, Things};
-use super::{installation, release, small_server};
+use super::engine::Engine;
+use super::{Stage, release, small_server, stage};
 use crate::http;
 use crate::installation::Running;
 use crate::report::{Row, Target, Unit};
@@ -18,9 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
-    let site = installation(bench, &engine, "starts")?;
-    let server = site.serve_everywhere(bench)?;
-    let things = Things::of(&engine, &site)?;
+    let Stage { things, server } = stage(bench, &engine, "starts", true)?;
     server.create("starts", "docker", "nano")?;
     server.deploy_body("starts", &release(&small_server("first")))?;
     let network = things.network()?;

@@ -31,16 +31,20 @@ impl Crowd {
             let (stop, mut visitor) = (Arc::clone(&stop), world.visitor(project).await);
             clients.spawn(async move {
                 let mut seen = Seen::default();
-                while !stop.load(Ordering::Relaxed) {
+                loop {
+                    // Whoever is sent home comes once more: what was switched before that is seen.
+                    let last = stop.load(Ordering::Relaxed);
                     let page = visitor.get("/").await;
                     assert_eq!(page.status, 200, "page {}: {}", seen.pages, page.text());
                     let said = Said::read(page.text());
                     seen.pages += 1;
                     seen.versions.insert(said.version);
                     seen.hosts.insert(said.host);
+                    if last {
+                        return seen;
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
-                seen
             });
         }
         Self { stop, clients }

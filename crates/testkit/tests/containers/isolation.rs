@@ -20,8 +20,13 @@ fn addresses(world: &World, project: &str) -> (String, String) {
     (text("IPAddress"), text("Gateway"))
 }
 
+/// What an instance of a project is told when it asks somebody for `/`.
 async fn reach(world: &World, from: &str, host: &str, port: u16) -> String {
-    let path = format!("/reach?host={host}&port={port}");
+    ask(world, from, host, port, "/").await
+}
+
+async fn ask(world: &World, from: &str, host: &str, port: u16, path: &str) -> String {
+    let path = format!("/reach?host={host}&port={port}&path={path}");
     world.text(from, &path).await
 }
 
@@ -63,8 +68,17 @@ async fn only_inference_is_reached(firewall: bool) {
         let said = reach(&world, "mine", host, platform).await;
         assert!(!said.starts_with("answered"), "the platform API: {said}");
     }
-    let said = reach(&world, "mine", &gateway, ai_port).await;
-    assert!(said.starts_with("answered"), "the AI API: {said}");
+    for (path, status) in [
+        ("/v1/models", " 401 "),
+        ("/v1/keys", " 403 "),
+        ("/docs", " 403 "),
+    ] {
+        let said = ask(&world, "mine", &gateway, ai_port, path).await;
+        assert!(
+            said.starts_with("answered") && said.contains(status),
+            "{path}: {said}"
+        );
+    }
     if firewall {
         let stranger = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = stranger.local_addr().unwrap().port();

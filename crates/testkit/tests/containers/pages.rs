@@ -27,9 +27,9 @@ async fn a_react_app_ends_as_files_on_the_edge() {
         world.text("pages", "/assets/app.js").await,
         "console.log(\"one\")"
     );
-    // It is an application: its own paths show it, and its sources are not on the web.
+    // It is an application: its own paths show it. Its sources are not on the web.
     assert_eq!(world.text("pages", "/some/view").await, home.text());
-    assert_eq!(world.text("pages", "/build.js").await, home.text());
+    assert_eq!(world.page("pages", "/build.js").await.status, 404);
     let again = world.page("pages", "/").await;
     assert!(again.header("etag").is_some(), "served as a file");
     assert_eq!(world.docker.running().len(), 0, "nothing has to run");

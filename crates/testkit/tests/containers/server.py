@@ -75,12 +75,12 @@ def read(path):
         return file.read()
 
 
-def reach(host, port):
-    """Whether somebody answers there."""
+def reach(host, port, path):
+    """Whether somebody answers there, and what."""
     try:
         with socket.create_connection((host, int(port)), 3) as peer:
             peer.settimeout(3)
-            peer.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            peer.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
             first = peer.recv(64).decode("latin-1")
             return f"answered {first.splitlines()[0]}" if first else "hung up"
     except OSError as error:
