@@ -24,6 +24,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+/// One in so many requests asks the cache of sites.
+const SEEN_BY_CACHE: i64 = 16;
 /// How often files are closed that were removed.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
 /// Times that a request looks again where it belongs, when that changes under its eyes.
@@ -194,6 +196,7 @@ impl Edge {
         let outcome = match self.try_visit(live, ask, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
             Err(Trouble::Blob(BlobError::Missing)) => {
+                live.forget_site();
                 self.routes.sites().forget(live.row.release);
                 live.earlier
                     .iter()
@@ -218,14 +221,19 @@ impl Edge {
         ask: &Ask<'_>,
         now: Timestamp,
     ) -> std::result::Result<Answer, Trouble> {
-        let site = self
-            .routes
-            .sites()
-            .get(&live.row)
-            .await
-            .map_err(Trouble::Service)?;
-        let Some(site) = site else {
-            return Err(Trouble::Blob(BlobError::Missing));
+        // Most requests go past the cache, which costs several looks at cold memory; the others keep it
+        // aware of what is in use.
+        let near = live.site().filter(|_| now.millis() % SEEN_BY_CACHE != 0);
+        let site = match near {
+            Some(site) => site,
+            None => {
+                let site = self.routes.sites().get(&live.row).await;
+                let Some(site) = site.map_err(Trouble::Service)? else {
+                    return Err(Trouble::Blob(BlobError::Missing));
+                };
+                live.set_site(&site);
+                site
+            }
         };
         let visit = Visit {
             live,

@@ -7,9 +7,10 @@
 use crate::counts::Counts;
 use crate::host;
 use crate::running::{Running, Slot};
+use crate::site::Site;
 use crate::sites::Sites;
 use crate::table::Table;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, ArcSwapWeak};
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
@@ -22,7 +23,7 @@ use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -85,6 +86,25 @@ pub struct LiveSite {
     pub dated: bool,
     /// Releases whose assets pages in open browsers may still ask for, the last one first.
     pub earlier: Vec<LiveRow>,
+    /// Its files, for as long as they are in memory: who has this need not look for them there.
+    site: ArcSwapWeak<Site>,
+}
+
+impl LiveSite {
+    /// Its files, if they are in memory.
+    pub(crate) fn site(&self) -> Option<Arc<Site>> {
+        self.site.load().upgrade()
+    }
+
+    /// Remembers where its files are in memory.
+    pub(crate) fn set_site(&self, site: &Arc<Site>) {
+        self.site.store(Arc::downgrade(site));
+    }
+
+    /// Its files may lie elsewhere now.
+    pub(crate) fn forget_site(&self) {
+        self.site.store(Weak::new());
+    }
 }
 
 /// All routes of this node.
@@ -547,6 +567,7 @@ async fn read_state(
         dated,
         earlier,
         row,
+        site: ArcSwapWeak::default(),
     }))
 }
 

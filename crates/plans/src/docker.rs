@@ -1,5 +1,6 @@
-//! Platform `docker`: the user's own Dockerfile, as it is.
+//! Platform `docker`: the user's own Dockerfile, as it is, on images that everybody may use.
 
+use crate::bases;
 use crate::error::{Result, refused};
 use crate::ignore::IgnoreRules;
 use crate::plan::{BuildPlan, Dockerfile, Outcome};
@@ -25,7 +26,9 @@ pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
     };
     work.note(format!("built as {path} says"));
     let port = work.settings.port(work.platform);
-    let exposed = exposed(&work.tree.glance(&path, 256 * 1024)?.unwrap_or_default());
+    let text = work.tree.text(&path)?.unwrap_or_default();
+    bases::check(&path, &text, work.settings.build_args())?;
+    let exposed = exposed(&text);
     if let Some(other) = exposed.filter(|exposed| *exposed != port) {
         work.note(format!(
             "{path} exposes port {other}, but the app is expected on {port}: set the release's `port` if that is wrong"

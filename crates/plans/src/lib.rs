@@ -7,6 +7,7 @@
 //! Everything in the sources and settings is somebody else's text. Versions, names and paths are
 //! parsed into strict types before they are used; commands become JSON arrays.
 
+mod bases;
 mod command;
 mod docker;
 mod dockerfile;

@@ -62,7 +62,7 @@ impl Engine {
             while let Some(piece) = pieces.try_next().await? {
                 into.write_all(&piece).await?;
             }
-            into.shutdown().await?;
+            into.flush().await?;
             Ok(())
         };
         self.call(WHAT, LIMIT, copying).await

@@ -149,6 +149,16 @@ mod tests {
     }
 
     #[test]
+    fn images_that_were_built_are_known_by_their_names() {
+        let built = |text: &str| text.parse::<ImageRef>().unwrap().is_built();
+        assert!(built("estrade-0a/0123456789abcdef01234567:1"));
+        assert!(built("docker.io/estrade-0a/0123456789abcdef01234567:1"));
+        assert!(built("estrade-0a/layers:1-0"));
+        assert!(!built("estrade-test/base:1"));
+        assert!(!built("nginx"));
+    }
+
+    #[test]
     fn names_that_lead_elsewhere_are_refused() {
         for bad in [
             "",

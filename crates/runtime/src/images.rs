@@ -39,6 +39,8 @@ pub struct Image {
     pub id: ImageRef,
     /// The TCP ports that it says it listens on, in order.
     pub ports: Vec<u16>,
+    /// Where it wants volumes of its own.
+    pub volumes: Vec<String>,
     /// The user that its processes run as; none: root.
     pub user: Option<String>,
     /// Bytes on disk, with layers that it shares with others.
@@ -264,7 +266,10 @@ fn read(found: models::ImageInspect) -> Result<Image, Error> {
         .filter_map(tcp)
         .collect();
     ports.sort_unstable();
+    let mut volumes: Vec<String> = config.volumes.into_iter().flatten().collect();
+    volumes.sort_unstable();
     Ok(Image {
+        volumes,
         id: found
             .id
             .and_then(|id| id.parse().ok())

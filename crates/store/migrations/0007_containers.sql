@@ -12,6 +12,7 @@ CREATE TABLE images (
     id          TEXT PRIMARY KEY,
     project_id  TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
     command     TEXT,
+    volumes     TEXT NOT NULL,
     created_at  BIGINT NOT NULL
 );
 CREATE INDEX images_by_project ON images (project_id);

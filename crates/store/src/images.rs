@@ -22,21 +22,25 @@ impl Record for ImageKey {
     }
 }
 
-/// Adds the image of a release, or replaces what is known of it.
+/// Adds the image of a release, or replaces what is known of it. The command and the paths of its own
+/// volumes are lists as JSON.
 pub async fn insert_image(
     tx: &mut Tx,
     key: ImageKey,
     command: Option<&str>,
+    volumes: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     tx.query(
-        "INSERT INTO images (id, project_id, command, created_at) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (id) DO UPDATE SET command = excluded.command",
+        "INSERT INTO images (id, project_id, command, created_at, volumes)
+         VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (id) DO UPDATE SET command = excluded.command, volumes = excluded.volumes",
     )
     .bind(key.release)
     .bind(key.project)
     .bind(command)
     .bind(now)
+    .bind(volumes)
     .execute()
     .await
     .map(drop)

@@ -74,6 +74,8 @@ pub struct RunRow {
     pub image: ReleaseId,
     /// What its image is started with instead of its own command, as JSON.
     pub command: Option<String>,
+    /// Where its image wants volumes of its own, as JSON.
+    pub volumes: String,
     /// When it went live, or ended otherwise.
     pub finished_at: Option<Timestamp>,
 }
@@ -89,6 +91,7 @@ impl Record for RunRow {
             env: row.take()?,
             image: row.take()?,
             command: row.take()?,
+            volumes: row.take()?,
             finished_at: row.take()?,
         })
     }
@@ -98,7 +101,7 @@ impl Record for RunRow {
 pub async fn read_run(db: &Db, release: ReleaseId) -> Result<Option<RunRow>, StoreError> {
     db.read(
         "SELECT r.id, r.number, r.kind, r.port, r.settings, r.env, r.image_id, i.command,
-                r.finished_at
+                i.volumes, r.finished_at
          FROM releases r JOIN images i ON i.id = r.image_id WHERE r.id = $1",
     )
     .bind(release)

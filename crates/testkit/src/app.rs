@@ -13,6 +13,7 @@ use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
+use estrade_runtime::EngineHost;
 use estrade_server::ai::inference::InferenceOptions;
 use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
@@ -67,10 +68,17 @@ pub struct Setup {
     pub ai_port: u16,
 }
 
+/// The usual settings, but that the engine that this machine may have is none of a test's business.
+fn without_engine() -> Settings {
+    let mut settings = Settings::default();
+    settings.containers.host = EngineHost::Unix("/nonexistent/docker.sock".into());
+    settings
+}
+
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            settings: Settings::default(),
+            settings: without_engine(),
             requests_per_second: 0,
             burst: 1,
             body_bytes: 1 << 20,

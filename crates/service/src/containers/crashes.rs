@@ -102,7 +102,8 @@ impl<C: Clone + Eq + Hash> Crashes<C> {
     /// Whether any instance of a release crashed lately.
     pub(super) fn is_troubled(&self, release: ReleaseId) -> bool {
         let now = Instant::now();
-        let lately = |crash: &Crash<C>| crash.count >= LOOP && now - crash.at < SETTLED;
+        // From when it could run again: until then it cannot have shown anything.
+        let lately = |crash: &Crash<C>| crash.count >= LOOP && now < crash.next + SETTLED;
         self.by_number
             .iter()
             .any(|((it, _), crash)| *it == release && lately(crash))

@@ -1,8 +1,9 @@
 //! Instances whose disk the engine cannot limit are looked at, and stopped when they are full.
 
 use crate::events::{Happening, record_events};
-use crate::{Core, Error, Result};
+use crate::{Core, Result};
 use estrade_model::ProjectId;
+use estrade_model::error::causes;
 use estrade_model::plan::Plan;
 use estrade_runtime::InstanceId;
 use estrade_store::workloads;
@@ -13,21 +14,27 @@ pub(super) const EVERY: Duration = Duration::from_secs(5);
 /// The time between SIGTERM and SIGKILL for one that is full.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Looks at every instance that has to be looked at.
-pub(super) async fn look_at_disks(core: &Core) -> Result<()> {
+/// Looks at every instance that has to be looked at. What goes wrong with one is no reason to leave out
+/// the others.
+pub(super) async fn look_at_disks(core: &Core) {
     for (project, id) in core.fleet.watched() {
-        let used = core.engine.disk_use(&id).await;
-        let Some(used) = used.map_err(Error::internal)? else {
-            continue;
-        };
-        core.fleet.note_disk(&id, used);
-        let Some(row) = workloads::read_workload(&core.db, project).await? else {
-            continue;
-        };
-        let plan = core.settings.plans.get(&row.plan);
-        if plan.is_some_and(|plan| used > Plan::disk_bytes(plan)) {
-            stop_full(core, project, &id, used).await?;
+        if let Err(error) = look_at_disk(core, project, &id).await {
+            tracing::warn!(%project, error = causes(&error), "cannot look at the disk of an instance");
         }
+    }
+}
+
+async fn look_at_disk(core: &Core, project: ProjectId, id: &InstanceId) -> Result<()> {
+    let Some(used) = core.engine.disk_use(id).await? else {
+        return Ok(());
+    };
+    core.fleet.note_disk(id, used);
+    let Some(row) = workloads::read_workload(&core.db, project).await? else {
+        return Ok(());
+    };
+    let plan = core.settings.plans.get(&row.plan);
+    if plan.is_some_and(|plan| used > Plan::disk_bytes(plan)) {
+        stop_full(core, project, id, used).await?;
     }
     Ok(())
 }
@@ -43,6 +50,5 @@ async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) 
         })
         .await?;
     core.fleet.crashes(|crashes| crashes.note_full(id));
-    let stopped = core.engine.stop_instance(id, GRACE).await;
-    stopped.map_err(Error::internal)
+    Ok(core.engine.stop_instance(id, GRACE).await?)
 }

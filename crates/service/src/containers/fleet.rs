@@ -2,6 +2,7 @@
 //! leaving, and who crashed. All of it can be found out again.
 
 use super::crashes::Crashes;
+use super::tend::Found;
 use crate::Core;
 use crate::core::Publisher;
 use estrade_model::{ProjectId, ReleaseId};
@@ -11,19 +12,39 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 /// How long requests of an instance that leaves may go on.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);
 /// How long the last lines of an instance may take to be kept.
 const SETTLE: Duration = Duration::from_secs(10);
 
+/// How many instances are started at once: after a restart of the machine all want to.
+const STARTS: usize = 8;
+/// How many images are built or fetched at once.
+const BUILDS: usize = 4;
+
 /// The instances of this node.
-#[derive(Default)]
 pub(crate) struct Fleet {
     known: Mutex<Known>,
     /// Wakes the reconciler.
     pub(super) wake: Notify,
+    /// Room for instances that are being started.
+    pub(super) starts: Semaphore,
+    /// Room for builds.
+    pub(crate) builds: Semaphore,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            wake: Notify::new(),
+            starts: Semaphore::new(STARTS),
+            builds: Semaphore::new(BUILDS),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -38,6 +59,7 @@ struct Known {
 #[derive(Debug)]
 struct Healthy {
     address: SocketAddr,
+    since: Instant,
     /// Whether somebody has to look at its disk.
     watched: bool,
 }
@@ -54,6 +76,7 @@ impl Fleet {
         }
         let entry = Healthy {
             address,
+            since: Instant::now(),
             watched: !instance.disk_limited,
         };
         let all = known.healthy.entry(place(instance)).or_default();
@@ -84,6 +107,40 @@ impl Fleet {
             known.healthy.remove(&key);
         }
         drained
+    }
+
+    /// Forgets instances of a project that were there before a look at the engine and that it did not
+    /// find: somebody has removed them, and their addresses may be others' by now.
+    pub(super) fn forget_missing(
+        &self,
+        publisher: Option<&Arc<dyn Publisher>>,
+        project: ProjectId,
+        found: &Found,
+    ) {
+        let Some(at) = found.at else {
+            return;
+        };
+        let is_there = |id: &InstanceId| found.instances.iter().any(|it| it.id == *id);
+        let mut known = self.known();
+        for (key, all) in &mut known.healthy {
+            let before = all.len();
+            if key.0 == project {
+                all.retain(|id, healthy| healthy.since >= at || is_there(id));
+            }
+            if all.len() < before {
+                drop(publish(publisher, *key, all, Duration::ZERO));
+            }
+        }
+        known.healthy.retain(|_, all| !all.is_empty());
+    }
+
+    /// How many instances of a release get visitors.
+    pub(super) fn count_healthy(&self, project: ProjectId, release: ReleaseId) -> usize {
+        let known = self.known();
+        known
+            .healthy
+            .get(&(project, release))
+            .map_or(0, HashMap::len)
     }
 
     /// Whether an instance gets visitors.

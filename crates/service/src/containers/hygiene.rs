@@ -4,6 +4,8 @@
 //! was not about to be used.
 
 use crate::{Core, Result};
+use estrade_model::Timestamp;
+use estrade_model::error::causes;
 use estrade_runtime::Error;
 use estrade_store::images::{self, ImageKey};
 use estrade_store::{disks, workloads};
@@ -18,21 +20,35 @@ const SHORT_CACHE: Duration = Duration::from_mins(10);
 /// What only serves a moment, and was left behind by a crash.
 const LEFT_BEHIND: Duration = Duration::from_hours(1);
 
-/// Removes what nobody needs.
-pub(super) async fn clean(core: &Core) -> Result<()> {
-    remove_images(core).await?;
-    remove_layers(core).await?;
-    remove_networks(core).await?;
-    remove_volumes(core).await?;
+/// Removes what nobody needs. A step that fails is repeated the next time, and the others are done.
+pub(super) async fn clean(core: &Core) {
     let now = core.now();
     let cache = if is_disk_low(core).await {
         SHORT_CACHE
     } else {
         CACHE
     };
-    core.engine.prune_images(now.before(cache)).await?;
-    core.engine.sweep_folders(now.before(LEFT_BEHIND)).await?;
-    Ok(())
+    let steps = [
+        ("images", remove_images(core).await),
+        ("layers", remove_layers(core).await),
+        ("networks", remove_networks(core).await),
+        ("volumes", remove_volumes(core).await),
+        ("cache", prune(core, now.before(cache)).await),
+        ("left-overs", sweep(core, now.before(LEFT_BEHIND)).await),
+    ];
+    for (step, done) in steps {
+        if let Err(error) = done {
+            tracing::warn!(step, error = causes(&error), "cannot clean up the engine");
+        }
+    }
+}
+
+async fn prune(core: &Core, before: Timestamp) -> Result<()> {
+    Ok(core.engine.prune_images(before).await?)
+}
+
+async fn sweep(core: &Core, before: Timestamp) -> Result<()> {
+    Ok(core.engine.sweep_folders(before).await?)
 }
 
 async fn remove_images(core: &Core) -> Result<()> {
@@ -80,7 +96,7 @@ async fn remove_volumes(core: &Core) -> Result<()> {
         let disks = disks::read_disks(&core.db, volume.project).await?;
         let wanted = disks
             .iter()
-            .any(|disk| disk.name == volume.name.to_string());
+            .any(|disk| disk.id.to_string() == volume.name.to_string());
         if !wanted {
             unless_in_use(core.engine.remove_volume(&volume).await)?;
         }

@@ -38,9 +38,12 @@ pub(super) async fn launch(
     number: u32,
 ) -> Result<Instance, LaunchError> {
     let engine = &core.engine;
+    // Closed by nobody.
+    let turn = core.fleet.starts.acquire().await.ok();
     workload.ensure_disks(core).await?;
     let id = engine.run_instance(&workload.spec(number)).await?;
     let instance = look(engine, &id).await?;
+    drop(turn);
     wait_until_healthy(core, workload, instance).await
 }
 

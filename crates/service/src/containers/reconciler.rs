@@ -35,8 +35,12 @@ const AWAY: Duration = Duration::from_secs(1);
 const HYGIENE: Duration = Duration::from_mins(1);
 /// How soon they are looked through after a project changed.
 const TIDY: Duration = Duration::from_secs(5);
+/// The same while nothing runs.
+const IDLE_TIDY: Duration = Duration::from_secs(30);
 /// Changes and events that come together are answered by one look.
 const TOGETHER: Duration = Duration::from_millis(10);
+/// The least time between two looks, whatever wakes it.
+const APART: Duration = Duration::from_millis(50);
 
 /// The engine tells of an event a moment before its lists know of it.
 const ECHO: Duration = Duration::from_millis(250);
@@ -50,7 +54,9 @@ pub struct Reconciler {
     dirty: HashSet<ProjectId>,
     leaving: JoinSet<()>,
     chores: JoinSet<()>,
+    watching: JoinSet<()>,
     events: Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
+    last: Instant,
     next: Instant,
     /// When to look a second time at what an event told of.
     echo: Option<Instant>,
@@ -92,7 +98,9 @@ impl Reconciler {
                 dirty: HashSet::new(),
                 leaving: JoinSet::new(),
                 chores: JoinSet::new(),
+                watching: JoinSet::new(),
                 events: None,
+                last: now,
                 next: now,
                 echo: None,
                 next_hygiene: now,
@@ -110,13 +118,16 @@ impl Reconciler {
                 };
                 match woken {
                     Woken::Stop => break,
-                    Woken::Look => reconciler.look().await,
+                    Woken::Look => {
+                        stop.run_until_cancelled(reconciler.look()).await;
+                    }
                     Woken::Disks => reconciler.watch_disks(),
                 }
             }
             reconciler.tending.shutdown().await;
             reconciler.leaving.shutdown().await;
             reconciler.chores.shutdown().await;
+            reconciler.watching.shutdown().await;
             // Its connection would be waited for.
             reconciler.events = None;
             reconciler.core.engine.shutdown().await;
@@ -152,7 +163,8 @@ impl Reconciler {
     }
 
     fn look_in(&mut self, wait: Duration) {
-        self.next = self.next.min(Instant::now() + wait);
+        let soonest = self.last + APART;
+        self.next = self.next.min((Instant::now() + wait).max(soonest));
     }
 
     fn heard(&mut self, heard: Heard) {
@@ -166,13 +178,13 @@ impl Reconciler {
                 self.look_in(TOGETHER);
             }
             Heard::Anything => self.look_in(TOGETHER),
-            // A disk may be gone.
-            Heard::Project if !self.idle => {
+            // A disk may be gone, or what a build left behind.
+            Heard::Project => {
+                let soon = if self.idle { IDLE_TIDY } else { TIDY };
                 self.untidy = true;
-                self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
-                self.look_in(TIDY);
+                self.next_hygiene = self.next_hygiene.min(Instant::now() + soon);
+                self.look_in(soon);
             }
-            Heard::Project => {}
         }
     }
 
@@ -190,12 +202,18 @@ impl Reconciler {
             }
         };
         self.busy.remove(&project);
-        if self.dirty.remove(&project) {
+        let changed = self.dirty.remove(&project);
+        if changed {
             self.look_in(TOGETHER);
         }
         match tended {
             Ok(Tended { leaving, again }) => {
+                // What changed meanwhile is looked at again before anything is ended.
+                let leaving = if changed { Vec::new() } else { leaving };
                 for (instance, why) in leaving {
+                    if self.core.fleet.is_leaving(&instance.id) {
+                        continue;
+                    }
                     let core = Arc::clone(&self.core);
                     self.leaving.spawn(retire(core, instance, why));
                 }
@@ -213,6 +231,7 @@ impl Reconciler {
     /// Looks at everything, and gives each project that is not being tended to somebody.
     async fn look(&mut self) {
         let now = Instant::now();
+        self.last = now;
         self.echo = self.echo.filter(|echo| *echo > now);
         self.next = self.echo.unwrap_or(now + POLL);
         let wanted = match images::list_projects(&self.core.db).await {
@@ -240,11 +259,16 @@ impl Reconciler {
         }
         self.idle = wanted.is_empty() && found.is_empty();
         self.untidy |= !self.idle;
-        self.tend_all(wanted, found, after_outage);
+        self.tend_all(wanted, found, (now, after_outage));
         self.clean_up();
     }
 
-    fn tend_all(&mut self, wanted: Vec<ProjectId>, found: Vec<Instance>, after_outage: bool) {
+    fn tend_all(
+        &mut self,
+        wanted: Vec<ProjectId>,
+        found: Vec<Instance>,
+        (at, after_outage): (Instant, bool),
+    ) {
         let mut projects: HashMap<ProjectId, Vec<Instance>> = wanted
             .into_iter()
             .map(|project| (project, Vec::new()))
@@ -265,6 +289,7 @@ impl Reconciler {
                 Found {
                     instances,
                     after_outage,
+                    at: Some(at),
                 },
             );
             let task = self
@@ -308,17 +333,12 @@ impl Reconciler {
 
     fn watch_disks(&mut self) {
         let core = Arc::clone(&self.core);
-        if self.idle || self.engine != Seen::There || self.chores.len() > 4 {
+        while self.watching.try_join_next().is_some() {}
+        if self.idle || self.engine != Seen::There || !self.watching.is_empty() {
             return;
         }
-        self.chores.spawn(async move {
-            if let Err(error) = disk_watch::look_at_disks(&core).await {
-                tracing::warn!(
-                    error = causes(&error),
-                    "cannot look at the disks of instances"
-                );
-            }
-        });
+        self.watching
+            .spawn(async move { disk_watch::look_at_disks(&core).await });
     }
 
     fn clean_up(&mut self) {
@@ -333,11 +353,8 @@ impl Reconciler {
         self.untidy = false;
         self.next_hygiene = now + HYGIENE;
         let core = Arc::clone(&self.core);
-        self.chores.spawn(async move {
-            if let Err(error) = hygiene::clean(&core).await {
-                tracing::warn!(error = causes(&error), "cannot clean up the engine");
-            }
-        });
+        self.chores
+            .spawn(async move { hygiene::clean(&core).await });
     }
 }
 

@@ -13,9 +13,11 @@ use estrade_model::ProjectId;
 use estrade_model::project::ProjectStatus;
 use estrade_runtime::{Instance, InstanceState};
 use estrade_store::workloads;
-use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How soon to look again at what is about to change by itself.
 const SHORTLY: Duration = Duration::from_millis(500);
@@ -43,22 +45,32 @@ pub(super) struct Found {
     pub(super) instances: Vec<Instance>,
     /// The engine was away: instances that ended did so with it.
     pub(super) after_outage: bool,
+    /// When it was looked at.
+    pub(super) at: Option<Instant>,
 }
 
 /// Looks after one project. `found` was read before this is called: an instance whose release is not
 /// DEPLOYING now was no newer one then.
 pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> Result<Tended> {
     let mut tended = Tended::default();
+    // In this order: what was found and is not DEPLOYING any more is live by the time of the second
+    // look, or has failed.
+    let deploying = workloads::list_deploying(&core.db, project).await?;
     let Some(row) = workloads::read_workload(&core.db, project).await? else {
         let all = found.instances.into_iter();
         tended.leaving = all.map(|instance| (instance, Leave::Unwanted)).collect();
         return Ok(tended);
     };
-    let deploying = workloads::list_deploying(&core.db, project).await?;
+    core.fleet
+        .forget_missing(core.publisher().as_ref(), project, &found);
+    let (status, on) = (row.status, row.scale > 0);
     let live = match row.live {
-        Some(release) if row.scale > 0 => Workload::read(&core, row, release).await?,
+        Some(release) if on => Workload::read(&core, row, release).await?,
         _ => None,
     };
+    if live.is_none() && status == ProjectStatus::CrashLoop {
+        trouble::end(&core, project).await?;
+    }
     let release = live.as_ref().map(|live| live.run.release);
     let (ours, others): (Vec<_>, Vec<_>) = found
         .instances
@@ -67,7 +79,8 @@ pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> R
     let left = others
         .into_iter()
         .filter(|instance| !deploying.contains(&instance.key.release));
-    tended.leaving = left.map(|instance| (instance, Leave::Replaced)).collect();
+    let why = if on { Leave::Replaced } else { Leave::Unwanted };
+    tended.leaving = left.map(|instance| (instance, why)).collect();
     if let Some(live) = live {
         let mut keeper = Keeper {
             core: &core,
@@ -133,9 +146,8 @@ impl Keeper<'_> {
                 }
             }
         }
-        self.check(unknown).await?;
         let complete = missing.is_empty();
-        self.start(missing).await?;
+        self.complete(unknown, missing).await?;
         if complete {
             self.roll(stale).await?;
         }
@@ -147,46 +159,37 @@ impl Keeper<'_> {
         self.tended.leaving.extend(leaving);
     }
 
-    /// Looks at instances that run, but that nobody here has found healthy yet.
-    async fn check(&mut self, unknown: Vec<Instance>) -> Result<()> {
+    /// Looks at instances that run but that nobody here has found healthy yet, and starts those that are
+    /// missing, unless it is too early after they crashed. Each gets visitors as soon as it is healthy.
+    async fn complete(&mut self, unknown: Vec<Instance>, missing: Vec<u32>) -> Result<()> {
         let (core, live) = (self.core, self.live);
-        let checks = unknown.into_iter().map(|instance| async {
-            let number = instance.key.number;
-            (number, wait_until_healthy(core, live, instance).await)
-        });
-        let checked = join_all(checks).await;
-        self.welcome(checked).await
-    }
-
-    /// Starts instances that are missing, unless it is too early after they crashed.
-    async fn start(&mut self, missing: Vec<u32>) -> Result<()> {
-        let release = self.live.run.release;
         let mut due = Vec::new();
         for number in missing {
-            match self
-                .core
+            match core
                 .fleet
-                .crashes(|crashes| crashes.wait(release, number))
+                .crashes(|crashes| crashes.wait(live.run.release, number))
             {
                 Some(wait) => self.tended.look_again(wait),
                 None => due.push(number),
             }
         }
-        if due.is_empty() {
-            return Ok(());
+        if !due.is_empty() {
+            let network = core.engine.ensure_network(live.project.owner).await;
+            network.map_err(Error::internal)?;
         }
-        let network = self
-            .core
-            .engine
-            .ensure_network(self.live.project.owner)
-            .await;
-        network.map_err(Error::internal)?;
-        let (core, live) = (self.core, self.live);
-        let launches = due
+        let checks = unknown.into_iter().map(|instance| {
+            let number = instance.key.number;
+            let check = async move { (number, wait_until_healthy(core, live, instance).await) };
+            check.boxed()
+        });
+        let starts = due
             .into_iter()
-            .map(|number| async move { (number, launch(core, live, number).await) });
-        let started = join_all(launches).await;
-        self.welcome(started).await
+            .map(|number| async move { (number, launch(core, live, number).await) }.boxed());
+        let mut all: FuturesUnordered<_> = checks.chain(starts).collect();
+        while let Some(one) = all.next().await {
+            self.welcome(vec![one]).await?;
+        }
+        Ok(())
     }
 
     /// Replaces one instance that was made from something else, as after a restart or with another plan;
@@ -316,11 +319,10 @@ impl Keeper<'_> {
         if self.live.project.status != ProjectStatus::CrashLoop {
             return Ok(());
         }
-        let release = self.live.run.release;
-        if self
-            .core
-            .fleet
-            .crashes(|crashes| crashes.is_troubled(release))
+        let (release, fleet) = (self.live.run.release, &self.core.fleet);
+        let healthy = fleet.count_healthy(self.live.project.project, release);
+        if healthy < self.live.project.scale as usize
+            || fleet.crashes(|crashes| crashes.is_troubled(release))
         {
             self.tended.look_again(LATER);
             return Ok(());

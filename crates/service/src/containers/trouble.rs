@@ -2,7 +2,7 @@
 
 use super::workload::Workload;
 use crate::events::{Happening, record_events};
-use crate::releases::{Failure, queue_rerun};
+use crate::releases::{Failure, presentable, queue_rerun};
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
 use estrade_model::project::{ProjectKey, ProjectStatus};
@@ -36,7 +36,7 @@ impl Trouble<'_> {
                 .finished_at
                 .is_some_and(|at| at > now.before(FRESH));
         let (looping, reason) = (self.looping, self.failure.reason);
-        let message = self.failure.message.clone();
+        let message = presentable(&self.failure.message);
         let next = core.new_id()?;
         core.db
             .transact(move |tx| {

@@ -10,7 +10,7 @@ use estrade_model::plan::Plan;
 use estrade_model::secret::Secret;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{
-    ImageRef, InstanceKey, InstanceSpec, Limits, Mount, OwnImage, VolumeKey, VolumeName,
+    ImageRef, InstanceKey, InstanceSpec, Limits, Mount, OwnImage, Tmpfs, VolumeKey, VolumeName,
 };
 use estrade_store::disks;
 use estrade_store::workloads::{self, RunRow, WorkloadRow};
@@ -31,6 +31,8 @@ pub(super) struct Workload {
     command: Option<Vec<String>>,
     env: Vec<(String, Secret)>,
     limits: Limits,
+    /// Where its image wants volumes of its own.
+    volumes: Vec<String>,
     /// The disks that it mounts, with their sizes in bytes.
     disks: Vec<(Mount, u64)>,
 }
@@ -56,6 +58,7 @@ impl Workload {
                 release: run.image,
             }),
             command: command.map_err(Error::internal)?,
+            volumes: serde_json::from_str(&run.volumes).map_err(Error::internal)?,
             disks: disks_of(core, &project, &settings).await?,
             env: environment(core, id, &run)?,
             limits: limits(core.settings.plans.get(&project.plan)),
@@ -81,7 +84,7 @@ impl Workload {
             limits: self.limits,
             user: None,
             read_only_root: self.project.read_only_root,
-            tmpfs: Vec::new(),
+            tmpfs: self.own_volumes(),
             mounts: self.disks.iter().map(|(mount, _)| mount.clone()).collect(),
             hosts: Vec::new(),
         }
@@ -89,6 +92,18 @@ impl Workload {
 }
 
 impl Workload {
+    /// What the image wants as volumes of its own is kept in memory, where the project has no disk there:
+    /// a volume of the engine would have no limit.
+    fn own_volumes(&self) -> Vec<Tmpfs> {
+        let is_disk = |path: &String| self.disks.iter().any(|(mount, _)| mount.path == *path);
+        let tmpfs = |path: &String| Tmpfs {
+            path: path.clone(),
+            size: self.limits.tmp,
+        };
+        let volumes = self.volumes.iter().filter(|path| !is_disk(path));
+        volumes.map(tmpfs).collect()
+    }
+
     /// Makes the volumes that its instances mount, where they are not there yet.
     pub(super) async fn ensure_disks(
         &self,
@@ -114,6 +129,8 @@ async fn disks_of(
     let disks = disks::read_disks(&core.db, project.project).await?;
     let mount = |(name, path): (VolumeName, String)| {
         let disk = disks.iter().find(|disk| disk.name == name.to_string())?;
+        // By its id: another disk of the same name later is another volume.
+        let name = disk.id.to_string().parse().ok()?;
         let mount = Mount {
             volume: VolumeKey {
                 owner: project.owner,

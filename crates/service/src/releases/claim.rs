@@ -195,7 +195,12 @@ impl Claim {
     }
 
     /// Makes an image the one that the release runs; false when the claim was lost.
-    pub(super) async fn keep_image(&mut self, command: Option<String>, port: u16) -> Result<bool> {
+    pub(super) async fn keep_image(
+        &mut self,
+        command: Option<String>,
+        volumes: String,
+        port: u16,
+    ) -> Result<bool> {
         let (release, lease, now) = (self.row.id, self.lease.clone(), self.core.now());
         let key = ImageKey {
             project: self.row.project,
@@ -206,11 +211,12 @@ impl Claim {
             .db
             .transact(move |tx| {
                 let (lease, command) = (lease.clone(), command.clone());
+                let volumes = volumes.clone();
                 Box::pin(async move {
                     if !release_queue::holds_build(tx, release, &lease).await? {
                         return Ok::<_, Error>(false);
                     }
-                    images::insert_image(tx, key, command.as_deref(), now).await?;
+                    images::insert_image(tx, key, command.as_deref(), &volumes, now).await?;
                     release_queue::set_image(tx, release, release, port).await?;
                     Ok(true)
                 })

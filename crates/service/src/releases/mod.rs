@@ -36,6 +36,7 @@ pub use incoming::{Incoming, Received, begin_content, keep_upload};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
 pub use sources::create_source;
 pub use transition::Failure;
+pub(crate) use transition::presentable;
 pub use upload::{Upload, begin_upload};
 pub use worker::{Worker, end_overdue};
 

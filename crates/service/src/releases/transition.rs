@@ -9,6 +9,8 @@ use estrade_store::release_queue::{self, Ending};
 use estrade_store::{ChangeKind, Tx, projects};
 use std::time::Duration;
 
+/// Longest message of a failure, in characters.
+const LONGEST_MESSAGE: usize = 8000;
 /// How long a release may wait for its turn.
 pub(super) const WAITS: Duration = Duration::from_mins(15);
 /// What an engine may need besides a build: to fetch, to unpack, to name.
@@ -33,6 +35,17 @@ pub struct Failure {
     pub message: String,
 }
 
+/// A text that may come from anybody's program, as it can be kept and shown: of sane length, without
+/// what steers terminals or databases.
+pub(crate) fn presentable(text: &str) -> String {
+    let visible = |c: &char| *c == '\n' || !c.is_control();
+    let mut kept: String = text.chars().filter(visible).take(LONGEST_MESSAGE).collect();
+    if kept.len() < text.len() && text.chars().nth(LONGEST_MESSAGE).is_some() {
+        kept.push('…');
+    }
+    kept
+}
+
 /// A way through one or more states, with nothing to do in between.
 pub(super) struct Walk<'w> {
     pub(super) release: ReleaseId,
@@ -51,13 +64,16 @@ pub(super) struct Walk<'w> {
 /// and whoever works on it must stop.
 pub(super) async fn walk(tx: &mut Tx, walk: &Walk<'_>, now: Timestamp) -> Result<bool> {
     let to = last_step(walk)?;
+    let message = walk
+        .failure
+        .map(|failure| (failure.reason, presentable(&failure.message)));
     let moved = if to.is_terminal() {
         let ending = Ending {
             state: to,
             at: now,
-            failure: walk
-                .failure
-                .map(|failure| (failure.reason, failure.message.as_str())),
+            failure: message
+                .as_ref()
+                .map(|(reason, message)| (*reason, message.as_str())),
         };
         release_queue::finish_release(tx, walk.release, walk.from, walk.lease, &ending).await?
     } else {

@@ -17,6 +17,8 @@ use estrade_model::release::ReleaseState;
 use estrade_store::routes::LiveRow;
 use std::sync::Arc;
 
+/// Lines of a failure that the build log has, too.
+const MOST_LINES: usize = 50;
 /// Compressing this many bytes takes longer than writing down that it has begun.
 const WORTH_SHOWING: u64 = 1 << 20;
 
@@ -235,7 +237,7 @@ impl Journey {
     }
 
     async fn fail(&mut self, state: ReleaseState, failure: Failure) -> Result<(), Halt> {
-        for (at, line) in failure.message.lines().enumerate() {
+        for (at, line) in failure.message.lines().take(MOST_LINES).enumerate() {
             let begin = if at == 0 { "Failed: " } else { "" };
             self.luggage.said.say(format!("{begin}{line}"));
         }

@@ -23,7 +23,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// How many releases one server works on at once.
-const MOST_AT_ONCE: usize = 8;
+const MOST_AT_ONCE: usize = 16;
 /// How often it looks although nothing woke it.
 const POLL: Duration = Duration::from_millis(500);
 /// How often leases are renewed; several times within one.

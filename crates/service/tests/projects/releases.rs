@@ -113,7 +113,7 @@ async fn a_container_release_fails_and_says_what_is_needed(at: &Installation) {
         failed.fail_reason.as_deref(),
         Some("container_runtime_unavailable")
     );
-    assert!(failed.fail_message.unwrap().contains("container runtime"));
+    assert!(failed.fail_message.unwrap().contains("Docker Engine"));
     // A failed release never touches the one that is live.
     assert!(read(core, &ada, live).await.current);
     assert_eq!(code(rollback_release(core, &ada, id).await), "not_ready");

@@ -118,7 +118,7 @@ async fn states_have_deadlines(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     for (name, states, minutes, end) in [
         ("one", &[][..], 15, Failed),
-        ("two", &[Building], 15, TimedOut),
+        ("two", &[Building], 16, TimedOut),
         ("three", &[Building, Deploying], 2, TimedOut),
     ] {
         create(core, &ada, name).await;

@@ -10,7 +10,7 @@ use super::archive::{Archive, Packing};
 use super::claim::Claim;
 use super::create::{asked_port, open_settings};
 use super::transition::Failure;
-use super::unpack::unpack_site;
+use super::unpack::{SiteTar, unpack_site};
 use super::work::{Halt, source_gone};
 use crate::Error;
 use engine::require_engine;
@@ -25,6 +25,8 @@ use estrade_store::workloads::{self, WorkloadRow};
 use live_log::LiveLog;
 use secrets::is_secret;
 use sources::StoredSources;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::io::SyncIoBridge;
 
 pub(super) use engine::{broken, is_built};
@@ -35,6 +37,10 @@ const NANO: u64 = 1_000_000_000;
 
 /// Makes what a release runs or serves out of the files of an artifact.
 pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), Halt> {
+    let core = Arc::clone(claim.core());
+    // Fewer than releases at once, so that those that need no build are not held up by those that do.
+    require_engine(&core).await?;
+    let _turn = core.fleet.builds.acquire().await;
     let (plan, files) = plan_build(claim, files).await?;
     let workload = workload(claim).await?;
     build_image(claim, &workload, &plan, files).await?;
@@ -46,7 +52,9 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
 
 /// Makes a named image the one that a release runs.
 pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt> {
-    require_engine(claim.core()).await?;
+    let core = Arc::clone(claim.core());
+    require_engine(&core).await?;
+    let _turn = core.fleet.builds.acquire().await;
     image::fetch(claim, name).await?;
     let settings = sent_settings(claim)?;
     let asked = asked_port(&settings);
@@ -90,7 +98,6 @@ async fn build_image(
     files: Vec<ManifestFile>,
 ) -> Result<(), Halt> {
     let core = claim.core();
-    require_engine(core).await?;
     let mut log = LiveLog::new(claim);
     for note in &plan.notes {
         log.say(note);
@@ -146,9 +153,13 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan) -> BuildSpec {
 }
 
 async fn keep_image(claim: &mut Claim, command: Option<&[String]>, port: u16) -> Result<(), Halt> {
+    let engine = &claim.core().engine;
+    let image = engine.image(&engine.image_name(own_image(claim))).await;
+    let volumes = image.map_err(broken)?.map(|image| image.volumes);
+    let volumes = serde_json::to_string(&volumes.unwrap_or_default()).map_err(Error::internal)?;
     let command = command.map(serde_json::to_string).transpose();
     let command = command.map_err(Error::internal)?;
-    if claim.keep_image(command, port).await? {
+    if claim.keep_image(command, volumes, port).await? {
         Ok(())
     } else {
         Err(Halt::Lost)
@@ -168,13 +179,19 @@ async fn take_site(
         spa,
         ..SiteConfig::default()
     };
+    let whole = Arc::new(AtomicBool::new(false));
     let copy = async {
         let copied = engine.copy_folder(image, folder, &mut writer).await;
-        // Whoever reads learns that this was all.
+        // A tar may end anywhere between two files: that this was all is said apart.
+        whole.store(copied.is_ok(), Ordering::Release);
         drop(writer);
         copied.map_err(broken)
     };
-    let unpack = unpack_site(claim, &workload.plan, SyncIoBridge::new(reader), config);
+    let tar = SiteTar {
+        bytes: SyncIoBridge::new(reader),
+        whole: Arc::clone(&whole),
+    };
+    let unpack = unpack_site(claim, &workload.plan, tar, config);
     let (copied, unpacked) = tokio::join!(copy, unpack);
     // Each fails when the other does: a refusal is the reason, unless it is that half was missing.
     match unpacked {
@@ -183,7 +200,9 @@ async fn take_site(
         }
         unpacked => unpacked.and(copied)?,
     }
-    engine.remove_image(image).await.map_err(broken)
+    // If that fails, the next clean-up does it.
+    drop(engine.remove_image(image).await);
+    Ok(())
 }
 
 /// The port that was asked for, else the one port that the image says it listens on, else the usual one.

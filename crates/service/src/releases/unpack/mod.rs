@@ -31,6 +31,7 @@ use estrade_store::sources::{self, SourceRow};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tree::{Canceled, Tree, Unpacked};
 
 /// Why unpacking stopped.
@@ -119,11 +120,18 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     keep(claim, site).await
 }
 
-/// Takes the folder of a site out of the tar that an engine sends, and notes it as the release's artifact.
+/// The tar that an engine sends, and whether it has sent all of it.
+pub(super) struct SiteTar<R> {
+    pub(super) bytes: R,
+    /// Set before the bytes end.
+    pub(super) whole: Arc<AtomicBool>,
+}
+
+/// Takes the folder of a site out of such a tar, and notes it as the release's artifact.
 pub(super) async fn unpack_site(
     claim: &mut Claim,
     plan: &str,
-    tar: impl Read + Send + 'static,
+    tar: SiteTar<impl Read + Send + 'static>,
     config: SiteConfig,
 ) -> Result<(), Halt> {
     let core = Arc::clone(claim.core());
@@ -132,7 +140,10 @@ pub(super) async fn unpack_site(
     let _guard = StopOnDrop(canceled.clone());
     let unpack = move || {
         let mut tree = Tree::new(caps.stage(&core), caps, canceled);
-        tar::read_plain(&mut tree, tar)?;
+        tar::read_plain(&mut tree, tar.bytes)?;
+        if !tar.whole.load(Ordering::Acquire) {
+            return refuse("archive_invalid", "the engine broke off");
+        }
         let Unpacked {
             files, published, ..
         } = tree.finish()?;
