@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 /// The product's query behind `GET /v1/projects`; a test below keeps the two the same.
 const LIST_PROJECTS: &str = "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
                     p.read_only_root, p.current_release, p.releases, p.ready_releases,
-                    p.created_at, p.version, n.id, n.name,
+                    p.created_at, p.version, p.fail_reason, n.id, n.name,
                     EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
              FROM projects p LEFT JOIN networks n ON n.id = p.network_id ";
 const OF_OWNER: &str = "WHERE p.owner_id = $1 AND p.id < $2 ORDER BY p.id DESC LIMIT $3 OFFSET $4";
@@ -121,15 +121,15 @@ fn open(file: &Path) -> anyhow::Result<Connection> {
 fn project(row: &rusqlite::Row<'_>, edge: &str) -> anyhow::Result<Project> {
     let text = |index: usize| -> anyhow::Result<&str> { Ok(row.get_ref(index)?.as_str()?) };
     let name = text(1)?;
-    let status = match (ProjectStatus::from_text(text(6)?), row.get(15)?) {
+    let status = match (ProjectStatus::from_text(text(6)?), row.get(16)?) {
         (ProjectStatus::Active, true) => ProjectStatus::Deploying,
         (status, _) => status,
     };
-    let network = match row.get_ref(13)?.as_str_or_null()? {
+    let network = match row.get_ref(14)?.as_str_or_null()? {
         None => None,
         Some(id) => Some(NetworkRef {
             id: id.parse()?,
-            name: row.get(14)?,
+            name: row.get(15)?,
         }),
     };
     Ok(Project {

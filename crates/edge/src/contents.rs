@@ -77,11 +77,11 @@ impl Default for Lately {
 impl Lately {
     /// Notes that a content was asked for; whether it was already.
     fn met(&self, stored: &Stored) -> bool {
-        let [a, b, c, d, e, f, ..] = self.hashes.hash_one(stored).to_le_bytes();
-        let place = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or_default();
-        // Never the mark of an empty place.
-        let mark = u16::from_le_bytes([e, f]) | 1;
-        let marked = self.marks.get(place & (REMEMBERED - 1));
+        let hash = self.hashes.hash_one(stored);
+        let place = usize::try_from(hash & (REMEMBERED as u64 - 1)).unwrap_or_default();
+        // Other bits than those of the place, and never the mark of an empty one.
+        let mark = u16::try_from(hash >> 48).unwrap_or_default() | 1;
+        let marked = self.marks.get(place);
         marked.is_some_and(|it| it.swap(mark, Ordering::Relaxed) == mark)
     }
 }

@@ -12,10 +12,8 @@ pub struct ProjectMetrics {
     pub samples: Vec<MetricSample>,
     /// What one instance may use.
     pub limits: MetricLimits,
-    /// Bytes that the fullest instance has written outside of disks and `/tmp`. Absent where the engine
-    /// itself holds the limit, and before the first look.
-    #[serde(rename = "diskUsed", skip_serializing_if = "Option::is_none")]
-    pub disk_used: Option<u64>,
+    /// What instances have written to their own file systems, outside of disks.
+    pub disk: MetricDisk,
 }
 
 /// What all instances of a project together used at one moment.
@@ -43,6 +41,14 @@ pub struct MetricLimits {
     pub memory: u64,
     /// CPU cores.
     pub cpus: u64,
-    /// Disk in bytes.
-    pub disk: u64,
+}
+
+/// The file system of the instance that has written most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct MetricDisk {
+    /// Bytes that it has written, where somebody has to count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+    /// Bytes that it may write.
+    pub limit: u64,
 }

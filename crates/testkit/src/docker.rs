@@ -1,6 +1,7 @@
 //! A Docker Engine past the server: what one installation has on it, in the engine's own words.
 
 use serde_json::Value;
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -63,7 +64,10 @@ impl Docker {
 
     fn list(&self, path: &str) -> Vec<Value> {
         let filters = format!(r#"{{"label":["{LABEL}={}"]}}"#, self.installation);
-        let filters: String = filters.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let filters = filters.bytes().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "%{byte:02x}");
+            text
+        });
         let answer = self.get(&format!("{path}filters={filters}"));
         let list = answer.get("Volumes").unwrap_or(&answer);
         list.as_array().cloned().unwrap_or_default()

@@ -4,6 +4,7 @@ use super::{IMAGE, PORT};
 use crate::installation::Site;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -99,7 +100,10 @@ impl<'e> Things<'e> {
             r#"{{"label":["estrade.installation={}"]}}"#,
             self.installation
         );
-        let filters: String = filters.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let filters = filters.bytes().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "%{byte:02x}");
+            text
+        });
         let list = self
             .engine
             .ask("GET", &format!("{path}filters={filters}"), None)?;

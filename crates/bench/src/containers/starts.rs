@@ -51,7 +51,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             Target::AtMost(3.0),
         ),
     ];
-    rows.into_iter().for_each(|row| bench.report.add(row));
+    for row in rows {
+        bench.report.add(row);
+    }
     Ok(())
 }
 

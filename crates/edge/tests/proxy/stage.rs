@@ -94,6 +94,9 @@ impl Stage {
             artifact: None,
             source: None,
             site: None,
+            built: Some(id),
+            origin: None,
+            env: None,
         };
         let draft = ReleaseDraft {
             id,

@@ -69,7 +69,7 @@ pub(super) async fn wait_until_healthy(
     };
     let failure = Failure {
         reason: "unhealthy",
-        message: with_lines(unhealthy, &last_lines(engine, &instance.id).await),
+        message: with_lines(&unhealthy, &last_lines(engine, &instance.id).await),
     };
     Err(LaunchError::Unhealthy { instance, failure })
 }
@@ -102,11 +102,11 @@ pub(super) async fn tell(engine: &Engine, instance: &Instance, exit: Option<&Exi
     };
     Failure {
         reason,
-        message: with_lines(message, &last_lines(engine, &instance.id).await),
+        message: with_lines(&message, &last_lines(engine, &instance.id).await),
     }
 }
 
-fn with_lines(message: String, lines: &[String]) -> String {
+fn with_lines(message: &str, lines: &[String]) -> String {
     if lines.is_empty() {
         return format!("{message}; it wrote nothing");
     }

@@ -55,13 +55,22 @@ pub struct Reconciler {
     /// When to look a second time at what an event told of.
     echo: Option<Instant>,
     next_hygiene: Instant,
-    /// The engine was away when it was looked at last; so it is before the first look.
-    away: bool,
+    engine: Seen,
     /// Nothing runs and nothing shall.
     idle: bool,
     /// Something ran or ended since the last clean-up.
     untidy: bool,
-    warned: bool,
+}
+
+/// How the engine was when it was looked at last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Not looked at yet.
+    Never,
+    There,
+    Away,
+    /// Away, and that was said.
+    Missed,
 }
 
 enum Woken {
@@ -87,10 +96,9 @@ impl Reconciler {
                 next: now,
                 echo: None,
                 next_hygiene: now,
-                away: true,
+                engine: Seen::Never,
                 idle: false,
                 untidy: true,
-                warned: false,
             };
             let mut disks = interval(disk_watch::EVERY);
             disks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -223,8 +231,7 @@ impl Reconciler {
             Ok(found) => found,
             Err(error) => return self.engine_away(&error, wanted.is_empty()),
         };
-        let after_outage = std::mem::take(&mut self.away);
-        self.warned = false;
+        let after_outage = std::mem::replace(&mut self.engine, Seen::There) != Seen::There;
         if self.events.is_none() {
             self.events = Some(self.core.engine.events().boxed());
         }
@@ -268,10 +275,15 @@ impl Reconciler {
     }
 
     fn engine_away(&mut self, error: &estrade_runtime::Error, nothing_wanted: bool) {
-        self.away = true;
+        let missed = self.engine == Seen::Missed;
+        self.engine = if nothing_wanted {
+            Seen::Away
+        } else {
+            Seen::Missed
+        };
         self.events = None;
         self.next = Instant::now() + if nothing_wanted { IDLE_POLL } else { AWAY };
-        if !nothing_wanted && !std::mem::replace(&mut self.warned, true) {
+        if !nothing_wanted && !missed {
             tracing::warn!(error = causes(error), "the container engine is away");
         }
     }
@@ -296,7 +308,7 @@ impl Reconciler {
 
     fn watch_disks(&mut self) {
         let core = Arc::clone(&self.core);
-        if self.idle || self.away || self.chores.len() > 4 {
+        if self.idle || self.engine != Seen::There || self.chores.len() > 4 {
             return;
         }
         self.chores.spawn(async move {
@@ -311,7 +323,11 @@ impl Reconciler {
 
     fn clean_up(&mut self) {
         let now = Instant::now();
-        if self.away || !self.untidy || now < self.next_hygiene || self.chores.len() > 4 {
+        if self.engine != Seen::There
+            || !self.untidy
+            || now < self.next_hygiene
+            || self.chores.len() > 4
+        {
             return;
         }
         self.untidy = false;
@@ -344,6 +360,7 @@ async fn next_event(
 }
 
 /// What may have changed.
+#[derive(Clone, Copy)]
 enum Heard {
     /// What runs of a project.
     Workload(ProjectId),

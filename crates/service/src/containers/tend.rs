@@ -90,13 +90,13 @@ struct Keeper<'k> {
 
 impl Keeper<'_> {
     async fn keep(&mut self, ours: Vec<Instance>) -> Result<()> {
-        let scale = self.live.project.scale;
+        let most = self.live.project.scale;
         let (mut missing, mut unknown, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         let (mut of_number, surplus): (Vec<_>, Vec<_>) = ours
             .into_iter()
-            .partition(|instance| instance.key.number <= scale);
+            .partition(|instance| instance.key.number <= most);
         self.replace(surplus);
-        for number in 1..=scale {
+        for number in 1..=most {
             let digest = self.live.spec(number).digest();
             let all: Vec<_> = of_number
                 .extract_if(.., |instance| instance.key.number == number)
@@ -185,8 +185,8 @@ impl Keeper<'_> {
         let launches = due
             .into_iter()
             .map(|number| async move { (number, launch(core, live, number).await) });
-        let launched = join_all(launches).await;
-        self.welcome(launched).await
+        let started = join_all(launches).await;
+        self.welcome(started).await
     }
 
     /// Replaces one instance that was made from something else, as after a restart or with another plan;

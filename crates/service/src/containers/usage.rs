@@ -5,7 +5,7 @@ mod ring;
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::ProjectId;
 use estrade_model::error::causes;
-use estrade_model::metrics::{MetricLimits, MetricSample, ProjectMetrics};
+use estrade_model::metrics::{MetricDisk, MetricLimits, MetricSample, ProjectMetrics};
 use estrade_model::plan::Plan;
 use estrade_runtime::{Instance, InstanceId, InstanceState, Stats};
 use estrade_store::projects as project_rows;
@@ -156,7 +156,6 @@ impl UsageMeter {
         let limits = MetricLimits {
             memory: plan.map_or(0, |plan| plan.memory_mb.saturating_mul(1 << 20)),
             cpus: plan.map_or(0, |plan| plan.cpus),
-            disk: plan.map_or(0, Plan::disk_bytes),
         };
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let ring = rings.get(&row.id);
@@ -164,7 +163,10 @@ impl UsageMeter {
             step: STEP.as_secs(),
             samples: ring.map_or_else(Vec::new, |ring| ring.samples().collect()),
             limits,
-            disk_used: self.core.fleet.disk_of(row.id),
+            disk: MetricDisk {
+                used: self.core.fleet.disk_of(row.id),
+                limit: plan.map_or(0, Plan::disk_bytes),
+            },
         };
         Ok((row.name, metrics))
     }

@@ -155,8 +155,8 @@ fn limits(plan: Option<&Plan>) -> Limits {
         memory,
         nano_cpus: cpus.saturating_mul(NANO),
         pids: match memory / MEBIBYTE {
-            ..=1024 => 256,
-            ..=4096 => 512,
+            0..=1024 => 256,
+            1025..=4096 => 512,
             _ => 1024,
         },
         disk,

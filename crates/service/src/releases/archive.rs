@@ -43,7 +43,7 @@ pub(super) struct Archive {
 }
 
 enum Out {
-    Gzip(GzEncoder<Vec<u8>>),
+    Gzip(Box<GzEncoder<Vec<u8>>>),
     Plain(Vec<u8>),
 }
 
@@ -62,8 +62,8 @@ impl Archive {
         let (out, texts) = match packing {
             Packing::Download => {
                 let gzip = GzBuilder::new().mtime(0);
-                let out = Out::Gzip(gzip.write(Vec::new(), Compression::default()));
-                (out, None)
+                let gzip = gzip.write(Vec::new(), Compression::default());
+                (Out::Gzip(Box::new(gzip)), None)
             }
             Packing::Build(texts) => (Out::Plain(Vec::new()), Some(texts)),
         };

@@ -2,7 +2,6 @@
 
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::Core;
-use estrade_store::StoreError;
 use estrade_store::log_blocks::{NewLogBlock, insert_block};
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
@@ -40,7 +39,7 @@ pub(crate) async fn store(
     let now = core.now();
     let stored = core.db.transact(move |tx| {
         let block = block.clone();
-        Box::pin(async move { Ok::<_, StoreError>(insert_block(tx, &block, now).await?) })
+        Box::pin(async move { insert_block(tx, &block, now).await })
     });
     stored.await.unwrap()
 }

@@ -88,7 +88,7 @@ async fn what_instances_use_is_measured(app: &TestApp) {
 async fn a_project_that_does_not_run_has_no_samples(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let id = new_project(&ada, "shop").await;
-    let expected = json!({"step": 10, "samples": [], "limits": {"memory": 512 << 20, "cpus": 1}});
+    let expected = json!({"step": 10, "samples": [], "limits": {"memory": 512 << 20, "cpus": 1}, "disk": {"limit": 2_u64 << 30}});
     for path in [METRICS, &format!("/v1/projects/{id}/metrics")] {
         assert_eq!(ada.get(path).await.assert(200).json(), expected);
     }
@@ -111,8 +111,8 @@ async fn lonely(directory: &Path, engine: PathBuf) -> Arc<Core> {
 }
 
 async fn add_image(core: &Core) {
-    let admin = accounts::find_account(core, &ADMIN.parse().unwrap());
-    let owner = admin.await.unwrap().id;
+    let email = ADMIN.parse().unwrap();
+    let owner = accounts::find_account(core, &email).await.unwrap().id;
     let project = ProjectId::generate(core.now().millis(), 7);
     let added = core.db.transact(move |tx| {
         let (owner, project) = (Cell::from(owner), Cell::from(project));

@@ -292,7 +292,7 @@ impl fmt::Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_model::metrics::MetricLimits;
+    use estrade_model::metrics::{MetricDisk, MetricLimits};
 
     const NOW: i64 = 1_700_000_000_000;
 
@@ -311,9 +311,11 @@ mod tests {
             limits: MetricLimits {
                 memory: 512 << 20,
                 cpus: 1,
-                disk: 1 << 30,
             },
-            disk_used: None,
+            disk: MetricDisk {
+                used: None,
+                limit: 2 << 30,
+            },
         }
     }
 
