@@ -1,10 +1,11 @@
 //! `kill -9` of the engine: an engine of our own, because others use theirs.
 
 use super::own_engine::OwnEngine;
-use super::{Driver, check_converged, delete_all, docker_of, home_on, repeats, visit};
-use crate::support::{Server, random};
+use super::{Driver, check_converged, delete_all, docker_of, home_on, repeats, start, visit};
+use crate::support::{random, text};
+use estrade_testkit::free_port;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -19,12 +20,17 @@ async fn what_shall_run_runs_after_a_kill_of_the_engine() {
     let socket = engine.socket();
     // Two engines know nothing of each other's networks.
     let home = home_on(&socket).with("ESTRADE_DOCKER_SUBNETS", "10.214.0.0/16");
-    let server = Server::start(&home);
+    let edge = free_port();
+    let server = start(&home, edge);
     let docker = docker_of(&home, &socket);
     server.create_project("site").await;
     let page = json!({"files": [{"path": "index.html", "data": "a page"}]});
     let path = "/v2/projects/site/releases";
-    server.platform(Method::POST, path, page).await.assert(201);
+    let made = server.platform(Method::POST, path, page).await;
+    let release = text(&made.assert(201).json()["releaseID"]);
+    let path = format!("/v1/releases/{release}?wait=READY&timeout=20");
+    let ready = server.platform(Method::GET, &path, Value::Null).await;
+    assert_eq!(ready.json()["release"]["state"], "READY");
     for round in 0..repeats(KILLS) {
         let mut work = JoinSet::new();
         for project in 0..PROJECTS {
@@ -35,11 +41,14 @@ async fn what_shall_run_runs_after_a_kill_of_the_engine() {
         tokio::time::sleep(Duration::from_millis(moment)).await;
         engine.kill();
         // What needs no engine goes on as if nothing had happened.
-        assert_eq!(visit(&server, "site").await, (200, "a page".to_owned()));
+        assert_eq!(
+            visit(&server, edge, "site").await,
+            (200, "a page".to_owned())
+        );
         tokio::time::sleep(Duration::from_millis(random() % 3000)).await;
         work.shutdown().await;
         engine.start_again().await;
-        check_converged(&server, &docker).await;
+        check_converged(&server, edge, &docker).await;
         eprintln!("kill {round} of the engine after {moment} ms: settled");
     }
     delete_all(&server, &docker).await;

@@ -1,8 +1,8 @@
 //! `kill -9` of the server.
 
-use super::{Driver, check_converged, delete_all, docker_of, home_on, repeats};
-use crate::support::{Server, random};
-use estrade_testkit::Docker;
+use super::{Driver, check_converged, delete_all, docker_of, home_on, repeats, start};
+use crate::support::random;
+use estrade_testkit::{Docker, free_port};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -14,7 +14,8 @@ const PROJECTS: usize = 3;
 async fn what_shall_run_runs_after_a_kill_of_the_server_at_any_moment() {
     let socket = Docker::socket();
     let home = home_on(&socket);
-    let mut server = Server::start(&home);
+    let edge = free_port();
+    let mut server = start(&home, edge);
     let docker = docker_of(&home, &socket);
     for round in 0..repeats(KILLS) {
         let mut work = JoinSet::new();
@@ -26,8 +27,8 @@ async fn what_shall_run_runs_after_a_kill_of_the_server_at_any_moment() {
         tokio::time::sleep(Duration::from_millis(moment)).await;
         server.kill();
         work.join_all().await;
-        server = Server::start(&home);
-        check_converged(&server, &docker).await;
+        server = start(&home, edge);
+        check_converged(&server, edge, &docker).await;
         eprintln!("kill {round} after {moment} ms: settled");
     }
     delete_all(&server, &docker).await;
