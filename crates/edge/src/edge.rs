@@ -224,16 +224,15 @@ impl Edge {
         // Most requests go past the cache, which costs several looks at cold memory; the others keep it
         // aware of what is in use.
         let near = live.site().filter(|_| now.millis() % SEEN_BY_CACHE != 0);
-        let site = match near {
-            Some(site) => site,
-            None => {
-                let site = self.routes.sites().get(&live.row).await;
-                let Some(site) = site.map_err(Trouble::Service)? else {
-                    return Err(Trouble::Blob(BlobError::Missing));
-                };
-                live.set_site(&site);
-                site
-            }
+        let site = if let Some(site) = near {
+            site
+        } else {
+            let site = self.routes.sites().get(&live.row).await;
+            let Some(site) = site.map_err(Trouble::Service)? else {
+                return Err(Trouble::Blob(BlobError::Missing));
+            };
+            live.set_site(&site);
+            site
         };
         let visit = Visit {
             live,

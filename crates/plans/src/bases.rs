@@ -112,20 +112,15 @@ fn expand(text: &str, variables: &HashMap<String, String>) -> Option<String> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
-        let (name, default, after) = match after.strip_prefix('{') {
-            Some(braced) => {
-                let (inside, after) = braced.split_once('}')?;
-                match inside.split_once(":-") {
-                    Some((name, default)) => (name, Some(default), after),
-                    None => (inside, None, after),
-                }
-            }
-            None => {
-                let end = after
-                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                    .unwrap_or(after.len());
-                (&after[..end], None, &after[end..])
-            }
+        let (name, default, after) = if let Some(braced) = after.strip_prefix('{') {
+            let (inside, after) = braced.split_once('}')?;
+            let (name, default) = inside.split_once(":-").unzip();
+            (name.unwrap_or(inside), default, after)
+        } else {
+            let end = after
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(after.len());
+            (&after[..end], None, &after[end..])
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || !name.chars().all(plain) {
@@ -162,13 +157,12 @@ fn instructions(path: &str, text: &str) -> Result<Vec<String>> {
         if part.is_empty() {
             continue;
         }
-        match part.strip_suffix('\\') {
-            Some(begun) => line.push_str(begun),
-            None => {
-                line.push_str(part);
-                all.push(std::mem::take(&mut line));
-            }
+        if let Some(begun) = part.strip_suffix('\\') {
+            line.push_str(begun);
+            continue;
         }
+        line.push_str(part);
+        all.push(std::mem::take(&mut line));
     }
     if !line.is_empty() {
         all.push(line);
@@ -187,7 +181,7 @@ mod tests {
     use crate::settings::Settings;
     use serde_json::json;
 
-    fn ok(text: &str, args: serde_json::Value) -> bool {
+    fn ok(text: &str, args: &serde_json::Value) -> bool {
         let sent = json!({ "build": { "args": args } });
         let settings = Settings::from_release(None, sent.as_object().unwrap()).unwrap();
         check("Dockerfile", text, settings.build_args()).is_ok()
@@ -205,7 +199,7 @@ mod tests {
             "FROM estrade-test/base:2",
             "FROM a:1\nCOPY --chown=1:1 --from=nginx:1.27 /etc /etc\nRUN echo --from=abcd",
         ] {
-            assert!(ok(text, json!([])), "{text}");
+            assert!(ok(text, &json!([])), "{text}");
         }
     }
 
@@ -236,9 +230,9 @@ mod tests {
             "FR\\\nOM ea8a".to_owned(),
             "FROM a:1\nCOPY --fr\\ \nom=ea8a /a /b".to_owned(),
         ] {
-            assert!(!ok(&text, json!([])), "{text}");
+            assert!(!ok(&text, &json!([])), "{text}");
         }
-        assert!(!ok("ARG X=debian\nFROM $X", json!(["X=ea8a"])));
-        assert!(ok("ARG X=debian\nFROM $X", json!(["X=node:22"])));
+        assert!(!ok("ARG X=debian\nFROM $X", &json!(["X=ea8a"])));
+        assert!(ok("ARG X=debian\nFROM $X", &json!(["X=node:22"])));
     }
 }

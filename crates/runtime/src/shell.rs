@@ -3,7 +3,7 @@
 //! The engine lets a command live on when its terminal is gone. So the command tells its process id
 //! first, and is hung up on when the [`Shell`] is dropped, as it would be by a real terminal.
 
-use crate::engine::{Engine, QUICK};
+use crate::engine::{BRIEF, Engine, QUICK};
 use crate::error::Error;
 use crate::instances::InstanceId;
 use bollard::body_full;
@@ -20,13 +20,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const WHAT: &str = "opening a shell in an instance";
 /// Tells its process id and becomes the command.
 const PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
 /// Hangs up, and insists.
 const HANG_UP: &str = r#"kill -HUP "$0" && sleep 1 && kill -KILL "$0""#;
+/// How often to look whether a shell that cannot be resized has ended.
+const LOOKS: u32 = 10;
 /// How long hanging up may take.
 const HANG_UP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -157,11 +159,16 @@ impl ShellControl {
         let resized = self.engine.docker.resize_exec(&self.exec, options);
         match self.engine.call(what, QUICK, resized).await {
             Ok(()) => Ok(()),
-            // It may just have ended, which the engine says in many ways.
-            Err(error) => match self.exit_code().await {
-                Ok(None) => Err(error),
-                Ok(Some(_)) | Err(_) => Ok(()),
-            },
+            // It may just have ended, which the engine says in many ways, and knows of a moment later.
+            Err(error) => {
+                for _ in 0..LOOKS {
+                    if !matches!(self.exit_code().await, Ok(None)) {
+                        return Ok(());
+                    }
+                    sleep(BRIEF).await;
+                }
+                Err(error)
+            }
         }
     }
 

@@ -75,33 +75,33 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(check: Value) -> HealthCheck {
+    fn read(check: &Value) -> HealthCheck {
         let settings = json!({ "healthCheck": check });
         HealthCheck::read(settings.as_object().unwrap(), Duration::from_mins(1))
     }
 
     #[test]
     fn what_a_release_may_say() {
-        assert_eq!(read(Value::Null).probe("h"), Probe::Tcp);
+        assert_eq!(read(&Value::Null).probe("h"), Probe::Tcp);
         let http = Probe::Http {
             path: "/up".into(),
             host: "h".into(),
         };
-        assert_eq!(read(json!("/up")).probe("h"), http);
-        assert_eq!(read(json!({"path": "/up"})).probe("h"), http);
+        assert_eq!(read(&json!("/up")).probe("h"), http);
+        assert_eq!(read(&json!({"path": "/up"})).probe("h"), http);
         let command =
             |words: &[&str]| Probe::Command(words.iter().map(|word| (*word).into()).collect());
         assert_eq!(
-            read(json!({"command": "test -e x"})).probe("h"),
+            read(&json!({"command": "test -e x"})).probe("h"),
             command(&["sh", "-c", "test -e x"])
         );
         assert_eq!(
-            read(json!({"command": ["ok", "1"]})).probe("h"),
+            read(&json!({"command": ["ok", "1"]})).probe("h"),
             command(&["ok", "1"])
         );
-        assert_eq!(read(json!({"command": [1]})).probe("h"), Probe::Tcp);
-        assert_eq!(read(json!({"deadline": 5})).limit, Duration::from_secs(5));
-        assert_eq!(read(json!({"deadline": 5000})).limit, LONGEST);
-        assert_eq!(read(json!({"deadline": 0})).limit, Duration::from_mins(1));
+        assert_eq!(read(&json!({"command": [1]})).probe("h"), Probe::Tcp);
+        assert_eq!(read(&json!({"deadline": 5})).limit, Duration::from_secs(5));
+        assert_eq!(read(&json!({"deadline": 5000})).limit, LONGEST);
+        assert_eq!(read(&json!({"deadline": 0})).limit, Duration::from_mins(1));
     }
 }

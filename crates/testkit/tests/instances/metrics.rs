@@ -123,7 +123,8 @@ async fn add_image(core: &Core) {
                 VALUES ($1, $2, 'shop', 'docker', 'nano', 'free', 1, 'ACTIVE', $3, 0, 0, 1, 1)";
             let row = vec![project.clone(), owner, Cell::from(false)];
             tx.execute_many(sql, vec![row]).await?;
-            let sql = "INSERT INTO images (id, project_id, volumes, created_at) VALUES ($1, $1, '[]', 1)";
+            let sql =
+                "INSERT INTO images (id, project_id, volumes, created_at) VALUES ($1, $1, '[]', 1)";
             tx.execute_many(sql, vec![vec![project]]).await
         })
     });

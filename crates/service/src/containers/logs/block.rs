@@ -177,7 +177,9 @@ mod tests {
             line(-1, false, "before the epoch"),
         ];
         let mut batch = Batch::default();
-        lines.iter().for_each(|line| batch.push(line));
+        for line in &lines {
+            batch.push(line);
+        }
         assert_eq!(
             batch.times.map(|(_, first, last)| (first, last)),
             Some((-1, lines[0].at))
