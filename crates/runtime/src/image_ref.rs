@@ -18,11 +18,12 @@ impl ImageRef {
 
     /// Whether it looks like the name of an image that an installation made, this one or another.
     pub fn is_built(&self) -> bool {
-        let Some((_, rest)) = self
-            .0
-            .strip_prefix("estrade-")
-            .and_then(|it| it.split_once('/'))
-        else {
+        let name = ["docker.io/", "index.docker.io/"]
+            .iter()
+            .find_map(|registry| self.0.strip_prefix(registry))
+            .unwrap_or(&self.0);
+        let rest = name.strip_prefix("estrade-");
+        let Some((_, rest)) = rest.and_then(|it| it.split_once('/')) else {
             return false;
         };
         let name = rest.split([':', '@']).next().unwrap_or(rest);

@@ -249,8 +249,8 @@ fn settings_that_make_no_sense_are_named() {
 #[test]
 fn an_own_dockerfile_is_taken_as_it_is() {
     let sources = files(&[
-        ("Dockerfile", "FROM a\nEXPOSE 3000\n"),
-        ("deploy/App.Dockerfile", "FROM b\nEXPOSE 8080\n"),
+        ("Dockerfile", "FROM app\nEXPOSE 3000\n"),
+        ("deploy/App.Dockerfile", "FROM base\nEXPOSE 8080\n"),
         (".dockerignore", "*\n!src\n"),
         ("package.json", "{}"),
     ]);
@@ -305,7 +305,7 @@ fn an_own_dockerfile_is_taken_as_it_is() {
 #[test]
 fn a_dockerfile_of_another_platform_is_mentioned_and_left_alone() {
     let mut sources = node();
-    sources.insert("Dockerfile".into(), b"FROM a".to_vec());
+    sources.insert("Dockerfile".into(), b"FROM app".to_vec());
     sources.insert("index.js".into(), Vec::new());
     let plan = planned(Platform::Node, &sources, &json!({})).unwrap();
     assert!(text(&plan).contains("FROM node:20-slim"));

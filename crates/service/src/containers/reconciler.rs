@@ -36,7 +36,7 @@ const HYGIENE: Duration = Duration::from_mins(1);
 /// How soon they are looked through after a project changed.
 const TIDY: Duration = Duration::from_secs(5);
 /// The same while nothing runs.
-const IDLE_TIDY: Duration = Duration::from_secs(30);
+const IDLE_TIDY: Duration = Duration::from_secs(10);
 /// Changes and events that come together are answered by one look.
 const TOGETHER: Duration = Duration::from_millis(10);
 /// The least time between two looks, whatever wakes it.
