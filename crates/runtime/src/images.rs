@@ -189,19 +189,22 @@ impl Engine {
         Ok(releases)
     }
 
-    /// Removes the layers that the builds of these releases left behind.
-    pub async fn remove_layers(&self, releases: &[ReleaseId]) -> Result<(), Error> {
+    /// Removes the layers that the builds of these releases left behind; whether any was. Those that others
+    /// stand on stay.
+    pub async fn remove_layers(&self, releases: &[ReleaseId]) -> Result<bool, Error> {
+        let mut any = false;
         for summary in self.list_images(LAYERS).await? {
             for tag in summary.repo_tags {
                 if built_for(&tag).is_some_and(|release| releases.contains(&release)) {
                     match self.untag(&ImageRef::trusted(tag)).await {
-                        Ok(()) | Err(Error::Conflict { .. }) => {}
+                        Ok(()) => any = true,
+                        Err(Error::Conflict { .. }) => {}
                         Err(error) => return Err(error),
                     }
                 }
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     fn repositories(&self) -> String {

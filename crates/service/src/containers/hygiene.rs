@@ -20,8 +20,9 @@ const SHORT_CACHE: Duration = Duration::from_mins(10);
 /// What only serves a moment, and was left behind by a crash.
 const LEFT_BEHIND: Duration = Duration::from_hours(1);
 
-/// Removes what nobody needs. A step that fails is repeated the next time, and the others are done.
-pub(super) async fn clean(core: &Core) {
+/// Removes what nobody needs; whether that was all. A step that fails, or meets something that is still
+/// in use, is to be repeated; the others are done.
+pub(super) async fn clean(core: &Core) -> bool {
     let now = core.now();
     let cache = if is_disk_low(core).await {
         SHORT_CACHE
@@ -36,22 +37,31 @@ pub(super) async fn clean(core: &Core) {
         ("cache", prune(core, now.before(cache)).await),
         ("left-overs", sweep(core, now.before(LEFT_BEHIND)).await),
     ];
+    let mut all = true;
     for (step, done) in steps {
-        if let Err(error) = done {
-            tracing::warn!(step, error = causes(&error), "cannot clean up the engine");
+        match done {
+            Ok(complete) => all &= complete,
+            Err(error) => {
+                all = false;
+                tracing::warn!(step, error = causes(&error), "cannot clean up the engine");
+            }
         }
     }
+    all
 }
 
-async fn prune(core: &Core, before: Timestamp) -> Result<()> {
-    Ok(core.engine.prune_images(before).await?)
+async fn prune(core: &Core, before: Timestamp) -> Result<bool> {
+    core.engine.prune_images(before).await?;
+    Ok(true)
 }
 
-async fn sweep(core: &Core, before: Timestamp) -> Result<()> {
-    Ok(core.engine.sweep_folders(before).await?)
+async fn sweep(core: &Core, before: Timestamp) -> Result<bool> {
+    core.engine.sweep_folders(before).await?;
+    Ok(true)
 }
 
-async fn remove_images(core: &Core) -> Result<()> {
+async fn remove_images(core: &Core) -> Result<bool> {
+    let mut all = true;
     let there = core.engine.images().await?;
     let wanted: HashSet<_> = images::list_wanted(&core.db).await?.into_iter().collect();
     for entry in there {
@@ -60,24 +70,27 @@ async fn remove_images(core: &Core) -> Result<()> {
             release: entry.image.release,
         };
         if !wanted.contains(&key) {
-            unless_in_use(core.engine.remove_image(entry.image).await)?;
+            all &= unless_in_use(core.engine.remove_image(entry.image).await)?;
         }
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Layers serve as cache for their project, and go with it.
-async fn remove_layers(core: &Core) -> Result<()> {
+async fn remove_layers(core: &Core) -> Result<bool> {
     let mut gone = core.engine.releases_with_layers().await?;
     let known = images::known_releases(&core.db, &gone).await?;
     gone.retain(|release| !known.contains(release));
     if gone.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
-    Ok(core.engine.remove_layers(&gone).await?)
+    // Those that others of them stand on are next; those that a project stands on stay with it.
+    let some = core.engine.remove_layers(&gone).await?;
+    Ok(!some)
 }
 
-async fn remove_networks(core: &Core) -> Result<()> {
+async fn remove_networks(core: &Core) -> Result<bool> {
+    let mut all = true;
     let there = core.engine.networks().await?;
     let owners: HashSet<_> = workloads::list_owners(&core.db)
         .await?
@@ -85,30 +98,33 @@ async fn remove_networks(core: &Core) -> Result<()> {
         .collect();
     for network in there {
         if !owners.contains(&network.owner) {
-            unless_in_use(core.engine.remove_network(&network).await)?;
+            all &= unless_in_use(core.engine.remove_network(&network).await)?;
         }
     }
-    Ok(())
+    Ok(all)
 }
 
-async fn remove_volumes(core: &Core) -> Result<()> {
+async fn remove_volumes(core: &Core) -> Result<bool> {
+    let mut all = true;
     for volume in core.engine.volumes().await? {
         let disks = disks::read_disks(&core.db, volume.project).await?;
         let wanted = disks
             .iter()
             .any(|disk| disk.id.to_string() == volume.name.to_string());
         if !wanted {
-            unless_in_use(core.engine.remove_volume(&volume).await)?;
+            all &= unless_in_use(core.engine.remove_volume(&volume).await)?;
         }
     }
-    Ok(core.engine.sweep_disks().await?)
+    core.engine.sweep_disks().await?;
+    Ok(all)
 }
 
-/// What is in use goes later.
-fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<()> {
+/// Whether it is gone; what is in use goes later.
+fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<bool> {
     match removed {
-        Err(error) if !error.is_conflict() => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.is_conflict() => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

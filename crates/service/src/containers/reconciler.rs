@@ -53,7 +53,8 @@ pub struct Reconciler {
     /// Projects that changed while somebody tended them.
     dirty: HashSet<ProjectId>,
     leaving: JoinSet<()>,
-    chores: JoinSet<()>,
+    /// Work in the background; whether some of it is left for later.
+    chores: JoinSet<bool>,
     watching: JoinSet<()>,
     events: Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
     last: Instant,
@@ -156,7 +157,14 @@ impl Reconciler {
                     self.next_hygiene = Instant::now();
                     self.look_in(TOGETHER);
                 }
-                Some(done) = self.chores.join_next() => report("clean up", done),
+                Some(done) = self.chores.join_next() => {
+                    if matches!(done, Ok(true)) {
+                        self.untidy = true;
+                        self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
+                        self.look_in(TIDY);
+                    }
+                    report("clean up", done);
+                }
                 () = sleep_until(self.next) => return Woken::Look,
             }
         }
@@ -328,6 +336,7 @@ impl Reconciler {
                     "containers may reach ports of this host"
                 );
             }
+            false
         });
     }
 
@@ -343,22 +352,22 @@ impl Reconciler {
 
     fn clean_up(&mut self) {
         let now = Instant::now();
-        if self.engine != Seen::There
-            || !self.untidy
-            || now < self.next_hygiene
-            || self.chores.len() > 4
-        {
+        if self.engine != Seen::There || !self.untidy {
+            return;
+        }
+        if now < self.next_hygiene || self.chores.len() > 4 {
+            self.next = self.next.min(self.next_hygiene.max(now + TIDY));
             return;
         }
         self.untidy = false;
         self.next_hygiene = now + HYGIENE;
         let core = Arc::clone(&self.core);
         self.chores
-            .spawn(async move { hygiene::clean(&core).await });
+            .spawn(async move { !hygiene::clean(&core).await });
     }
 }
 
-fn report(what: &str, done: std::result::Result<(), JoinError>) {
+fn report<T>(what: &str, done: std::result::Result<T, JoinError>) {
     if let Err(error) = done
         && !error.is_cancelled()
     {
