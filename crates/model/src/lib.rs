@@ -7,6 +7,7 @@ pub mod account;
 pub mod admission;
 pub mod amount;
 pub mod audit;
+pub mod built_image;
 pub mod call;
 pub mod coding;
 pub mod disk;

@@ -17,6 +17,7 @@ mod edge;
 mod endpoints;
 pub mod error;
 pub mod extract;
+mod follow;
 pub mod front;
 pub mod health;
 pub mod idempotency;

@@ -145,6 +145,12 @@ impl From<estrade_model::Invalid> for Error {
     }
 }
 
+impl From<estrade_runtime::Error> for Error {
+    fn from(error: estrade_runtime::Error) -> Self {
+        Self::internal(error)
+    }
+}
+
 impl From<estrade_store::StoreError> for Error {
     fn from(error: estrade_store::StoreError) -> Self {
         match error {

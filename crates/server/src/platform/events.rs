@@ -5,19 +5,16 @@ use crate::auth::Scoped;
 use crate::context::RequestContext;
 use crate::error::PlatformError;
 use crate::extract::Params;
+use crate::follow::{self, Follower, last_seen};
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{self, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use estrade_model::event::{EventId, EventList};
+use axum::response::{IntoResponse, Response, sse};
+use estrade_model::event::{Event, EventList};
 use estrade_model::id::kind;
+use estrade_service::Error;
 use estrade_service::events::{self, EventFollower};
-use estrade_service::{Caller, Error};
-use futures_util::stream::{self, Stream};
-use std::convert::Infallible;
-use std::time::Duration;
 
 /// List the events of a project
 ///
@@ -63,50 +60,21 @@ pub async fn stream_events(
     context: RequestContext,
     headers: HeaderMap,
 ) -> Result<Response, PlatformError> {
-    let after = last_seen(&headers)?;
+    let after = last_seen(&headers, "an event")?;
     let follower = events::follow_events(&app.core, &scope, &project, after).await?;
     context.lift_deadline();
-    let alive = KeepAlive::new().interval(Duration::from_secs(10));
-    Ok(Sse::new(event_stream(app, scope.caller, follower))
-        .keep_alive(alive)
-        .into_response())
+    Ok(follow::answer(app, scope.caller, follower))
 }
 
-fn last_seen(headers: &HeaderMap) -> Result<Option<EventId>, Error> {
-    let Some(value) = headers
-        .get("last-event-id")
-        .filter(|value| !value.is_empty())
-    else {
-        return Ok(None);
-    };
-    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
-    parsed
-        .map(Some)
-        .ok_or_else(|| Error::invalid("Last-Event-ID: is not the id of an event"))
-}
-
-/// Ends when the project is deleted, the caller may not see it any more, or the server stops; the
-/// client then asks again.
-fn event_stream(
-    app: AppState,
-    caller: Caller,
-    follower: EventFollower,
-) -> impl Stream<Item = Result<sse::Event, Infallible>> {
-    let start = (app, caller, follower);
-    let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
-        let batch = tokio::select! {
-            batch = follower.next_events() => batch,
-            () = app.shutdown.cancelled() => return None,
-        };
-        app.tokens.check_again(&caller).await.ok()?;
-        let events = batch.ok()?.into_iter().filter_map(|event| {
+impl Follower for EventFollower {
+    async fn next(&mut self) -> Result<Vec<sse::Event>, Error> {
+        let frame = |event: Event| {
             let frame = sse::Event::default()
                 .id(event.id.to_string())
                 .event(event.action.clone());
-            frame.json_data(&event).ok().map(Ok)
-        });
-        let events = stream::iter(events.collect::<Vec<_>>());
-        Some((events, (app, caller, follower)))
-    });
-    futures_util::StreamExt::flatten(batches)
+            frame.json_data(&event).ok()
+        };
+        let events = self.next_events().await?;
+        Ok(events.into_iter().filter_map(frame).collect())
+    }
 }

@@ -5,19 +5,16 @@ use crate::auth::Scoped;
 use crate::context::RequestContext;
 use crate::error::PlatformError;
 use crate::extract::{Params, Queries, unless_empty};
+use crate::follow::{self, Follower, last_seen};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::sse::{self, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Response, sse};
 use estrade_model::log::{Direction, LegacyLine, Logs, Since};
 use estrade_model::{Invalid, ReleaseId};
-use estrade_service::containers::logs::{self, Cursor, KeptLine, LogFollower, LogQuery};
-use estrade_service::{Caller, Error};
-use futures_util::stream::{self, Stream, StreamExt};
+use estrade_service::Error;
+use estrade_service::containers::logs::{self, KeptLine, LogFollower, LogQuery};
 use serde::Deserialize;
-use std::convert::Infallible;
-use std::time::Duration;
 
 /// Which lines are asked for.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -82,12 +79,10 @@ pub async fn read_logs(
         last_lines: params.last_lines,
     };
     if params.follow == Some(true) {
-        let after = last_seen(&headers)?;
+        let after = last_seen(&headers, "a line")?;
         let follower = logs::follow_logs(&app.core, &scope, &project, &query, after).await?;
         context.lift_deadline();
-        let alive = KeepAlive::new().interval(Duration::from_secs(10));
-        let lines = line_stream(app, scope.caller, follower);
-        return Ok(Sse::new(lines).keep_alive(alive).into_response());
+        return Ok(follow::answer(app, scope.caller, follower));
     }
     let lines = logs::read_logs(&app.core, &scope, &project, &query).await?;
     if lines.is_empty() {
@@ -96,42 +91,15 @@ pub async fn read_logs(
     Ok(Json(logs::grouped(&lines)?).into_response())
 }
 
-fn last_seen(headers: &HeaderMap) -> Result<Option<Cursor>, Error> {
-    let Some(value) = headers
-        .get("last-event-id")
-        .filter(|value| !value.is_empty())
-    else {
-        return Ok(None);
-    };
-    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
-    parsed
-        .map(Some)
-        .ok_or_else(|| Error::invalid("Last-Event-ID: is not the id of a line"))
-}
-
-/// Ends when the project is deleted, the caller may not see it any more, or the server stops; the
-/// client then asks again.
-fn line_stream(
-    app: AppState,
-    caller: Caller,
-    follower: LogFollower,
-) -> impl Stream<Item = Result<sse::Event, Infallible>> {
-    let start = (app, caller, follower);
-    let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
-        let batch = tokio::select! {
-            batch = follower.next_lines() => batch,
-            () = app.shutdown.cancelled() => return None,
+impl Follower for LogFollower {
+    async fn next(&mut self) -> Result<Vec<sse::Event>, Error> {
+        let frame = |line: KeptLine| {
+            let frame = sse::Event::default().id(line.cursor.to_string());
+            frame.json_data(logs::streamed(line)).ok()
         };
-        app.tokens.check_again(&caller).await.ok()?;
-        let lines = batch.ok()?;
-        Some((stream::iter(lines), (app, caller, follower)))
-    });
-    batches.flatten().filter_map(|line| async { event(line) })
-}
-
-fn event(line: KeptLine) -> Option<Result<sse::Event, Infallible>> {
-    let frame = sse::Event::default().id(line.cursor.to_string());
-    frame.json_data(logs::streamed(line)).ok().map(Ok)
+        let lines = self.next_lines().await?;
+        Ok(lines.into_iter().filter_map(frame).collect())
+    }
 }
 
 /// The query of the first version.

@@ -8,7 +8,7 @@ use super::disk_watch;
 use super::hygiene;
 use super::retire::retire;
 use super::tend::{Found, Tended, tend};
-use crate::{Core, Error, Result};
+use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::causes;
 use estrade_runtime::{Event, Instance};
@@ -140,7 +140,6 @@ impl Reconciler {
         loop {
             tokio::select! {
                 heard = heard(changes) => self.heard(heard),
-                () = self.core.fleet.wake.notified() => self.look_in(TOGETHER),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
                         self.echo = Some(Instant::now() + ECHO);
@@ -410,11 +409,5 @@ async fn heard(changes: &mut Receiver<Change>) -> Heard {
             Err(RecvError::Lagged(_)) => return Heard::Anything,
             Err(RecvError::Closed) => std::future::pending().await,
         }
-    }
-}
-
-impl From<estrade_runtime::Error> for Error {
-    fn from(error: estrade_runtime::Error) -> Self {
-        Self::internal(error)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::workload::Workload;
 use crate::events::{Happening, record_events};
-use crate::releases::{Failure, presentable, queue_rerun};
+use crate::releases::{Failure, presentable, queue_rerun, tag};
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
 use estrade_model::project::{ProjectKey, ProjectStatus};
@@ -45,7 +45,7 @@ impl Trouble<'_> {
                     let crash = Happening {
                         action: "crash",
                         status: reason.to_owned(),
-                        release: Some((release, format!("v{number}"))),
+                        release: Some((release, tag(number))),
                     };
                     record_events(tx, project, vec![crash], now).await?;
                     if !looping {
@@ -65,7 +65,8 @@ impl Trouble<'_> {
                         return Ok(());
                     };
                     let kind = (next, ReleaseType::AutoRollback);
-                    let why = format!("v{number} kept crashing right after it went live");
+                    let tag = tag(number);
+                    let why = format!("{tag} kept crashing right after it went live");
                     queue_rerun(tx, &row, earlier, kind, Some(why), now).await
                 })
             })

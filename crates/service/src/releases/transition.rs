@@ -114,3 +114,17 @@ fn last_step(walk: &Walk<'_>) -> Result<ReleaseState> {
             ))
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_anybody_are_bounded_and_steer_nothing() {
+        assert_eq!(presentable("exit 1\nlast line"), "exit 1\nlast line");
+        assert_eq!(presentable("a\0b\u{1b}[31mc\r"), "ab[31mc");
+        let long = presentable(&"é".repeat(LONGEST_MESSAGE + 1));
+        assert_eq!(long.chars().count(), LONGEST_MESSAGE + 1);
+        assert!(long.ends_with('…'));
+    }
+}

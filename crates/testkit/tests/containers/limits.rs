@@ -3,6 +3,7 @@
 use crate::sources::server;
 use crate::support::{World, create, eventually};
 use estrade_model::plan::Plan;
+use estrade_testkit::Docker;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,6 +80,23 @@ async fn a_disk_filler_gets_no_more_than_its_plan() {
         })
         .await;
     }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_of_an_image_has_a_limit_too() {
+    let world = World::new().await;
+    create(&world.ada, "volume", "docker").await;
+    let dockerfile = format!("FROM {}\nVOLUME /data\n", Docker::BASE);
+    let mut release = server("one");
+    release.as_object_mut().unwrap().remove("image");
+    release["files"] = json!([{"path": "Dockerfile", "data": dockerfile}]);
+    world.deploy("volume", &release).await;
+    let said = world.text("volume", "/fill?folder=/data&most=1000").await;
+    let (written, end) = said.split_once(' ').unwrap();
+    assert_eq!(end, "ENOSPC", "{said}");
+    assert!(written.parse::<u64>().unwrap() < 512, "{said}");
+    assert_eq!(world.says("volume").await.version, "one");
     world.end().await;
 }
 

@@ -140,10 +140,7 @@ pub(super) async fn unpack_site(
     let _guard = StopOnDrop(canceled.clone());
     let unpack = move || {
         let mut tree = Tree::new(caps.stage(&core), caps, canceled);
-        tar::read_plain(&mut tree, tar.bytes)?;
-        if !tar.whole.load(Ordering::Acquire) {
-            return refuse("archive_invalid", "the engine broke off");
-        }
+        read_site(&mut tree, tar)?;
         let Unpacked {
             files, published, ..
         } = tree.finish()?;
@@ -172,6 +169,15 @@ pub(super) async fn unpack_site(
         .await
         .map_err(Error::internal)??;
     keep(claim, site).await
+}
+
+/// Adds all files of a site. Without its last files a tar is still a good one.
+fn read_site<R: Read>(tree: &mut Tree, tar: SiteTar<R>) -> Result<(), Stop> {
+    tar::read_plain(tree, tar.bytes)?;
+    if !tar.whole.load(Ordering::Acquire) {
+        return refuse("archive_invalid", "the engine broke off");
+    }
+    Ok(())
 }
 
 async fn keep(claim: &mut Claim, site: Site) -> Result<(), Halt> {

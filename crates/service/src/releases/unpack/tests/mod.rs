@@ -220,3 +220,30 @@ fn sizes_are_readable() {
         assert_eq!(readable(bytes), text);
     }
 }
+
+#[test]
+fn a_site_that_was_sent_in_part_is_no_site() {
+    let bench = Bench::usual();
+    let mut tar = ::tar::Builder::new(Vec::new());
+    let mut header = ::tar::Header::new_gnu();
+    header.set_size(1);
+    tar.append_data(&mut header, "site/index.html", &b"x"[..])
+        .unwrap();
+    // Without the blocks that end it: all that the engine had sent when it broke off.
+    let sent = tar.get_ref().clone();
+    let read = |whole: bool| {
+        let caps = bench.caps.bytes();
+        let staging = bench.blobs.stage(caps, |_| Ok(DigestSet::default()));
+        let mut tree = Tree::new(staging, bench.caps.clone(), Canceled::default());
+        let tar = SiteTar {
+            bytes: sent.as_slice(),
+            whole: Arc::new(AtomicBool::new(whole)),
+        };
+        read_site(&mut tree, tar)
+    };
+    read(true).unwrap();
+    assert!(matches!(
+        read(false),
+        Err(Stop::Refused("archive_invalid", _))
+    ));
+}

@@ -1,0 +1,53 @@
+//! Streams of things that happen, as server-sent events that can be resumed.
+
+use crate::app::AppState;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use estrade_service::{Caller, Error, Result};
+use futures_util::stream::{self, StreamExt};
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How often a silent stream says that it is alive.
+const ALIVE: Duration = Duration::from_secs(10);
+
+/// Somebody who waits for what comes next.
+pub(crate) trait Follower: Send + 'static {
+    /// What comes, each ready to be sent.
+    fn next(&mut self) -> impl Future<Output = Result<Vec<Event>>> + Send;
+}
+
+/// What the client has seen last; `what` it is the id of, for the refusal.
+pub(crate) fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<Option<T>> {
+    let Some(value) = headers
+        .get("last-event-id")
+        .filter(|value| !value.is_empty())
+    else {
+        return Ok(None);
+    };
+    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
+    parsed
+        .map(Some)
+        .ok_or_else(|| Error::invalid(format!("Last-Event-ID: is not the id of {what}")))
+}
+
+/// Answers with what a follower is told. It ends when that ends, the caller may not see it any more, or
+/// the server stops; the client then asks again.
+pub(crate) fn answer(app: AppState, caller: Caller, follower: impl Follower) -> Response {
+    let start = (app, caller, follower);
+    let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
+        let batch = tokio::select! {
+            batch = follower.next() => batch,
+            () = app.shutdown.cancelled() => return None,
+        };
+        app.tokens.check_again(&caller).await.ok()?;
+        let events = batch.ok()?.into_iter().map(Ok::<_, Infallible>);
+        Some((stream::iter(events), (app, caller, follower)))
+    });
+    let alive = KeepAlive::new().interval(ALIVE);
+    Sse::new(batches.flatten())
+        .keep_alive(alive)
+        .into_response()
+}
