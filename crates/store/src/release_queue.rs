@@ -70,6 +70,24 @@ impl Record for OverdueRow {
     }
 }
 
+/// A release that can be claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimableRow {
+    /// Identifier.
+    pub id: ReleaseId,
+    /// Whether it shall run what is live when its turn comes.
+    pub follows: bool,
+}
+
+impl Record for ClaimableRow {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            follows: row.take()?,
+        })
+    }
+}
+
 /// Releases that nobody works on and that are next in their project, oldest first.
 ///
 /// Being next never ends, since what comes before can only finish; so a claim needs no second look.
@@ -77,9 +95,9 @@ pub async fn claimable_releases(
     db: &Db,
     now: Timestamp,
     most: u32,
-) -> Result<Vec<ReleaseId>, StoreError> {
+) -> Result<Vec<ClaimableRow>, StoreError> {
     db.read(
-        "SELECT r.id FROM releases r
+        "SELECT r.id, r.kind = 'ENV_UPDATE' AND r.state = 'PENDING' FROM releases r
          WHERE r.finished_at IS NULL AND r.lease_until <= $1
            AND NOT EXISTS (SELECT 1 FROM releases o WHERE o.project_id = r.project_id
                            AND o.number < r.number AND o.finished_at IS NULL)
@@ -89,6 +107,22 @@ pub async fn claimable_releases(
     .bind(most)
     .fetch_all()
     .await
+}
+
+/// Lets a release that waits run what is live now: what was live when it was made may have been replaced
+/// by one that was before it in the queue.
+pub async fn follow_live(tx: &mut Tx, id: ReleaseId) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE releases SET platform = l.platform, port = l.port, settings = l.settings,
+             image = l.image, artifact_id = l.artifact_id, source_id = l.source_id, site = l.site,
+             image_id = l.image_id, origin_id = l.origin_id, version = releases.version + 1
+         FROM releases l JOIN projects p ON p.current_release = l.id
+         WHERE releases.id = $1 AND releases.state = 'PENDING' AND p.id = releases.project_id",
+    )
+    .bind(id)
+    .execute()
+    .await
+    .map(drop)
 }
 
 /// Takes a release that nobody works on; none when somebody was faster.

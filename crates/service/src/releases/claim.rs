@@ -11,7 +11,7 @@ use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::blobs::{HeldBlobs, StoredBlob};
 use estrade_store::images::{self, ImageKey};
 use estrade_store::manifest::Manifest;
-use estrade_store::release_queue::{self, ClaimedRow};
+use estrade_store::release_queue::{self, ClaimableRow, ClaimedRow};
 use estrade_store::releases::Recipe;
 use estrade_store::{artifacts, blob_rows};
 use std::sync::Arc;
@@ -46,7 +46,10 @@ impl Claim {
                 let (found, lease) = (found.clone(), name.clone());
                 Box::pin(async move {
                     let mut rows = Vec::new();
-                    for id in found {
+                    for ClaimableRow { id, follows } in found {
+                        if follows {
+                            release_queue::follow_live(tx, id).await?;
+                        }
                         let until = now.after(LEASE);
                         rows.extend(
                             release_queue::claim_release(tx, id, &lease, until, now).await?,

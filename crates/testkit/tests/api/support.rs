@@ -1,6 +1,6 @@
 //! Steps that many tests take.
 
-use estrade_testkit::{Answer, Call, User};
+use estrade_testkit::{Answer, Call, TestApp, User};
 use serde_json::{Value, json};
 
 /// Demands an id: 24 lower-case hexadecimal characters.
@@ -135,4 +135,23 @@ pub(crate) fn upload(user: &User, project: &str, field: &str, archive: &[u8]) ->
 pub(crate) async fn new_source(user: &User, project: &str, archive: &[u8]) -> String {
     let uploaded = upload(user, project, "file", archive).await.assert(200);
     uploaded.field("/sourceID")
+}
+
+/// Makes a release look as if another server were building it, and would for long.
+pub(crate) async fn hold(app: &TestApp, release: &str) {
+    let release = release.to_owned();
+    let held = app.core().db.transact(move |tx| {
+        let release = release.clone();
+        Box::pin(async move {
+            tx.query(
+                "UPDATE releases SET state = 'BUILDING', finished_at = NULL, fail_reason = NULL,
+                 lease_owner = 'somebody', lease_until = 99999999999999, deadline = 99999999999999
+                 WHERE id = $1",
+            )
+            .bind(release.as_str())
+            .execute()
+            .await
+        })
+    });
+    assert_eq!(held.await.unwrap(), 1);
 }

@@ -1,6 +1,6 @@
 //! `/v1/projects/update-envs`
 
-use crate::support::{assert_id, deploy_site, ended, fields, new_project};
+use crate::support::{assert_id, deploy, deploy_site, ended, fields, hold, new_project, site};
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ on_both_engines! {
     viewers_see_names_but_no_values;
     values_are_encrypted_at_rest;
     a_project_that_serves_gets_an_env_update_release;
+    an_env_update_behind_a_release_takes_that_one;
     what_is_no_variable_is_refused_and_changes_nothing;
 }
 
@@ -111,6 +112,41 @@ async fn a_project_that_serves_gets_an_env_update_release(app: &TestApp) {
     assert_eq!(
         ada.get(&source(&first)).await.assert(200).body(),
         ada.get(&source(second)).await.assert(200).body(),
+    );
+}
+
+async fn an_env_update_behind_a_release_takes_that_one(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let first = deploy_site(&ada, "shop").await;
+    // Something that takes long, then a new version, and while that waits, new variables.
+    let mut node = site();
+    node["type"] = "node".into();
+    let slow = deploy(&ada, "shop", &node).await;
+    ended(&ada, &slow).await;
+    hold(app, &slow).await;
+    let files = json!({"type": "static", "files": [{"path": "index.html", "data": "the new one"}]});
+    let second = deploy(&ada, "shop", &files).await;
+    let set = json!({"project": "shop", "variables": [{"key": "A", "value": "1"}]});
+    ada.post(PATH, &set).await.assert(201);
+    let list = ada.get("/v1/projects/shop/releases").await.json();
+    let update = list["releases"][0]["_id"].as_str().unwrap();
+    ada.post_empty(&format!("/v2/releases/{slow}/cancel"))
+        .await
+        .assert_empty(200);
+    assert_eq!(ended(&ada, &second).await["state"], "READY");
+    assert_eq!(ended(&ada, update).await["state"], "READY");
+    let read = ada.get("/v1/projects/shop").await.json();
+    assert_eq!(read["project"]["currentRelease"], update);
+    let mut sources = Vec::new();
+    for release in [&first, &second, update] {
+        let source = ada.get(&format!("/v2/releases/{release}/source")).await;
+        sources.push(source.assert(200).body().to_vec());
+    }
+    assert_ne!(sources[0], sources[1]);
+    assert_eq!(
+        sources[1], sources[2],
+        "the new version must not be taken back"
     );
 }
 

@@ -1,7 +1,7 @@
 //! `/v1/projects/{project_id}/releases`, `/v2/projects/{project_id}/releases`, `/v1/releases`
 
 use crate::support::{
-    assert_id, assert_time, column, deploy, deploy_site, ended, fields, new_project, site,
+    assert_id, assert_time, column, deploy, deploy_site, ended, fields, hold, new_project, site,
 };
 use estrade_testkit::{Api, TestApp, User, on_both_engines};
 use serde_json::{Value, json};
@@ -297,25 +297,6 @@ async fn what_the_maker_says_is_kept(app: &TestApp) {
         .naming("message");
     body["message"] = "é".repeat(1000).into();
     ada.post(PATH, &body).await.assert(201);
-}
-
-/// Makes a release look as if another server were building it, and would for long.
-async fn hold(app: &TestApp, release: &str) {
-    let release = release.to_owned();
-    let held = app.core().db.transact(move |tx| {
-        let release = release.clone();
-        Box::pin(async move {
-            tx.query(
-                "UPDATE releases SET state = 'BUILDING', finished_at = NULL, fail_reason = NULL,
-                 lease_owner = 'somebody', lease_until = 99999999999999, deadline = 99999999999999
-                 WHERE id = $1",
-            )
-            .bind(release.as_str())
-            .execute()
-            .await
-        })
-    });
-    assert_eq!(held.await.unwrap(), 1);
 }
 
 /// A project with a release that is being built, and one that waits behind it.
