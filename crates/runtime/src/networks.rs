@@ -20,7 +20,9 @@
 //! # Subnets
 //!
 //! The engine's own pools are good for about 30 networks. Ours come from a pool that the operator
-//! knows, 256 networks of 253 instances unless configured otherwise.
+//! knows, 256 networks of 253 instances unless configured otherwise. What the engine does not look at is
+//! looked at here: a subnet that the host has a route to already, for a VPN or for another engine, is passed
+//! over.
 
 use crate::engine::{Engine, QUICK, WORK};
 use crate::error::Error;
@@ -82,6 +84,16 @@ impl SubnetPool {
         IpRange::ipv4(Ipv4Addr::from(self.base), self.prefix)
     }
 
+    /// Those that lie in the pool. A route to more than the pool, such as to a whole private network, takes
+    /// no part of it: the route to a subnet goes before it.
+    fn within(self, routes: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
+        let last = self.base | u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
+        routes
+            .iter()
+            .copied()
+            .filter(move |(from, to)| self.base <= *from && *to <= last)
+    }
+
     /// All subnets, beginning at a place that depends on the owner, so that two who look for one at
     /// the same time seldom meet.
     fn candidates(self, owner: OwnerId) -> impl Iterator<Item = u32> {
@@ -118,7 +130,8 @@ impl Engine {
         if let Some(network) = self.network_of(owner).await? {
             return Ok(network);
         }
-        let taken = self.taken_subnets().await?;
+        let mut taken = self.taken_subnets().await?;
+        taken.extend(self.pool.within(&host_routes().await));
         let free = |base: &u32| {
             !taken
                 .iter()
@@ -262,6 +275,24 @@ fn read(network: models::Network) -> Option<Network> {
     })
 }
 
+/// Where the routes of this host go, which is the engine's as a rule; nowhere where that cannot be read.
+async fn host_routes() -> Vec<(u32, u32)> {
+    let table = tokio::fs::read_to_string("/proc/net/route").await;
+    read_routes(&table.unwrap_or_default())
+}
+
+/// Reads the kernel's table: `Iface Destination Gateway Flags RefCnt Use Metric Mask …`, in hexadecimal.
+fn read_routes(table: &str) -> Vec<(u32, u32)> {
+    let address = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::from_be);
+    let read = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let base = address(words.next()?)?;
+        let mask = address(words.nth(5)?)?;
+        Some((base & mask, base | !mask))
+    };
+    table.lines().filter_map(read).collect()
+}
+
 /// The first and last address of an IPv4 network.
 fn bounds(subnet: &str) -> Option<(u32, u32)> {
     let (address, prefix) = subnet.split_once('/')?;
@@ -286,6 +317,21 @@ mod tests {
         }
         let one: SubnetPool = "192.168.7.0/24".parse().unwrap();
         assert_eq!(one.candidates(OwnerId::generate(1, 2)).count(), 1);
+    }
+
+    #[test]
+    fn subnets_that_the_host_has_routes_to_are_taken() {
+        let table =
+            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+tun0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0
+es1\t0007D50A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+br0\t0007D60A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+";
+        let routes = read_routes(table);
+        assert_eq!(routes.len(), 4);
+        let taken: Vec<_> = SubnetPool::default().within(&routes).collect();
+        assert_eq!(taken, [bounds("10.213.7.0/24").unwrap()]);
     }
 
     #[test]

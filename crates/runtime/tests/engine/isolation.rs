@@ -45,7 +45,7 @@ async fn owners_do_not_reach_each_other() {
     let addresses = [&[mine.address.unwrap()], &[theirs.address.unwrap(); 4][..]].concat();
     let program = world.python(&visitor(&addresses));
     let others = async {
-        for number in 20..40 {
+        for number in 20..28 {
             let network = world
                 .engine
                 .ensure_network(OwnerId::generate(now().millis(), number))

@@ -26,7 +26,7 @@ impl World {
     pub(crate) async fn new(at: &Installation) -> Self {
         let socket = std::env::var("ESTRADE_TEST_DOCKER").expect(
             "ESTRADE_TEST_DOCKER is not set: run `./test tests`, or set it to the socket of an engine that has \
-             the image of tests/docker/base-image as estrade-test/base:1",
+             the image of tests/docker/base-image as estrade-test/base:2",
         );
         let mut settings = Settings::default();
         settings.containers.host = EngineHost::Unix(socket.into());
@@ -46,7 +46,7 @@ impl World {
                 number,
             },
             revision: 0,
-            image: "estrade-test/base:1".parse().unwrap(),
+            image: "estrade-test/base:2".parse().unwrap(),
             command: Some(["python3", "-c", program].map(str::to_owned).into()),
             env: Vec::new(),
             port: 8000,

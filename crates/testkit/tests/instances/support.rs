@@ -14,7 +14,7 @@ pub(crate) const CALM: &str =
 pub(crate) fn engine() -> Setup {
     let socket = std::env::var("ESTRADE_TEST_DOCKER").expect(
         "ESTRADE_TEST_DOCKER is not set: run `./test tests`, which starts a Docker Engine, or set it to the socket \
-         of an engine that has the image of tests/docker/base-image as estrade-test/base:1",
+         of an engine that has the image of tests/docker/base-image as estrade-test/base:2",
     );
     Setup::with(|setup| {
         let containers = &mut setup.settings.containers;
@@ -33,7 +33,7 @@ pub(crate) async fn new_project(user: &User, name: &str) -> ProjectId {
 /// Deploys a program in Python, and waits until it runs; the id of its release.
 pub(crate) async fn deploy(user: &User, project: &str, program: &str) -> String {
     let args = ["python3", "-u", "-c", program];
-    let release = json!({"image": "estrade-test/base:1", "port": 8000, "args": args});
+    let release = json!({"image": "estrade-test/base:2", "port": 8000, "args": args});
     let path = format!("/v2/projects/{project}/releases");
     let id = user
         .post(&path, &release)
