@@ -1,16 +1,82 @@
 //! What a user's Dockerfile is built on. An engine also finds images by the beginning of their ids, and
-//! those that were built for others: neither may be asked for.
+//! those that were built for others: neither may be asked for, by the Dockerfile or by what an image does
+//! when somebody builds on it (`ONBUILD`).
+//!
+//! An image is looked at before the build. So that nobody can put another one in its place meanwhile, the
+//! Dockerfile that the engine gets names the images by the ids that they had then.
 
 use crate::error::{Result, refused};
 use crate::settings::BuildArg;
-use std::collections::HashMap;
+use estrade_model::built_image::{is_built, without_registry};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
-/// Refuses a Dockerfile that could take files out of somebody else's image.
-pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<()> {
+/// Means an image without anything in it, which is nobody's.
+const NOTHING: &str = "scratch";
+
+/// The images that a user's Dockerfile builds on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bases {
+    text: String,
+    bases: Vec<Base>,
+}
+
+/// One `FROM` with the name of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Base {
+    image: String,
+    /// The instruction before and after the name.
+    around: (String, String),
+    /// Its lines in the Dockerfile.
+    lines: Range<usize>,
+}
+
+impl Bases {
+    /// The images' names, each once.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.bases.iter().map(|base| base.image.as_str()).collect()
+    }
+
+    /// The Dockerfile, with ids instead of names.
+    pub fn pin(&self, ids: &HashMap<String, String>) -> String {
+        let mut out: Vec<String> = self.text.lines().map(str::to_owned).collect();
+        for base in &self.bases {
+            let Some(id) = ids.get(&base.image) else {
+                continue;
+            };
+            let (before, after) = &base.around;
+            for (at, line) in base.lines.clone().zip(&mut out[base.lines.clone()]) {
+                // Empty lines keep the numbers of those that follow.
+                *line = if at == base.lines.start {
+                    format!("{before}{id}{after}")
+                } else {
+                    String::new()
+                };
+            }
+        }
+        out.join("\n") + "\n"
+    }
+}
+
+/// Refuses an image that takes files out of somebody else's when it is built on.
+pub fn check_triggers(image: &str, triggers: &[String]) -> Result<()> {
+    for trigger in triggers {
+        let (_, rest) = split_word(trigger);
+        for flag in flags(rest) {
+            // The stages of the Dockerfile are not its business.
+            check_flag(image, flag, &[])?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds out what a Dockerfile builds on; refuses one that could take files out of somebody else's image.
+pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<Bases> {
     let mut global: HashMap<String, String> = HashMap::new();
     let mut stages: Vec<String> = Vec::new();
+    let mut bases = Vec::new();
     let mut before_first = true;
-    for line in instructions(path, text)? {
+    for Instruction { text: line, lines } in instructions(path, text)? {
         let (word, rest) = split_word(&line);
         let (word, rest) = match word.to_ascii_uppercase().as_str() {
             // What it adds is carried out by whoever builds on it.
@@ -37,22 +103,47 @@ pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<()> {
                     .ok_or_else(|| refused(path, format!("FROM {named}: its variables must be set by an ARG before the first FROM")))?;
                 if !stages.iter().any(|stage| stage.eq_ignore_ascii_case(&base)) {
                     require_named(path, &base)?;
+                    if !base.eq_ignore_ascii_case(NOTHING) {
+                        bases.push(Base {
+                            around: around(&line, named),
+                            image: base,
+                            lines,
+                        });
+                    }
                 }
                 let stage = words.nth(1).unwrap_or_default();
                 stages.push(stage.to_owned());
             }
             "COPY" | "ADD" | "RUN" => {
-                let flags = rest
-                    .split_ascii_whitespace()
-                    .take_while(|word| word.starts_with("--"));
-                for flag in flags {
+                for flag in flags(rest) {
                     check_flag(path, flag, &stages)?;
                 }
             }
             _ => {}
         }
     }
-    Ok(())
+    let text = text.to_owned();
+    Ok(Bases { text, bases })
+}
+
+/// What is before and after a word of an instruction that is not its first, and no option.
+fn around(line: &str, named: &str) -> (String, String) {
+    let (begun, rest) = line.split_at(line.len() - split_word(line).1.len());
+    let options: usize = rest
+        .split_inclusive(char::is_whitespace)
+        .take_while(|word| word.trim().is_empty() || word.starts_with("--"))
+        .map(str::len)
+        .sum();
+    let (options, rest) = rest.split_at(options);
+    (
+        format!("{begun}{options}"),
+        rest.strip_prefix(named).unwrap_or_default().to_owned(),
+    )
+}
+
+fn flags(rest: &str) -> impl Iterator<Item = &str> {
+    rest.split_ascii_whitespace()
+        .take_while(|word| word.starts_with("--"))
 }
 
 fn check_flag(path: &str, flag: &str, stages: &[String]) -> Result<()> {
@@ -80,14 +171,10 @@ fn check_flag(path: &str, flag: &str, stages: &[String]) -> Result<()> {
 
 /// Refuses what an engine would find by an image's id, or among those that were built here.
 fn require_named(path: &str, base: &str) -> Result<()> {
-    let name = ["docker.io/", "index.docker.io/"]
-        .iter()
-        .find_map(|registry| base.strip_prefix(registry))
-        .unwrap_or(base);
+    let name = without_registry(base);
     let is_id = name.starts_with("sha256:")
         || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let is_built = name.starts_with("estrade-") && is_of_project(name);
-    if is_id || is_built || name.is_empty() {
+    if is_id || is_built(name) || name.is_empty() {
         return Err(refused(
             path,
             format!(
@@ -96,13 +183,6 @@ fn require_named(path: &str, base: &str) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// `estrade-<installation>/<project>`, or the layers of builds.
-fn is_of_project(name: &str) -> bool {
-    let rest = name.split_once('/').map_or("", |(_, rest)| rest);
-    let rest = rest.split([':', '@']).next().unwrap_or_default();
-    rest == "layers" || (rest.len() == 24 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// The value of a text with variables; none when one of them is not known.
@@ -135,11 +215,17 @@ fn expand(text: &str, variables: &HashMap<String, String>) -> Option<String> {
     (!out.contains(['$', '\\'])).then_some(out)
 }
 
-/// The instructions of a Dockerfile, each on one line.
-fn instructions(path: &str, text: &str) -> Result<Vec<String>> {
-    let mut all = Vec::new();
+/// An instruction of a Dockerfile on one line, and where it was.
+struct Instruction {
+    text: String,
+    lines: Range<usize>,
+}
+
+fn instructions(path: &str, text: &str) -> Result<Vec<Instruction>> {
+    let mut all: Vec<Instruction> = Vec::new();
     let mut line = String::new();
-    for part in text.lines() {
+    let mut first = 0;
+    for (at, part) in text.lines().enumerate() {
         if let Some(comment) = part.trim_start().strip_prefix('#') {
             // Another sign for "goes on" would make this reader see other lines than the engine does.
             if all.is_empty()
@@ -157,15 +243,24 @@ fn instructions(path: &str, text: &str) -> Result<Vec<String>> {
         if part.is_empty() {
             continue;
         }
+        if line.is_empty() {
+            first = at;
+        }
         if let Some(begun) = part.strip_suffix('\\') {
             line.push_str(begun);
             continue;
         }
         line.push_str(part);
-        all.push(std::mem::take(&mut line));
+        all.push(Instruction {
+            text: std::mem::take(&mut line),
+            lines: first..at + 1,
+        });
     }
     if !line.is_empty() {
-        all.push(line);
+        all.push(Instruction {
+            text: line,
+            lines: first..text.lines().count(),
+        });
     }
     Ok(all)
 }
@@ -185,6 +280,65 @@ mod tests {
         let sent = json!({ "build": { "args": args } });
         let settings = Settings::from_release(None, sent.as_object().unwrap()).unwrap();
         check("Dockerfile", text, settings.build_args()).is_ok()
+    }
+
+    #[test]
+    fn images_are_pinned_where_they_are_named() {
+        let text = "# syntax=x
+ARG TAG=22
+FROM --platform=linux/amd64  node:$TAG AS build
+RUN a \\
+  # FROM x
+  b
+from scratch
+FROM \\
+  nginx:1.27 \\
+  as web
+COPY --from=build /a /b
+FROM build";
+        let bases = check("Dockerfile", text, &[]).unwrap();
+        let names: Vec<_> = bases.names().into_iter().collect();
+        assert_eq!(names, ["nginx:1.27", "node:22"]);
+        let ids = [("node:22", "sha256:aa"), ("nginx:1.27", "sha256:bb")];
+        let ids = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
+        assert_eq!(
+            bases.pin(&ids.into()),
+            "# syntax=x
+ARG TAG=22
+FROM --platform=linux/amd64  sha256:aa AS build
+RUN a \\
+  # FROM x
+  b
+from scratch
+FROM   sha256:bb   as web
+
+
+COPY --from=build /a /b
+FROM build
+"
+        );
+    }
+
+    #[test]
+    fn what_an_image_does_to_those_who_build_on_it_is_looked_at() {
+        let check = |trigger: &str| check_triggers("evil:1", &[trigger.to_owned()]).is_ok();
+        for fine in [
+            "COPY . /app",
+            "RUN make",
+            "COPY --from=nginx:1 /a /b",
+            "ENV A=--from=ea8a",
+        ] {
+            assert!(check(fine), "{fine}");
+        }
+        for bad in [
+            "COPY --from=ea8a /a /b",
+            "copy --chown=1 --from=sha256:ab /a /b",
+            "COPY --from=0 /a /b",
+            "ADD --from=$X /a /b",
+            "RUN --mount=type=bind,from=ea8a,target=/x true",
+        ] {
+            assert!(!check(bad), "{bad}");
+        }
     }
 
     #[test]

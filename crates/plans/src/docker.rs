@@ -27,7 +27,7 @@ pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
     work.note(format!("built as {path} says"));
     let port = work.settings.port(work.platform);
     let text = work.tree.text(&path)?.unwrap_or_default();
-    bases::check(&path, &text, work.settings.build_args())?;
+    let bases = bases::check(&path, &text, work.settings.build_args())?;
     let exposed = exposed(&text);
     if let Some(other) = exposed.filter(|exposed| *exposed != port) {
         work.note(format!(
@@ -36,7 +36,7 @@ pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
     }
     Ok(BuildPlan {
         ignore: IgnoreRules::of_dockerfile(&work.tree, &path)?,
-        dockerfile: Dockerfile::Theirs { path },
+        dockerfile: Dockerfile::Theirs { path, bases },
         build_args: work.settings.build_args().to_vec(),
         cache: work.settings.cache(),
         outcome: Outcome::Runs {

@@ -27,6 +27,7 @@ mod sources;
 mod version;
 mod work;
 
+pub use bases::{Bases, check_triggers};
 pub use dockerfile::RUN_AS;
 pub use error::PlanError;
 pub use ignore::IgnoreRules;

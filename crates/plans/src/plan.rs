@@ -1,5 +1,6 @@
 //! The plan of a build, and which platform makes it.
 
+use crate::bases::Bases;
 use crate::command::Command;
 use crate::error::{Result, refused};
 use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules, SECRETS};
@@ -39,6 +40,8 @@ pub enum Dockerfile {
     Theirs {
         /// Its path.
         path: String,
+        /// What it builds on.
+        bases: Bases,
     },
     /// Made here.
     Ours {
@@ -70,19 +73,20 @@ impl BuildPlan {
     /// The path of the Dockerfile in the build context.
     pub fn dockerfile_path(&self) -> &str {
         match &self.dockerfile {
-            Dockerfile::Theirs { path } => path,
+            Dockerfile::Theirs { path, .. } => path,
             Dockerfile::Ours { .. } => OWN_NAME,
         }
     }
 
     /// Files to put into the build context beside (or, by name, instead of) the user's. The engine
     /// reads them and then removes them, so they are in no image.
-    pub fn added_files(&self) -> Vec<(&'static str, String)> {
+    pub fn added_files(&self) -> Vec<(String, String)> {
+        let file = |path: &str, text: String| (path.to_owned(), text);
         match &self.dockerfile {
             Dockerfile::Theirs { .. } => Vec::new(),
             Dockerfile::Ours { text } => vec![
-                (OWN_NAME, text.clone()),
-                (IGNORE_FILE, format!("{OWN_NAME}\n{IGNORE_FILE}\n")),
+                file(OWN_NAME, text.clone()),
+                file(IGNORE_FILE, format!("{OWN_NAME}\n{IGNORE_FILE}\n")),
             ],
         }
     }

@@ -12,6 +12,7 @@ use bollard::query_parameters::{
     CreateImageOptions, ListImagesOptions, PruneImagesOptions, RemoveImageOptions, TagImageOptions,
 };
 use bytes::Bytes;
+use estrade_model::built_image::{LAYERS, PREFIX};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 use futures_util::{Stream, TryStreamExt};
 use std::io;
@@ -20,8 +21,6 @@ use tokio::time::{Instant, sleep};
 
 /// How long the import of a tar may take.
 const IMPORT: Duration = Duration::from_mins(10);
-/// The project's place in the names of layers that builds left behind.
-pub(crate) const LAYERS: &str = "layers";
 
 /// The image of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +40,8 @@ pub struct Image {
     pub ports: Vec<u16>,
     /// Where it wants volumes of its own.
     pub volumes: Vec<String>,
+    /// The instructions that are carried out when somebody builds on it.
+    pub triggers: Vec<String>,
     /// The user that its processes run as; none: root.
     pub user: Option<String>,
     /// Bytes on disk, with layers that it shares with others.
@@ -208,7 +209,7 @@ impl Engine {
     }
 
     fn repositories(&self) -> String {
-        format!("estrade-{}", self.installation)
+        format!("{PREFIX}{}", self.installation)
     }
 
     pub(crate) fn repository(&self, name: &str) -> String {
@@ -273,6 +274,7 @@ fn read(found: models::ImageInspect) -> Result<Image, Error> {
     volumes.sort_unstable();
     Ok(Image {
         volumes,
+        triggers: config.on_build.unwrap_or_default(),
         id: found
             .id
             .and_then(|id| id.parse().ok())

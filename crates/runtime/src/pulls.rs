@@ -41,7 +41,7 @@ pub struct PullProgress {
 pub struct Pull {
     engine: Engine,
     name: ImageRef,
-    image: OwnImage,
+    image: Option<OwnImage>,
     /// Whether the engine had an image of that name before.
     known: bool,
     messages: BoxStream<'static, Result<CreateImageInfo, bollard::errors::Error>>,
@@ -49,11 +49,11 @@ pub struct Pull {
 }
 
 impl Engine {
-    /// Fetches an image from its registry for a release, whose image it becomes.
+    /// Fetches an image from its registry, for a release whose image it becomes, or to build on.
     pub async fn pull(
         &self,
         name: &ImageRef,
-        image: OwnImage,
+        image: Option<OwnImage>,
         login: Option<&RegistryLogin>,
     ) -> Result<Pull, Error> {
         let options = CreateImageOptions {
@@ -94,14 +94,16 @@ impl Pull {
         None
     }
 
-    /// How it ended, once it has. The image then has the release's name; its own stays only if it was there
-    /// before, so that it goes with the release.
+    /// How it ended, once it has. The image of a release then has the release's name; its own stays only if
+    /// it was there before, so that it goes with the release.
     pub async fn finish(mut self) -> Result<(), Error> {
         while self.next_progress().await.is_some() {}
         self.ended.unwrap_or(Ok(()))?;
-        self.engine.tag(&self.name, self.image).await?;
-        if !self.known {
-            self.engine.untag(&self.name).await?;
+        if let Some(image) = self.image {
+            self.engine.tag(&self.name, image).await?;
+            if !self.known {
+                self.engine.untag(&self.name).await?;
+            }
         }
         Ok(())
     }

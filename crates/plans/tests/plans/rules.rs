@@ -256,12 +256,11 @@ fn an_own_dockerfile_is_taken_as_it_is() {
     ]);
     let sent = json!({"args": ["serve", "$X"], "build": {"args": {"A": "secret"}, "cache": false}});
     let plan = planned(Platform::Docker, &sources, &sent).unwrap();
-    assert_eq!(
-        plan.dockerfile,
-        Dockerfile::Theirs {
-            path: "Dockerfile".into()
-        }
-    );
+    let Dockerfile::Theirs { path, bases } = &plan.dockerfile else {
+        panic!("{:?}", plan.dockerfile);
+    };
+    assert_eq!(path, "Dockerfile");
+    assert_eq!(bases.names().into_iter().collect::<Vec<_>>(), ["app"]);
     let command = Some(vec!["serve".to_owned(), "$X".to_owned()]);
     assert_eq!(
         plan.outcome,
@@ -322,7 +321,7 @@ fn a_dockerfile_of_another_platform_is_mentioned_and_left_alone() {
 fn what_we_add_to_the_context_takes_itself_away() {
     let plan = planned(Platform::Node, &node(), &json!({})).unwrap();
     let added = plan.added_files();
-    let names: Vec<_> = added.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = added.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, [plan.dockerfile_path(), ".dockerignore"]);
     assert_eq!(added[0].1, text(&plan));
     for (name, _) in &added {

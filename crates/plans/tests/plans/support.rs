@@ -38,7 +38,7 @@ pub(crate) fn planned_on(
 pub(crate) fn text(plan: &BuildPlan) -> &str {
     match &plan.dockerfile {
         Dockerfile::Ours { text } => text,
-        Dockerfile::Theirs { path } => panic!("{path} is theirs"),
+        Dockerfile::Theirs { path, .. } => panic!("{path} is theirs"),
     }
 }
 

@@ -98,7 +98,11 @@ async fn a_pull_that_cannot_be_says_so() {
     let world = World::new();
     // Port 1 of this machine: there is no registry.
     let name: ImageRef = "127.0.0.1:1/none:1".parse().unwrap();
-    let pull = world.engine.pull(&name, own(&world), None).await.unwrap();
+    let pull = world
+        .engine
+        .pull(&name, Some(own(&world)), None)
+        .await
+        .unwrap();
     let error = pull.finish().await.unwrap_err();
     assert!(!error.is_engine_away(), "{error}");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
@@ -120,7 +124,7 @@ async fn a_pulled_image_is_the_releases_and_goes_with_it() {
             let pulled = stranger().create_image(Some(options), None, None);
             pulled.try_for_each(|_| async { Ok(()) }).await.unwrap();
         }
-        let mut pull = engine.pull(&name, own(&world), None).await.unwrap();
+        let mut pull = engine.pull(&name, Some(own(&world)), None).await.unwrap();
         let mut progress = Vec::new();
         while let Some(message) = pull.next_progress().await {
             progress.push(message.status);

@@ -3,6 +3,7 @@
 //! The engine is always asked before the database: what is there and unknown to a later look at the database
 //! was not about to be used.
 
+use super::disk_room;
 use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::error::causes;
@@ -10,7 +11,6 @@ use estrade_runtime::Error;
 use estrade_store::images::{self, ImageKey};
 use estrade_store::{disks, workloads};
 use std::collections::HashSet;
-use std::path::Path;
 use std::time::Duration;
 
 /// Layers of builds serve as cache for this long.
@@ -24,7 +24,7 @@ const LEFT_BEHIND: Duration = Duration::from_hours(1);
 /// in use, is to be repeated; the others are done.
 pub(super) async fn clean(core: &Core) -> bool {
     let now = core.now();
-    let cache = if is_disk_low(core).await {
+    let cache = if disk_room::is_low(core).await {
         SHORT_CACHE
     } else {
         CACHE
@@ -126,19 +126,4 @@ fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<bool> {
         Err(error) if error.is_conflict() => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether less is free on the engine's disk than shall be; no when the disk is not on this machine.
-async fn is_disk_low(core: &Core) -> bool {
-    let Ok(info) = core.engine.info().await else {
-        return false;
-    };
-    let floor = core.settings.containers.free_disk;
-    let look = move || {
-        let Ok(disk) = rustix::fs::statvfs(Path::new(&info.data_root)) else {
-            return false;
-        };
-        disk.f_bavail.saturating_mul(disk.f_frsize) < floor
-    };
-    tokio::task::spawn_blocking(look).await.unwrap_or(false)
 }

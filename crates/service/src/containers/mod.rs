@@ -7,6 +7,8 @@
 //! reconciler   the loop that makes the engine's instances equal to what the database says
 //! tend         one project of it
 //! fleet        what this process knows: who is healthy, who is leaving, who crashed
+//! disk_watch   stops instances that have written too much
+//! disk_room    how much room the engine's disk has
 //! hygiene      removes images, networks and volumes that nobody needs
 //! logs         what instances write, kept and read
 //! ```
@@ -16,6 +18,7 @@
 
 mod crashes;
 mod deploy;
+mod disk_room;
 mod disk_watch;
 mod fleet;
 mod health;
@@ -32,6 +35,7 @@ pub mod usage;
 mod workload;
 
 pub(crate) use deploy::{BringUpError, bring_up};
+pub(crate) use disk_room::ran_out;
 pub(crate) use fleet::Fleet;
 pub use reconciler::Reconciler;
 pub use settings::ContainerSettings;

@@ -217,3 +217,17 @@ async fn without_an_engine_static_sites_work_and_others_say_what_to_install() {
     assert_eq!(world.text("site", "/").await, "<p>here</p>");
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_build_does_not_fill_the_disk() {
+    // As if nearly nothing were free.
+    let world = World::with(|setup| setup.settings.containers.free_disk = u64::MAX).await;
+    world.create("big", "docker").await;
+    let dockerfile = format!("FROM {}\nRUN sleep 60\n", Docker::BASE);
+    let body = json!({"type": "docker", "files": [{"path": "Dockerfile", "data": dockerfile}]});
+    let release = world.release("big", &body).await;
+    let release = ended(&world.ada, &release).await;
+    assert_eq!(release["state"], "FAILED", "{release:#}");
+    assert_eq!(release["failReason"], "disk_full", "{release:#}");
+    world.end().await;
+}

@@ -1,9 +1,9 @@
 //! What can be reached from inside of an instance, and what cannot.
 
 use crate::sources::server;
-use crate::support::{World, create, deploy};
+use crate::support::{World, create, deploy, ended};
 use estrade_testkit::{Api, free_port};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
 /// Where an instance of a project is, and the host as it sees it.
@@ -109,4 +109,51 @@ async fn of_others_and_the_host_only_inference_is_reached() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_listeners_do_not_rely_on_the_firewall() {
     only_inference_is_reached(false).await;
+}
+
+/// An image on the engine that does something to those who build on it.
+fn image_with_trigger(world: &World, trigger: &str) -> String {
+    let container = world.docker.running()[0]["Id"].as_str().unwrap().to_owned();
+    let tag = container[..12].to_owned();
+    let trigger = trigger.replace(' ', "%20").replace('=', "%3D");
+    let (status, made) = world.docker.ask(
+        "POST",
+        &format!(
+            "/commit?pause=0&container={container}&repo=estrade-test/trigger&tag={tag}&changes=ONBUILD%20{trigger}"
+        ),
+    );
+    assert_eq!(status, 201, "{made}");
+    format!("estrade-test/trigger:{tag}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_takes_nothing_from_others_when_somebody_builds_on_it() {
+    let world = World::new().await;
+    world.serve("shop").await;
+    let built = |image: &str| {
+        let dockerfile = format!("FROM {image} AS one\nRUN cat /greeting || echo no greeting\n");
+        json!({"type": "docker", "port": 8000, "files": [{"path": "Dockerfile", "data": dockerfile}]})
+    };
+    let evil = image_with_trigger(&world, "COPY --from=ea8a /etc/passwd /greeting");
+    world.create("thief", "docker").await;
+    let release = world.release("thief", &built(&evil)).await;
+    let release = ended(&world.ada, &release).await;
+    assert_eq!(release["state"], "FAILED", "{release:#}");
+    assert_eq!(release["failReason"], "build_refused", "{release:#}");
+    assert!(
+        !world
+            .build_log(release["_id"].as_str().unwrap())
+            .await
+            .contains("Step 1")
+    );
+    world.docker.ask("DELETE", &format!("/images/{evil}"));
+
+    // What it does to itself is its own business.
+    let fine = image_with_trigger(&world, "RUN echo hello >/greeting");
+    let release = world.release("thief", &built(&fine)).await;
+    ended(&world.ada, &release).await;
+    let log = world.build_log(&release).await;
+    assert!(log.contains("\nhello\n"), "{log}");
+    world.docker.ask("DELETE", &format!("/images/{fine}"));
+    world.end().await;
 }

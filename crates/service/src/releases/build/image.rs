@@ -7,7 +7,7 @@ use crate::Error;
 use crate::releases::claim::Claim;
 use crate::releases::transition::Failure;
 use crate::releases::work::Halt;
-use estrade_runtime::ImageRef;
+use estrade_runtime::{ImageRef, Pull};
 
 /// Gives a release the image of that name: the engine's, or the registry's.
 ///
@@ -48,7 +48,15 @@ async fn pull(
     log: &mut LiveLog<'_>,
 ) -> Result<(), estrade_runtime::Error> {
     let engine = &claim.core().engine;
-    let mut pull = engine.pull(name, own_image(claim), None).await?;
+    let pull = engine.pull(name, Some(own_image(claim)), None).await?;
+    follow(pull, log).await
+}
+
+/// Waits for a pull, and tells what happens.
+pub(super) async fn follow(
+    mut pull: Pull,
+    log: &mut LiveLog<'_>,
+) -> Result<(), estrade_runtime::Error> {
     while let Some(progress) = pull.next_progress().await {
         // Bytes of layers are too many lines; the rest is what happens.
         if progress.bytes.is_none() && !progress.status.is_empty() {

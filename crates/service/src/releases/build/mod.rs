@@ -1,5 +1,6 @@
 //! BUILDING a release that is not served as it came: sources become an image that runs, or a site.
 
+mod bases;
 mod engine;
 mod image;
 mod live_log;
@@ -12,12 +13,13 @@ use super::create::{asked_port, open_settings};
 use super::transition::Failure;
 use super::unpack::{SiteTar, unpack_site};
 use super::work::{Halt, source_gone};
-use crate::Error;
+use crate::containers::ran_out;
+use crate::{Core, Error};
 use engine::require_engine;
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
-use estrade_plans::{BuildPlan, Outcome, PlanError, Settings};
+use estrade_plans::{BuildPlan, Dockerfile, Outcome, PlanError, Settings};
 use estrade_runtime::{BuildError, BuildSpec, OwnImage};
 use estrade_store::artifacts;
 use estrade_store::manifest::ManifestFile;
@@ -43,7 +45,8 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
     let _turn = core.fleet.builds.acquire().await;
     let (plan, files) = plan_build(claim, files).await?;
     let workload = workload(claim).await?;
-    build_image(claim, &workload, &plan, files).await?;
+    let build = Box::pin(build_image(claim, &workload, &plan, files));
+    while_there_is_room(&core, build).await?;
     match &plan.outcome {
         Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
         Outcome::Static { folder, spa } => take_site(claim, &workload, folder, *spa).await,
@@ -55,12 +58,27 @@ pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt>
     let core = Arc::clone(claim.core());
     require_engine(&core).await?;
     let _turn = core.fleet.builds.acquire().await;
-    image::fetch(claim, name).await?;
+    while_there_is_room(&core, Box::pin(image::fetch(claim, name))).await?;
     let settings = sent_settings(claim)?;
     let asked = asked_port(&settings);
     let settings = Settings::from_release(asked, &settings).map_err(refused)?;
     let port = port_of_image(claim, asked).await?;
     keep_image(claim, settings.args(), port).await
+}
+
+/// Does what takes room on the engine's disk, as long as there is some: a full one stops everybody.
+async fn while_there_is_room(
+    core: &Core,
+    work: impl Future<Output = Result<(), Halt>>,
+) -> Result<(), Halt> {
+    tokio::select! {
+        done = work => done,
+        () = ran_out(core) => Err(Halt::Failed(Failure {
+            reason: "disk_full",
+            message: "the disk of the container engine is nearly full; remove what is not needed and try again"
+                .to_owned(),
+        })),
+    }
 }
 
 async fn plan_build(
@@ -103,8 +121,12 @@ async fn build_image(
         log.say(note);
     }
     log.flush().await?;
-    let texts = plan.added_files().into_iter();
-    let texts = texts.map(|(path, text)| (path.to_owned(), text)).collect();
+    let texts = match &plan.dockerfile {
+        Dockerfile::Theirs { path, bases } => {
+            vec![(path.clone(), bases::pin(claim, &mut log, bases).await?)]
+        }
+        Dockerfile::Ours { .. } => plan.added_files(),
+    };
     let context = Archive::open(core, files, Packing::Build(texts)).await?;
     let context = context.ok_or_else(|| Halt::Failed(source_gone()))?;
     let network = core.engine.ensure_network(workload.owner).await;

@@ -1,0 +1,39 @@
+//! How much room the engine's disk has: images are removed early when it is little, and builds that would
+//! fill it are stopped.
+
+use crate::Core;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often it is looked at while something is built.
+const LOOK: Duration = Duration::from_secs(2);
+/// A build may take the free space down to this part of what shall be free.
+const RESERVE: u64 = 4;
+
+/// Whether less is free than shall be; no when the disk is not on this machine.
+pub(super) async fn is_low(core: &Core) -> bool {
+    let floor = core.settings.containers.free_disk;
+    free(core).await.is_some_and(|free| free < floor)
+}
+
+/// Ends when so little is free that nothing more may be built; never, when that does not happen.
+pub(crate) async fn ran_out(core: &Core) {
+    let reserve = core.settings.containers.free_disk / RESERVE;
+    loop {
+        if free(core).await.is_some_and(|free| free < reserve) {
+            return;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Bytes that are free on the engine's disk; none when it is not on this machine.
+async fn free(core: &Core) -> Option<u64> {
+    let info = core.engine.info().await.ok()?;
+    let look = move || {
+        let disk = rustix::fs::statvfs(Path::new(&info.data_root)).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    };
+    tokio::task::spawn_blocking(look).await.ok()?
+}
