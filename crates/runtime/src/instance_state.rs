@@ -40,6 +40,8 @@ pub enum InstanceState {
     Exited(Exit),
     /// Being removed, paused by somebody, or half gone: not for use.
     Other,
+    /// It does not run, and the engine did not say in time what became of it.
+    Unclear,
 }
 
 /// How an instance ended.
@@ -73,6 +75,20 @@ pub(crate) fn read_running(summary: &ContainerSummary) -> Option<Instance> {
     };
     // Between start and the list its address may have been missing.
     instance.address.is_some().then_some(instance)
+}
+
+/// An instance that does not run, out of a list, when a close look at it took too long.
+pub(crate) fn read_unclear(summary: ContainerSummary) -> Option<Instance> {
+    let labels = summary.labels?;
+    Some(Instance {
+        id: InstanceId(summary.id?),
+        key: InstanceKey::read(&labels)?,
+        digest: labels.get(SPEC).cloned().unwrap_or_default(),
+        state: InstanceState::Unclear,
+        address: None,
+        disk_limited: is_disk_limited(&labels),
+        started_at: None,
+    })
 }
 
 /// An instance, out of a close look.

@@ -179,11 +179,15 @@ impl Engine {
             .await
     }
 
-    /// What a list leaves out of a container that does not run: how it ended.
+    /// What a list leaves out of a container that does not run: how it ended. One that the engine cannot
+    /// say this of must not hide all others.
     async fn complete(&self, summary: models::ContainerSummary) -> Result<Option<Instance>, Error> {
-        match (instance_state::read_running(&summary), summary.id) {
+        match (instance_state::read_running(&summary), &summary.id) {
             (Some(instance), _) => Ok(Some(instance)),
-            (None, Some(id)) => self.instance(&InstanceId(id)).await,
+            (None, Some(id)) => match self.instance(&InstanceId(id.clone())).await {
+                Err(Error::TimedOut(_)) => Ok(instance_state::read_unclear(summary)),
+                looked => looked,
+            },
             (None, None) => Ok(None),
         }
     }

@@ -93,7 +93,7 @@ print('up'); time.sleep(600)";
     let stubborn = "import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('up'); time.sleep(600)";
-    for (number, program, code) in [(1, polite, 7), (2, stubborn, 137)] {
+    for (number, program, grace, code) in [(1, polite, 60, 7), (2, stubborn, 2, 137)] {
         let mut spec = world.python(program);
         spec.key.number = number;
         let instance = world.run(&spec).await;
@@ -110,15 +110,14 @@ print('up'); time.sleep(600)";
         assert_eq!(up.text, "up");
         let begin = Instant::now();
         engine
-            .stop_instance(&instance.id, Duration::from_secs(2))
+            .stop_instance(&instance.id, Duration::from_secs(grace))
             .await
             .unwrap();
         let took = begin.elapsed();
         let stopped = engine.instance(&instance.id).await.unwrap().unwrap();
         assert_eq!(exit(&stopped.state).code, code);
-        let in_grace = took < Duration::from_secs(2);
+        let in_grace = took < Duration::from_secs(grace);
         assert_eq!(in_grace, code == 7, "{took:?}");
-        assert!(took < Duration::from_secs(10), "{took:?}");
     }
     world.clean().await;
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// How long requests of an instance that leaves may go on.
@@ -28,8 +28,6 @@ const BUILDS: usize = 4;
 /// The instances of this node.
 pub(crate) struct Fleet {
     known: Mutex<Known>,
-    /// Wakes the reconciler.
-    pub(super) wake: Notify,
     /// Room for instances that are being started.
     pub(super) starts: Semaphore,
     /// Room for builds.
@@ -40,7 +38,6 @@ impl Default for Fleet {
     fn default() -> Self {
         Self {
             known: Mutex::default(),
-            wake: Notify::new(),
             starts: Semaphore::new(STARTS),
             builds: Semaphore::new(BUILDS),
         }
@@ -60,8 +57,6 @@ struct Known {
 struct Healthy {
     address: SocketAddr,
     since: Instant,
-    /// Whether somebody has to look at its disk.
-    watched: bool,
 }
 
 impl Fleet {
@@ -77,7 +72,6 @@ impl Fleet {
         let entry = Healthy {
             address,
             since: Instant::now(),
-            watched: !instance.disk_limited,
         };
         let all = known.healthy.entry(place(instance)).or_default();
         all.entry(instance.id.clone()).or_insert(entry);
@@ -94,7 +88,6 @@ impl Fleet {
         limit: Duration,
     ) -> BoxFuture<'static, ()> {
         let mut known = self.known();
-        known.disk.remove(&instance.id);
         let key = place(instance);
         let Some(all) = known.healthy.get_mut(&key) else {
             return Box::pin(std::future::ready(()));
@@ -150,19 +143,9 @@ impl Fleet {
         all.is_some_and(|all| all.contains_key(&instance.id))
     }
 
-    /// The instances that get visitors and whose disk somebody has to look at.
-    pub(super) fn watched(&self) -> Vec<(ProjectId, InstanceId)> {
-        let known = self.known();
-        let all = known.healthy.iter().flat_map(|((project, _), all)| {
-            let watched = all.iter().filter(|(_, healthy)| healthy.watched);
-            watched.map(|(id, _)| (*project, id.clone()))
-        });
-        all.collect()
-    }
-
-    /// Notes how much an instance has written.
-    pub(super) fn note_disk(&self, id: &InstanceId, bytes: u64) {
-        self.known().disk.insert(id.clone(), bytes);
+    /// Notes how much the instances have written that somebody has to look at.
+    pub(super) fn note_disks(&self, written: HashMap<InstanceId, u64>) {
+        self.known().disk = written;
     }
 
     /// How much the instances of a project have written, where somebody has to look.
@@ -185,7 +168,9 @@ impl Fleet {
 
     /// It is gone, or could not be ended and shall be tried again.
     pub(super) fn end_leaving(&self, id: &InstanceId) {
-        self.known().leaving.remove(id);
+        let mut known = self.known();
+        known.leaving.remove(id);
+        known.crashes.take_full(id);
     }
 
     /// What crashed.

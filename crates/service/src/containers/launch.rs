@@ -1,5 +1,6 @@
 //! One instance on its way: made, started, and looked at until it is healthy.
 
+use super::trouble;
 use super::workload::Workload;
 use crate::Core;
 use crate::releases::Failure;
@@ -66,7 +67,7 @@ pub(super) async fn wait_until_healthy(
         },
         ended = engine.wait_for_exit(&instance.id) => {
             let ended = ended?.unwrap_or(instance);
-            let failure = tell(engine, &ended, exit_of(&ended)).await;
+            let failure = tell(core, workload, &ended, exit_of(&ended)).await;
             return Err(LaunchError::Unhealthy { instance: ended, failure });
         }
     };
@@ -93,7 +94,18 @@ fn exit_of(instance: &Instance) -> Option<&Exit> {
 }
 
 /// Why an instance ended, in words, with the last that it said.
-pub(super) async fn tell(engine: &Engine, instance: &Instance, exit: Option<&Exit>) -> Failure {
+pub(super) async fn tell(
+    core: &Core,
+    workload: &Workload,
+    instance: &Instance,
+    exit: Option<&Exit>,
+) -> Failure {
+    if core
+        .fleet
+        .crashes(|crashes| crashes.take_full(&instance.id))
+    {
+        return trouble::disk_full(&workload.project.plan);
+    }
     let (reason, message) = match exit {
         Some(exit) if exit.oom_killed => (
             "out_of_memory",
@@ -105,7 +117,7 @@ pub(super) async fn tell(engine: &Engine, instance: &Instance, exit: Option<&Exi
     };
     Failure {
         reason,
-        message: with_lines(&message, &last_lines(engine, &instance.id).await),
+        message: with_lines(&message, &last_lines(&core.engine, &instance.id).await),
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 /// How soon to look again at what is about to change by itself.
 const SHORTLY: Duration = Duration::from_millis(500);
-/// How soon to look again whether one that crashed stays up.
+/// How soon to look again whether one that crashed stays up, or what became of one that nobody could say.
 const LATER: Duration = Duration::from_secs(30);
 
 /// What is left to do for a project.
@@ -132,6 +132,9 @@ impl Keeper<'_> {
                     if self.ended(&instance).await? {
                         missing.push(number);
                     }
+                }
+                Some(instance) if instance.state == InstanceState::Unclear => {
+                    self.tended.look_again(LATER);
                 }
                 Some(instance) if instance.state == InstanceState::Other => {
                     self.replace(vec![instance]);
@@ -254,15 +257,7 @@ impl Keeper<'_> {
             self.remove(instance).await?;
             return Ok(true);
         }
-        let full = self
-            .core
-            .fleet
-            .crashes(|crashes| crashes.take_full(&instance.id));
-        let failure = if full {
-            trouble::disk_full(&self.live.project.plan)
-        } else {
-            tell(&self.core.engine, instance, Some(exit)).await
-        };
+        let failure = tell(self.core, self.live, instance, Some(exit)).await;
         let ran = match (instance.started_at, exit.at) {
             (Some(from), Some(to)) => to.millis().saturating_sub(from.millis()),
             _ => 0,

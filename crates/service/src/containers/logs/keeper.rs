@@ -163,7 +163,7 @@ impl LogKeeper {
                     self.follow(id, *key, false);
                 }
                 InstanceState::Exited(_) => self.follow(id, *key, false),
-                InstanceState::Created | InstanceState::Other => {}
+                InstanceState::Created | InstanceState::Other | InstanceState::Unclear => {}
             }
         }
         let there: HashSet<_> = instances.into_iter().map(|instance| instance.id).collect();
