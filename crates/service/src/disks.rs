@@ -10,12 +10,12 @@ use crate::events::{Happening, record_events};
 use crate::releases::open_settings;
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::disk::{CreateDisk, Disk, DiskId};
-use estrade_model::plan::Plans;
+use estrade_model::plan::{Plan, Plans};
 use estrade_model::team::Role;
-use estrade_model::{Invalid, ProjectId};
+use estrade_model::{Invalid, ProjectId, ReleaseId};
 use estrade_runtime::VolumeName;
 use estrade_store::projects::{self as project_rows, ProjectRow};
-use estrade_store::{StoreError, Tx, disks};
+use estrade_store::{StoreError, Tx, disks, releases};
 use std::sync::Arc;
 
 const NO_PROJECT: Error = Error::NotFound("the project");
@@ -140,6 +140,50 @@ pub(crate) async fn require_disks(
                 ),
             });
         }
+    }
+    Ok(())
+}
+
+/// Demands that a project still has the disks that an earlier release mounts.
+pub(crate) async fn require_disks_of(
+    tx: &mut Tx,
+    core: &Core,
+    project: ProjectId,
+    release: ReleaseId,
+) -> Result<()> {
+    let Some(recipe) = releases::find_recipe(tx, release).await? else {
+        return Ok(());
+    };
+    let settings = open_settings(core, project, &recipe.settings)?;
+    for (name, _) in mounts(&settings).unwrap_or_default() {
+        if !disks::has_disk(tx, project, &name.to_string()).await? {
+            return Err(Error::conflict(
+                "disk_missing",
+                format!(
+                    "this release mounts the disk {name}, which was deleted; make one of that name first, which will be empty"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a plan that is smaller than the disks that a project has already.
+pub(crate) async fn require_disks_fit(
+    tx: &mut Tx,
+    project: ProjectId,
+    (name, plan): (&str, &Plan),
+) -> Result<()> {
+    let reserved = disks::find_reserved_space(tx, project).await?;
+    if reserved > plan.disk_gb {
+        return Err(Error::conflict(
+            "disks_too_large",
+            format!(
+                "the plan {name} has {} GB for all disks of the project together, and {reserved} GB are reserved; \
+                 delete a disk first, or choose a larger plan",
+                plan.disk_gb
+            ),
+        ));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Projects: made, listed, read, changed, deleted.
 
+use crate::disks::require_disks_fit;
 use crate::events::{Happening, record_events};
 use crate::{Core, Error, Result, Scope, envs};
 use estrade_model::ProjectId;
@@ -185,8 +186,9 @@ pub async fn scale_project(core: &Core, scope: &Scope, project: &str, scale: u32
 
 /// Moves a project to another plan.
 pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &str) -> Result<()> {
-    require_plan(core, plan)?;
-    change_project(core, scope, project, Alteration::Plan(plan.to_owned())).await
+    let granted = require_plan(core, plan)?.clone();
+    let alteration = Alteration::Plan(plan.to_owned(), granted);
+    change_project(core, scope, project, alteration).await
 }
 
 /// Asks for the project's instances to be started afresh.
@@ -197,7 +199,7 @@ pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Resul
 #[derive(Clone)]
 enum Alteration {
     Scale(u32),
-    Plan(String),
+    Plan(String, Plan),
     Restart,
 }
 
@@ -221,7 +223,8 @@ async fn change_project(
                         tx.changed(ChangeKind::Route, id, now).await?;
                         Happening::to_project("scale", scale.to_string())
                     }
-                    Alteration::Plan(plan) => {
+                    Alteration::Plan(plan, granted) => {
+                        require_disks_fit(tx, id, (&plan, &granted)).await?;
                         projects::set_plan(tx, id, &plan).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
                         Happening::to_project("resize", plan)

@@ -128,7 +128,9 @@ pub async fn restart_project(
 }
 
 /// Change the plan of a project
-#[utoipa::path(post, path = "/v1/projects/{project_id}/resize", tag = "projects", params(("project_id" = String, Path)), request_body = Resize, responses((status = 200)))]
+#[utoipa::path(post, path = "/v1/projects/{project_id}/resize", tag = "projects", params(("project_id" = String, Path)), request_body = Resize, responses(
+    (status = 200), (status = 409, description = "The disks of the project are larger than the plan allows"),
+))]
 pub async fn resize_project(
     State(app): State<AppState>,
     Scoped(scope): Scoped<PlatformError>,

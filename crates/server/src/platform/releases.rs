@@ -310,7 +310,7 @@ pub async fn cancel_release(
 /// Makes a new release from the same artifact, without building anything.
 #[utoipa::path(post, path = "/v1/releases/{releaseID}/rollback", tag = "releases", params(("releaseID" = ReleaseId, Path)), responses(
     (status = 200, body = ReleaseCreated),
-    (status = 409, description = "It is the current one, or never was READY"),
+    (status = 409, description = "It is the current one, never was READY, or a disk of it was deleted"),
     (status = 410, description = "Its artifact was removed"),
 ))]
 pub async fn rollback_release(

@@ -41,7 +41,7 @@ pub use upload::{Upload, begin_upload};
 pub use worker::{Worker, end_overdue};
 
 use crate::events::{Happening, record_events};
-use crate::{Core, Error, Result, Scope};
+use crate::{Core, Error, Result, Scope, disks};
 use estrade_model::release::{ReleaseState, ReleaseType};
 use estrade_model::team::Role;
 use estrade_model::{ReleaseId, Timestamp};
@@ -49,12 +49,13 @@ use estrade_store::projects::{self, ProjectRow};
 use estrade_store::releases::{self, ReleaseDraft, ReleaseRow};
 use estrade_store::{ChangeKind, Tx};
 use futures_util::future::BoxFuture;
+use std::sync::Arc;
 use transition::{WAITS, Walk, walk};
 
 const NOT_FOUND: Error = Error::NotFound("the release");
 
 /// How people call a release within its project.
-fn tag(number: u64) -> String {
+pub(crate) fn tag(number: u64) -> String {
     format!("v{number}")
 }
 
@@ -139,19 +140,24 @@ pub fn cancel_release<'a>(
 
 /// Makes a release that runs what an earlier one ran; returns its id.
 pub fn rollback_release<'a>(
-    core: &'a Core,
+    core: &'a Arc<Core>,
     scope: &'a Scope,
     id: ReleaseId,
 ) -> BoxFuture<'a, Result<ReleaseId>> {
     Box::pin(async move {
         scope.require(Role::Developer)?;
         let (owner, now, new) = (scope.owner, core.now(), core.new_id()?);
+        let shared = Arc::clone(core);
         core.db
             .transact(move |tx| {
+                let core = Arc::clone(&shared);
                 Box::pin(async move {
                     let row = releases::find_release(tx, owner, id).await?;
                     let row = row.ok_or(NOT_FOUND)?;
                     require_rollback_target(&row)?;
+                    if row.has_image {
+                        disks::require_disks_of(tx, &core, row.project, id).await?;
+                    }
                     let key = estrade_model::project::ProjectKey::Id(row.project);
                     let project = projects::find_project(tx, owner, &key).await?;
                     let project = project.ok_or(NOT_FOUND)?;

@@ -26,7 +26,7 @@ async fn a_disk_keeps_its_files_across_releases() {
         .text("keeper", "/write?path=/var/tmp/note&text=lost")
         .await;
 
-    world.deploy("keeper", &with_disk("two")).await;
+    let second = world.deploy("keeper", &with_disk("two")).await;
     assert_eq!(world.text("keeper", "/read?path=/data/note").await, "kept");
     assert_eq!(
         world
@@ -53,6 +53,12 @@ async fn a_disk_keeps_its_files_across_releases() {
     // One that is in use stays.
     let refused = world.ada.delete(&format!("{disks}/data")).await.status();
     assert_eq!(refused, 409);
+    // One that is gone is missed by those who come back.
+    world.deploy("keeper", &server("three")).await;
+    world.ada.delete(&format!("{disks}/data")).await.assert(204);
+    let back = format!("/v1/releases/{second}/rollback");
+    let refused = world.ada.post_empty(&back).await;
+    refused.refused(409, "disk_missing");
     world.delete("keeper").await;
     world.nothing_left().await;
     world.end().await;

@@ -106,6 +106,10 @@ async fn disks_of_a_project_share_what_the_plan_has(app: &TestApp) {
     ada.post(DISKS, &json!({"name": "last", "size": 1}))
         .await
         .refused(400, "invalid");
+    let smaller = json!({"planID": "nano"});
+    ada.post("/v1/projects/shop/resize", &smaller)
+        .await
+        .refused(409, "disks_too_large");
     // Many at once do not get more than there is.
     for name in ["big", "small", "other"] {
         ada.delete(&format!("{DISKS}/{name}")).await.assert(204);
