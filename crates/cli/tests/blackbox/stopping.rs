@@ -76,7 +76,7 @@ async fn an_upload_in_flight_is_finished() {
     let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     let (code, took) = wait(&mut server.process);
     assert_eq!(code, Some(0), "{}", server.log());
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
 
     let server = Server::start(&home);
     let path = format!(
@@ -143,7 +143,7 @@ async fn streams_and_long_polls_do_not_hold_up_the_end() {
     let (code, took) = wait(&mut server.process);
     eprintln!("with a stream, a long poll and an idle connection it ended after {took:?}");
     assert_eq!(code, Some(0), "{}", server.log());
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
     // The stream ends as streams end, not with a broken connection.
     while let Some(_chunk) = events.chunk().await.unwrap() {}
     let poll = tasks.join_next().await.unwrap().unwrap().unwrap();
@@ -166,7 +166,7 @@ async fn a_second_signal_ends_it_at_once() {
     server.signal("TERM");
     let (code, took) = wait(&mut server.process);
     assert_eq!(code, Some(1), "{}", server.log());
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
     Server::start(&home).stop();
 }
 
