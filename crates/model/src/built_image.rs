@@ -6,6 +6,8 @@ use crate::ProjectId;
 pub const PREFIX: &str = "estrade-";
 /// The place of a project in the names of layers that builds left behind.
 pub const LAYERS: &str = "layers";
+/// The same of images that were fetched to be built on.
+pub const BASES: &str = "bases";
 /// Engines know names without a registry by these, too.
 const REGISTRIES: [&str; 2] = ["docker.io/", "index.docker.io/"];
 
@@ -16,7 +18,7 @@ pub fn is_built(name: &str) -> bool {
         return false;
     };
     let project = rest.split([':', '@']).next().unwrap_or(rest);
-    project == LAYERS || project.parse::<ProjectId>().is_ok()
+    [LAYERS, BASES].contains(&project) || project.parse::<ProjectId>().is_ok()
 }
 
 /// The name without the registry that is meant where there is none.

@@ -16,6 +16,7 @@ mod error;
 mod go;
 mod ignore;
 mod images;
+mod instructions;
 mod node;
 mod pattern;
 mod php;

@@ -216,7 +216,10 @@ impl Engine {
         format!("{}/{name}", self.repositories())
     }
 
-    async fn list_images(&self, repository: &str) -> Result<Vec<models::ImageSummary>, Error> {
+    pub(crate) async fn list_images(
+        &self,
+        repository: &str,
+    ) -> Result<Vec<models::ImageSummary>, Error> {
         let reference = self.repository(repository);
         let options = ListImagesOptions {
             filters: Some([("reference".to_owned(), vec![reference])].into()),

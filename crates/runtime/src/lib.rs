@@ -8,6 +8,7 @@
 //! clean up is said by its caller.
 
 mod abilities;
+mod bases;
 mod build_log;
 mod builds;
 mod commands;

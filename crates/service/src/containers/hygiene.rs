@@ -35,6 +35,7 @@ pub(super) async fn clean(core: &Core) -> bool {
         ("networks", remove_networks(core).await),
         ("volumes", remove_volumes(core).await),
         ("cache", prune(core, now.before(cache)).await),
+        ("bases", prune_bases(core, now.before(cache)).await),
         ("left-overs", sweep(core, now.before(LEFT_BEHIND)).await),
     ];
     let mut all = true;
@@ -52,6 +53,11 @@ pub(super) async fn clean(core: &Core) -> bool {
 
 async fn prune(core: &Core, before: Timestamp) -> Result<bool> {
     core.engine.prune_images(before).await?;
+    Ok(true)
+}
+
+async fn prune_bases(core: &Core, before: Timestamp) -> Result<bool> {
+    core.engine.prune_bases(before).await?;
     Ok(true)
 }
 

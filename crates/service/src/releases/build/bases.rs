@@ -4,10 +4,10 @@ use super::engine::broken;
 use super::image::follow;
 use super::live_log::LiveLog;
 use super::refused;
-use crate::Error;
 use crate::releases::claim::Claim;
 use crate::releases::transition::Failure;
 use crate::releases::work::Halt;
+use estrade_model::Invalid;
 use estrade_plans::{Bases, check_triggers};
 use estrade_runtime::{Image, ImageRef};
 use std::collections::HashMap;
@@ -38,8 +38,16 @@ async fn fetch(claim: &Claim, log: &mut LiveLog<'_>, name: &str) -> Result<Image
             message: format!("{name}: {why}"),
         })
     };
-    let image: ImageRef = name.parse().map_err(Error::from)?;
+    let wrong = |error: Invalid| {
+        Halt::Failed(Failure {
+            reason: "build_refused",
+            message: format!("FROM {name}: {error}"),
+        })
+    };
+    let now = claim.core().now();
+    let image: ImageRef = name.parse().map_err(wrong)?;
     if let Some(found) = engine.image(&image).await.map_err(broken)? {
+        engine.note_base(&image, false, now).await.map_err(broken)?;
         return Ok(found);
     }
     log.say(format!("Pulling {name}"));
@@ -53,6 +61,7 @@ async fn fetch(claim: &Claim, log: &mut LiveLog<'_>, name: &str) -> Result<Image
         Err(error) if error.is_engine_away() => return Err(broken(error)),
         Err(error) => return Err(unavailable(error.to_string())),
     }
+    engine.note_base(&image, true, now).await.map_err(broken)?;
     let found = engine.image(&image).await.map_err(broken)?;
     found.ok_or_else(|| unavailable("it is gone again".to_owned()))
 }

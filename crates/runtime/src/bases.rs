@@ -1,0 +1,111 @@
+//! Images that were fetched to be built on. They keep their names, so that the next build finds them, and get
+//! one of ours that says when they were used last: `estrade-<installation>/bases:<seconds>-<mark of the name>`.
+//! Images that were there before belong to somebody else and get none.
+
+use crate::engine::{Engine, QUICK};
+use crate::error::Error;
+use crate::image_ref::ImageRef;
+use estrade_model::Timestamp;
+use estrade_model::built_image::{BASES, without_registry};
+
+/// A name of ours.
+struct Noted {
+    tag: ImageRef,
+    seconds: i64,
+    mark: String,
+}
+
+impl Engine {
+    /// Notes that somebody builds on an image, which was fetched for that now or earlier.
+    pub async fn note_base(
+        &self,
+        name: &ImageRef,
+        fetched: bool,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let mark = mark(name.as_str());
+        let mut noted = self.noted_bases().await?;
+        noted.retain(|it| it.mark == mark);
+        if noted.is_empty() && !fetched {
+            return Ok(());
+        }
+        let tag = format!("{}:{}-{mark}", self.repository(BASES), now.seconds());
+        let tag = ImageRef::trusted(tag);
+        self.tag_as(name.as_str(), &tag).await?;
+        for old in noted.into_iter().filter(|it| it.tag != tag) {
+            self.untag(&old.tag).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes images that were fetched to be built on, and that nobody did build on since then.
+    pub async fn prune_bases(&self, used_before: Timestamp) -> Result<(), Error> {
+        for noted in self.noted_bases().await? {
+            if noted.seconds >= used_before.seconds() {
+                continue;
+            }
+            let inspected = self.docker.inspect_image(noted.tag.as_str());
+            let found = self.call("looking at an image", QUICK, inspected).await;
+            let names = match found {
+                Ok(image) => [image.repo_tags, image.repo_digests].into_iter().flatten(),
+                Err(Error::NotFound { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let own = names.flatten().filter(|name| mark(name) == noted.mark);
+            for name in own.map(ImageRef::trusted).chain([noted.tag]) {
+                match self.untag(&name).await {
+                    // Something that runs or was built stands on it.
+                    Ok(()) | Err(Error::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn noted_bases(&self) -> Result<Vec<Noted>, Error> {
+        let listed = self.list_images(BASES).await?;
+        let tags = listed.into_iter().flat_map(|summary| summary.repo_tags);
+        let read = |tag: String| {
+            let (seconds, mark) = tag.rsplit_once(':')?.1.split_once('-')?;
+            Some(Noted {
+                seconds: seconds.parse().ok()?,
+                mark: mark.to_owned(),
+                tag: ImageRef::trusted(tag),
+            })
+        };
+        Ok(tags.filter_map(read).collect())
+    }
+}
+
+/// The same for all ways to write a name.
+fn mark(name: &str) -> String {
+    let name = without_registry(name);
+    let name = name.strip_prefix("library/").unwrap_or(name);
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let tag = if last.contains([':', '@']) {
+        ""
+    } else {
+        ":latest"
+    };
+    let hash = blake3::hash(format!("{name}{tag}").as_bytes());
+    hash.to_hex()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_mark_however_it_is_written() {
+        for (one, other) in [
+            ("node", "docker.io/library/node:latest"),
+            ("node:22", "library/node:22"),
+            ("a:5000/b", "a:5000/b:latest"),
+        ] {
+            assert_eq!(mark(one), mark(other));
+        }
+        assert_ne!(mark("node:22"), mark("node:23"));
+        assert_ne!(mark("node@sha256:ab"), mark("node"));
+    }
+}
