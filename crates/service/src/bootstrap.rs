@@ -124,6 +124,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         head_start: HeadStart::default(),
         fleet: Fleet::default(),
         log_news: LogNews::default(),
+        log_blocks: tokio::sync::RwLock::default(),
         log_keeper: KeeperSlot::default(),
         publisher: OnceLock::new(),
     }))

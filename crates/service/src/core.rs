@@ -50,6 +50,8 @@ pub struct Core {
     pub(crate) fleet: Fleet,
     /// Says whose instances have written something.
     pub(crate) log_news: LogNews,
+    /// Held by who reads several blocks of logs, and alone by who puts others in their place.
+    pub(crate) log_blocks: tokio::sync::RwLock<()>,
     /// Who stores what instances write.
     pub(crate) log_keeper: KeeperSlot,
     /// Who serves releases on this node.

@@ -75,6 +75,11 @@ pub async fn insert_block(
     };
     // Not from 1: when all blocks were removed, the next one must still sort behind them.
     let number = last.map_or(0, |last| last + 1).max(now.millis());
+    put_block(tx, block, number).await?;
+    Ok(true)
+}
+
+async fn put_block(tx: &mut Tx, block: &NewLogBlock, number: i64) -> Result<(), StoreError> {
     let length = i64::try_from(block.data.len()).map_err(StoreError::bug)?;
     tx.query(
         "INSERT INTO log_blocks
@@ -91,8 +96,8 @@ pub async fn insert_block(
     .bind(length + ROW_BYTES)
     .bind(block.data.as_slice())
     .execute()
-    .await?;
-    Ok(true)
+    .await
+    .map(drop)
 }
 
 /// The moment of the last line that is kept of an instance.
@@ -218,6 +223,118 @@ pub async fn list_blocks_below(
     .bind(count)
     .fetch_all()
     .await
+}
+
+/// How large a block is, and where it belongs.
+#[derive(Debug, Clone)]
+pub struct BlockSize {
+    /// Of which instance.
+    pub instance: String,
+    /// Its number.
+    pub number: i64,
+    /// Of which release.
+    pub release: ReleaseId,
+    /// The earliest moment of a line, in nanoseconds.
+    pub first_at: i64,
+    /// The latest moment of a line.
+    pub last_at: i64,
+    /// What it takes, its row included.
+    pub size: i64,
+}
+
+impl Record for BlockSize {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            instance: row.take()?,
+            number: row.take()?,
+            release: row.take()?,
+            first_at: row.take()?,
+            last_at: row.take()?,
+            size: row.take()?,
+        })
+    }
+}
+
+/// The sizes of a project's blocks that end in a span of time, by instance and in the order in which they
+/// were written.
+pub async fn list_sizes(
+    db: &Db,
+    project: ProjectId,
+    times: std::ops::Range<i64>,
+    most: u32,
+) -> Result<Vec<BlockSize>, StoreError> {
+    db.read(
+        "SELECT instance, number, release_id, first_at, last_at, size FROM log_blocks
+         WHERE project_id = $1 AND last_at >= $2 AND last_at < $3
+         ORDER BY instance, number LIMIT $4",
+    )
+    .bind(project)
+    .bind(times.start)
+    .bind(times.end)
+    .bind(most)
+    .fetch_all()
+    .await
+}
+
+/// The blocks of an instance from one number to another.
+pub async fn list_blocks_of(
+    db: &Db,
+    project: ProjectId,
+    instance: &str,
+    (from, to): (i64, i64),
+) -> Result<Vec<LogBlock>, StoreError> {
+    db.read(
+        "SELECT number, release_id, first_at, last_at, data FROM log_blocks
+         WHERE project_id = $1 AND instance = $2 AND number >= $3 AND number <= $4
+         ORDER BY number",
+    )
+    .bind(project)
+    .bind(instance)
+    .bind(from)
+    .bind(to)
+    .fetch_all()
+    .await
+}
+
+/// Puts blocks with these numbers in the place of all blocks of their instance from one number to another, if
+/// those are as many as when the new ones were made of them.
+pub async fn replace_blocks(
+    tx: &mut Tx,
+    blocks: &[(i64, NewLogBlock)],
+    (from, to): (i64, i64),
+    count: usize,
+) -> Result<(), StoreError> {
+    let Some((_, block)) = blocks.first() else {
+        return Ok(());
+    };
+    let found: i64 = tx
+        .query(
+            "SELECT COUNT(*) FROM log_blocks
+             WHERE project_id = $1 AND instance = $2 AND number >= $3 AND number <= $4",
+        )
+        .bind(block.project)
+        .bind(&block.instance)
+        .bind(from)
+        .bind(to)
+        .fetch_one()
+        .await?;
+    if u64::try_from(found) != Ok(count as u64) {
+        return Ok(());
+    }
+    tx.query(
+        "DELETE FROM log_blocks
+         WHERE project_id = $1 AND instance = $2 AND number >= $3 AND number <= $4",
+    )
+    .bind(block.project)
+    .bind(&block.instance)
+    .bind(from)
+    .bind(to)
+    .execute()
+    .await?;
+    for (number, block) in blocks {
+        put_block(tx, block, *number).await?;
+    }
+    Ok(())
 }
 
 /// A project that has logs.

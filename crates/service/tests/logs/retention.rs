@@ -1,12 +1,15 @@
 //! How much is kept.
 
-use crate::stored::{release, store};
+use crate::stored::{SECOND, release, store};
 use crate::support::{Installation, on_both_engines};
 use crate::{create, owner};
 use estrade_model::ProjectId;
+use estrade_model::log::Direction;
+use estrade_service::containers::logs::merging::merge;
 use estrade_service::containers::logs::retention::prune;
+use estrade_service::containers::logs::{KeptLine, LogQuery, read_logs};
 use estrade_service::{Core, projects};
-use estrade_store::log_blocks::{LogBlock, list_blocks_above};
+use estrade_store::log_blocks::{LogBlock, SPAN, list_blocks_above};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -14,19 +17,20 @@ on_both_engines! {
     the_oldest_goes_when_it_is_too_much
     what_is_too_old_goes
     a_deleted_project_leaves_nothing
+    small_blocks_become_large_ones
 }
 
 const MIB: usize = 1 << 20;
 
-/// Stores a block of about a MiB that cannot be compressed.
-async fn store_much(core: &Core, project: ProjectId, at: i64) {
+/// Stores a block of about so many bytes that cannot be compressed.
+async fn store_much(core: &Core, project: ProjectId, at: i64, bytes: usize) {
     let mut seed = u64::try_from(at).unwrap();
     let mut next = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         char::from(b' ' + u8::try_from(seed >> 57).unwrap() % 95)
     };
     // Six and a half bits in every byte.
-    let text: String = (0..MIB * 8 / 6).map(|_| next()).collect();
+    let text: String = (0..bytes * 8 / 6).map(|_| next()).collect();
     store(core, project, release('a'), &[(at, &text)]).await;
 }
 
@@ -45,8 +49,8 @@ async fn the_oldest_goes_when_it_is_too_much(at: &Installation) {
     let begin = now(core);
     for number in 0..20 {
         // The last one that is stored is the oldest.
-        store_much(core, small, begin - number).await;
-        store_much(core, large, begin - number).await;
+        store_much(core, small, begin - number, MIB).await;
+        store_much(core, large, begin - number, MIB).await;
     }
     prune(core, &CancellationToken::new()).await.unwrap();
     let kept = blocks(core, small).await;
@@ -86,6 +90,65 @@ async fn what_is_too_old_goes(at: &Installation) {
     // Who follows has seen a number and asks for higher ones.
     store(core, project, release('a'), &[(now(core), "z")]).await;
     assert!(blocks(core, project).await[0].number > before.number);
+}
+
+async fn small_blocks_become_large_ones(at: &Installation) {
+    let (core, ada) = (&at.core, owner(at, "ada").await);
+    let project = create(core, &ada, "shop", "nano").await;
+    // Two instances that take turns, for two hours; one writes a lot at once, in between.
+    let begin = now(core);
+    for number in 0..400 {
+        let moment = begin + number * 18 * SECOND;
+        let text = format!("line {number}");
+        let of = release(if number % 3 == 0 { 'a' } else { 'b' });
+        store(
+            core,
+            project,
+            of,
+            &[(moment, &text), (moment - 1, "!before")],
+        )
+        .await;
+    }
+    store_much(core, project, begin + 3000 * SECOND, MIB / 25).await;
+    let lines = || async {
+        let query = LogQuery {
+            direction: Direction::Forward,
+            last_lines: Some(2000),
+            ..LogQuery::default()
+        };
+        let lines = read_logs(core, &ada, "shop", &query).await.unwrap();
+        let line = |it: &KeptLine| (it.at, it.release, it.stderr, it.text.clone());
+        let mut lines: Vec<_> = lines.iter().map(line).collect();
+        lines.sort();
+        lines
+    };
+    let (before, blocks_before) = (lines().await, blocks(core, project).await);
+    assert_eq!((before.len(), blocks_before.len()), (801, 401));
+
+    let stop = CancellationToken::new();
+    merge(core, &stop).await.unwrap();
+    assert_eq!(blocks(core, project).await.len(), 401, "they are too new");
+    core.clock.advance(Duration::from_hours(4));
+    merge(core, &stop).await.unwrap();
+    assert_eq!(lines().await, before);
+    let merged = blocks(core, project).await;
+    assert!(merged.len() < 30, "{}", merged.len());
+    assert!(
+        merged
+            .iter()
+            .all(|block| block.last_at - block.first_at <= SPAN)
+    );
+    let last = |blocks: &[LogBlock]| blocks.iter().map(|block| block.number).max();
+    assert_eq!(last(&merged), last(&blocks_before));
+    // It comes to an end.
+    for _ in 0..5 {
+        merge(core, &stop).await.unwrap();
+    }
+    assert_eq!(lines().await, before);
+    let merged = blocks(core, project).await;
+    merge(core, &stop).await.unwrap();
+    let numbers = |blocks: &[LogBlock]| blocks.iter().map(|it| it.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&blocks(core, project).await), numbers(&merged));
 }
 
 async fn a_deleted_project_leaves_nothing(at: &Installation) {

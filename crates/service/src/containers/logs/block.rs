@@ -5,6 +5,7 @@
 
 use super::line::{Cursor, KeptLine};
 use crate::{Error, Result};
+use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{InstanceId, InstanceKey, LogLine};
 use estrade_store::log_blocks::{LogBlock, NewLogBlock, SPAN};
 
@@ -40,6 +41,12 @@ impl Batch {
         })
     }
 
+    /// Whether all of these may be in the same block.
+    pub(super) fn has_room(&self, lines: &[LogLine]) -> bool {
+        let bytes: usize = lines.iter().map(|line| HEAD + line.text.len()).sum();
+        self.raw.len() + bytes <= FULL && lines.iter().all(|line| self.spans(line.at))
+    }
+
     pub(super) fn push(&mut self, line: &LogLine) {
         let (previous, first, last) = self.times.unwrap_or((0, line.at, line.at));
         let length = u32::try_from(line.text.len()).unwrap_or(u32::MAX);
@@ -54,13 +61,23 @@ impl Batch {
 
     /// The block of these lines; none if there are none.
     pub(super) fn seal(self, id: &InstanceId, key: InstanceKey) -> Result<Option<NewLogBlock>> {
+        self.seal_as(key.project, key.release, id.as_str())
+    }
+
+    /// The same, of an instance that may be gone.
+    pub(super) fn seal_as(
+        self,
+        project: ProjectId,
+        release: ReleaseId,
+        instance: &str,
+    ) -> Result<Option<NewLogBlock>> {
         let Some((_, first_at, last_at)) = self.times else {
             return Ok(None);
         };
         Ok(Some(NewLogBlock {
-            project: key.project,
-            release: key.release,
-            instance: id.as_str().to_owned(),
+            project,
+            release,
+            instance: instance.to_owned(),
             first_at,
             last_at,
             lines: self.lines,

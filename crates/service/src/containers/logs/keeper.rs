@@ -1,6 +1,7 @@
 //! Stores what every instance writes.
 
 use super::desk::Desk;
+use super::merging;
 use super::reader::Reader;
 use super::retention;
 use crate::Core;
@@ -25,6 +26,8 @@ const LOOK_FIRST: Duration = Duration::from_millis(100);
 /// How long to wait for an engine that is away: at first, and at most.
 const AWAY_FIRST: Duration = Duration::from_millis(500);
 const AWAY_MOST: Duration = Duration::from_secs(5);
+/// How often small blocks are merged.
+const MERGE_EVERY: Duration = Duration::from_mins(10);
 /// How often what is too old or too much is removed.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
 /// How many logs are read at once: each takes a batch and what the connection holds.
@@ -76,7 +79,7 @@ impl LogKeeper {
     /// Stores what instances write until `stop`. What they write after that is stored by the next one.
     pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let work = async { tokio::join!(self.watch(), self.prune(&stop)) };
+            let work = async { tokio::join!(self.watch(), self.prune(&stop), self.merge(&stop)) };
             stop.run_until_cancelled(work).await;
             self.stop.cancel();
             self.tasks.close();
@@ -197,6 +200,17 @@ impl LogKeeper {
             ticks.tick().await;
             if let Err(error) = retention::prune(&self.core, stop).await {
                 tracing::warn!(error = causes(&error), "cannot remove old logs");
+            }
+        }
+    }
+
+    async fn merge(&self, stop: &CancellationToken) {
+        let mut ticks = interval(MERGE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = merging::merge(&self.core, stop).await {
+                tracing::warn!(error = causes(&error), "cannot merge small blocks of logs");
             }
         }
     }

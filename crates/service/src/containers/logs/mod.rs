@@ -9,6 +9,7 @@ mod follow;
 mod format;
 mod keeper;
 mod line;
+pub mod merging;
 mod news;
 mod picked;
 mod read;

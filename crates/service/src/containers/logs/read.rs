@@ -101,6 +101,8 @@ async fn pick(
     };
     let filter = Arc::new(filter);
     let mut picked = Picked::new(count as usize, newest);
+    // Blocks that are merged between two pages would be missing in both.
+    let _still = core.log_blocks.read().await;
     let (mut last, mut looked_at) = (None, 0);
     while looked_at < MOST_LOOKED_AT {
         let mut blocks = if newest {

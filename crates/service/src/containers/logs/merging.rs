@@ -1,0 +1,122 @@
+//! Small blocks become large ones. An instance that always writes a little makes a block every second, each
+//! of which takes more room for itself than for its lines.
+//!
+//! Only what is old enough is touched: nobody stores lines beside it any more, and who follows is past
+//! it. Who comes back after that long may get lines of a block again, but misses none.
+
+use super::block::{Batch, unpack};
+use super::window::nanos;
+use crate::{Core, Result};
+use estrade_model::ProjectId;
+use estrade_model::error::causes;
+use estrade_runtime::LogLine;
+use estrade_store::log_blocks::{self, BlockSize, LogBlock, SPAN};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Blocks are left alone for so long.
+const SETTLED: Duration = Duration::from_hours(1);
+/// Blocks that are older stay as they are: there was time for them.
+const OLDEST: Duration = Duration::from_hours(25);
+/// A block of so many bytes is no small one.
+const LARGE: i64 = 8 << 10;
+/// Blocks of a project that are looked at in one go.
+const MOST: u32 = 10_000;
+
+/// Merges the small blocks of all projects, until done or stopped.
+pub async fn merge(core: &Core, stop: &CancellationToken) -> Result<()> {
+    let mut last = None;
+    while let Some(project) = log_blocks::next_logged_project(&core.db, last).await? {
+        let now = core.now();
+        let times = nanos(now.before(OLDEST))..nanos(now.before(SETTLED));
+        let sizes = log_blocks::list_sizes(&core.db, project.id, times, MOST).await?;
+        for group in groups(&sizes) {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            // One that cannot be read is no reason to leave out the others.
+            if let Err(error) = merge_group(core, project.id, group).await {
+                let project = project.id;
+                tracing::warn!(%project, error = causes(&error), "cannot merge blocks of logs");
+            }
+        }
+        last = Some(project.id);
+    }
+    Ok(())
+}
+
+/// Runs of small blocks of one instance that fit into one.
+fn groups(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
+    let (mut groups, mut begin) = (Vec::new(), 0);
+    for end in 1..=sizes.len() {
+        let fits = sizes.get(end).is_some_and(|next| {
+            let run = &sizes[begin..=end];
+            let of = |pick: fn(&BlockSize) -> i64| run.iter().map(pick);
+            let span =
+                of(|it| it.last_at).max().unwrap_or(0) - of(|it| it.first_at).min().unwrap_or(0);
+            let bytes = of(|it| it.size).sum::<i64>();
+            let one = (&run[0].instance, run[0].release) == (&next.instance, next.release);
+            one && span <= SPAN && bytes <= 2 * LARGE && run.iter().all(|it| it.size < LARGE)
+        });
+        if !fits {
+            groups.push(&sizes[begin..end]);
+            begin = end;
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+async fn merge_group(core: &Core, project: ProjectId, group: &[BlockSize]) -> Result<()> {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else {
+        return Ok(());
+    };
+    let range = (first.number, last.number);
+    let blocks = log_blocks::list_blocks_of(&core.db, project, &first.instance, range).await?;
+    let mut merged = Vec::new();
+    for (batch, number) in join(&blocks)? {
+        let block = batch.seal_as(project, first.release, &first.instance)?;
+        merged.extend(block.map(|block| (number, block)));
+    }
+    let count = blocks.len();
+    if merged.len() == count {
+        return Ok(());
+    }
+    let merged = Arc::new(merged);
+    let _alone = core.log_blocks.write().await;
+    let replaced = core.db.transact(move |tx| {
+        let merged = Arc::clone(&merged);
+        Box::pin(async move { log_blocks::replace_blocks(tx, &merged, range, count).await })
+    });
+    Ok(replaced.await?)
+}
+
+/// The lines of these blocks in as few as can be, each with the number of the last one that is in it.
+fn join(blocks: &[LogBlock]) -> Result<Vec<(Batch, i64)>> {
+    let mut joined: Vec<(Batch, i64)> = Vec::new();
+    for block in blocks {
+        let mut lines = Vec::new();
+        unpack(block, |line| {
+            lines.push(LogLine {
+                at: line.at,
+                stderr: line.stderr,
+                text: line.text.to_owned(),
+                cut: false,
+            });
+        })?;
+        if !joined
+            .last()
+            .is_some_and(|(batch, _)| batch.has_room(&lines))
+        {
+            joined.push((Batch::default(), block.number));
+        }
+        if let Some((batch, number)) = joined.last_mut() {
+            for line in &lines {
+                batch.push(line);
+            }
+            *number = block.number;
+        }
+    }
+    Ok(joined)
+}
