@@ -84,14 +84,14 @@ impl SubnetPool {
         IpRange::ipv4(Ipv4Addr::from(self.base), self.prefix)
     }
 
-    /// Those that lie in the pool. A route to more than the pool, such as to a whole private network, takes
-    /// no part of it: the route to a subnet goes before it.
+    /// Those to a part of the pool. A route to all of it or more, such as to a whole private network, takes no
+    /// part of it: the route to a subnet goes before it.
     fn within(self, routes: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
         let last = self.base | u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
-        routes
-            .iter()
-            .copied()
-            .filter(move |(from, to)| self.base <= *from && *to <= last)
+        routes.iter().copied().filter(move |(from, to)| {
+            let all = (*from, *to) == (self.base, last);
+            self.base <= *from && *to <= last && !all
+        })
     }
 
     /// All subnets, beginning at a place that depends on the owner, so that two who look for one at
@@ -327,9 +327,10 @@ eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
 tun0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0
 es1\t0007D50A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
 br0\t0007D60A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+tun1\t0000D50A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
 ";
         let routes = read_routes(table);
-        assert_eq!(routes.len(), 4);
+        assert_eq!(routes.len(), 5);
         let taken: Vec<_> = SubnetPool::default().within(&routes).collect();
         assert_eq!(taken, [bounds("10.213.7.0/24").unwrap()]);
     }

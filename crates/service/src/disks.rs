@@ -7,7 +7,7 @@ mod mounts;
 pub use mounts::mounts;
 
 use crate::events::{Happening, record_events};
-use crate::releases::open_settings;
+use crate::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, projects};
 use estrade_model::disk::{CreateDisk, Disk, DiskId};
 use estrade_model::plan::{Plan, Plans};
@@ -157,15 +157,21 @@ pub(crate) async fn require_disks_of(
     let settings = open_settings(core, project, &recipe.settings)?;
     for (name, _) in mounts(&settings).unwrap_or_default() {
         if !disks::has_disk(tx, project, &name.to_string()).await? {
-            return Err(Error::conflict(
-                "disk_missing",
-                format!(
-                    "this release mounts the disk {name}, which was deleted; make one of that name first, which will be empty"
-                ),
-            ));
+            let Failure { reason, message } = missing(&name.to_string());
+            return Err(Error::conflict(reason, message));
         }
     }
     Ok(())
+}
+
+/// A release cannot run without a disk that was deleted.
+pub(crate) fn missing(name: &str) -> Failure {
+    Failure {
+        reason: "disk_missing",
+        message: format!(
+            "this release mounts the disk {name}, which was deleted; make one of that name first, which will be empty"
+        ),
+    }
 }
 
 /// Refuses a plan that is smaller than the disks that a project has already.

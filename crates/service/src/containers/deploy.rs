@@ -3,7 +3,7 @@
 use super::launch::{LaunchError, launch};
 use super::workload::Workload;
 use crate::releases::Failure;
-use crate::{Core, Error};
+use crate::{Core, Error, disks};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::workloads;
 use futures_util::future::try_join_all;
@@ -13,6 +13,8 @@ use futures_util::future::try_join_all;
 pub(crate) enum BringUpError {
     /// The project or the release is gone.
     Gone,
+    /// It cannot run as it is.
+    Refused(Failure),
     /// Its instances are at fault.
     Unhealthy(Failure),
     /// The engine is.
@@ -40,6 +42,9 @@ pub(crate) async fn bring_up(
     let (owner, scale) = (row.owner, row.scale);
     let workload = Workload::read(core, row, release).await?;
     let workload = workload.ok_or(BringUpError::Gone)?;
+    if let Some(disk) = &workload.missing {
+        return Err(BringUpError::Refused(disks::missing(disk)));
+    }
     let network = core.engine.ensure_network(owner).await;
     network.map_err(BringUpError::Engine)?;
     let launches = (1..=scale).map(|number| launch(core, &workload, number));

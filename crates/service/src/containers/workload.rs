@@ -35,6 +35,8 @@ pub(super) struct Workload {
     volumes: Vec<String>,
     /// The disks that it mounts, with their sizes in bytes.
     disks: Vec<(Mount, u64)>,
+    /// A disk that it mounts and that was deleted.
+    pub(super) missing: Option<String>,
 }
 
 impl Workload {
@@ -51,15 +53,17 @@ impl Workload {
         let settings = open_settings(core, id, &run.settings)?;
         let health = HealthCheck::read(&settings, core.settings.containers.health_limit);
         let command = run.command.as_deref().map(serde_json::from_str).transpose();
+        let (disks, missing) = disks_of(core, &project, &settings).await?;
         Ok(Some(Self {
             health,
+            missing,
             image: core.engine.image_name(OwnImage {
                 project: id,
                 release: run.image,
             }),
             command: command.map_err(Error::internal)?,
             volumes: serde_json::from_str(&run.volumes).map_err(Error::internal)?,
-            disks: disks_of(core, &project, &settings).await?,
+            disks,
             env: environment(core, id, &run)?,
             limits: limits(core.settings.plans.get(&project.plan)),
             project,
@@ -116,19 +120,24 @@ impl Workload {
     }
 }
 
-/// What a release mounts, as far as its project still has it.
+/// What a release mounts, as far as its project still has it, and the name of one that it does not have.
 async fn disks_of(
     core: &Core,
     project: &WorkloadRow,
     settings: &Map<String, Value>,
-) -> Result<Vec<(Mount, u64)>> {
+) -> Result<(Vec<(Mount, u64)>, Option<String>)> {
     let mounts = mounts(settings)?;
     if mounts.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
+    let mut missing = None;
     let disks = disks::read_disks(&core.db, project.project).await?;
     let mount = |(name, path): (VolumeName, String)| {
-        let disk = disks.iter().find(|disk| disk.name == name.to_string())?;
+        let name = name.to_string();
+        let Some(disk) = disks.iter().find(|disk| disk.name == name) else {
+            missing = Some(name);
+            return None;
+        };
         // By its id: another disk of the same name later is another volume.
         let name = disk.id.to_string().parse().ok()?;
         let mount = Mount {
@@ -142,7 +151,8 @@ async fn disks_of(
         };
         Some((mount, disk.size.saturating_mul(1 << 30)))
     };
-    Ok(mounts.into_iter().filter_map(mount).collect())
+    let there = mounts.into_iter().filter_map(mount).collect();
+    Ok((there, missing))
 }
 
 /// What instances are told; the port that visitors are sent to cannot be another one.

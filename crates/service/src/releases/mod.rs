@@ -42,6 +42,7 @@ pub use worker::{Worker, end_overdue};
 
 use crate::events::{Happening, record_events};
 use crate::{Core, Error, Result, Scope, disks};
+use estrade_model::platform::Platform;
 use estrade_model::release::{ReleaseState, ReleaseType};
 use estrade_model::team::Role;
 use estrade_model::{ReleaseId, Timestamp};
@@ -155,7 +156,7 @@ pub fn rollback_release<'a>(
                     let row = releases::find_release(tx, owner, id).await?;
                     let row = row.ok_or(NOT_FOUND)?;
                     require_rollback_target(&row)?;
-                    if row.has_image {
+                    if row.platform != Platform::Static {
                         disks::require_disks_of(tx, &core, row.project, id).await?;
                     }
                     let key = estrade_model::project::ProjectKey::Id(row.project);

@@ -187,6 +187,7 @@ async fn put_in_place(claim: &mut Claim) -> Result<(), Halt> {
     match bring_up(&core, claim.project(), claim.release()).await {
         Ok(()) => Ok(()),
         Err(BringUpError::Gone) => Err(Halt::Lost),
+        Err(BringUpError::Refused(failure)) => Err(Halt::Failed(failure)),
         Err(BringUpError::Unhealthy(failure)) => Err(Halt::Ended(ReleaseState::Unhealthy, failure)),
         Err(BringUpError::Engine(error)) => Err(broken(error)),
         Err(BringUpError::Service(error)) => Err(Halt::Broken(error)),
