@@ -149,7 +149,8 @@ mod tests {
 
     fn written(text: &str) -> Result<String> {
         let all = read_all("Dockerfile", text)?;
-        Ok(all.iter().map(|it| format!("{it}\n")).collect())
+        let lines: Vec<_> = all.iter().map(Instruction::to_string).collect();
+        Ok(lines.join("\n") + "\n")
     }
 
     #[test]
