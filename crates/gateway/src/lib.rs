@@ -35,6 +35,7 @@ mod relay;
 mod request;
 pub mod route;
 mod scan;
+mod shape;
 mod sse;
 pub mod trace;
 mod upstream;

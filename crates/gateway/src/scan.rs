@@ -1,6 +1,7 @@
 //! Reads an answer as it passes: its usage and how much was said. Keeps nothing else of it.
 
 use estrade_model::call::Tokens;
+use std::ops::Range;
 
 /// A usage is never larger than this.
 const MOST_USAGE: usize = 16 * 1024;
@@ -41,6 +42,8 @@ pub(crate) struct Scan {
     choices_open: bool,
     choices_empty: bool,
     said: u64,
+    /// Where the first string that was said lay in the part that it was in, if there is nothing unusual in it.
+    spoken: Option<Range<usize>>,
 }
 
 /// The last string that may have been a name; only its beginning, names of interest are short.
@@ -75,6 +78,9 @@ impl Scan {
             let was_in_usage = self.in_usage;
             self.outside(part[at]);
             at += 1;
+            if self.counting && self.spoken.is_none() {
+                self.spoken = Some(at..usize::MAX);
+            }
             // Both braces belong to it.
             match (was_in_usage, self.in_usage) {
                 (false, true) => usage = Some(at - 1),
@@ -105,10 +111,19 @@ impl Scan {
         match rest.get(stop) {
             None => return part.len(),
             Some(b'"') => {
+                if let (true, Some(spoken)) = (self.counting, &mut self.spoken) {
+                    spoken.end = spoken.end.min(at + stop);
+                }
                 self.in_string = false;
                 self.counting = false;
             }
-            Some(_) => self.escaped = true,
+            Some(_) => {
+                self.escaped = true;
+                if let (true, Some(spoken)) = (self.counting, &mut self.spoken) {
+                    // Before its beginning: it will not count as one.
+                    spoken.end = 0;
+                }
+            }
         }
         at + stop + 1
     }
@@ -172,6 +187,11 @@ impl Scan {
         self.choices_empty && self.has_usage
     }
 
+    /// Whether there is a usage, even if it makes no sense.
+    pub(crate) fn has_usage(&self) -> bool {
+        self.has_usage || self.in_usage
+    }
+
     /// Whether something has begun that has not ended.
     pub(crate) fn is_open(&self) -> bool {
         self.depth > 0 || self.in_string
@@ -180,6 +200,14 @@ impl Scan {
     /// How many bytes were said.
     pub(crate) fn said(&self) -> u64 {
         self.said
+    }
+
+    /// Where the first string that was said lies in the only part that there was; none: there is none, or
+    /// one with escapes, or it has no end.
+    pub(crate) fn spoken(&self) -> Option<Range<usize>> {
+        self.spoken
+            .clone()
+            .filter(|it| it.start <= it.end && it.end < usize::MAX)
     }
 }
 

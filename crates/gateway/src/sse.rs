@@ -2,12 +2,16 @@
 //! caller did not ask for left out.
 
 use crate::scan::Scan;
+use crate::shape::Shape;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Tokens;
 use std::collections::VecDeque;
 
 /// An event that is longer is passed on in pieces.
 const LONGEST_HELD: usize = 256 * 1024;
+
+/// How a line begins that has data.
+const DATA: &[u8] = b"data:";
 
 /// The events of one answer.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub(crate) struct Events {
     usage: Option<Tokens>,
     said: u64,
     done: bool,
+    /// What the events were like so far.
+    shape: Shape,
 }
 
 impl Events {
@@ -88,15 +94,26 @@ impl Events {
         if std::mem::take(&mut self.torn) {
             return false;
         }
+        if let Some(said) = self.shape.said_in(event) {
+            self.said += said;
+            return false;
+        }
         let mut scan = Scan::default();
         let mut lines = event;
+        // Where the last line of data begins, and how many there are.
+        let (mut first, mut count) = (0, 0);
         while !lines.is_empty() {
             let end = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
-            if let Some(data) = lines[..end].strip_prefix(b"data:") {
+            if let Some(data) = lines[..end].strip_prefix(DATA) {
                 self.done |= data.trim_ascii() == b"[DONE]";
+                (first, count) = (event.len() - lines.len() + DATA.len(), count + 1);
                 scan.feed(data);
             }
             lines = &lines[end..];
+        }
+        if let (1, false, Some(spoken)) = (count, scan.has_usage(), scan.spoken()) {
+            let place = first + spoken.start..first + spoken.end;
+            self.shape.learn(event, place, scan.said());
         }
         self.said += scan.said();
         self.usage = scan.usage().or(self.usage);
@@ -191,6 +208,59 @@ mod tests {
                     );
                     assert!(events.is_done() && events.is_between());
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn events_that_are_like_the_one_before_are_read_as_if_they_were_not() {
+        let words = [
+            "Hello",
+            "",
+            " there",
+            "a\\nb",
+            "\\\"",
+            "x\",\"y\":\"z",
+            "}",
+            "\n",
+            "\r",
+            "data:",
+            "ü",
+        ];
+        let shapes = [
+            "data: {\"choices\":[{\"delta\":{\"content\":\"@\"}}]}\n\n",
+            "data: {\"choices\":[{\"delta\":{\"content\":\"@\",\"refusal\":\"no\"}}],\"usage\":null}\n\n",
+            "event: x\ndata:{\"text\":\"@\"}\r\nid: 7\r\n\r\n",
+            "data: {\"text\":\"@\",\ndata: \"a\":1}\n\n",
+            "data: {\"usage\":{\"prompt_tokens\":1,\"text\":\"@\"}}\n\n",
+            "data: {\"name\":\"@\"}\n\n",
+            "data: @\n\n",
+            ": @\n\n",
+            "data: [DONE]\n\n",
+        ];
+        let mut random = 7_u64;
+        let mut any = |most: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            usize::try_from(random >> 33).unwrap() % most
+        };
+        for _ in 0..300 {
+            let (mut events, mut out) = (Events::new(true), VecDeque::new());
+            let (mut said, mut usage, mut done) = (0, None, false);
+            let mut shape = 0;
+            for _ in 0..40 {
+                if any(4) == 0 {
+                    shape = any(shapes.len());
+                }
+                let event = shapes[shape].replace('@', words[any(words.len())]);
+                events.feed(Bytes::from(event.clone()), &mut out);
+                let (_, alone) = pass(&[&event], true);
+                said += alone.said();
+                usage = alone.usage().or(usage);
+                done |= alone.is_done();
+                let read = (events.said(), events.usage(), events.is_done());
+                assert_eq!(read, (said, usage, done), "{event:?}");
             }
         }
     }

@@ -1,0 +1,52 @@
+//! What the events of a stream have in common. Most differ from the one before in a single string, what was
+//! said; who knows the rest need not read it again.
+
+/// Streams whose events have nothing in common are not asked again after so many.
+const MOST_MISSES: u8 = 16;
+
+/// An event without what was said in it.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    /// The event, with what was said left out.
+    rest: Box<[u8]>,
+    /// Where it was.
+    gap: usize,
+    /// What else is said in it, in bytes.
+    said: u64,
+    misses: u8,
+}
+
+impl Shape {
+    /// How many bytes an event says, if it differs from the last one only in what is said.
+    pub(crate) fn said_in(&mut self, event: &[u8]) -> Option<u64> {
+        let (before, after) = self.rest.split_at_checked(self.gap)?;
+        let said = event.strip_prefix(before).and_then(|rest| {
+            let said = rest.strip_suffix(after)?;
+            // These end the string or the line, or are counted in another way.
+            let unusual = memchr::memchr3(b'"', b'\\', b'\n', said);
+            unusual.is_none().then_some(said)
+        });
+        match said {
+            Some(said) if !before.is_empty() => {
+                self.misses = 0;
+                Some(self.said + said.len() as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Remembers an event in which so much is said, the string at `place` included, and in which nothing is
+    /// that has to be read each time.
+    pub(crate) fn learn(&mut self, event: &[u8], place: std::ops::Range<usize>, said: u64) {
+        if self.misses >= MOST_MISSES {
+            return;
+        }
+        self.misses += 1;
+        let (Some(before), Some(after)) = (event.get(..place.start), event.get(place.end..)) else {
+            return;
+        };
+        self.rest = [before, after].concat().into();
+        self.gap = before.len();
+        self.said = said.saturating_sub(place.len() as u64);
+    }
+}
