@@ -5,6 +5,7 @@
 
 use crate::engine::{BRIEF, Engine, QUICK, WORK};
 use crate::error::Error;
+use crate::ghosts::end_ghost;
 use crate::instance_spec::InstanceSpec;
 use crate::instance_state::{self, Instance};
 use crate::labels::INSTANCE;
@@ -116,11 +117,22 @@ impl Engine {
         self.call("starting an instance", WORK, started).await
     }
 
-    /// Makes an instance and starts it.
+    /// Makes an instance and starts it. One that was made earlier and cannot be started is made anew.
     pub async fn run_instance(&self, spec: &InstanceSpec) -> Result<InstanceId, Error> {
-        let created = self.create_instance(spec).await?;
-        self.start_instance(&created.id).await?;
-        Ok(created.id)
+        let Created { id, new } = self.create_instance(spec).await?;
+        match self.start_instance(&id).await {
+            Ok(()) if new || !self.is_half_started(&id).await => return Ok(id),
+            Ok(()) => tracing::debug!("an instance that was made earlier has not begun"),
+            Err(error) if new || error.is_engine_away() => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "an instance that was made earlier does not start");
+            }
+        }
+        end_ghost(&id).await;
+        self.remove_instance(&id).await?;
+        let Created { id, .. } = self.create_instance(spec).await?;
+        self.start_instance(&id).await?;
+        Ok(id)
     }
 
     /// Stops an instance: SIGTERM, and SIGKILL when the grace is over. Returns when it has stopped.

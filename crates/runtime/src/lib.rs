@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod firewall;
 mod folders;
+mod ghosts;
 mod host;
 mod image_ref;
 mod images;

@@ -10,6 +10,7 @@ use super::workload::Workload;
 use crate::releases::Failure;
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
+use estrade_model::error::causes;
 use estrade_model::project::ProjectStatus;
 use estrade_runtime::{Instance, InstanceState};
 use estrade_store::workloads;
@@ -91,6 +92,19 @@ pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> R
         keeper.keep(ours).await?;
     }
     Ok(tended)
+}
+
+/// Looks at an instance that runs and that nobody here has started. One that has not begun never will.
+async fn check_found(
+    core: &Core,
+    live: &Workload,
+    instance: Instance,
+) -> std::result::Result<Instance, LaunchError> {
+    if !core.engine.is_half_started(&instance.id).await {
+        return wait_until_healthy(core, live, instance).await;
+    }
+    core.engine.remove_instance(&instance.id).await?;
+    launch(core, live, instance.key.number).await
 }
 
 /// Keeps the instances of a live release.
@@ -182,7 +196,7 @@ impl Keeper<'_> {
         }
         let checks = unknown.into_iter().map(|instance| {
             let number = instance.key.number;
-            let check = async move { (number, wait_until_healthy(core, live, instance).await) };
+            let check = async move { (number, check_found(core, live, instance).await) };
             check.boxed()
         });
         let starts = due
@@ -237,6 +251,8 @@ impl Keeper<'_> {
                     return Err(Error::internal(error));
                 }
                 Err(LaunchError::Engine(error)) => {
+                    let project = self.live.project.project;
+                    tracing::warn!(%project, number, error = causes(&error), "the engine refused an instance");
                     let failure = Failure {
                         reason: "engine_refused",
                         message: error.to_string(),

@@ -30,6 +30,7 @@ on_both_engines! {
     a_release_acquits_what_was_condemned
     what_releases_share_outlives_the_first
     sparse_packs_are_emptied
+    only_an_artifact_that_is_there_keeps_what_the_next_shares
 }
 
 const HISTORY: u32 = 3;
@@ -441,6 +442,28 @@ async fn a_transaction_older_than_the_mark_acquits_too() {
     assert_eq!(tries.load(Ordering::Relaxed), 2, "it clashed with the mark");
     assert!(!marked(core, blob.digest).await);
     at.remove().await;
+}
+
+async fn only_an_artifact_that_is_there_keeps_what_the_next_shares(at: &Installation) {
+    let (core, _, ada) = tidy(at).await;
+    create(&core, &ada, "shop").await;
+    let _worker = RunningWorker::start(&core);
+    let release = ready(&core, &ada, "shop", &[("a", b"1")]).await;
+    let there = artifact_of(&core, release).await.unwrap();
+    let at = |millis| ArtifactId::generate(millis, 1);
+    let (earlier, later) = (at(1), at(core.now().millis() + 1000));
+    let (gone, last) = (at(core.now().millis() + 500), later);
+    for (id, next, keeps) in [
+        (there, later, true),
+        (there, there, false),
+        (there, earlier, false),
+        (gone, last, false),
+    ] {
+        let kept = core
+            .db
+            .transact(move |tx| Box::pin(artifacts::keep_artifact_for(tx, id, next)));
+        assert_eq!(kept.await.unwrap(), keeps, "{id} {next}");
+    }
 }
 
 async fn sparse_packs_are_emptied(at: &Installation) {

@@ -9,6 +9,7 @@ use estrade_testkit::Docker;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -141,11 +142,34 @@ async fn check_converged(server: &Server, edge: u16, docker: &Docker) {
         let Some(difference) = difference else { return };
         assert!(
             began.elapsed() < SETTLED,
-            "it does not settle: {difference}\n{}",
+            "it does not settle: {difference}\n{}\n{}",
+            happened(server).await,
             server.log()
         );
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
+}
+
+/// How the projects are, and what happened to them lately.
+async fn happened(server: &Server) -> String {
+    let mut told = String::new();
+    let get = |path: String| async move {
+        let answer = server.platform(Method::GET, &path, Value::Null).await;
+        answer.assert(200).json()
+    };
+    let list = get("/v1/projects".into()).await;
+    for project in list["projects"].as_array().unwrap() {
+        let name = text(&project["project_id"]);
+        let events = get(format!("/v1/projects/{name}/events")).await;
+        let events = events["data"].as_array().unwrap().iter().take(30);
+        let events: Vec<_> = events
+            .map(|it| format!("{} {}", it["action"], it["status"]))
+            .collect();
+        let (status, reason) = (&project["status"], &project["failReason"]);
+        let events = events.join("\n  ");
+        let _ = writeln!(told, "{name} {status} {reason}\n  {events}");
+    }
+    told
 }
 
 /// What is not as it shall be.

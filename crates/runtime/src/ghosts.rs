@@ -1,0 +1,121 @@
+//! What an engine that is killed while it starts a container leaves behind.
+//!
+//! - It may have forgotten that it did, and from then on can neither start it ("id already in use") nor stop
+//!   it. Where the engine's machine is this one, its processes are found by their control group and ended;
+//!   then the engine can start it.
+//! - It may take it for one that runs, although its program has not begun and never will: the process that
+//!   shall become it waits for a word from an engine that is gone.
+
+use crate::engine::{Engine, QUICK};
+use crate::instances::InstanceId;
+use bollard::query_parameters::TopOptions;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Where the kernel shows control groups.
+const GROUPS: &str = "/sys/fs/cgroup";
+/// How deep those of containers are, at most: in a hierarchy of version 1, in a slice, in another container.
+const DEEPEST: usize = 5;
+
+/// What the process is called that shall become the program of a container.
+const WAITING: &str = "runc init";
+/// Longer than it takes until the program begins.
+const A_MOMENT: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// Whether an instance seems to run, but its program has never begun.
+    pub async fn is_half_started(&self, id: &InstanceId) -> bool {
+        if !self.is_waiting(id).await {
+            return false;
+        }
+        // Each is, for a moment.
+        sleep(A_MOMENT).await;
+        self.is_waiting(id).await
+    }
+
+    async fn is_waiting(&self, id: &InstanceId) -> bool {
+        let listed = self.docker.top_processes(&id.0, None::<TopOptions>);
+        let listed = self.call("listing processes", QUICK, listed).await;
+        // An engine that cannot say is believed that it runs.
+        let processes = listed.ok().and_then(|listed| listed.processes);
+        processes.is_some_and(|all| {
+            let waits = |process: &Vec<String>| {
+                let command = process.last().map(String::as_str);
+                command.is_some_and(|it| it.trim_end().ends_with(WAITING))
+            };
+            !all.is_empty() && all.iter().all(waits)
+        })
+    }
+}
+
+/// Ends what runs of a container.
+pub(crate) async fn end_ghost(id: &InstanceId) {
+    let id = id.as_str().to_owned();
+    // An id that is not whole could be part of another one.
+    if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return;
+    }
+    let end = move || {
+        for group in groups_of(Path::new(GROUPS), &id, 0) {
+            end_group(&group);
+        }
+    };
+    // Nobody can do anything about one that breaks off.
+    drop(tokio::task::spawn_blocking(end).await);
+}
+
+fn end_group(group: &Path) {
+    // Version 2 does it at once, also for those that are just being started.
+    if fs::write(group.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    for process in processes.lines().filter_map(|line| line.parse().ok()) {
+        if let Some(process) = Pid::from_raw(process) {
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
+}
+
+/// The groups of a container: `<id>`, or `docker-<id>.scope`.
+fn groups_of(within: &Path, id: &str, depth: usize) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(within) else {
+        return Vec::new();
+    };
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
+    let folders = entries.flatten().filter(is_folder).map(|it| it.path());
+    let mut found = Vec::new();
+    for folder in folders {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        if name.contains(id) {
+            found.push(folder);
+        } else if depth < DEEPEST {
+            found.extend(groups_of(&folder, id, depth + 1));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_found_wherever_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        let id = "ab".repeat(32);
+        let ours = [
+            format!("memory/docker/{id}"),
+            format!("system.slice/docker-{id}.scope"),
+        ];
+        for path in ours.iter().map(String::as_str).chain(["pids/docker/other"]) {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+        }
+        let mut found = groups_of(root.path(), &id, 0);
+        found.sort();
+        assert_eq!(found, ours.map(|path| root.path().join(path)));
+    }
+}
