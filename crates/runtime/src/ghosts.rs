@@ -5,8 +5,10 @@
 //!   then the engine can start it.
 //! - It may take it for one that runs, although its program has not begun and never will: the process that
 //!   shall become it waits for a word from an engine that is gone.
+//! - It may take it for one that runs, rightly, but without a network.
 
 use crate::engine::{Engine, QUICK};
+use crate::instance_state::InstanceState;
 use crate::instances::InstanceId;
 use bollard::query_parameters::TopOptions;
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,20 +28,29 @@ const WAITING: &str = "runc init";
 const A_MOMENT: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// Whether an instance seems to run, but its program has never begun.
+    /// Whether an instance seems to run, but its program has never begun, or nobody can reach it.
     pub async fn is_half_started(&self, id: &InstanceId) -> bool {
-        if !self.is_waiting(id).await {
+        if !self.looks_half_started(id).await {
             return false;
         }
-        // Each is, for a moment.
+        // Each does, for a moment.
         sleep(A_MOMENT).await;
-        self.is_waiting(id).await
+        self.looks_half_started(id).await
+    }
+
+    async fn looks_half_started(&self, id: &InstanceId) -> bool {
+        match self.instance(id).await {
+            Ok(Some(it)) if it.state == InstanceState::Running => {
+                it.address.is_none() || self.is_waiting(id).await
+            }
+            // An engine that cannot say is believed that it runs.
+            _ => false,
+        }
     }
 
     async fn is_waiting(&self, id: &InstanceId) -> bool {
         let listed = self.docker.top_processes(&id.0, None::<TopOptions>);
         let listed = self.call("listing processes", QUICK, listed).await;
-        // An engine that cannot say is believed that it runs.
         let processes = listed.ok().and_then(|listed| listed.processes);
         processes.is_some_and(|all| {
             let waits = |process: &Vec<String>| {
