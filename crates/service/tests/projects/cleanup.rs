@@ -447,12 +447,12 @@ async fn a_transaction_older_than_the_mark_acquits_too() {
 async fn only_an_artifact_that_is_there_keeps_what_the_next_shares(at: &Installation) {
     let (core, _, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
-    let _worker = RunningWorker::start(&core);
+    let worker = RunningWorker::start(&core);
     let release = ready(&core, &ada, "shop", &[("a", b"1")]).await;
     let there = artifact_of(&core, release).await.unwrap();
-    let at = |millis| ArtifactId::generate(millis, 1);
-    let (earlier, later) = (at(1), at(core.now().millis() + 1000));
-    let (gone, last) = (at(core.now().millis() + 500), later);
+    let of = |digit: &str| digit.repeat(24).parse::<ArtifactId>().unwrap();
+    let (earlier, later) = (of("0"), of("f"));
+    let (gone, last) = (of("e"), later);
     for (id, next, keeps) in [
         (there, later, true),
         (there, there, false),
@@ -464,6 +464,7 @@ async fn only_an_artifact_that_is_there_keeps_what_the_next_shares(at: &Installa
             .transact(move |tx| Box::pin(artifacts::keep_artifact_for(tx, id, next)));
         assert_eq!(kept.await.unwrap(), keeps, "{id} {next}");
     }
+    worker.stop().await;
 }
 
 async fn sparse_packs_are_emptied(at: &Installation) {
