@@ -50,3 +50,42 @@ impl Shape {
         self.said = said.saturating_sub(place.len() as u64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_counted_without_the_rest() {
+        let mut shape = Shape::default();
+        assert_eq!(shape.said_in(b"data: {}"), None);
+        // Two bytes are said elsewhere in it.
+        shape.learn(b"<Hello>no", 1..6, 7);
+        assert_eq!(shape.said_in(b"<Hi>no"), Some(4));
+        assert_eq!(shape.said_in(b"<>no"), Some(2));
+        for other in [
+            &b"<Hi>yes"[..],
+            b"Hi>no",
+            b"<a\"b>no",
+            b"<a\\b>no",
+            b"<a\nb>no",
+            b"<no",
+        ] {
+            assert_eq!(shape.said_in(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn who_never_says_the_same_is_not_listened_to_for_ever() {
+        let mut shape = Shape::default();
+        for number in 0..=MOST_MISSES {
+            let event = format!("<Hello>{number}");
+            shape.learn(event.as_bytes(), 1..6, 5);
+        }
+        assert_eq!(shape.said_in(format!("<x>{MOST_MISSES}").as_bytes()), None);
+        assert_eq!(
+            shape.said_in(format!("<x>{}", MOST_MISSES - 1).as_bytes()),
+            Some(1)
+        );
+    }
+}

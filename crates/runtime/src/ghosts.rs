@@ -1,11 +1,12 @@
 //! What an engine that is killed while it starts a container leaves behind.
 //!
 //! - It may have forgotten that it did, and from then on can neither start it ("id already in use") nor stop
-//!   it. Where the engine's machine is this one, its processes are found by their control group and ended;
-//!   then the engine can start it.
+//!   it. Where the engine's machine is this one, its processes are found by their control group and ended.
 //! - It may take it for one that runs, although its program has not begun and never will: the process that
 //!   shall become it waits for a word from an engine that is gone.
 //! - It may take it for one that runs, rightly, but without a network.
+//!
+//! In each case [`Engine::run_instance`] makes it anew.
 
 use crate::engine::{Engine, QUICK};
 use crate::instance_state::InstanceState;

@@ -54,6 +54,56 @@ async fn an_image_gets_a_name_of_ours_and_loses_it() {
 }
 
 #[tokio::test]
+async fn images_to_build_on_go_when_nobody_builds_on_them_any_more() {
+    let world = World::new();
+    let engine = &world.engine;
+    let mut names = Vec::new();
+    for kind in ["fetched", "used", "theirs"] {
+        let name: ImageRef = format!("estrade-test/{kind}:{}", world.release)
+            .parse()
+            .unwrap();
+        // Each is another image.
+        let file = context(&[("kind", kind)]);
+        engine.import(&name, file).await.unwrap();
+        engine
+            .note_base(&name, kind != "theirs", now())
+            .await
+            .unwrap();
+        names.push(name);
+    }
+    let there = || async {
+        let mut there = Vec::new();
+        for name in &names {
+            there.push(engine.image(name).await.unwrap().is_some());
+        }
+        there
+    };
+    engine
+        .prune_bases(now().before(Duration::from_mins(1)))
+        .await
+        .unwrap();
+    assert_eq!(there().await, [true, true, true], "they were used just now");
+    let later = now().after(Duration::from_hours(1));
+    engine.note_base(&names[1], false, later).await.unwrap();
+    engine
+        .prune_bases(now().after(Duration::from_mins(1)))
+        .await
+        .unwrap();
+    assert_eq!(there().await, [false, true, true]);
+    engine
+        .prune_bases(later.after(Duration::from_mins(1)))
+        .await
+        .unwrap();
+    assert_eq!(there().await, [false, false, true], "that one is not ours");
+    let (theirs, options) = (names[2].as_str(), None::<RemoveImageOptions>);
+    stranger()
+        .remove_image(theirs, options, None)
+        .await
+        .unwrap();
+    world.clean().await;
+}
+
+#[tokio::test]
 async fn unnamed_images_of_others_stay() {
     let (world, stranger) = (World::new(), stranger());
     let options = bollard::query_parameters::CreateImageOptions {

@@ -94,7 +94,8 @@ pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> R
     Ok(tended)
 }
 
-/// Looks at an instance that runs and that nobody here has started. One that has not begun never will.
+/// Looks at an instance that runs and that nobody here has started. One that has not begun never will: to
+/// launch it makes it anew.
 async fn check_found(
     core: &Core,
     live: &Workload,
@@ -103,7 +104,6 @@ async fn check_found(
     if !core.engine.is_half_started(&instance.id).await {
         return wait_until_healthy(core, live, instance).await;
     }
-    core.engine.remove_instance(&instance.id).await?;
     launch(core, live, instance.key.number).await
 }
 
