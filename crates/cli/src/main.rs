@@ -10,13 +10,14 @@ use estrade_service::bootstrap::OpenError;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: estrade_allocator::MiMalloc = estrade_allocator::MiMalloc;
 
 /// A wrong option, file or variable: nothing was done, and a person has to look.
 const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     decline_huge_pages();
+    estrade_allocator::give_back_soon();
     allow_many_files();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

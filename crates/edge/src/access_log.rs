@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How often lines reach the file.
+/// How often lines reach the file while there are any.
 const WRITE_EVERY: Duration = Duration::from_millis(50);
 /// Bytes that wait per thread at most.
 const MOST_WAITING: usize = 4 << 20;
@@ -35,6 +36,8 @@ pub struct AccessLog {
     /// An empty buffer with room, for the next exchange.
     spare: Mutex<Vec<u8>>,
     dropped: AtomicU64,
+    /// Told when a thread has its first line to write.
+    some: Notify,
 }
 
 /// One answered request.
@@ -61,6 +64,7 @@ impl AccessLog {
             buffers: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
             spare: Mutex::default(),
             dropped: AtomicU64::new(0),
+            some: Notify::new(),
         }
     }
 
@@ -75,7 +79,12 @@ impl AccessLog {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        let first = buffer.is_empty();
         write_line(&mut buffer, second, now, noted);
+        drop(buffer);
+        if first {
+            self.some.notify_one();
+        }
     }
 
     /// Writes lines to the file until `stop`, and those that are left then.
@@ -86,23 +95,26 @@ impl AccessLog {
             };
             let mut failing = false;
             loop {
-                let stopped = stop
-                    .run_until_cancelled(tokio::time::sleep(WRITE_EVERY))
-                    .await
-                    .is_none();
+                let lines = async {
+                    // Without lines nothing wakes up; the first one waits for others.
+                    self.some.notified().await;
+                    tokio::time::sleep(WRITE_EVERY).await;
+                };
+                let stopped = stop.run_until_cancelled(lines).await.is_none();
                 if !stopped && !self.has_lines() {
                     continue;
                 }
                 let (log, path) = (Arc::clone(&self), path.clone());
                 let written = tokio::task::spawn_blocking(move || log.write_out(&path)).await;
-                match written {
-                    Ok(Err(error)) if !failing => {
-                        failing = true;
+                let Ok(written) = written else { return };
+                if let Err(error) = &written {
+                    if !failing {
                         tracing::warn!(%error, "cannot write the access log");
                     }
-                    Ok(outcome) => failing = outcome.is_err(),
-                    Err(_) => return,
+                    // Other threads may still have lines, and tell only of their first.
+                    self.some.notify_one();
                 }
+                failing = written.is_err();
                 if stopped {
                     return;
                 }

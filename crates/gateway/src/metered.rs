@@ -74,6 +74,8 @@ pub(crate) struct Metered {
     passed: u64,
     /// When the provider last sent something…
     heard: Instant,
+    /// Whether that was in this very turn.
+    heard_now: bool,
     /// …and when the caller last got something.
     spoke: Instant,
     broken: Option<Cut>,
@@ -109,6 +111,7 @@ impl Metered {
             hold: None,
             passed: 0,
             heard: now,
+            heard_now: false,
             spoke: now,
             broken: None,
             unread: None,
@@ -169,6 +172,7 @@ impl Metered {
 
     fn take_in(&mut self, data: Bytes) {
         self.heard = Instant::now();
+        self.heard_now = true;
         self.spoke = self.heard;
         self.passed += data.len() as u64;
         if self.passed > self.lane.gateway.options.most_answer {
@@ -218,7 +222,11 @@ impl Metered {
             _ => None,
         };
         let due = comment.map_or(give_up, |comment| comment.min(give_up));
+        let heard_now = std::mem::take(&mut self.heard_now);
         if let Some(connection) = &mut self.connection {
+            if heard_now && connection.is_awaited(cx, due, self.heard) {
+                return Poll::Pending;
+            }
             ready!(connection.poll_due(cx, due));
         }
         if due == give_up {

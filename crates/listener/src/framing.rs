@@ -72,13 +72,17 @@ impl Framing {
     /// Reads over what is not data, as far as the buffer goes.
     fn settle(&mut self, buffer: &mut BytesMut) -> Result<(), BadEnd> {
         loop {
+            // Often there is nothing yet: it is asked several times per event of a stream.
+            if buffer.is_empty() && *self != Self::Length(0) {
+                return Ok(());
+            }
             match *self {
                 Self::ChunkEnd => match &buffer[..] {
                     [b'\r', b'\n', ..] => {
                         buffer.advance(2);
                         *self = Self::Size;
                     }
-                    [] | [b'\r'] => return Ok(()),
+                    [b'\r'] => return Ok(()),
                     _ => return Err(BadEnd::Garbage),
                 },
                 Self::Size => {

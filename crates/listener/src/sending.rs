@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http_body::Body;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -35,9 +36,9 @@ pub async fn while_there<T>(
 
 /// Ready when the caller has gone.
 fn poll_gone(stream: &mut TcpStream, ahead: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
-    let mut piece = [0; 1024];
+    let mut piece = [MaybeUninit::uninit(); 1024];
     while ahead.len() < MOST_AHEAD {
-        let mut buffer = ReadBuf::new(&mut piece);
+        let mut buffer = ReadBuf::uninit(&mut piece);
         match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
