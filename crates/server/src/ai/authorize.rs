@@ -53,6 +53,10 @@ pub async fn authorize_headers(app: &App, headers: &HeaderMap) -> Response {
 pub struct WarmAuthorize(pub AppState);
 
 impl FastPath for WarmAuthorize {
+    fn usual(&self) -> (Method, &'static str) {
+        (Method::GET, PATH)
+    }
+
     fn answer(
         &self,
         _: &Method,

@@ -2,6 +2,7 @@
 //!
 //! A serving thread looks at the path: inference goes to its relay, everything else to the router.
 
+use super::authorize;
 use super::traces::{self, Exporter, TraceOptions};
 use crate::context::request_id;
 use crate::error::KeysError;
@@ -29,7 +30,7 @@ use estrade_model::provider::Provider;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::usage::Ledger;
 use estrade_service::{Core, Error};
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture, Ready, ready};
 use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -161,14 +162,20 @@ impl Answerer for Lane {
 
 type AiBody = Either<GatewayBody, InRuntime<Body>>;
 
+/// An answer that is there, or on its way.
+type Answering<T> = future::Either<Ready<T>, BoxFuture<'static, T>>;
+
 impl Service<Request<Incoming>> for AiService {
     type Response = Response<AiBody>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+    type Future = Answering<Result<Self::Response, Infallible>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if let Some(response) = self.0.answer_at_once(&mut request) {
+            return Answering::Left(ready(Ok(response)));
+        }
         let lane = Arc::clone(&self.0);
-        Box::pin(async move {
+        Answering::Right(Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let Some(route) = route::parse(&method, uri.path()) else {
                 if lane.is_instance(&request) && !is_list_of_models(&method, uri.path()) {
@@ -179,7 +186,7 @@ impl Service<Request<Incoming>> for AiService {
             // Every step below hands it on: that is cheap only for something small.
             let request = Box::new(CallRequest::from(request));
             Ok(lane.infer(&method, route, request).await.map(Either::Left))
-        })
+        }))
     }
 }
 
@@ -199,6 +206,16 @@ impl Lane {
             (endpoint, status) => watch.done(Route::Named(label(endpoint)), status),
         }
         response
+    }
+
+    /// Answers whether a key is good, if that is known: proxies ask before each of their requests, and this
+    /// way it costs no allocation more than it must.
+    fn answer_at_once(&self, request: &mut Request<Incoming>) -> Option<Response<AiBody>> {
+        if !request.uri().path().starts_with(authorize::PATH) || self.is_instance(request) {
+            return None;
+        }
+        let response = self.front.answer_at_once(request)?;
+        Some(response.map(|body| Either::Right(InRuntime::new(self.runtime.clone(), body))))
     }
 
     /// Whether an instance asks, itself or through a proxy that is believed.
