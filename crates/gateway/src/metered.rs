@@ -15,7 +15,7 @@ use estrade_model::call::{Operation, Tokens};
 use http_body::Frame;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::time::Instant;
 
 /// After so many steps that gave the caller nothing, others get their turn.
@@ -76,6 +76,8 @@ pub(crate) struct Metered {
     heard: Instant,
     /// Whether that was in this very turn.
     heard_now: bool,
+    /// Whom the timer of the connection wakes.
+    waiter: Option<Waker>,
     /// …and when the caller last got something.
     spoke: Instant,
     broken: Option<Cut>,
@@ -112,6 +114,7 @@ impl Metered {
             passed: 0,
             heard: now,
             heard_now: false,
+            waiter: None,
             spoke: now,
             broken: None,
             unread: None,
@@ -224,10 +227,19 @@ impl Metered {
         let due = comment.map_or(give_up, |comment| comment.min(give_up));
         let heard_now = std::mem::take(&mut self.heard_now);
         if let Some(connection) = &mut self.connection {
-            if heard_now && connection.is_awaited(cx, due, self.heard) {
+            let waiter = self.waiter.as_ref();
+            let waits = waiter.is_some_and(|it| it.will_wake(cx.waker()));
+            // Asking the timer costs more than knowing that it is set.
+            if waits && heard_now && connection.rings(self.heard, due) {
                 return Poll::Pending;
             }
-            ready!(connection.poll_due(cx, due));
+            if connection.poll_due(cx, due).is_pending() {
+                if !waits {
+                    self.waiter = Some(cx.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            self.waiter = None;
         }
         if due == give_up {
             self.cut(Cut::Idle);

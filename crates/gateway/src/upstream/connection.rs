@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
@@ -86,8 +86,6 @@ pub(crate) struct Connection {
     /// Made once and moved forward only when it fires: setting a timer per read would cost more than
     /// the read.
     timer: Pin<Box<Sleep>>,
-    /// Whom it wakes, while it is waited for.
-    waiter: Option<Waker>,
     /// Whether the present question is out, to its last byte.
     told: bool,
     /// Since when it waits for the next call.
@@ -114,7 +112,6 @@ impl Connection {
             framing: Framing::Done,
             keep_alive: true,
             timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
-            waiter: None,
             told: false,
             idle_since: now,
         })
@@ -268,7 +265,6 @@ impl Connection {
     /// Begins to wait for the next call, with no more memory than it needs.
     pub(super) fn rest(&mut self) {
         self.idle_since = Instant::now();
-        self.waiter = None;
         if self.read_size > FIRST_READ {
             self.read_size = FIRST_READ;
             self.buffer = BytesMut::new();
@@ -290,27 +286,20 @@ impl Connection {
         if self.timer.deadline() > due {
             self.timer.as_mut().reset(due);
         }
-        while self.timer.as_mut().poll(cx).is_ready() {
-            self.waiter = None;
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
             if Instant::now() >= due {
                 // Whoever asks next asks for a later moment.
                 return Poll::Ready(());
             }
             self.timer.as_mut().reset(due);
         }
-        match &self.waiter {
-            Some(waiter) if waiter.will_wake(cx.waker()) => {}
-            _ => self.waiter = Some(cx.waker().clone()),
-        }
-        Poll::Pending
     }
 
-    /// Whether the timer wakes this task by itself, before `due` and after `now`: then it need not be asked,
-    /// which costs more than to know that.
-    pub(crate) fn is_awaited(&self, cx: &Context<'_>, due: Instant, now: Instant) -> bool {
+    /// Whether the timer rings after `now`, and not after `due`: who waits for it already need not ask it.
+    pub(crate) fn rings(&self, now: Instant, due: Instant) -> bool {
         let set = self.timer.deadline();
-        let waiter = self.waiter.as_ref();
-        now < set && set <= due && waiter.is_some_and(|it| it.will_wake(cx.waker()))
+        now < set && set <= due
     }
 }
 

@@ -129,6 +129,34 @@ async fn a_silent_stream_gets_comments_between_events() {
 }
 
 #[tokio::test]
+async fn a_silence_after_many_events_is_noticed() {
+    let (silence, pause) = (Arc::new(Notify::new()), Duration::from_millis(3));
+    let end = Arc::clone(&silence);
+    let provider = Scripted::new(move |_| {
+        let events = (0..10).flat_map(|_| [event("a"), Act::Sleep(pause)]);
+        let rest = [Act::Wait(Arc::clone(&silence)), done()];
+        std::iter::once(stream_head())
+            .chain(events)
+            .chain(rest)
+            .collect()
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.keep_alive = Duration::from_millis(50);
+    })
+    .await;
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    let mut text = String::new();
+    while text.matches(COMMENT).count() < 3 {
+        text.push_str(&coming.next().await.unwrap().unwrap());
+    }
+    assert_eq!(text.replace(COMMENT, ""), event_text("a").repeat(10));
+    end.notify_one();
+    let (rest, whole) = coming.rest().await;
+    assert!(whole && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+}
+
+#[tokio::test]
 async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
     let provider = Scripted::new(|number| match number {
         0 => vec![

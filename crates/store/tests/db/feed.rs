@@ -88,7 +88,8 @@ async fn another_process_hears_of_a_change_in_time(place: &Place) {
         waits.push(committed.elapsed());
     }
     waits.sort();
-    let limit = if here.is_sqlite() { 200 } else { 1000 };
+    // Twice as long as it may sleep; the contract has a second.
+    let limit = if here.is_sqlite() { 500 } else { 1000 };
     // The median: a machine that is busy with other tests may hold up one of them.
     assert!(waits[3] < Duration::from_millis(limit), "{waits:?}");
     follower.end().await;
