@@ -29,7 +29,7 @@ mod tests {
         #[expect(unsafe_code, reason = "mimalloc has no other interface")]
         // SAFETY: it reads a number from mimalloc's table of options.
         let read = || unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) };
-        // What mimalloc.h says of it; no other option has this default.
+        // The default of this one; its neighbours have others.
         assert_eq!(read(), 1000);
         give_back_soon();
         assert_eq!(read(), 100);

@@ -238,24 +238,17 @@ impl Lane {
         response.map(|body| InRuntime::new(self.runtime.clone(), body))
     }
 
-    async fn manage(&self, mut request: Request<Incoming>) -> Response<InRuntime<Body>> {
-        let response = match self.front.answer_at_once(&mut request) {
-            Some(response) => response,
-            None => self.manage_elsewhere(request).await,
-        };
-        response.map(|body| InRuntime::new(self.runtime.clone(), body))
-    }
-
     /// A handler may keep its thread busy, with a long read of SQLite above all: that must not be the
     /// thread on which answers of models flow. When the caller leaves, it ends.
-    async fn manage_elsewhere(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn manage(&self, request: Request<Incoming>) -> Response<InRuntime<Body>> {
         let front = self.front.clone();
         let work = async move { front.answer_by_router(request).await };
         let work = AbortOnDropHandle::new(self.runtime.spawn(work));
-        work.await.unwrap_or_else(|error| {
+        let response = work.await.unwrap_or_else(|error| {
             tracing::error!(error = causes(&error), "a handler was lost");
             KeysError::from(Problem::Panic).into_response()
-        })
+        });
+        response.map(|body| InRuntime::new(self.runtime.clone(), body))
     }
 }
 
