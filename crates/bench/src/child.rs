@@ -120,19 +120,15 @@ impl Drop for Child {
     }
 }
 
+/// To the nanosecond: `/proc/PID/stat` counts in hundredths of a second, which is too much for a window of two.
 fn cpu_of(id: u32) -> anyhow::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // The second field is the name in parentheses, which may hold anything.
-    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat is odd")?;
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let ticks = |index: usize| -> anyhow::Result<u64> {
-        Ok(fields
-            .get(index)
-            .context("/proc/PID/stat is short")?
-            .parse()?)
-    };
-    let millis = (ticks(11)? + ticks(12)?) * 1000 / rustix::param::clock_ticks_per_second();
-    Ok(Duration::from_millis(millis))
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(id)?);
+    let clock =
+        nix::time::clock_getcpuclockid(pid).context("cannot find the clock of a process")?;
+    Ok(clock
+        .now()
+        .context("cannot read the clock of a process")?
+        .into())
 }
 
 /// An address on loopback that nobody listens on at the moment.

@@ -86,6 +86,8 @@ fn chat_with(model: &str, key: &str, stream: bool) -> String {
     });
     if stream {
         body["stream"] = json!(true);
+        // Else the event with the usage is for us only, and others would have sent one event more.
+        body["stream_options"] = json!({"include_usage": true});
     }
     crate::http::request(
         "POST",

@@ -62,6 +62,9 @@ impl Events {
             }
             at = end;
         }
+        if kept == 0 && at == part.len() {
+            return push(out, part);
+        }
         push(out, part.slice(kept..at));
         if at < part.len() {
             self.held.extend_from_slice(&part[at..]);

@@ -86,6 +86,11 @@ impl Framing {
                     _ => return Err(BadEnd::Garbage),
                 },
                 Self::Size => {
+                    if let Some((size, length)) = usual_size(buffer) {
+                        buffer.advance(length);
+                        *self = Self::Chunk(size);
+                        continue;
+                    }
                     let Some(end) = memchr::memchr(b'\n', buffer) else {
                         let long = buffer.len() > LONGEST_SIZE_LINE;
                         return if long { Err(BadEnd::Garbage) } else { Ok(()) };
@@ -137,15 +142,34 @@ impl Framing {
     }
 }
 
-/// By hand: it is done for every event of every stream.
+/// The size of a chunk, and how long its line is, where that is a few digits as almost always. By hand: it is
+/// done for every event of every stream.
+fn usual_size(buffer: &[u8]) -> Option<(u64, usize)> {
+    let mut size = 0;
+    for (at, &byte) in buffer.iter().take(6).enumerate() {
+        let Some(digit) = hex_digit(byte) else {
+            let ends = size > 0 && buffer[at..].starts_with(b"\r\n");
+            return ends.then_some((size, at + 2));
+        };
+        size = size << 4 | u64::from(digit);
+    }
+    None
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let (mut size, mut digits) = (0, 0);
     for &byte in line {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            _ => break,
+        let Some(digit) = hex_digit(byte) else {
+            break;
         };
         // Fifteen digits are more than anybody sends, and cannot overflow.
         if digits == 15 {

@@ -7,8 +7,8 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, ReadBuf};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What a caller may send before its answer is there.
@@ -51,6 +51,40 @@ fn poll_gone(stream: &mut TcpStream, ahead: &mut Vec<u8>, cx: &mut Context<'_>) 
     Poll::Pending
 }
 
+/// An eye on whether the caller is still there, for whoever looks often.
+#[derive(Default)]
+struct Watch {
+    /// Whom the socket wakes when something comes.
+    told: Option<Waker>,
+}
+
+impl Watch {
+    /// Ready when the caller has gone.
+    fn poll_gone(
+        &mut self,
+        stream: &mut TcpStream,
+        ahead: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let told = self.told.as_ref();
+        let is_told = told.is_some_and(|told| told.will_wake(cx.waker()));
+        // Looking costs less than asking to be told once more.
+        if is_told && !has_news(stream) {
+            return Poll::Pending;
+        }
+        if !is_told {
+            self.told = Some(cx.waker().clone());
+        }
+        poll_gone(stream, ahead, cx)
+    }
+}
+
+/// Whether the socket has become readable since it was last read to its end: then nobody is told of it
+/// any more. Nothing is read.
+fn has_news(stream: &TcpStream) -> bool {
+    stream.try_io(Interest::READABLE, || Ok(())).is_ok()
+}
+
 /// An answer on its way to the caller.
 pub struct Sending<'c> {
     /// The caller.
@@ -76,9 +110,10 @@ impl Sending<'_> {
     /// Sends what has been collected and then the body, each part as soon as it is there. False when
     /// that was not possible, and then nothing else may follow.
     pub async fn send_body<B: Body<Data = Bytes>>(&mut self, body: B, end: End) -> bool {
-        let mut body = pin!(body);
+        let (mut body, mut watch) = (pin!(body), Watch::default());
         loop {
-            match self.collect(body.as_mut(), end).await {
+            let collected = poll_fn(|cx| self.poll_collect(body.as_mut(), end, &mut watch, cx));
+            match collected.await {
                 Collected::Part(large) => {
                     if write_all(self.stream, self.output, &large).await.is_err() {
                         return false;
@@ -110,6 +145,7 @@ impl Sending<'_> {
             return Ok(true);
         }
         match self.stream.try_write(self.output) {
+            Ok(written) if written == self.output.len() => self.output.clear(),
             Ok(written) => drop(self.output.drain(..written)),
             Err(error) if is_no_failure(&error) => {}
             Err(error) => return Err(error),
@@ -118,44 +154,46 @@ impl Sending<'_> {
     }
 
     /// Collects what is there of a body, and waits only when there is nothing to send.
-    async fn collect(
+    // Every event of every stream passes here: so it is compiled where it is written, for speed, and not as
+    // a part of whoever awaits it.
+    #[inline(never)]
+    fn poll_collect(
         &mut self,
         mut body: Pin<&mut impl Body<Data = Bytes>>,
         end: End,
-    ) -> Collected {
-        poll_fn(|cx| {
-            while self.output.len() < MOST_COLLECTED {
-                let data = match body.as_mut().poll_frame(cx) {
-                    Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                    Poll::Ready(Some(Err(_))) => return Poll::Ready(Collected::Cut),
-                    Poll::Ready(None) => return Poll::Ready(Collected::All),
-                    // It wakes us: what is there goes out at once, and nothing is asked twice.
-                    Poll::Pending => match self.write_now() {
-                        Ok(true) => {
-                            let gone = poll_gone(self.stream, self.ahead, cx);
-                            return gone.map(|()| Collected::Gone);
-                        }
-                        Ok(false) => break,
-                        Err(_) => return Poll::Ready(Collected::Gone),
-                    },
-                };
-                if data.is_empty() || end == End::Nothing {
-                    continue;
-                }
-                if end == End::Chunks {
-                    begin_chunk(self.output, data.len());
-                }
-                if data.len() > WORTH_COPYING {
-                    return Poll::Ready(Collected::Part(data));
-                }
-                self.output.extend_from_slice(&data);
-                if end == End::Chunks {
-                    self.output.extend_from_slice(b"\r\n");
-                }
+        watch: &mut Watch,
+        cx: &mut Context<'_>,
+    ) -> Poll<Collected> {
+        while self.output.len() < MOST_COLLECTED {
+            let data = match body.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Collected::Cut),
+                Poll::Ready(None) => return Poll::Ready(Collected::All),
+                // It wakes us: what is there goes out at once, and nothing is asked twice.
+                Poll::Pending => match self.write_now() {
+                    Ok(true) => {
+                        let gone = watch.poll_gone(self.stream, self.ahead, cx);
+                        return gone.map(|()| Collected::Gone);
+                    }
+                    Ok(false) => break,
+                    Err(_) => return Poll::Ready(Collected::Gone),
+                },
+            };
+            if data.is_empty() || end == End::Nothing {
+                continue;
             }
-            Poll::Ready(Collected::Part(Bytes::new()))
-        })
-        .await
+            if end == End::Chunks {
+                begin_chunk(self.output, data.len());
+            }
+            if data.len() > WORTH_COPYING {
+                return Poll::Ready(Collected::Part(data));
+            }
+            self.output.extend_from_slice(&data);
+            if end == End::Chunks {
+                self.output.extend_from_slice(b"\r\n");
+            }
+        }
+        Poll::Ready(Collected::Part(Bytes::new()))
     }
 }
 
@@ -169,10 +207,14 @@ fn is_no_failure(error: &io::Error) -> bool {
 /// Writes how long a chunk is. By hand: it is done for every event of every stream.
 pub fn begin_chunk(output: &mut Vec<u8>, length: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
-    let digit = |place: u32| DIGITS[(length >> (4 * place)) & 15];
-    output.extend((0..digits).rev().map(digit));
-    output.extend_from_slice(b"\r\n");
+    let (mut line, mut start, mut left) = ([0; 18], 16, length);
+    line[16..].copy_from_slice(b"\r\n");
+    while left > 0 {
+        start -= 1;
+        line[start] = DIGITS[left & 15];
+        left >>= 4;
+    }
+    output.extend_from_slice(&line[start..]);
 }
 
 /// What was collected of a body.

@@ -27,7 +27,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut calls = Repeat::new(keys.iter().map(echo), None);
     let (began, mut warm, mut answered) = (Instant::now(), None, 0.0);
     while began.elapsed() < SPAN {
-        let mut streams = StreamLoad::open(server.ai, &streamed, STREAMS)?;
+        let mut streams = StreamLoad::open(server.ai, &streamed, STREAMS, Duration::ZERO)?;
         streams.work(CUT_EVERY)?;
         drop(streams);
         let cpu = || server.child.cpu();

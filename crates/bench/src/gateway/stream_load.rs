@@ -41,8 +41,13 @@ pub(super) struct StreamLoad {
 }
 
 impl StreamLoad {
-    /// Opens connections and asks for a stream on each.
-    pub(super) fn open(address: SocketAddr, request: &str, count: usize) -> anyhow::Result<Self> {
+    /// Opens connections and asks for a stream on each, evenly within `spread`.
+    pub(super) fn open(
+        address: SocketAddr,
+        request: &str,
+        count: usize,
+        spread: Duration,
+    ) -> anyhow::Result<Self> {
         let mut load = Self {
             poll: Poll::new()?,
             readers: Vec::with_capacity(count),
@@ -51,7 +56,10 @@ impl StreamLoad {
             firsts: Vec::new(),
             begun: 0,
         };
+        let began = Instant::now();
         for index in 0..count {
+            let due = began + spread.mul_f64(index as f64 / count as f64);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let stream = std::net::TcpStream::connect(address).context("cannot connect")?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
@@ -147,17 +155,17 @@ impl StreamLoad {
     }
 }
 
-/// Measures a window of `span` with so many streams at once.
+/// Measures a window of `span` with so many streams at once, which begin within a time.
 pub(super) fn measure(
     cores: &Cores,
     address: SocketAddr,
     request: &str,
-    count: usize,
+    (count, spread): (usize, Duration),
     span: Duration,
     cpu: &dyn Fn() -> anyhow::Result<Duration>,
 ) -> anyhow::Result<Streamed> {
     cores.as_load(|| {
-        let mut load = StreamLoad::open(address, request, count)?;
+        let mut load = StreamLoad::open(address, request, count, spread)?;
         load.work(Duration::from_millis(300))?;
         (load.events, load.firsts) = (0, Vec::new());
         let before = cpu()?;

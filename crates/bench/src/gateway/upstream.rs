@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
 /// How the provider streams.
@@ -50,10 +51,13 @@ async fn answer(mut stream: TcpStream, pace: Pace) -> anyhow::Result<()> {
             }
             received.extend_from_slice(&chunk[..read]);
         }
+        // By the clock, and not after each other: so streams keep the distance that they began with.
+        let mut due = Instant::now();
         stream.write_all(BEGIN.as_bytes()).await?;
         for number in 0..pace.words + 4 {
             if pace.gap_ms > 0 && (1..=pace.words).contains(&number) {
-                tokio::time::sleep(Duration::from_millis(pace.gap_ms)).await;
+                due += Duration::from_millis(pace.gap_ms);
+                sleep_until(due).await;
             }
             let event = event(number, pace.words);
             let chunk = format!("{:x}\r\n{event}\r\n", event.len());
