@@ -263,7 +263,9 @@ mod tests {
             files: 100,
         };
         let contents = Contents::new(store.clone(), room);
-        let (kept, removed) = (publish(b"kept"), publish(b"removed"));
+        let kept = publish(b"kept");
+        store.close_pack(kept.blobs()[0].place.id());
+        let removed = publish(b"removed");
         for published in [&kept, &removed] {
             let blob = published.blobs()[0];
             let stored = Stored {
@@ -274,7 +276,7 @@ mod tests {
             contents.open(stored).await.unwrap();
         }
         assert_eq!(contents.files.len(), 2);
-        removed.discard();
+        store.remove_place(removed.blobs()[0].place.id()).unwrap();
         contents.close_removed();
         assert_eq!(contents.files.len(), 1);
     }

@@ -35,13 +35,14 @@ pub(super) async fn compact(core: &Core, retired: &mut Retired) -> Result<usize>
         .map_err(Error::internal)?;
     let (mut group, mut bytes, mut emptied) = (Vec::new(), 0, 0);
     for pack in packs {
-        // Without any it is an orphan, or its rows are on their way.
-        let Some(live) = cleanup::live_bytes(&core.db, pack.id).await? else {
-            continue;
-        };
-        if live.saturating_mul(2) >= pack.size {
+        let live = cleanup::live_bytes(&core.db, pack.id).await?;
+        if live.unwrap_or_default().saturating_mul(2) >= pack.size {
             continue;
         }
+        // What would be added to it now would have to move soon, and an open one is never an orphan.
+        core.blobs.close_pack(pack.id);
+        // Without any it is an orphan, or its rows are on their way.
+        let Some(live) = live else { continue };
         group.push(pack.id);
         bytes += live;
         if bytes >= GROUP {

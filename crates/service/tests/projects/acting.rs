@@ -139,6 +139,12 @@ pub(crate) async fn count(core: &Core, sql: &'static str) -> i64 {
     core.db.read(sql).fetch_one().await.unwrap()
 }
 
+/// How long all packs and files are together: many releases may share one pack.
+pub(crate) fn bytes_on_disk(core: &Core) -> u64 {
+    let places = core.blobs.places().unwrap();
+    places.map(|entry| entry.unwrap().size).sum()
+}
+
 /// An id that names nothing.
 pub(crate) fn nobody<T>() -> Id<T> {
     "0123456789abcdef01234567".parse().unwrap()

@@ -1,8 +1,8 @@
 //! Files on their way in: what is refused leaves nothing, what is known is not written again.
 
 use crate::acting::{
-    RunningWorker, add_files, code, count, create, deploy, finished, named, owner, try_deploy,
-    with_role,
+    RunningWorker, add_files, bytes_on_disk, code, count, create, deploy, finished, named, owner,
+    try_deploy, with_role,
 };
 use crate::support::{Installation, on_both_engines};
 use estrade_model::plan::Plan;
@@ -153,12 +153,20 @@ async fn each_content_is_stored_once(at: &Installation) {
     // One pack and one large file; three distinct contents.
     assert_eq!(files_on_disk(core), (2, 0));
     assert_eq!(count(core, "SELECT COUNT(*) FROM blobs").await, 3);
+    let bytes = bytes_on_disk(core);
     deploy(core, &ada, "one", files).await;
     deploy(core, &bob, "two", files).await;
     assert_eq!(files_on_disk(core), (2, 0), "nothing was written again");
+    assert_eq!(bytes_on_disk(core), bytes);
     let more: &[(&str, &[u8])] = &[("a", b"same"), ("c", &large), ("e", b"new")];
     deploy(core, &ada, "one", more).await;
-    assert_eq!(files_on_disk(core), (3, 0), "only what is new was written");
+    // It shares the pack.
+    assert_eq!(files_on_disk(core), (2, 0));
+    assert_eq!(
+        bytes_on_disk(core),
+        bytes + 3,
+        "only what is new was written"
+    );
     assert_eq!(count(core, "SELECT COUNT(*) FROM blobs").await, 4);
     worker.stop().await;
 }

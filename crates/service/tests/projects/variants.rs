@@ -1,17 +1,23 @@
 //! Compressed variants: made once, kept where they are worth it, and there when a release is READY.
 
-use crate::acting::{RunningWorker, count, create, deploy, finished, named, owner, try_deploy};
+use crate::acting::{
+    RunningWorker, bytes_on_disk, count, create, deploy, finished, named, owner, try_deploy,
+};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::coding::Coding;
 use estrade_model::release::ReleaseState;
+use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::releases::{Claim, cancel_release, rollback_release, run_brotli};
-use estrade_service::{Core, Scope};
+use estrade_service::{Core, Publisher, Result, Scope};
 use estrade_store::blob_rows::read_blobs;
 use estrade_store::blobs::Digest;
+use estrade_store::routes::LiveRow;
 use estrade_store::variants::{VariantRow, find_tried, read_variants};
 use estrade_store::{ChangeKind, artifacts};
 use std::io::Read;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +30,7 @@ on_both_engines! {
     brotli_follows_and_is_announced
     releases_that_make_the_same_do_not_clash
     a_canceled_release_leaves_nothing_half_done
+    what_was_shown_before_the_commit_is_never_something_else
 }
 
 fn text(lines: usize) -> Vec<u8> {
@@ -127,6 +134,7 @@ async fn what_does_not_shrink_is_noted_and_not_kept(at: &Installation) {
     }
     // A pack and a large file; nothing was left by what was tried.
     assert_eq!(core.blobs.places().unwrap().count(), 2);
+    assert_eq!(bytes_on_disk(core), 5000 + 6000 + (3 << 20));
     assert_eq!(core.blobs.sweep_temporary().unwrap(), 0);
     worker.stop().await;
 }
@@ -150,12 +158,12 @@ async fn a_rollback_makes_none(at: &Installation) {
     let worker = RunningWorker::start(core);
     finished(core, &ada, first).await;
     deploy_ready(core, &ada, &[("a.html", &text(101))]).await;
-    let places = core.blobs.places().unwrap().count();
+    let before = bytes_on_disk(core);
     let again = rollback_release(core, &ada, first).await.unwrap();
     finished(core, &ada, again).await;
     // The same content in another release: nothing to make either.
     deploy_ready(core, &ada, &[("b.html", &text(101))]).await;
-    assert_eq!(core.blobs.places().unwrap().count(), places);
+    assert_eq!(bytes_on_disk(core), before);
     worker.stop().await;
 }
 
@@ -249,4 +257,87 @@ async fn a_canceled_release_leaves_nothing_half_done(at: &Installation) {
     deploy_ready(core, &ada, &[("a.json", &large)]).await;
     worker.stop().await;
     assert_eq!(variants_of(core, &large).await.len(), 2);
+}
+
+/// Stands for the edge: is shown variants before they are committed. The first time, somebody else takes the
+/// release over right after that.
+struct Onlooker {
+    core: Arc<Core>,
+    shown: Mutex<Vec<VariantRow>>,
+}
+
+type Boxed<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
+
+/// How long a worker that is never heard of again keeps its release.
+const LEASE: Duration = Duration::from_secs(6);
+
+impl Publisher for Onlooker {
+    fn prepare<'p>(
+        &'p self,
+        _: ProjectId,
+        _: &'p LiveRow,
+        fresh: Vec<VariantRow>,
+    ) -> Boxed<'p, Result<()>> {
+        let mut shown = self.shown.lock().unwrap();
+        let is_first = shown.is_empty();
+        shown.extend(fresh);
+        Box::pin(async move {
+            if is_first {
+                self.core.clock.advance(LEASE);
+                Claim::take(&self.core, 1).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn publish(
+        &self,
+        _: ProjectId,
+        _: ReleaseId,
+        _: &[SocketAddr],
+        _: Duration,
+    ) -> Boxed<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+async fn what_was_shown_before_the_commit_is_never_something_else(at: &Installation) {
+    let (core, ada) = (&at.core, owner(at, "ada").await);
+    let onlooker = Arc::new(Onlooker {
+        core: Arc::clone(core),
+        shown: Mutex::default(),
+    });
+    let edge: Arc<dyn Publisher> = Arc::clone(&onlooker) as _;
+    core.set_publisher(Arc::downgrade(&edge));
+    create(core, &ada, "late").await;
+    create(core, &ada, "shop").await;
+    let worker = RunningWorker::start(core);
+    let late = deploy(core, &ada, "late", &[("a.html", &text(100))]).await;
+    let is_shown = || onlooker.shown.lock().unwrap().len() >= 2;
+    while !is_shown() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Others come to where its variants lay, as far as that is free.
+    for lines in 101..110 {
+        deploy_ready(core, &ada, &[("a.html", &text(lines))]).await;
+    }
+    let verify_all = || {
+        let shown = onlooker.shown.lock().unwrap().clone();
+        for variant in &shown {
+            core.blobs.verify(&variant.blob).unwrap();
+        }
+        shown
+    };
+    verify_all();
+    core.clock.advance(LEASE);
+    let late = finished(core, &ada, late).await;
+    assert_eq!(late.state, ReleaseState::Ready);
+    worker.stop().await;
+    let shown = verify_all();
+    let (first, rest) = shown.split_at(2);
+    let again = rest.iter().filter(|it| it.of == first[0].of);
+    let again: Vec<_> = again.map(|it| it.blob.place).collect();
+    assert_eq!(again.len(), 2, "the first time was in vain");
+    assert!(first.iter().all(|it| !again.contains(&it.blob.place)));
+    assert_eq!(variants_of(core, &text(100)).await.len(), 2);
 }

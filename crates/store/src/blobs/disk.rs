@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::claims::Claims;
+use super::shared::SharedPack;
 use super::{Digest, PlaceId};
 
 const PACK_SUFFIX: &str = ".pack";
@@ -25,6 +26,8 @@ pub(super) struct Disk {
     pub(super) claims: Claims<PlaceId>,
     /// Contents that a release on its way may have found to be stored.
     pub(super) wanted: Claims<Digest>,
+    /// Where small stagings go.
+    pub(super) shared: SharedPack,
 }
 
 impl Disk {
@@ -35,6 +38,7 @@ impl Disk {
             temporary: root.join("tmp"),
             claims: Claims::default(),
             wanted: Claims::default(),
+            shared: SharedPack::default(),
         };
         for directory in [&disk.packs, &disk.files, &disk.temporary] {
             DirBuilder::new()
@@ -148,6 +152,6 @@ fn remove_file(path: &Path) -> io::Result<bool> {
 }
 
 /// Adds the path to an error and keeps its kind.
-fn naming(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+pub(super) fn naming(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

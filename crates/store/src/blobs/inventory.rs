@@ -14,8 +14,8 @@ pub struct PlaceEntry {
     pub id: PlaceId,
     /// Its length in bytes.
     pub size: u64,
-    /// When it was published. This is the inode's change time, which a rename moves and the
-    /// modification time of a slow upload is not.
+    /// When it was published, or added to for the last time. This is the inode's change time, which a rename
+    /// and a write move and the modification time of a slow upload is not.
     pub published: SystemTime,
 }
 
@@ -45,8 +45,8 @@ impl BlobStore {
     /// left, and copies of contents that another release committed first.
     ///
     /// Leaves alone what was published at or after `before`, for the sake of other processes
-    /// whose commit may be under way, and whatever a [`Published`](super::Published) of this
-    /// process holds.
+    /// whose commit may be under way, whatever a [`Published`](super::Published) of this process
+    /// holds, and the pack that its small stagings add to.
     pub fn remove_orphans(
         &self,
         mut is_known: impl FnMut(PlaceId) -> Result<bool, LookupError>,

@@ -1,5 +1,5 @@
 //! Contents of releases, stored by what they are: named by their BLAKE3 hash, written once,
-//! never changed.
+//! never changed: a file may grow, but what is in it stays as it is until the file is removed.
 //!
 //! The bytes lie here, the index lies in the database: a row says for each [`Digest`] in which
 //! [`Place`] its content is. A release is stored in this order, so that a crash at any point
@@ -10,14 +10,15 @@
 //! 3. The caller commits the rows for [`Published::blobs`], or calls [`Published::discard`].
 //!
 //! ```text
-//! <root>/packs/<24 hex>.pack   small contents of one staging, back to back: one fsync for all
+//! <root>/packs/<24 hex>.pack   small contents, back to back; small stagings share one
 //! <root>/files/<24 hex>        one large content each
 //! <root>/tmp/                  what is being written
 //! ```
 //!
 //! Names on disk are random, not digests. Two stagings that meet the same new content write two
 //! copies and the database keeps one row; so a staging that gives up removes only what it alone
-//! wrote. Every call here blocks, except [`BlobStore::stream`]: use `spawn_blocking`.
+//! wrote, or leaves bytes in a shared pack that nobody reads. Every call here blocks, except
+//! [`BlobStore::stream`]: use `spawn_blocking`.
 
 mod claims;
 mod digest;
@@ -28,6 +29,7 @@ mod pack;
 mod place;
 mod published;
 mod read;
+mod shared;
 mod staging;
 mod writer;
 
@@ -94,6 +96,11 @@ impl BlobStore {
     /// Begins to receive one content that a staging will [adopt](Staging::adopt) when it is complete.
     pub fn receive(&self) -> Content {
         Content::new(Arc::clone(&self.disk))
+    }
+
+    /// Ends the pack that small stagings add to, if it is this one; whether it was. The next ones begin another.
+    pub fn close_pack(&self, id: PlaceId) -> bool {
+        self.disk.close_shared(id)
     }
 
     /// Removes a pack or file; that it is gone already is fine.

@@ -9,26 +9,44 @@ use super::{UniqueId, disk::Disk};
 
 const BUFFER: usize = 256 * 1024;
 
-/// An unfinished pack under `tmp/`.
+/// A pack that stays smaller than this has no file of its own.
+const SMALL_PACK: usize = 1 << 20;
+
+/// An unfinished pack.
 #[derive(Debug)]
 pub(super) struct PackWriter {
     id: UniqueId,
-    file: BufWriter<NamedTempFile>,
+    body: Body,
     length: u64,
     /// Set while a write is under way: if it fails, nobody knows how much of it arrived, and
     /// every later offset would be wrong.
     torn: bool,
 }
 
+#[derive(Debug)]
+enum Body {
+    /// As long as it is small.
+    Memory(Vec<u8>),
+    /// Under `tmp/`.
+    File(BufWriter<NamedTempFile>),
+}
+
+/// A pack to which nothing is added any more.
+pub(super) enum Finished {
+    /// It goes into the pack that small ones share.
+    Small(Vec<u8>),
+    /// It is durable, under its temporary name.
+    Synced(TempPath),
+}
+
 impl PackWriter {
-    pub(super) fn create(disk: &Disk, id: UniqueId) -> io::Result<Self> {
-        let file = BufWriter::with_capacity(BUFFER, disk.new_temporary()?);
-        Ok(Self {
+    pub(super) fn new(id: UniqueId) -> Self {
+        Self {
             id,
-            file,
+            body: Body::Memory(Vec::new()),
             length: 0,
             torn: false,
-        })
+        }
     }
 
     pub(super) const fn id(&self) -> UniqueId {
@@ -36,20 +54,40 @@ impl PackWriter {
     }
 
     /// Appends a content and returns the offset at which it begins.
-    pub(super) fn append(&mut self, content: &[u8]) -> io::Result<u64> {
+    pub(super) fn append(&mut self, disk: &Disk, content: &[u8]) -> io::Result<u64> {
         self.refuse_if_torn()?;
         self.torn = true;
-        self.file.write_all(content)?;
+        self.write(disk, content)?;
         self.torn = false;
         let offset = self.length;
         self.length += content.len() as u64;
         Ok(offset)
     }
 
-    /// Makes the bytes durable; the pack still has its temporary name.
-    pub(super) fn finish(self) -> io::Result<TempPath> {
+    fn write(&mut self, disk: &Disk, content: &[u8]) -> io::Result<()> {
+        match &mut self.body {
+            Body::Memory(bytes) if bytes.len() + content.len() < SMALL_PACK => {
+                bytes.extend_from_slice(content);
+                Ok(())
+            }
+            Body::Memory(bytes) => {
+                let mut file = BufWriter::with_capacity(BUFFER, disk.new_temporary()?);
+                file.write_all(bytes)?;
+                file.write_all(content)?;
+                self.body = Body::File(file);
+                Ok(())
+            }
+            Body::File(file) => file.write_all(content),
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn finish(self) -> io::Result<Finished> {
         self.refuse_if_torn()?;
-        sync_temporary(self.file)
+        match self.body {
+            Body::Memory(bytes) => Ok(Finished::Small(bytes)),
+            Body::File(file) => Ok(Finished::Synced(sync_temporary(file)?)),
+        }
     }
 
     fn refuse_if_torn(&self) -> io::Result<()> {

@@ -7,7 +7,8 @@ use tempfile::TempPath;
 
 use super::claims::Wanted;
 use super::disk::Disk;
-use super::{PlaceId, StoredBlob};
+use super::shared::SharedPart;
+use super::{Place, PlaceId, StoredBlob, UniqueId};
 
 /// What [`Staging::publish`](super::Staging::publish) put in place.
 ///
@@ -21,7 +22,10 @@ use super::{PlaceId, StoredBlob};
 #[derive(Debug)]
 pub struct Published {
     disk: Arc<Disk>,
+    /// Packs and files of its own.
     places: Vec<PlaceId>,
+    /// What lies in a pack that others have parts of, too.
+    shared: Option<SharedPart>,
     blobs: Vec<StoredBlob>,
     /// Also those that were stored already.
     wanted: Arc<Wanted>,
@@ -32,6 +36,7 @@ impl Published {
         Self {
             disk,
             places: Vec::new(),
+            shared: None,
             blobs,
             wanted: Arc::new(wanted),
         }
@@ -41,6 +46,22 @@ impl Published {
         self.disk.claims.add(id);
         self.places.push(id);
         self.disk.publish(synced, id)
+    }
+
+    /// Puts a pack that has no file of its own into the one that small ones share.
+    pub(super) fn share(&mut self, pack: UniqueId, bytes: &[u8]) -> io::Result<()> {
+        let part = self.disk.append(bytes)?;
+        let (id, base) = (part.id, part.offset);
+        self.shared = Some(part);
+        for blob in &mut self.blobs {
+            if let Place::Pack { id: of, offset } = blob.place
+                && of == pack
+            {
+                let offset = base + offset;
+                blob.place = Place::Pack { id, offset };
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
@@ -59,35 +80,45 @@ impl Published {
     /// take place: move it into that. Its caller may stop waiting, and then this value is dropped
     /// while the transaction goes on.
     pub fn hold(&self) -> HeldBlobs {
-        for &id in &self.places {
+        let places: Vec<_> = self.claimed().collect();
+        for &id in &places {
             self.disk.claims.add(id);
         }
         HeldBlobs {
             disk: Arc::clone(&self.disk),
-            places: self.places.clone(),
+            places,
             _wanted: Arc::clone(&self.wanted),
         }
+    }
+
+    fn claimed(&self) -> impl Iterator<Item = PlaceId> {
+        let shared = self.shared.iter().map(SharedPart::place);
+        self.places.iter().copied().chain(shared)
     }
 
     /// The rows are committed, or may be: leave the files alone.
     pub fn keep(self) {}
 
-    /// The rows are certainly not committed: remove the files.
+    /// The rows are certainly not committed: remove the files, and give up our part of a shared one. Its bytes
+    /// stay until the clean-up comes, as long as others have parts of it.
     ///
     /// Call [`keep`](Self::keep) instead if the outcome is unknown, as after a connection that
     /// broke during the commit.
-    pub fn discard(self) {
+    pub fn discard(mut self) {
         for &id in &self.places {
             if let Err(error) = self.disk.remove(id) {
                 tracing::warn!(place = %id, %error, "left an orphaned blob for the next clean-up");
             }
+        }
+        if let Some(part) = self.shared.take() {
+            self.disk.give_up(part);
         }
     }
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        for &id in &self.places {
+        for id in self.claimed() {
             self.disk.claims.release(id);
         }
     }

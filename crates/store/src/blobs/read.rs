@@ -83,7 +83,7 @@ impl BlobStore {
 
     /// Opens the file and goes to where the content begins.
     ///
-    /// Published files never change, so one look at the length here is enough to promise that
+    /// Published files never shrink or change, so one look at the length here is enough to promise that
     /// a reader does not end early.
     fn open_positioned(&self, blob: &StoredBlob) -> Result<File, BlobError> {
         let mut file = self.open_file(blob)?;

@@ -8,7 +8,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::claims::Wanted;
 use super::disk::Disk;
-use super::pack::{PackWriter, sync_temporary};
+use super::pack::{Finished, PackWriter, sync_temporary};
 use super::writer::Body;
 use super::{
     BlobError, Content, ContentWriter, Digest, DigestSet, LARGE_CONTENT, LookupError, Place,
@@ -148,19 +148,29 @@ impl<'k> Staging<'k> {
 
     /// Makes every new content durable and gives it its place.
     ///
-    /// On an error nothing stays on disk.
+    /// On an error nothing stays on disk, but for what a failed write may have left at the end of a pack that
+    /// others share.
     pub fn publish(mut self) -> Result<Published, BlobError> {
         self.write_waiting(None)?;
         let mut published = Published::new(self.disk, self.stored, self.wanted);
         let outcome = (|| {
+            let mut small = None;
             if let Some(pack) = self.pack {
-                let id = PlaceId::Pack(pack.id());
-                published.publish(pack.finish()?, id)?;
+                let id = pack.id();
+                match pack.finish()? {
+                    Finished::Small(bytes) => small = Some((id, bytes)),
+                    Finished::Synced(file) => published.publish(file, PlaceId::Pack(id))?,
+                }
             }
             for (id, file) in self.large {
                 published.publish(file, id)?;
             }
-            published.sync()
+            published.sync()?;
+            // Last, because it cannot be taken back when something else fails.
+            match small {
+                Some((id, bytes)) => published.share(id, &bytes),
+                None => Ok(()),
+            }
         })();
         match outcome {
             Ok(()) => Ok(published),
@@ -234,9 +244,9 @@ impl<'k> Staging<'k> {
             }
             let pack = match &mut self.pack {
                 Some(pack) => pack,
-                none => none.insert(PackWriter::create(&self.disk, UniqueId::new()?)?),
+                none => none.insert(PackWriter::new(UniqueId::new()?)),
             };
-            let offset = pack.append(&content)?;
+            let offset = pack.append(&self.disk, &content)?;
             let place = Place::Pack {
                 id: pack.id(),
                 offset,

@@ -5,11 +5,13 @@
 
 mod crashes;
 mod reading;
+mod sharing;
 mod staging;
 
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use estrade_store::blobs::{BlobStore, DigestSet, Published, Staging, StoredBlob};
 use tempfile::TempDir;
@@ -50,6 +52,21 @@ fn read_all(store: &BlobStore, blob: &StoredBlob) -> Vec<u8> {
     let mut reader = store.open_reader(blob).unwrap();
     reader.read_to_end(&mut content).unwrap();
     content
+}
+
+/// Ends the packs that new contents are added to; how many there were.
+fn close_packs(store: &BlobStore) -> usize {
+    let places = store.places().unwrap().map(|entry| entry.unwrap().id);
+    places.filter(|id| store.close_pack(*id)).count()
+}
+
+/// After everything that was published so far.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "ages are compared with those that the file system gave"
+)]
+fn soon() -> SystemTime {
+    SystemTime::now() + Duration::from_mins(1)
 }
 
 /// How many files lie in a directory of the store.

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 
 use estrade_store::blobs::{BlobError, Digest, DigestSet, LARGE_CONTENT, LookupError, StoredBlob};
 
-use crate::{LARGE, NO_LIMIT, bytes, count, counts, new_store, publish, stage};
+use crate::{LARGE, NO_LIMIT, bytes, counts, new_store, publish, stage, store_contents};
 
 #[test]
 fn each_distinct_content_is_asked_about_and_written_once() {
@@ -89,7 +89,8 @@ fn a_dropped_staging_leaves_nothing() {
     let mut staging = stage(&store);
     staging.add(b"small").unwrap();
     staging.add(&bytes(LARGE, 6)).unwrap();
-    assert_eq!(counts(root.path()), [0, 0, 2]);
+    // The small one waits in memory.
+    assert_eq!(counts(root.path()), [0, 0, 1]);
     drop(staging);
     assert_eq!(counts(root.path()), [0, 0, 0]);
 }
@@ -128,16 +129,22 @@ fn an_endless_stream_is_cut_off_at_the_limit() {
 #[test]
 fn a_failed_publication_leaves_nothing() {
     let (root, store) = new_store();
-    let mut staging = stage(&store);
-    staging.add(b"small").unwrap();
-    staging.add(&bytes(LARGE, 5)).unwrap();
-    // The pack can be published, the large file cannot.
-    fs::remove_dir(root.path().join("files")).unwrap();
-    assert!(matches!(staging.publish(), Err(BlobError::Io(_))));
-    assert_eq!(
-        [count(root.path(), "packs"), count(root.path(), "tmp")],
-        [0, 0]
-    );
+    let kept = store_contents(&store, &[b"kept"]);
+    // A part of a shared pack, and a pack of its own.
+    for contents in [1, 3] {
+        let mut staging = stage(&store);
+        for seed in 0..contents {
+            staging.add(&bytes(LARGE / 2, seed)).unwrap();
+        }
+        staging.add(&bytes(LARGE, 5)).unwrap();
+        // The pack can be published, the large file cannot.
+        fs::remove_dir(root.path().join("files")).unwrap();
+        assert!(matches!(staging.publish(), Err(BlobError::Io(_))));
+        fs::create_dir(root.path().join("files")).unwrap();
+        assert_eq!(counts(root.path()), [1, 0, 0]);
+        let pack = store.places().unwrap().next().unwrap().unwrap();
+        assert_eq!((pack.id, pack.size), (kept[0].place.id(), 4));
+    }
 }
 
 #[test]
@@ -164,6 +171,8 @@ fn discarding_all_leaves_nothing() {
     published.discard();
     assert_eq!(counts(root.path()), [0, 0, 0]);
     assert!(matches!(store.read(&blob), Err(BlobError::Missing)));
+    let next = publish(&store, &[b"next"]);
+    store.verify(&next.blobs()[0]).unwrap();
 }
 
 #[test]
@@ -199,7 +208,8 @@ fn concurrent_stagings_do_not_disturb_each_other() {
             .collect()
     });
 
-    assert_eq!(counts(root.path()), [4, 4, 0]);
+    // What is small shares a pack.
+    assert_eq!(counts(root.path()), [1, 4, 0]);
     let kept = kept.concat();
     assert_eq!(kept.len(), 4 * 201);
     for blob in &kept {

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tree::{Canceled, Tree, Unpacked};
+use tree::{Canceled, Tree, Unpacked, publish};
 
 /// Why unpacking stopped.
 #[derive(Debug, thiserror::Error)]
@@ -141,16 +141,13 @@ pub(super) async fn unpack_site(
     let unpack = move || {
         let mut tree = Tree::new(caps.stage(&core), caps, canceled);
         read_site(&mut tree, tar)?;
-        let Unpacked {
-            files, published, ..
-        } = tree.finish()?;
+        let Unpacked { files, staging, .. } = tree.finish()?;
         // The engine puts everything into the folder's own name.
         let files = match single_folder(&files) {
             Some(folder) => inside(files, &folder),
             None => files,
         };
         if files.is_empty() {
-            published.discard();
             return refuse("site_empty", "the build left no files to serve");
         }
         let mut said = BuildLog::default();
@@ -161,7 +158,7 @@ pub(super) async fn unpack_site(
                 serde_json::to_string(&config)
                     .map_err(|error| Stop::Broken(Error::internal(error)))?,
             ),
-            published,
+            published: publish(staging)?,
             said,
         })
     };
@@ -223,16 +220,9 @@ fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result
     let Unpacked {
         files,
         project_files,
-        published,
+        staging,
     } = unpacked;
-    let arranged = choose_files(files, &project_files, sent, platform);
-    let (manifest, settings) = match arranged {
-        Ok(arranged) => arranged,
-        Err(stop) => {
-            published.discard();
-            return Err(stop);
-        }
-    };
+    let (manifest, settings) = choose_files(files, &project_files, sent, platform)?;
     let mut said = BuildLog::default();
     said.say(format!(
         "Unpacked {} files, {}",
@@ -247,7 +237,7 @@ fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result
     Ok(Site {
         manifest,
         config,
-        published,
+        published: publish(staging)?,
         said,
     })
 }

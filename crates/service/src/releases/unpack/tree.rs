@@ -60,11 +60,11 @@ pub(super) struct Tree {
     piece: Vec<u8>,
 }
 
-/// All files of an archive, durable.
+/// All files of an archive. Dropping it leaves nothing behind.
 pub(super) struct Unpacked {
     pub(super) files: Vec<ManifestFile>,
     pub(super) project_files: BTreeMap<String, Vec<u8>>,
-    pub(super) published: Published,
+    pub(super) staging: Staging<'static>,
 }
 
 impl Tree {
@@ -171,7 +171,7 @@ impl Tree {
         is_first_folder && is_project_file(name)
     }
 
-    /// Follows the links, and makes the contents durable.
+    /// Follows the links.
     pub(super) fn finish(mut self) -> Result<Unpacked, Stop> {
         let linked = links::resolve(&self.files, &self.links)?;
         for file in &linked {
@@ -183,13 +183,17 @@ impl Tree {
             return refuse("archive_empty", "the archive has no files");
         }
         self.canceled.check()?;
-        let published = self.staging.publish().map_err(stored)?;
         Ok(Unpacked {
             files: self.files,
             project_files: self.project_files,
-            published,
+            staging: self.staging,
         })
     }
+}
+
+/// Makes the contents durable, once it is certain that they will be served.
+pub(super) fn publish(staging: Staging<'static>) -> Result<Published, Stop> {
+    staging.publish().map_err(stored)
 }
 
 fn check_bytes(caps: &Caps, bytes: u64) -> Result<(), Stop> {

@@ -171,7 +171,7 @@ async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
     core.clock.advance(Duration::from_hours(2));
     clean(&core, &mut cleaner).await;
     assert_eq!(count(&core, "SELECT COUNT(*) FROM blobs").await, 0);
-    assert_no_orphans(&core).await;
+    assert_no_orphans(&core, &mut cleaner).await;
     worker.stop().await;
 }
 
@@ -246,7 +246,7 @@ async fn any_order_of_events_keeps_exactly_what_is_needed(at: &Installation) {
     compare(&core, &models).await;
     core.clock.advance(Duration::from_hours(1));
     clean(&core, &mut cleaner).await;
-    assert_no_orphans(&core).await;
+    assert_no_orphans(&core, &mut cleaner).await;
     worker.stop().await;
 }
 

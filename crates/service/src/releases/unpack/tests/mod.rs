@@ -4,7 +4,7 @@ mod tar_files;
 mod zip_files;
 
 use super::*;
-use estrade_store::blobs::{BlobStore, Digest, DigestSet};
+use estrade_store::blobs::{BlobStore, Digest, DigestSet, StoredBlob};
 use std::io::Read;
 use std::path::Path;
 
@@ -34,12 +34,12 @@ impl Bench {
 
     /// Unpacks an archive; what is refused must leave nothing but the archive itself.
     fn unpack(&self, archive: &[u8]) -> Result<Files, (&'static str, String)> {
-        let before = count_files(self.directory.path());
-        match self.try_unpack(archive, Canceled::default()) {
+        let archive = self.store(archive);
+        let before = self.files();
+        match self.unpack_stored(&archive, Canceled::default()) {
             Ok(unpacked) => Ok(self.read(unpacked)),
             Err(Stop::Refused(reason, message)) => {
-                let left = count_files(self.directory.path());
-                assert!(left <= before + 1, "{reason}: {message}");
+                assert_eq!(self.files(), before, "{reason}: {message}");
                 Err((reason, message))
             }
             Err(other) => panic!("{other:?}"),
@@ -47,12 +47,28 @@ impl Bench {
     }
 
     fn try_unpack(&self, archive: &[u8], canceled: Canceled) -> Result<Unpacked, Stop> {
+        self.unpack_stored(&self.store(archive), canceled)
+    }
+
+    fn store(&self, archive: &[u8]) -> StoredBlob {
         let mut staging = self.blobs.stage(u64::MAX, |_| Ok(DigestSet::default()));
         staging.add(archive).unwrap();
         let published = staging.publish().unwrap();
         let blob = published.blobs()[0];
         published.keep();
-        let archive = self.blobs.open_random(&blob).unwrap();
+        blob
+    }
+
+    /// How many files there are, and how long they are together.
+    fn files(&self) -> (usize, u64) {
+        assert_eq!(count_files(&self.directory.path().join("tmp")), 0);
+        let places = self.blobs.places().unwrap();
+        let sizes: Vec<_> = places.map(|entry| entry.unwrap().size).collect();
+        (sizes.len(), sizes.iter().sum())
+    }
+
+    fn unpack_stored(&self, blob: &StoredBlob, canceled: Canceled) -> Result<Unpacked, Stop> {
+        let archive = self.blobs.open_random(blob).unwrap();
         let staging = self
             .blobs
             .stage(self.caps.bytes(), |_| Ok(DigestSet::default()));
@@ -67,13 +83,13 @@ impl Bench {
     }
 
     fn read(&self, unpacked: Unpacked) -> Files {
-        let blobs: BTreeMap<Digest, _> = unpacked
-            .published
+        let published = publish(unpacked.staging).unwrap();
+        let blobs: BTreeMap<Digest, _> = published
             .blobs()
             .iter()
             .map(|blob| (blob.digest, *blob))
             .collect();
-        unpacked.published.keep();
+        published.keep();
         let content = |file: &ManifestFile| {
             let mut content = Vec::new();
             let blob = &blobs[&file.digest];
@@ -93,13 +109,7 @@ impl Bench {
 }
 
 fn count_files(directory: &Path) -> usize {
-    let entries = std::fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| match entry.unwrap().path() {
-            path if path.is_dir() => count_files(&path),
-            _ => 1,
-        })
-        .sum()
+    std::fs::read_dir(directory).unwrap().count()
 }
 
 /// The most memory that this process has had, in bytes.
@@ -125,7 +135,6 @@ fn unpacked(bench: &Bench, archive: &[u8]) -> Unpacked {
 
 fn site(archive: &[u8], sent: &serde_json::Value) -> Result<(Vec<String>, SiteSettings), Stop> {
     let unpacked = unpacked(&Bench::usual(), archive);
-    unpacked.published.keep();
     let sent = SiteSettings::from_json(sent).unwrap();
     let files = (unpacked.files, unpacked.project_files);
     let (manifest, settings) = choose_files(files.0, &files.1, sent, Platform::Static)?;
