@@ -1,6 +1,8 @@
 //! An answer to a visitor: a head that is ready to be sent, and where the body comes from.
 
 use crate::contents::Content;
+use crate::recent::Traits;
+use crate::site::Stored;
 use bytes::Bytes;
 use estrade_model::coding::Coding;
 use estrade_store::blobs::Digest;
@@ -16,6 +18,17 @@ pub struct Answer {
     lines: Vec<u8>,
     /// The body, in pieces; HEAD has the same head and no body.
     pub body: Body,
+    /// What was given, if it is the same for whoever asks the same.
+    pub(crate) lasting: Option<Lasting>,
+}
+
+/// A file that whoever asks for it gets in the same way, for as long as its release is live.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lasting {
+    pub(crate) digest: Digest,
+    pub(crate) stored: Stored,
+    pub(crate) coding: Coding,
+    pub(crate) traits: Traits,
 }
 
 /// The body of an answer.
@@ -57,6 +70,7 @@ impl Answer {
             status,
             lines: Vec::with_capacity(512),
             body: Body::Empty,
+            lasting: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The bytes of contents: small ones from memory, large ones straight from their files.
 
+use crate::numbered::Numbered;
 use crate::site::Stored;
 use bytes::Bytes;
 use estrade_store::blobs::{BlobError, BlobStore, PlaceId};
@@ -7,12 +8,14 @@ use foldhash::fast::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use zerocopy::FromZeros;
 
 /// Contents up to this size are sent from memory; for larger ones the kernel copies less.
 const SMALL: u64 = 8 * 1024;
@@ -32,7 +35,20 @@ pub struct Contents {
     /// By all of where it lies: an empty content begins where the next one does.
     small: Cache<Stored, Bytes, ByLength>,
     lately: Lately,
-    files: Cache<PlaceId, Arc<File>>,
+    files: Cache<PlaceId, Arc<OpenFile>>,
+    /// The same files, for as long as they are open.
+    numbered: Numbered<Weak<OpenFile>>,
+    /// The numbers that were given. A file that is opened again has the one that it had: else who opens and closes
+    /// many would use them up.
+    numbers: Mutex<HashMap<PlaceId, u32>>,
+}
+
+/// A pack or file that is open.
+struct OpenFile {
+    place: PlaceId,
+    file: Arc<File>,
+    /// Its number, once somebody needs it.
+    number: OnceLock<Option<u32>>,
 }
 
 /// The bytes of a content, or where to get them.
@@ -62,27 +78,39 @@ struct Lately {
     hashes: RandomState,
 }
 
-/// How many are remembered: a power of two.
-const REMEMBERED: usize = 1 << 15;
+/// Contents in memory are looked for by their marks, so there are more marks than contents: one for so many
+/// bytes of their room.
+const BYTES_PER_MARK: u64 = 256;
+/// As many as there are at least.
+const FEWEST_MARKS: usize = 1 << 10;
 
-impl Default for Lately {
-    fn default() -> Self {
+impl Lately {
+    /// For so many bytes of contents.
+    fn new(bytes: u64) -> Self {
+        let marks = usize::try_from(bytes / BYTES_PER_MARK).unwrap_or(FEWEST_MARKS);
+        let marks = marks.max(FEWEST_MARKS).next_power_of_two();
         Self {
-            marks: (0..REMEMBERED).map(|_| AtomicU16::new(0)).collect(),
+            // Untouched until they are used.
+            marks: <[AtomicU16]>::new_box_zeroed_with_elems(marks).unwrap_or_default(),
             hashes: RandomState::default(),
         }
     }
-}
 
-impl Lately {
     /// Notes that a content was asked for; whether it was already.
     fn met(&self, stored: &Stored) -> bool {
         let hash = self.hashes.hash_one(stored);
-        let place = usize::try_from(hash & (REMEMBERED as u64 - 1)).unwrap_or_default();
+        let place = usize::try_from(hash).unwrap_or_default() & self.marks.len().wrapping_sub(1);
         // Other bits than those of the place, and never the mark of an empty one.
         let mark = u16::try_from(hash >> 48).unwrap_or_default() | 1;
-        let marked = self.marks.get(place);
-        marked.is_some_and(|it| it.swap(mark, Ordering::Relaxed) == mark)
+        let Some(marked) = self.marks.get(place) else {
+            return false;
+        };
+        let met = marked.load(Ordering::Relaxed) == mark;
+        // Written only when it changes: all threads look at the mark of what everybody asks for.
+        if !met {
+            marked.store(mark, Ordering::Relaxed);
+        }
+        met
     }
 }
 
@@ -105,58 +133,117 @@ impl Contents {
         Self {
             store,
             small: Cache::with_weighter(entries, room.bytes, ByLength),
-            lately: Lately::default(),
+            lately: Lately::new(room.bytes),
             files: Cache::new(room.files.min(openable()).max(16)),
+            numbered: Numbered::default(),
+            numbers: Mutex::default(),
         }
     }
 
     /// Closes files that a clean-up has removed: as long as they are open, they take their room on
     /// the disk.
     pub fn close_removed(&self) {
-        for (place, file) in self.files.iter() {
-            if !file.metadata().is_ok_and(|it| it.nlink() > 0) {
+        for (place, open) in self.files.iter() {
+            if !open.file.metadata().is_ok_and(|it| it.nlink() > 0) {
                 self.files.remove(&place);
+                if let Some(number) = self.numbers().remove(&place) {
+                    self.numbered.set(number, Weak::new());
+                }
             }
         }
     }
 
     /// A content. It waits only when the bytes have to come from the disk.
     pub async fn open(&self, stored: Stored) -> Result<Content, BlobError> {
-        let Stored {
+        let often = self.is_often(&stored);
+        if let Some(bytes) = self.in_memory(&stored, often) {
+            return Ok(Content::Bytes(bytes));
+        }
+        let open = self.file(stored.place)?;
+        Ok(self.read(&open.file, stored, often).await?)
+    }
+
+    /// The number of the file that a content lies in; none when it cannot have one.
+    pub(crate) fn number(&self, place: PlaceId) -> Option<u32> {
+        let open = self.file(place).ok()?;
+        let number = (*open.number.get_or_init(|| self.number_of(place)))?;
+        // Of two who opened it at once, one may have gone again.
+        if self.numbered.get(number)?.strong_count() == 0 {
+            self.numbered.set(number, Arc::downgrade(&open));
+        }
+        Some(number)
+    }
+
+    fn number_of(&self, place: PlaceId) -> Option<u32> {
+        let mut numbers = self.numbers();
+        if let Some(number) = numbers.get(&place) {
+            return Some(*number);
+        }
+        let number = self.numbered.add(Weak::new())?;
+        numbers.insert(place, number);
+        Some(number)
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, HashMap<PlaceId, u32>> {
+        // Nothing can be left half-done under it.
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A content in the file of this number; none when that is not open any more, or not good.
+    pub(crate) async fn open_again(&self, number: u32, offset: u64, size: u64) -> Option<Content> {
+        let open = self.numbered.get(number)?.upgrade()?;
+        let place = open.place;
+        let stored = Stored {
             place,
             offset,
             size,
-        } = stored;
+        };
+        let often = self.is_often(&stored);
+        if let Some(bytes) = self.in_memory(&stored, often) {
+            return Some(Content::Bytes(bytes));
+        }
+        self.read(&open.file, stored, often).await.ok()
+    }
+
+    /// Whether a content is small and was asked for lately.
+    fn is_often(&self, stored: &Stored) -> bool {
+        stored.size <= SMALL && self.lately.met(stored)
+    }
+
+    /// A content from memory. Others than those that are asked for often are not looked for: what was kept of
+    /// them is read once more instead, and to look for each would cost as much.
+    fn in_memory(&self, stored: &Stored, often: bool) -> Option<Bytes> {
+        often.then(|| self.small.get(stored)).flatten()
+    }
+
+    /// Reads what is small, and keeps it if it is asked for often.
+    async fn read(&self, file: &Arc<File>, stored: Stored, often: bool) -> io::Result<Content> {
+        let Stored { offset, size, .. } = stored;
         if size > SMALL {
-            let file = self.file(place)?;
             return Ok(Content::File(FileSlice {
-                file,
+                file: Arc::clone(file),
                 offset,
                 length: size,
             }));
         }
-        if let Some(bytes) = self.small.get(&stored) {
-            return Ok(Content::Bytes(bytes));
-        }
-        let slice = FileSlice {
-            file: self.file(place)?,
-            offset,
-            length: size,
-        };
-        let bytes = slice.read().await?;
-        if self.lately.met(&stored) {
+        let bytes = read(file, offset, size).await?;
+        if often {
             self.small.insert(stored, bytes.clone());
         }
         Ok(Content::Bytes(bytes))
     }
 
-    fn file(&self, place: PlaceId) -> Result<Arc<File>, BlobError> {
-        if let Some(file) = self.files.get(&place) {
-            return Ok(file);
+    fn file(&self, place: PlaceId) -> Result<Arc<OpenFile>, BlobError> {
+        if let Some(open) = self.files.get(&place) {
+            return Ok(open);
         }
-        let file = Arc::new(self.store.open_place(place)?);
-        self.files.insert(place, Arc::clone(&file));
-        Ok(file)
+        let open = Arc::new(OpenFile {
+            place,
+            file: Arc::new(self.store.open_place(place)?),
+            number: OnceLock::new(),
+        });
+        self.files.insert(place, Arc::clone(&open));
+        Ok(open)
     }
 }
 
@@ -199,41 +286,41 @@ impl Content {
 }
 
 impl FileSlice {
-    /// Reads it whole: at once when the kernel has it in memory, else on a thread that may wait.
+    /// Reads it whole.
     pub async fn read(&self) -> io::Result<Bytes> {
-        let length = usize::try_from(self.length).map_err(io::Error::other)?;
-        let mut bytes = vec![0; length];
-        let mut target = [IoSliceMut::new(&mut bytes)];
-        match preadv2(
-            &*self.file,
-            &mut target,
-            self.offset,
-            ReadWriteFlags::NOWAIT,
-        ) {
-            Ok(read) if read == length => return Ok(bytes.into()),
-            // In part or not in memory, or a file system that cannot tell.
-            Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let (file, offset) = (Arc::clone(&self.file), self.offset);
-        let read = move || {
-            file.read_exact_at(&mut bytes, offset)
-                .map(|()| bytes.into())
-        };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(io::Error::other)?
+        read(&self.file, self.offset, self.length).await
     }
+}
+
+/// Reads a part of a file: at once when the kernel has it in memory, else on a thread that may wait.
+async fn read(file: &Arc<File>, offset: u64, length: u64) -> io::Result<Bytes> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let mut target = [IoSliceMut::new(&mut bytes)];
+    match preadv2(&**file, &mut target, offset, ReadWriteFlags::NOWAIT) {
+        Ok(read) if read == length => return Ok(bytes.into()),
+        // In part or not in memory, or a file system that cannot tell.
+        Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let file = Arc::clone(file);
+    let read = move || {
+        file.read_exact_at(&mut bytes, offset)
+            .map(|()| bytes.into())
+    };
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(io::Error::other)?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_store::blobs::{DigestSet, Place};
+    use estrade_store::blobs::{DigestSet, Place, StoredBlob};
 
     #[test]
     fn a_content_is_kept_the_second_time() {
-        let lately = Lately::default();
+        let lately = Lately::new(8 << 20);
         let stored = |offset| Stored {
             place: Place::from_columns("pack:0123456789abcdef01234567", 0)
                 .unwrap()
@@ -276,8 +363,22 @@ mod tests {
             contents.open(stored).await.unwrap();
         }
         assert_eq!(contents.files.len(), 2);
-        store.remove_place(removed.blobs()[0].place.id()).unwrap();
+        let [kept, removed] = [&kept, &removed].map(|it| it.blobs()[0]);
+        let numbers = [kept, removed].map(|it| contents.number(it.place.id()).unwrap());
+        let again = async |at: usize, blob: StoredBlob| {
+            let opened = contents.open_again(numbers[at], blob.place.offset(), blob.size);
+            opened.await.map(|content| content.length())
+        };
+        assert_eq!(again(0, kept).await, Some(4));
+        assert_eq!(again(1, removed).await, Some(7));
+        store.remove_place(removed.place.id()).unwrap();
         contents.close_removed();
         assert_eq!(contents.files.len(), 1);
+        assert_eq!(again(1, removed).await, None);
+        // One that was closed for lack of room is found again under its number, once it is open again.
+        contents.files.remove(&kept.place.id());
+        assert_eq!(again(0, kept).await, None);
+        assert_eq!(contents.number(kept.place.id()), Some(numbers[0]));
+        assert_eq!(again(0, kept).await, Some(4));
     }
 }

@@ -18,13 +18,16 @@ pub const BUCKETS: [Duration; 9] = [
 
 /// The numbers of one project. No lock: each is a counter of its own.
 ///
-/// In this order, those that an ordinary answer raises share one line of the processor's cache: with
-/// thousands of projects it has to be fetched for each request.
+/// In this order, those that an ordinary answer raises are next to each other: with thousands of projects they
+/// have to be fetched for each request, and one line of the processor's cache is less than two.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Counts {
     bytes: AtomicU64,
     micros: AtomicU64,
+    /// Answers in the shortest time, and of the class of success: instead of the elements below.
+    quick: AtomicU64,
+    successes: AtomicU64,
     classes: [AtomicU64; 5],
     buckets: [AtomicU64; BUCKETS.len() + 1],
 }
@@ -47,24 +50,38 @@ impl Counts {
     pub fn note(&self, status: u16, bytes: u64, took: Duration) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
-        add(&self.classes[class], 1);
+        add(self.class(class), 1);
         add(&self.bytes, bytes);
         add(
             &self.micros,
             u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         );
         let bucket = BUCKETS.iter().position(|bound| took <= *bound);
-        add(&self.buckets[bucket.unwrap_or(BUCKETS.len())], 1);
+        add(self.bucket(bucket.unwrap_or(BUCKETS.len())), 1);
+    }
+
+    fn class(&self, class: usize) -> &AtomicU64 {
+        match class {
+            1 => &self.successes,
+            class => &self.classes[class],
+        }
+    }
+
+    fn bucket(&self, bucket: usize) -> &AtomicU64 {
+        match bucket {
+            0 => &self.quick,
+            bucket => &self.buckets[bucket],
+        }
     }
 
     /// The numbers so far; none when there was no visitor.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let snapshot = Snapshot {
-            classes: self.classes.each_ref().map(read),
+            classes: std::array::from_fn(|class| read(self.class(class))),
             bytes: read(&self.bytes),
             took: Duration::from_micros(read(&self.micros)),
-            buckets: self.buckets.each_ref().map(read),
+            buckets: std::array::from_fn(|bucket| read(self.bucket(bucket))),
         };
         (snapshot.classes.iter().sum::<u64>() > 0).then_some(snapshot)
     }

@@ -1,22 +1,26 @@
 //! The edge as a whole: from a request to its answer.
 
 use crate::access_log::AccessLog;
-use crate::answer::{Answer, Body};
+use crate::answer::{Answer, Body, Lasting};
 use crate::ask::{Ask, Method};
 use crate::certificates::HostCertificates;
-use crate::contents::{Contents, Room};
+use crate::contents::{Content, Contents, Room};
 use crate::doorway::Doorway;
+use crate::media_type::media_type;
 use crate::pages::Page;
 use crate::proxy::{ProxyOptions, Way};
-use crate::routes::{LiveSite, Route, Routes, State};
+use crate::recent::{Given, Key, Recent};
+use crate::routes::{Live, LiveSite, Route, Routes, State};
 use crate::sites::Sites;
-use crate::static_site::{Trouble, Visit};
+use crate::static_site::{Trouble, Visit, Whole};
+use arc_swap::Guard;
 use estrade_model::Timestamp;
 use estrade_model::error::causes;
 use estrade_service::{Core, Result};
 use estrade_store::blobs::BlobError;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
+use httpdate::HttpDate;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,8 +28,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// One in so many requests asks the cache of sites.
-const SEEN_BY_CACHE: i64 = 16;
+/// In one of so many milliseconds, requests ask the caches of sites and files.
+const SEEN_BY_CACHES: i64 = 64;
+/// Any page.
+const PAGE: &str = "index.html";
 /// How often files are closed that were removed.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
 /// Times that a request looks again where it belongs, when that changes under its eyes.
@@ -39,6 +45,8 @@ pub struct EdgeOptions {
     pub site_bytes: u64,
     /// What is kept of contents.
     pub room: Room,
+    /// Files that were given lately and are given again without looking them up: 64 bytes each, once used.
+    pub recent: usize,
     /// Whose challenges plain visitors may ask for.
     pub certificates: Option<Arc<HostCertificates>>,
     /// The port to which plain visitors are sent where there is a certificate; none: they are served.
@@ -55,6 +63,7 @@ impl Default for EdgeOptions {
                 bytes: 32 << 20,
                 files: 65_536,
             },
+            recent: 1 << 18,
             certificates: None,
             redirect_to: None,
             proxy: ProxyOptions::default(),
@@ -70,11 +79,34 @@ pub(crate) enum Reply {
     Forward(Way),
 }
 
+/// Which project a visitor came to.
+pub(crate) enum Whose<'r> {
+    /// None.
+    Nobody,
+    /// This one.
+    Project(Arc<Route>),
+    /// This one, whose name is in the host.
+    Named(Guard<Option<Arc<Route>>>, &'r str),
+}
+
+impl Whose<'_> {
+    /// The project and its name. The latter is not looked up where it is known: that would be one more look at
+    /// cold memory.
+    pub(crate) fn project(&self) -> Option<(&Route, &str)> {
+        match self {
+            Self::Nobody => None,
+            Self::Project(route) => Some((route, &route.name)),
+            Self::Named(route, name) => Some((route.as_deref()?, name)),
+        }
+    }
+}
+
 /// Answers visitors.
 pub struct Edge {
     core: Arc<Core>,
     routes: Arc<Routes>,
     contents: Contents,
+    recent: Recent,
     doorway: Option<Doorway>,
     ready: AtomicBool,
     /// How requests are passed on to instances.
@@ -100,6 +132,7 @@ impl Edge {
             Ok(Arc::new(Self {
                 routes,
                 contents: Contents::new(core.blobs.clone(), options.room),
+                recent: Recent::new(options.recent),
                 doorway: options.certificates.map(|certificates| Doorway {
                     certificates,
                     redirect_to: options.redirect_to,
@@ -145,16 +178,82 @@ impl Edge {
     }
 
     /// Answers a request, or says who does; also which project it was for.
-    pub(crate) async fn answer(
-        &self,
-        ask: &Ask<'_>,
-        now: Timestamp,
-    ) -> (Reply, Option<Arc<Route>>) {
+    pub(crate) async fn answer<'r>(&self, ask: &Ask<'r>, now: Timestamp) -> (Reply, Whose<'r>) {
         if let Some(doorway) = &self.doorway
             && let Some(answer) = doorway.answer(ask).await
         {
-            return (Reply::Here(answer), None);
+            return (Reply::Here(answer), Whose::Nobody);
         }
+        let key = self.recent.key(ask);
+        if let Some(key) = &key
+            && !is_for_caches(now)
+            && let Some((answer, whose)) = self.give_again(ask, key).await
+        {
+            return (Reply::Here(answer), whose);
+        }
+        let (reply, route) = self.look_up(ask, now, key).await;
+        (reply, route.map_or(Whose::Nobody, Whose::Project))
+    }
+
+    /// A file that was given lately, if it is still what one gets.
+    async fn give_again<'r>(&self, ask: &Ask<'r>, key: &Key) -> Option<(Answer, Whose<'r>)> {
+        let given = self.recent.get(key)?;
+        let route = self.routes.by_number(given.route)?;
+        let since = route.as_ref()?.served_since(given.generation)?;
+        let name = self.routes.project_name(ask.host)?;
+        let content = self
+            .contents
+            .open_again(given.file, given.offset, given.size.into())
+            .await?;
+        let path = if given.traits.is_page { PAGE } else { ask.path };
+        let file = Whole {
+            media_type: &media_type(path),
+            digest: &given.digest,
+            coding: given.coding,
+            varies: given.traits.varies,
+            is_hashed: given.traits.is_hashed,
+        };
+        let whose = match &content {
+            Content::Bytes(_) => Whose::Named(route, name),
+            // It may be sent for a while, and a thread has few guards.
+            Content::File(_) => Whose::Project(Guard::into_inner(route)?),
+        };
+        Some((file.answer(HttpDate::from(since), content), whose))
+    }
+
+    /// Notes what was given, to give it again without looking it up.
+    fn note_given(&self, ask: &Ask<'_>, key: &Key, route: &Arc<Route>, live: &Live, it: Lasting) {
+        // Others are known by the name of their host, and need to be looked up to be logged.
+        if self.routes.project_name(ask.host) != Some(&*route.name) {
+            return;
+        }
+        // What is out of date already would take the place of what is not.
+        let size =
+            Given::size_of(&it.stored).filter(|_| route.served_since(live.generation).is_some());
+        let Some(size) = size else { return };
+        let file = self.contents.number(it.stored.place);
+        let (Some(file), Some(number)) = (file, self.routes.number(route)) else {
+            return;
+        };
+        let given = Given {
+            route: number,
+            generation: live.generation,
+            digest: it.digest,
+            file,
+            offset: it.stored.offset,
+            size,
+            coding: it.coding,
+            traits: it.traits,
+        };
+        self.recent.put(key, &given);
+    }
+
+    async fn look_up(
+        &self,
+        ask: &Ask<'_>,
+        now: Timestamp,
+        key: Option<Key>,
+    ) -> (Reply, Option<Arc<Route>>) {
         let mut last = Page::UnknownHost;
         for _ in 0..MOST_LOOKS {
             let Some(route) = self.routes.find(ask.host).await else {
@@ -168,7 +267,13 @@ impl Edge {
                 }
             };
             let reply = match &live.state {
-                State::Files(site) => Reply::Here(self.visit(&route, site, ask, now).await),
+                State::Files(site) => {
+                    let answer = self.visit(&route, site, ask, now).await;
+                    if let (Some(key), Some(lasting)) = (&key, answer.lasting) {
+                        self.note_given(ask, key, &route, &live, lasting);
+                    }
+                    Reply::Here(answer)
+                }
                 State::Off => Reply::Here(Page::SwitchedOff.answer()),
                 State::Empty => Reply::Here(Page::NothingDeployed.answer()),
                 State::Running(slot) => match slot.enter(&[]) {
@@ -221,9 +326,8 @@ impl Edge {
         ask: &Ask<'_>,
         now: Timestamp,
     ) -> std::result::Result<Answer, Trouble> {
-        // Most requests go past the cache, which costs several looks at cold memory; the others keep it
-        // aware of what is in use.
-        let near = live.site().filter(|_| now.millis() % SEEN_BY_CACHE != 0);
+        // Most requests go past the cache, which costs several looks at cold memory.
+        let near = live.site().filter(|_| !is_for_caches(now));
         let site = if let Some(site) = near {
             site
         } else {
@@ -257,6 +361,12 @@ impl Edge {
             _ => Page::UnknownHost.answer(),
         }
     }
+}
+
+/// Whether requests of this moment ask the caches of sites and files: the others go past them, and these keep them
+/// aware of what is in use.
+fn is_for_caches(now: Timestamp) -> bool {
+    now.millis() % SEEN_BY_CACHES == 0
 }
 
 fn probe(status: StatusCode, state: &str) -> Answer {

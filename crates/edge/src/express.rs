@@ -65,7 +65,7 @@ pub(crate) async fn serve(
         let started = Instant::now();
         let close = request.close || stop.is_cancelled();
         let now = lane.edge.now();
-        let (reply, route) = lane.edge.answer(&request.ask, now).await;
+        let (reply, whose) = lane.edge.answer(&request.ask, now).await;
         second.update(now);
         let passed = match reply {
             Reply::Here(answer) => Err(answer),
@@ -107,7 +107,7 @@ pub(crate) async fn serve(
             &second,
             now,
             &request.ask,
-            route.as_deref(),
+            whose.project(),
             forwarded.as_deref().unwrap_or(&peer_text),
             (passed.status, passed.bytes),
             started,

@@ -8,8 +8,8 @@ const ASK_AGAIN: &str = "public, max-age=0, must-revalidate";
 const SHORTEST_HASH: usize = 8;
 
 /// `Cache-Control` of a file.
-pub(crate) fn cache_control(path: &str) -> &'static str {
-    if is_hashed(path) { FOR_EVER } else { ASK_AGAIN }
+pub(crate) fn cache_control(is_hashed: bool) -> &'static str {
+    if is_hashed { FOR_EVER } else { ASK_AGAIN }
 }
 
 /// Whether a file's name holds a hash of its content, as bundlers write it: `app.3f2a9c1b.js`,

@@ -104,16 +104,16 @@ impl Lane {
         second: &Second,
         now: Timestamp,
         ask: &Ask<'_>,
-        route: Option<&Route>,
+        project: Option<(&Route, &str)>,
         client: &str,
         (status, bytes): (StatusCode, u64),
         started: Instant,
     ) {
         let (status, took) = (status.as_u16(), started.elapsed());
-        if let Some(route) = route {
-            route.counts.note(status, bytes, took);
+        if let Some((route, _)) = project {
+            route.counts().note(status, bytes, took);
         }
-        let project = route.map(|route| &*route.name);
+        let project = project.map(|(_, name)| name);
         let noted = Noted {
             ask,
             project,

@@ -26,7 +26,7 @@ impl Collector for EdgeMetrics {
             .0
             .visited()
             .iter()
-            .filter_map(|route| Some((route.name.clone(), route.counts.snapshot()?)))
+            .filter_map(|route| Some((route.name.clone(), route.counts().snapshot()?)))
             .collect();
         let mut requests = encoder.encode_descriptor(
             "estrade_edge_requests",

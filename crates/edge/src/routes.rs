@@ -6,11 +6,12 @@
 
 use crate::counts::Counts;
 use crate::host;
+use crate::numbered::Numbered;
 use crate::running::{Running, Slot};
 use crate::site::Site;
 use crate::sites::Sites;
 use crate::table::Table;
-use arc_swap::{ArcSwapOption, ArcSwapWeak};
+use arc_swap::{ArcSwapOption, ArcSwapWeak, Guard};
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
@@ -20,10 +21,11 @@ use estrade_store::routes::{self, LiveRow, NamedProject};
 use estrade_store::variants::VariantRow;
 use estrade_store::{Change, ChangeKind};
 use futures_util::future::BoxFuture;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -34,6 +36,8 @@ const PAGE: u32 = 1000;
 /// Releases that were lately live and whose assets are still looked at, per project: more than
 /// anybody deploys in the time that a page stays open, and a bound for who deploys in a loop.
 const MOST_EARLIER: u32 = 200;
+/// What is added to the state of a route for another generation.
+const ONE_GENERATION: u64 = 1 << 32;
 /// How long the follower waits before it tries again what failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
@@ -43,19 +47,30 @@ pub struct Route {
     pub project: ProjectId,
     /// Its name.
     pub name: Box<str>,
-    /// What its visitors were given.
-    pub counts: Counts,
-    /// Rises whenever it is served differently.
-    generation: AtomicU64,
+    busy: Busy,
     live: ArcSwapOption<Live>,
     loading: tokio::sync::Mutex<()>,
     /// The custom domains that lead to it, as far as the table knows.
     hosts: Mutex<HashSet<HostName>>,
+    /// Its number, once somebody needs one.
+    number: OnceLock<Option<u32>>,
+}
+
+/// What every request looks at, in one line of the processor's cache.
+#[derive(Default)]
+#[repr(C, align(64))]
+struct Busy {
+    /// The generation, which rises whenever it is served differently, and the second since which it is served as
+    /// it is, once that was read.
+    served: AtomicU64,
+    /// What its visitors were given.
+    counts: Counts,
 }
 
 /// How a project is served at the moment.
 pub(crate) struct Live {
-    generation: u64,
+    /// Which generation of its route this is.
+    pub(crate) generation: u32,
     /// What visitors get.
     pub(crate) state: State,
 }
@@ -78,9 +93,11 @@ pub(crate) enum State {
 pub struct LiveSite {
     /// The release.
     pub row: LiveRow,
-    /// When it went live, to the second.
+    /// When it went live, to the second…
+    second: u32,
+    /// …as a time…
     pub modified: SystemTime,
-    /// The same as `Last-Modified`.
+    /// …and as `Last-Modified`.
     pub last_modified: String,
     /// Whether no other release went live in the same second: else the date tells nothing.
     pub dated: bool,
@@ -117,6 +134,8 @@ pub struct Routes {
     /// Custom domains.
     hosts: Table<Route>,
     by_project: Mutex<HashMap<ProjectId, Arc<Route>>>,
+    /// Routes of files that were given lately.
+    numbered: Numbered<Option<Arc<Route>>>,
     dirty: Mutex<Dirty>,
     /// Whether anything is dirty, to be asked without the lock.
     any_dirty: AtomicBool,
@@ -147,6 +166,7 @@ impl Routes {
             names: Table::default(),
             hosts: Table::default(),
             by_project: Mutex::default(),
+            numbered: Numbered::default(),
             dirty: Mutex::default(),
             any_dirty: AtomicBool::new(false),
             wake: Notify::new(),
@@ -190,6 +210,14 @@ impl Routes {
         }
     }
 
+    /// The name of the project that a host would be, where it is written as it is compared.
+    pub(crate) fn project_name<'h>(&self, host: &'h str) -> Option<&'h str> {
+        match host::canonical(host) {
+            Cow::Borrowed(host) => host::project_name(host, &self.core.settings.domains.edge),
+            Cow::Owned(_) => None,
+        }
+    }
+
     async fn find_domain(&self, host: &str) -> Option<Arc<Route>> {
         if let Some(known) = self.hosts.get(host)
             && known.current().is_none()
@@ -222,6 +250,32 @@ impl Routes {
                 Err(error) => route.live.load_full().ok_or(error),
             },
         }
+    }
+
+    /// The number of a route; none when there are no more.
+    pub(crate) fn number(&self, route: &Arc<Route>) -> Option<u32> {
+        let add = || self.numbered.add(Some(Arc::clone(route)));
+        let number = *route.number.get_or_init(add);
+        // Whoever deletes it takes its number away, but may have come too early for that.
+        self.drop_if_gone(route);
+        number
+    }
+
+    /// Lets go of a route that was deleted: notes of it may outlive it.
+    fn drop_if_gone(&self, route: &Route) {
+        // Of two who come at once, one that gives it a number and one that deletes it, one sees what the other did.
+        fence(Ordering::SeqCst);
+        let live = route.live.load();
+        if let (Some(State::Gone), Some(Some(number))) =
+            (live.as_ref().map(|it| &it.state), route.number.get())
+        {
+            self.numbered.set(*number, None);
+        }
+    }
+
+    /// The route of this number.
+    pub(crate) fn by_number(&self, number: u32) -> Option<Guard<Option<Arc<Route>>>> {
+        self.numbered.get(number)
     }
 
     /// The site of a release.
@@ -335,7 +389,7 @@ impl Routes {
             return Ok(live);
         }
         // Taken before reading: what changes while we read makes the result stale again.
-        let generation = route.generation.load(Ordering::Acquire);
+        let generation = route.generation();
         let (project, since) = (
             route.project,
             self.core.now().before(self.core.settings.skew),
@@ -357,8 +411,12 @@ impl Routes {
             self.names.remove(&route.name, route);
             self.projects().remove(&project);
         }
+        if let State::Files(site) = &state {
+            route.set_second(generation, site.second);
+        }
         let live = Arc::new(Live { generation, state });
         route.live.store(Some(Arc::clone(&live)));
+        self.drop_if_gone(route);
         Ok(live)
     }
 
@@ -506,16 +564,44 @@ impl Route {
         Self {
             project,
             name,
-            counts: Counts::default(),
-            generation: AtomicU64::new(0),
+            busy: Busy::default(),
             live: ArcSwapOption::empty(),
             loading: tokio::sync::Mutex::default(),
             hosts: Mutex::default(),
+            number: OnceLock::new(),
         }
     }
 
+    /// What its visitors were given.
+    pub fn counts(&self) -> &Counts {
+        &self.busy.counts
+    }
+
     fn mark_stale(&self) {
-        self.generation.fetch_add(1, Ordering::Release);
+        self.busy
+            .served
+            .fetch_add(ONE_GENERATION, Ordering::Release);
+    }
+
+    fn generation(&self) -> u32 {
+        split(self.busy.served.load(Ordering::Acquire)).0
+    }
+
+    /// Says since when it is served as it is in this generation, if that is not over.
+    fn set_second(&self, generation: u32, second: u32) {
+        let set = |served| {
+            let same = split(served).0 == generation;
+            same.then(|| u64::from(generation) << 32 | u64::from(second))
+        };
+        let served = &self.busy.served;
+        // When it is over, somebody else will say it of the next one.
+        let _ = served.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+    }
+
+    /// Since when it is served as it was in this generation, if it still is.
+    pub(crate) fn served_since(&self, generation: u32) -> Option<SystemTime> {
+        let (current, second) = split(self.busy.served.load(Ordering::Acquire));
+        (current == generation).then(|| time_of(second))
     }
 
     /// Whether it is still served in this way.
@@ -526,8 +612,21 @@ impl Route {
     /// How it is served, unless that has changed since it was read.
     fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.load_full()?;
-        (live.generation == self.generation.load(Ordering::Acquire)).then_some(live)
+        (live.generation == self.generation()).then_some(live)
     }
+}
+
+/// The generation and the second of what is served.
+fn split(served: u64) -> (u32, u32) {
+    let [a, b, c, d, generation @ ..] = served.to_le_bytes();
+    (
+        u32::from_le_bytes(generation),
+        u32::from_le_bytes([a, b, c, d]),
+    )
+}
+
+fn time_of(second: u32) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(second.into())
 }
 
 async fn read_state(
@@ -559,11 +658,12 @@ async fn read_state(
     // nor those that are live.
     let mut seen = HashSet::from([row.artifact]);
     earlier.retain(|it| seen.insert(it.artifact));
-    let seconds = u64::try_from(row.since.millis() / 1000).unwrap_or_default();
-    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    // Until 2106.
+    let seconds = u32::try_from(row.since.millis() / 1000).unwrap_or(u32::MAX);
     Ok(State::Files(LiveSite {
-        last_modified: httpdate::fmt_http_date(modified),
-        modified,
+        second: seconds,
+        last_modified: httpdate::fmt_http_date(time_of(seconds)),
+        modified: time_of(seconds),
         dated,
         earlier,
         row,

@@ -3,7 +3,6 @@
 use crate::header_rules;
 use crate::redirects;
 use crate::site::{Parts, Site};
-use estrade_model::error::causes;
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
 use estrade_model::{ProjectId, ReleaseId};
@@ -162,8 +161,8 @@ async fn load_site(
     let blobs = blob_rows::read_blobs(&core.db, &digests).await?;
     let mut variants = variants::read_variants(&core.db, &digests).await?;
     variants.extend(hints.fresh);
-    let redirects = read_rules(&core, &manifest, &blobs, redirects::FILE).await;
-    let headers = read_rules(&core, &manifest, &blobs, header_rules::FILE).await;
+    let redirects = read_rules(&core, &manifest, &blobs, redirects::FILE).await?;
+    let headers = read_rules(&core, &manifest, &blobs, header_rules::FILE).await?;
     let parts = Parts {
         manifest,
         known,
@@ -180,35 +179,26 @@ async fn load_site(
     Ok(Arc::new(site))
 }
 
-/// The text of a file with rules; empty when there is none or it cannot be read.
+/// The text of a file with rules; empty when there is none, or it is too long. One that cannot be read is
+/// not taken for none: what it forbids would be served.
 async fn read_rules(
     core: &Arc<Core>,
     manifest: &Manifest,
     blobs: &DigestMap<StoredBlob>,
     name: &'static str,
-) -> String {
+) -> Result<String> {
     let file = manifest
         .files()
         .iter()
         .find(|file| file.path.as_str() == name);
     let blob = file.and_then(|file| blobs.get(&file.digest));
     let Some(blob) = blob.copied().filter(|blob| blob.size <= MOST_RULES_BYTES) else {
-        return String::new();
+        return Ok(String::new());
     };
     let core = Arc::clone(core);
     let read = tokio::task::spawn_blocking(move || core.blobs.read(&blob)).await;
-    match read.map_err(Error::internal) {
-        Ok(Ok(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Ok(Err(error)) => {
-            tracing::error!(
-                name,
-                error = causes(&error),
-                "cannot read the rules of a site"
-            );
-            String::new()
-        }
-        Err(_) => String::new(),
-    }
+    let bytes = read.map_err(Error::internal)?.map_err(Error::internal)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Answering from the files of a release.
 
-use crate::answer::{Answer, Body};
+use crate::answer::{Answer, Body, Lasting};
 use crate::ask::{Ask, Method};
 use crate::contents::{Content, Contents};
 use crate::freshness::{cache_control, is_hashed};
@@ -9,6 +9,7 @@ use crate::negotiate::Accepted;
 use crate::pages::Page;
 use crate::precondition::{Validators, Verdict};
 use crate::range::{self, Wanted};
+use crate::recent::Traits;
 use crate::redirects::Action;
 use crate::request_path::{RequestPath, UNSAFE_IN_PATH};
 use crate::routes::LiveSite;
@@ -19,9 +20,10 @@ use estrade_model::Timestamp;
 use estrade_model::coding::Coding;
 use estrade_model::paths::FilePath;
 use estrade_service::Error;
-use estrade_store::blobs::BlobError;
+use estrade_store::blobs::{BlobError, Digest};
 use http::StatusCode;
 use percent_encoding::utf8_percent_encode;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -58,6 +60,19 @@ struct Found<'f> {
     entry: Entry,
     /// When the release that it is from went live.
     modified: (SystemTime, &'f str),
+}
+
+impl Found<'_> {
+    fn validate(&self, answer: &mut Answer, coding: Coding) {
+        let digest = &self.entry.digest;
+        validate(
+            answer,
+            digest,
+            coding,
+            self.modified.1,
+            is_hashed(self.path),
+        );
+    }
 }
 
 impl Visit<'_> {
@@ -102,10 +117,39 @@ impl Visit<'_> {
             return self.follow_rule(ask, &path, action).await;
         }
         match target {
-            Target::File(file, entry) => self.send_live(ask, &file, entry).await,
+            Target::File(file, entry) => {
+                let mut answer = self.send_live(ask, &file, entry).await?;
+                if answer.status == StatusCode::OK {
+                    answer.lasting = self.lasting(ask, &path, &file, &entry);
+                }
+                Ok(answer)
+            }
             Target::Moved(to) => Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, ask.query)),
             Target::Nothing => self.without_file(ask, &path).await,
         }
+    }
+
+    /// What can be remembered of a file that was given as a whole: nothing where rules decide, or where the path
+    /// as it came is not that of the file.
+    fn lasting(
+        &self,
+        ask: &Ask<'_>,
+        path: &RequestPath<'_>,
+        file: &str,
+        entry: &Entry,
+    ) -> Option<Lasting> {
+        let coding = choose(ask, entry);
+        let ruled = !self.site.headers.is_empty() || !self.site.redirects.is_empty();
+        (!ruled && path.as_str() == ask.path).then_some(Lasting {
+            digest: entry.digest,
+            stored: entry.stored(coding)?,
+            coding,
+            traits: Traits {
+                varies: entry.has_variants(),
+                is_page: file != path.file(),
+                is_hashed: is_hashed(file),
+            },
+        })
     }
 
     /// What a path means: a file, a directory that has an index, or a page without its ending.
@@ -259,7 +303,7 @@ impl Visit<'_> {
         let coding = choose(ask, &entry);
         let content = self.open(&entry, coding).await?;
         let mut answer = Answer::new(status);
-        describe(&mut answer, file, &entry, coding);
+        describe(&mut answer, &media_type(file), coding, entry.has_variants());
         answer.number("content-length", content.length());
         answer.header("cache-control", "no-store");
         answer.body = Body::One(content);
@@ -291,8 +335,8 @@ impl Visit<'_> {
             Verdict::Failed => return Ok(Page::PreconditionFailed.answer()),
             Verdict::NotModified(coding) => {
                 let mut answer = Answer::new(StatusCode::NOT_MODIFIED);
-                validate(&mut answer, found, coding);
-                vary(&mut answer, entry);
+                found.validate(&mut answer, coding);
+                vary(&mut answer, entry.has_variants());
                 return Ok(answer);
             }
         }
@@ -313,16 +357,14 @@ impl Visit<'_> {
             }
         }
         let content = self.open(entry, coding).await?;
-        let mut answer = Answer::new(StatusCode::OK);
-        describe(&mut answer, found.path, entry, coding);
-        answer.number("content-length", content.length());
-        validate(&mut answer, found, coding);
-        if coding == Coding::Identity {
-            // A range is of the content as it is.
-            answer.header("accept-ranges", "bytes");
-        }
-        answer.body = Body::One(content);
-        Ok(answer)
+        let whole = Whole {
+            media_type: &media_type(found.path),
+            digest: &entry.digest,
+            coding,
+            varies: entry.has_variants(),
+            is_hashed: is_hashed(found.path),
+        };
+        Ok(whole.answer(found.modified.1, content))
     }
 
     async fn send_parts(&self, found: &Found<'_>, parts: &[Range<u64>]) -> Result<Answer, Trouble> {
@@ -330,7 +372,13 @@ impl Visit<'_> {
         let content = self.open(entry, Coding::Identity).await?;
         let mut answer = Answer::new(StatusCode::PARTIAL_CONTENT);
         if let [part] = parts {
-            describe(&mut answer, found.path, entry, Coding::Identity);
+            let media_type = media_type(found.path);
+            describe(
+                &mut answer,
+                &media_type,
+                Coding::Identity,
+                entry.has_variants(),
+            );
             answer.formatted(
                 "content-range",
                 format_args!("bytes {}-{}/{size}", part.start, part.end - 1),
@@ -341,11 +389,11 @@ impl Visit<'_> {
                 "content-type",
                 format_args!("multipart/byteranges; boundary={}", boundary(entry)),
             );
-            vary(&mut answer, entry);
+            vary(&mut answer, entry.has_variants());
             answer.body = multipart(&content, parts, &media_type(found.path), entry);
         }
         answer.number("content-length", answer.body.length());
-        validate(&mut answer, found, Coding::Identity);
+        found.validate(&mut answer, Coding::Identity);
         Ok(answer)
     }
 
@@ -364,13 +412,44 @@ fn choose(ask: &Ask<'_>, entry: &Entry) -> Coding {
     accepted.choose(|coding| entry.stored(coding).is_some())
 }
 
+/// A file that is given as a whole.
+pub(crate) struct Whole<'w> {
+    pub(crate) media_type: &'w str,
+    pub(crate) digest: &'w Digest,
+    pub(crate) coding: Coding,
+    pub(crate) varies: bool,
+    pub(crate) is_hashed: bool,
+}
+
+impl Whole<'_> {
+    /// The answer with its content, which went live at that time.
+    pub(crate) fn answer(&self, modified: impl Display, content: Content) -> Answer {
+        let mut answer = Answer::new(StatusCode::OK);
+        describe(&mut answer, self.media_type, self.coding, self.varies);
+        answer.number("content-length", content.length());
+        validate(
+            &mut answer,
+            self.digest,
+            self.coding,
+            modified,
+            self.is_hashed,
+        );
+        if self.coding == Coding::Identity {
+            // A range is of the content as it is.
+            answer.header("accept-ranges", "bytes");
+        }
+        answer.body = Body::One(content);
+        answer
+    }
+}
+
 /// The headers that say what the body is.
-fn describe(answer: &mut Answer, file: &str, entry: &Entry, coding: Coding) {
-    answer.header("content-type", media_type(file).as_bytes());
+fn describe(answer: &mut Answer, media_type: &str, coding: Coding, varies: bool) {
+    answer.header("content-type", media_type);
     if coding != Coding::Identity {
         answer.header("content-encoding", coding.name());
     }
-    vary(answer, entry);
+    vary(answer, varies);
 }
 
 /// What a path leads to.
@@ -381,14 +460,20 @@ enum Target<'p> {
 }
 
 /// The headers by which a browser can ask again.
-fn validate(answer: &mut Answer, found: &Found<'_>, coding: Coding) {
-    answer.tag(&found.entry.digest, coding);
-    answer.header("last-modified", found.modified.1);
-    answer.header("cache-control", cache_control(found.path));
+fn validate(
+    answer: &mut Answer,
+    digest: &Digest,
+    coding: Coding,
+    modified: impl Display,
+    is_hashed: bool,
+) {
+    answer.tag(digest, coding);
+    answer.formatted("last-modified", format_args!("{modified}"));
+    answer.header("cache-control", cache_control(is_hashed));
 }
 
-fn vary(answer: &mut Answer, entry: &Entry) {
-    if entry.has_variants() {
+fn vary(answer: &mut Answer, varies: bool) {
+    if varies {
         answer.header("vary", "accept-encoding");
     }
 }

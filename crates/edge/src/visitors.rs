@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Body};
 use crate::ask::{Ask, Headers, Method};
 use crate::contents::{Content, FileSlice};
-use crate::edge::Reply;
+use crate::edge::{Reply, Whose};
 use crate::lane::Lane;
 use crate::pages::Page;
 use crate::proxy::hyper_visitor::{self, Passing};
@@ -104,10 +104,10 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     let now = lane.edge.now();
     let client = parts.extensions.get::<PeerAddr>().map_or(NOBODY, |it| it.0);
     let ask = read_ask(&parts, lane.options.tls.is_some());
-    let (reply, route) = if names_one_host(&parts.headers) {
+    let (reply, whose) = if names_one_host(&parts.headers) {
         lane.edge.answer(&ask, now).await
     } else {
-        (Reply::Here(Page::BadRequest.answer()), None)
+        (Reply::Here(Page::BadRequest.answer()), Whose::Nobody)
     };
     let answer = match reply {
         Reply::Here(answer) => answer,
@@ -130,9 +130,17 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     } else {
         answer.body.length()
     };
-    let (route, client) = (route.as_deref(), client.to_string());
+    let (project, client) = (whose.project(), client.to_string());
     let noted = (answer.status, length);
-    lane.note(&lane.second(now), now, &ask, route, &client, noted, started);
+    lane.note(
+        &lane.second(now),
+        now,
+        &ask,
+        project,
+        &client,
+        noted,
+        started,
+    );
     into_response(lane, &answer, &parts.method)
 }
 

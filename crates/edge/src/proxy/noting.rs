@@ -37,7 +37,7 @@ impl Drop for Noting {
             &second,
             now,
             &ask,
-            Some(&self.route),
+            Some((&self.route, &self.route.name)),
             &self.client.to_string(),
             (self.status.unwrap_or_else(gone), self.bytes),
             self.started,

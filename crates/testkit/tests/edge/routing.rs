@@ -89,6 +89,7 @@ async fn a_project_waits_for_its_first_release(app: &TestApp) {
 
 async fn scale_zero_switches_it_off_and_one_on_again(app: &TestApp) {
     let (ada, mut visitor) = site(app, "my-site", &[("index.html", "on")]).await;
+    assert_eq!(visitor.get("/").await.text(), "on");
     let scale = "/v1/projects/my-site/actions/scale";
     ada.post(scale, &json!({"scale": 0})).await.assert(200);
     let page = visitor.get("/").await;

@@ -1,10 +1,11 @@
 //! Files: names, types, codings, what is found at which path.
 
-use crate::support::{deploy_body, new_project, site};
+use crate::support::{deploy, deploy_body, new_project, site};
 use base64::Engine as _;
-use estrade_testkit::Visitor;
+use estrade_testkit::{Page, Visitor};
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
+use std::time::Duration;
 
 on_both_engines! {
     paths_lead_where_people_expect;
@@ -19,6 +20,8 @@ on_both_engines! {
     clean_urls_can_be_switched_off;
     files_of_all_sizes_come_back_byte_for_byte;
     compressed_variants_are_sent_to_who_takes_them;
+    what_is_given_again_is_the_same;
+    what_was_given_is_not_given_again_once_it_has_changed;
 }
 
 async fn paths_lead_where_people_expect(app: &TestApp) {
@@ -342,4 +345,103 @@ async fn compressed_variants_are_sent_to_who_takes_them(app: &TestApp) {
     let part = visitor.get_with("/long.html", &part).await;
     assert_eq!((part.status, part.text()), (206, "All work"));
     assert_eq!(part.header("content-encoding"), None);
+}
+
+/// A page without what may differ from one moment to the next.
+fn timeless(mut page: Page) -> Page {
+    page.headers.remove("date");
+    page
+}
+
+async fn what_is_given_again_is_the_same(app: &TestApp) {
+    let text = "All work and no play. ".repeat(100);
+    let large = "0123456789abcdef".repeat(5000);
+    let files = [
+        ("index.html", "home"),
+        ("about.html", "about"),
+        ("docs/index.html", "docs"),
+        ("empty.txt", ""),
+        ("text.txt", &*text),
+        ("large.txt", &*large),
+        ("app.3f2a9c1b.js", "x"),
+        ("page-3f2a9c1b.html", "hashed"),
+        ("LICENSE", "free"),
+    ];
+    let (_, mut one) = site(app, "my-site", &files).await;
+    let paths = [
+        "/",
+        "/about",
+        "/about.html",
+        "/docs/",
+        "/empty.txt",
+        "/text.txt",
+        "/large.txt",
+        "/app.3f2a9c1b.js",
+        "/page-3f2a9c1b",
+        "/LICENSE",
+        "/a%62out",
+        "/nothing",
+    ];
+    let codings = [
+        None,
+        Some("gzip"),
+        Some("br, zstd, gzip;q=0.1"),
+        Some("*;q=0, identity"),
+    ];
+    for path in paths {
+        for coding in codings {
+            let coding: Vec<_> = coding
+                .map(|it| ("Accept-Encoding", it))
+                .into_iter()
+                .collect();
+            let first = timeless(one.get_with(path, &coding).await);
+            // At many moments: in some of them it is looked up, to keep the caches aware.
+            for _ in 0..70 {
+                app.core().clock.advance(Duration::from_millis(1));
+                let again = timeless(one.get_with(path, &coding).await);
+                assert_eq!(again, first, "{path} {coding:?}");
+            }
+            let head = timeless(one.ask("HEAD", path, &coding).await);
+            assert_eq!(head.headers, first.headers, "{path} {coding:?}");
+            let tag = first.header("etag").unwrap_or("none");
+            let known = [&coding[..], &[("If-None-Match", tag)]].concat();
+            let status = if first.status == 200 { 304 } else { 404 };
+            assert_eq!(one.get_with(path, &known).await.status, status, "{path}");
+            let range = one.get_with(path, &[("Range", "bytes=0-0")]).await;
+            // Of nothing there is no first byte, so all of it is sent.
+            let status = match (first.status, path) {
+                (200, "/empty.txt") => 200,
+                (200, _) => 206,
+                (other, _) => other,
+            };
+            assert_eq!(range.status, status, "{path}");
+        }
+    }
+}
+
+async fn what_was_given_is_not_given_again_once_it_has_changed(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("a.txt", "one"), ("b.txt", "b")]).await;
+    for _ in 0..3 {
+        assert_eq!(visitor.get("/a.txt").await.text(), "one");
+        assert_eq!(visitor.get("/b.txt").await.text(), "b");
+    }
+    let earlier = visitor.get("/b.txt").await;
+    app.core().clock.advance(Duration::from_mins(1));
+    let rules = "/a.txt\n  X-Ruled: yes\n";
+    deploy(&ada, "my-site", &[("a.txt", "two"), ("_headers", rules)]).await;
+    let page = visitor.get("/a.txt").await;
+    assert_eq!((page.text(), page.header("x-ruled")), ("two", Some("yes")));
+    assert_ne!(
+        page.header("last-modified"),
+        earlier.header("last-modified")
+    );
+    assert_eq!(visitor.get("/b.txt").await.status, 404);
+    deploy(
+        &ada,
+        "my-site",
+        &[("_redirects", "/a.txt /b.txt 302"), ("b.txt", "c")],
+    )
+    .await;
+    assert_eq!(visitor.get("/a.txt").await.status, 302);
+    assert_eq!(visitor.get("/b.txt").await.text(), "c");
 }

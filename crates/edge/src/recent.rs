@@ -1,0 +1,408 @@
+//! Files that were given lately, each in one line of the processor's cache.
+//!
+//! Among thousands of sites, to find a file means to look at a dozen places in memory that nobody has looked at
+//! for a while. What was found is noted here, by host, path and codings as they came, and holds for as long as
+//! the project is served as it was then: its generation tells. A note that is lost costs only time.
+
+use crate::ask::{Ask, Method};
+use crate::site::Stored;
+use estrade_model::coding::Coding;
+use estrade_store::blobs::Digest;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
+use zerocopy::FromZeros;
+
+/// Notes that share a place; a power of two.
+const WAYS: usize = 8;
+/// The tag of a place that is free.
+const FREE: u16 = 0;
+/// Bits of an offset. The other 24 of its word are the number of the file, of which there are fewer.
+const OFFSET_BITS: u32 = 40;
+
+/// What was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// The project, by number…
+    pub(crate) route: u32,
+    /// …and how often that had changed.
+    pub(crate) generation: u32,
+    /// The hash of the content.
+    pub(crate) digest: Digest,
+    /// The pack or file that its bytes lie in, by number.
+    pub(crate) file: u32,
+    /// Where they begin there.
+    pub(crate) offset: u64,
+    /// How many there are.
+    pub(crate) size: u16,
+    /// How they are written.
+    pub(crate) coding: Coding,
+    /// What else has to be said of it.
+    pub(crate) traits: Traits,
+}
+
+/// What the head of an answer says of a file besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// Whether it exists in several codings.
+    pub(crate) varies: bool,
+    /// Whether it is a page that is not named in the path: an index, or one without its ending.
+    pub(crate) is_page: bool,
+    /// Whether its name changes with its content.
+    pub(crate) is_hashed: bool,
+}
+
+/// A question, as short as it can be told from others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    set: usize,
+    tag: u16,
+    rest: u64,
+}
+
+/// One note: see [`Given::pack`]. The low half of the first word counts how often it was written, twice each
+/// time: it is odd while that goes on.
+#[derive(FromZeros)]
+#[repr(C, align(64))]
+struct Slot([AtomicU64; 8]);
+
+/// The notes. Their memory is taken from the system untouched, and costs something only where it is used.
+pub(crate) struct Recent {
+    tags: Box<[AtomicU16]>,
+    slots: Box<[Slot]>,
+    /// Known to nobody outside: whoever could make two questions look alike could answer for somebody else.
+    secret: (u64, u64),
+}
+
+impl Recent {
+    /// Room for about so many.
+    pub(crate) fn new(most: usize) -> Self {
+        let count = most.next_power_of_two().max(WAYS);
+        let random = || RandomState::new().build_hasher().finish();
+        Self {
+            // Without memory there are no notes.
+            tags: <[AtomicU16]>::new_box_zeroed_with_elems(count).unwrap_or_default(),
+            slots: <[Slot]>::new_box_zeroed_with_elems(count).unwrap_or_default(),
+            secret: (random(), random()),
+        }
+    }
+
+    /// What to look for, if it is asked for a file as it is now and as a whole.
+    pub(crate) fn key(&self, ask: &Ask<'_>) -> Option<Key> {
+        let headers = &ask.headers;
+        let conditions = [
+            &headers.range,
+            &headers.if_match,
+            &headers.if_none_match,
+            &headers.if_modified_since,
+            &headers.if_unmodified_since,
+            &headers.if_range,
+        ];
+        let plain = ask.method != Method::Other && conditions.iter().all(|it| it.is_none());
+        if !plain || self.slots.is_empty() {
+            return None;
+        }
+        let mut hasher = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
+        let codings = headers.accept_encoding.as_deref();
+        // With their lengths, so that nothing can be moved from one to the other.
+        for text in [ask.host, codings.unwrap_or_default(), ask.path] {
+            hasher.write_usize(text.len());
+            hasher.write(text.as_bytes());
+        }
+        hasher.write_u8(codings.is_some().into());
+        let hash = hasher.finish128();
+        let sets = self.slots.len() / WAYS;
+        Some(Key {
+            set: usize::try_from(hash.h1).unwrap_or_default() & (sets - 1),
+            tag: u16::try_from(hash.h1 >> 48).unwrap_or_default().max(1),
+            rest: hash.h2,
+        })
+    }
+
+    /// What was given to this question.
+    pub(crate) fn get(&self, key: &Key) -> Option<Given> {
+        self.ways(key)
+            .filter(|(tag, _)| tag.load(Ordering::Relaxed) == key.tag)
+            .find_map(|(_, slot)| slot.read(key.rest))
+    }
+
+    /// Notes what was given.
+    pub(crate) fn put(&self, key: &Key, given: &Given) {
+        let same = |(tag, slot): &(&AtomicU16, &Slot)| {
+            tag.load(Ordering::Relaxed) == key.tag && slot.read(key.rest).is_some()
+        };
+        let free = |(tag, _): &(&AtomicU16, &Slot)| tag.load(Ordering::Relaxed) == FREE;
+        // Whose turn it is to make room is as good as random.
+        let any = usize::try_from(key.rest).unwrap_or_default() % WAYS;
+        let way = self.ways(key).find(same);
+        let way = way.or_else(|| self.ways(key).find(free));
+        if let Some((tag, slot)) = way.or_else(|| self.ways(key).nth(any))
+            && slot.write(key.rest, given)
+        {
+            tag.store(key.tag, Ordering::Relaxed);
+        }
+    }
+
+    fn ways(&self, key: &Key) -> impl Iterator<Item = (&AtomicU16, &Slot)> {
+        let ways = key.set * WAYS..(key.set + 1) * WAYS;
+        let tags = self.tags.get(ways.clone()).unwrap_or_default();
+        tags.iter().zip(self.slots.get(ways).unwrap_or_default())
+    }
+}
+
+impl Slot {
+    /// What is noted here, if it is for this question and nobody is writing it.
+    fn read(&self, rest: u64) -> Option<Given> {
+        let [first, words @ ..] = &self.0;
+        let before = first.load(Ordering::Acquire);
+        if before & 1 != 0 || words[0].load(Ordering::Relaxed) != rest {
+            return None;
+        }
+        let words = words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        // What was read is one note only if it was not written meanwhile.
+        fence(Ordering::Acquire);
+        let same = first.load(Ordering::Relaxed) == before && words[0] == rest;
+        let [_, packed @ ..] = words;
+        same.then(|| Given::unpack(u32::try_from(before >> 32).unwrap_or_default(), packed))
+    }
+
+    /// Writes a note; false when somebody else does.
+    fn write(&self, rest: u64, given: &Given) -> bool {
+        let [first, words @ ..] = &self.0;
+        let before = first.load(Ordering::Relaxed);
+        let odd = before | 1;
+        let taken = before & 1 == 0
+            && first
+                .compare_exchange(before, odd, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if taken {
+            // Nobody who sees any of these words takes the first one for unchanged.
+            fence(Ordering::Release);
+            let values = [rest].into_iter().chain(given.pack());
+            for (word, value) in words.iter().zip(values) {
+                word.store(value, Ordering::Relaxed);
+            }
+            let count = (before & u64::from(u32::MAX)).wrapping_add(2) & u64::from(u32::MAX);
+            first.store(u64::from(given.generation) << 32 | count, Ordering::Release);
+        }
+        taken
+    }
+}
+
+impl Given {
+    /// The size of a content as a note has it, if there is room for it and for where it begins.
+    pub(crate) fn size_of(stored: &Stored) -> Option<u16> {
+        let size = u16::try_from(stored.size).ok()?;
+        (stored.offset < 1 << OFFSET_BITS).then_some(size)
+    }
+
+    /// All but the generation: the hash in four words, where the bytes are, and the rest.
+    fn pack(&self) -> [u64; 6] {
+        let mut digest = self.digest.as_bytes().chunks_exact(8).map(|chunk| {
+            let bytes = chunk.try_into().unwrap_or_default();
+            u64::from_le_bytes(bytes)
+        });
+        let mut next = || digest.next().unwrap_or_default();
+        let Traits {
+            varies,
+            is_page,
+            is_hashed,
+        } = self.traits;
+        let coding = match self.coding {
+            Coding::Identity => 0,
+            Coding::Gzip => 1,
+            Coding::Zstd => 2,
+            Coding::Brotli => 3,
+        };
+        let flags =
+            coding | u64::from(varies) << 2 | u64::from(is_page) << 3 | u64::from(is_hashed) << 4;
+        [
+            next(),
+            next(),
+            next(),
+            next(),
+            u64::from(self.file) << OFFSET_BITS | self.offset,
+            u64::from(self.route) << 32 | u64::from(self.size) << 8 | flags,
+        ]
+    }
+
+    fn unpack(generation: u32, words: [u64; 6]) -> Self {
+        let [a, b, c, d, place, last] = words;
+        let mut digest = [0; 32];
+        for (chunk, word) in digest.chunks_exact_mut(8).zip([a, b, c, d]) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        let [flags, size_low, size_high, ..] = last.to_le_bytes();
+        Self {
+            route: u32::try_from(last >> 32).unwrap_or_default(),
+            generation,
+            digest: Digest::from(digest),
+            file: u32::try_from(place >> OFFSET_BITS).unwrap_or_default(),
+            offset: place & ((1 << OFFSET_BITS) - 1),
+            size: u16::from_le_bytes([size_low, size_high]),
+            coding: match flags & 3 {
+                0 => Coding::Identity,
+                1 => Coding::Gzip,
+                2 => Coding::Zstd,
+                _ => Coding::Brotli,
+            },
+            traits: Traits {
+                varies: flags & 1 << 2 != 0,
+                is_page: flags & 1 << 3 != 0,
+                is_hashed: flags & 1 << 4 != 0,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::Headers;
+    use estrade_store::blobs::Place;
+
+    fn ask<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> Ask<'r> {
+        let mut headers = Headers::default();
+        if let Some(codings) = codings {
+            headers.note("accept-encoding", codings);
+        }
+        Ask {
+            method: Method::Get,
+            verb: "GET",
+            secure: false,
+            host,
+            path,
+            query: None,
+            headers,
+        }
+    }
+
+    /// One that is told from others in every part.
+    fn given(number: u32) -> Given {
+        let large = number.wrapping_mul(0x9e37_79b9);
+        let bit = |place: u32| large >> place & 1 != 0;
+        Given {
+            route: large,
+            generation: large.rotate_left(7),
+            digest: Digest::of(&number.to_le_bytes()),
+            file: large >> 8,
+            offset: u64::from(large) << 8 | 0x5a,
+            size: u16::try_from(large >> 16).unwrap(),
+            coding: [Coding::Identity, Coding::Gzip, Coding::Zstd, Coding::Brotli]
+                [(number % 4) as usize],
+            traits: Traits {
+                varies: bit(1),
+                is_page: bit(2),
+                is_hashed: bit(3),
+            },
+        }
+    }
+
+    #[test]
+    fn what_was_given_is_found_again_with_all_that_belongs_to_it() {
+        let recent = Recent::new(4096);
+        let paths: Vec<String> = (0..1000).map(|number| format!("/{number}")).collect();
+        for (number, path) in (0..).zip(&paths) {
+            let key = recent.key(&ask("a.localhost", path, None)).unwrap();
+            assert_eq!(recent.get(&key), None);
+            recent.put(&key, &given(number));
+        }
+        let found = (0..).zip(&paths).filter(|(number, path)| {
+            let key = recent.key(&ask("a.localhost", path, None)).unwrap();
+            let found = recent.get(&key);
+            assert!(found.is_none_or(|found| found == given(*number)));
+            found.is_some()
+        });
+        // A few had to make room for others.
+        assert!(found.count() > 950);
+        let key = recent.key(&ask("a.localhost", "/7", None)).unwrap();
+        recent.put(&key, &given(5));
+        assert_eq!(recent.get(&key), Some(given(5)));
+    }
+
+    #[test]
+    fn questions_that_differ_are_told_from_each_other() {
+        let recent = Recent::new(64);
+        let asks = [
+            ask("a.localhost", "/b", None),
+            ask("a.localhost", "/b", Some("")),
+            ask("a.localhost", "/b", Some("gzip")),
+            ask("a.localhost", "/bgzip", Some("")),
+            ask("a.localhost/", "b", None),
+            ask("A.localhost", "/b", None),
+        ];
+        for (number, ask) in (0..).zip(&asks) {
+            let key = recent.key(ask).unwrap();
+            assert_eq!(recent.get(&key), None, "{ask:?}");
+            recent.put(&key, &given(number));
+        }
+    }
+
+    #[test]
+    fn who_sets_conditions_asks_something_else() {
+        let recent = Recent::new(64);
+        for name in [
+            "range",
+            "if-match",
+            "if-none-match",
+            "if-modified-since",
+            "if-unmodified-since",
+            "if-range",
+        ] {
+            let mut ask = ask("a.localhost", "/b", None);
+            ask.headers.note(name, "x");
+            assert!(recent.key(&ask).is_none(), "{name}");
+        }
+        let mut post = ask("a.localhost", "/b", None);
+        post.method = Method::Other;
+        assert!(recent.key(&post).is_none());
+    }
+
+    #[test]
+    fn only_what_fits_is_noted() {
+        let place = Place::from_columns("pack:0123456789abcdef01234567", 0);
+        let place = place.unwrap().id();
+        let stored = |offset, size| Stored {
+            place,
+            offset,
+            size,
+        };
+        assert_eq!(Given::size_of(&stored(8, 9)), Some(9));
+        assert_eq!(Given::size_of(&stored(1 << 40, 9)), None);
+        assert_eq!(Given::size_of(&stored(8, 1 << 16)), None);
+    }
+
+    #[test]
+    fn nobody_reads_half_of_two_notes() {
+        // Twice as many questions as there is room for, and two answers to each.
+        let recent = Recent::new(WAYS);
+        let paths: Vec<String> = (0..2 * WAYS).map(|number| format!("/{number}")).collect();
+        let keys: Vec<Key> = paths
+            .iter()
+            .map(|path| recent.key(&ask("a.localhost", path, None)).unwrap())
+            .collect();
+        let answers = |number: u32| [given(number), given(number + 1000)];
+        std::thread::scope(|scope| {
+            for which in 0..2 {
+                let (recent, keys) = (&recent, &keys);
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        for (number, key) in (0..).zip(keys) {
+                            recent.put(key, &answers(number)[which]);
+                        }
+                    }
+                });
+            }
+            let mut found = 0;
+            for _ in 0..20_000 {
+                for (number, key) in (0..).zip(&keys) {
+                    if let Some(it) = recent.get(key) {
+                        assert!(answers(number).contains(&it), "{number}: {it:?}");
+                        found += 1;
+                    }
+                }
+            }
+            assert!(found > 0);
+        });
+    }
+}
