@@ -75,7 +75,10 @@ enum Seen {
     /// Not looked at yet.
     Never,
     There,
+    /// Away, and it may never have been here.
     Away,
+    /// Away, and what it has of ours shall go.
+    Owing,
     /// Away, and that was said.
     Missed,
 }
@@ -204,6 +207,9 @@ impl Reconciler {
                 if !error.is_cancelled() {
                     tracing::error!(%error, "looking after a project broke off");
                 }
+                // The engine may have been about to make something for it.
+                self.untidy = true;
+                self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
                 self.look_in(TOGETHER);
                 return;
             }
@@ -308,13 +314,14 @@ impl Reconciler {
 
     fn engine_away(&mut self, error: &estrade_runtime::Error, nothing_wanted: bool) {
         let missed = self.engine == Seen::Missed;
-        self.engine = if nothing_wanted {
-            Seen::Away
-        } else {
-            Seen::Missed
+        let (seen, wait) = match self.engine {
+            _ if !nothing_wanted => (Seen::Missed, AWAY),
+            Seen::Never | Seen::Away => (Seen::Away, IDLE_POLL),
+            Seen::There | Seen::Owing | Seen::Missed => (Seen::Owing, TIDY),
         };
+        self.engine = seen;
         self.events = None;
-        self.next = Instant::now() + if nothing_wanted { IDLE_POLL } else { AWAY };
+        self.next = Instant::now() + wait;
         if !nothing_wanted && !missed {
             tracing::warn!(error = causes(error), "the container engine is away");
         }

@@ -1,17 +1,21 @@
 //! `kill -9` of the engine: an engine of our own, because others use theirs.
 
 use super::own_engine::OwnEngine;
-use super::{Driver, check_converged, delete_all, docker_of, home_on, repeats, start, visit};
+use super::{
+    Driver, check_converged, delete_all, docker_of, home_on, image, repeats, start, visit,
+};
 use crate::support::{random, text};
 use estrade_testkit::free_port;
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Kills of the engine in a full run.
 const KILLS: usize = 5;
 const PROJECTS: usize = 2;
+/// Less than the time after which an engine is looked for that nothing is wanted of.
+const SOON: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_shall_run_runs_after_a_kill_of_the_engine() {
@@ -52,5 +56,39 @@ async fn what_shall_run_runs_after_a_kill_of_the_engine() {
         eprintln!("kill {round} of the engine after {moment} ms: settled");
     }
     delete_all(&server, &docker).await;
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_deleted_while_the_engine_was_away_goes_once_it_is_back() {
+    let mut engine = OwnEngine::start().await;
+    engine.import_base();
+    let socket = engine.socket();
+    let home = home_on(&socket).with("ESTRADE_DOCKER_SUBNETS", "10.215.0.0/16");
+    let server = start(&home, free_port());
+    let docker = docker_of(&home, &socket);
+    let app = json!({"name": "app", "platform": "docker", "planID": "nano"});
+    let made = server.platform(Method::POST, "/v1/projects", app).await;
+    made.assert(200);
+    let path = "/v2/projects/app/releases";
+    let made = server.platform(Method::POST, path, image(1)).await;
+    let release = text(&made.assert(201).json()["releaseID"]);
+    let path = format!("/v1/releases/{release}?wait=READY&timeout=30");
+    let ready = server.platform(Method::GET, &path, Value::Null).await;
+    assert_eq!(ready.json()["release"]["state"], "READY");
+
+    engine.kill();
+    let path = "/v1/projects/app";
+    let deleted = server.platform(Method::DELETE, path, Value::Null).await;
+    deleted.assert(200);
+    // Long enough for the server to notice both.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    engine.start_again().await;
+    let began = Instant::now();
+    while !docker.left().is_empty() {
+        let left = docker.left();
+        assert!(began.elapsed() < SOON, "left: {left:#?}\n{}", server.log());
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
     server.stop();
 }
