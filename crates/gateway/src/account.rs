@@ -27,6 +27,7 @@ pub(crate) struct Account {
     request: Option<Taken>,
     tokens: Option<Taken>,
     started: Instant,
+    let_in_at: Instant,
     first_byte: Option<Instant>,
     series: Option<Arc<Series>>,
     /// The price at which it has been sent to a provider.
@@ -54,7 +55,7 @@ impl Account {
         gateway: Arc<Gateway>,
         pass: Pass,
         operation: Operation,
-        started: Instant,
+        (started, let_in_at): (Instant, Instant),
     ) -> Box<Self> {
         let now = (gateway.options.clock)();
         let call = Call {
@@ -85,6 +86,7 @@ impl Account {
             request: None,
             tokens: None,
             started,
+            let_in_at,
             first_byte: None,
             series: None,
             sent: None,
@@ -188,10 +190,19 @@ impl Account {
         self.first_byte.unwrap_or(self.started)
     }
 
+    /// When its key was let in.
+    pub(crate) fn let_in_at(&self) -> Instant {
+        self.let_in_at
+    }
+
+    /// How long it took until the first byte.
+    pub(crate) fn waited(&self) -> Duration {
+        self.answered_at() - self.started
+    }
+
     /// How long it took until the first byte, and since then.
     pub(crate) fn spans(&self) -> (Duration, Duration) {
-        let first = self.first_byte.unwrap_or(self.started);
-        (first - self.started, first.elapsed())
+        (self.waited(), self.answered_at().elapsed())
     }
 
     /// Closes it. What comes back has to be waited for before the end is sent.

@@ -34,8 +34,8 @@ pub(crate) struct Errand<'e> {
 /// A provider answers.
 pub(crate) struct Answered {
     pub(crate) target: Arc<Target>,
-    pub(crate) head: AnswerHead,
-    pub(crate) connection: Connection,
+    pub(crate) head: Box<AnswerHead>,
+    pub(crate) connection: Box<Connection>,
     /// Whether the usage of the stream was asked for by us and not by the caller.
     pub(crate) hide_usage: bool,
 }
@@ -80,21 +80,21 @@ impl Miss {
     }
 }
 
-/// Asks until somebody answers or nobody is left.
+/// Asks until somebody answers or nobody is left; it is `now`.
 pub(crate) async fn ask_around(
     lane: &Lane,
     errand: &Errand<'_>,
     account: &mut Account,
+    mut now: Instant,
 ) -> Result<Answered, Refusal> {
     let preference = account.pass.workspace.preference;
     let mut last = None;
-    let mut now = Instant::now();
     for (target, anyway) in errand.model.order(preference, now) {
         let Some(trial) = target.health.begin(now, anyway) else {
             continue;
         };
         account.count_in(&target.series);
-        match ask_often(lane, errand, target, account).await {
+        match ask_often(lane, errand, target, account, now).await {
             Ok(answered) => {
                 trial.answered(account.answered_at());
                 return Ok(answered);
@@ -115,6 +115,7 @@ async fn ask_often(
     errand: &Errand<'_>,
     target: &Arc<Target>,
     account: &mut Account,
+    mut now: Instant,
 ) -> Result<Answered, Miss> {
     let upstream = &target.upstream;
     let hide_usage = errand.look.stream
@@ -134,7 +135,7 @@ async fn ask_often(
     let mut tries = 0;
     loop {
         account.asks(&upstream.name);
-        let miss = match ask(lane, target, question, account).await {
+        let miss = match ask(lane, target, &question, account, now).await {
             // Some repeat what they were sent.
             Ok((head, _)) if head.shown().any(|value| upstream.is_betrayed_by(value)) => {
                 account.lost();
@@ -163,7 +164,10 @@ async fn ask_often(
         }
         tries += 1;
         let jitter = pause.mul_f64(fastrand::f64());
-        sleep(jitter.max(miss.wish().unwrap_or_default().min(LONGEST_WISH))).await;
+        let wish = miss.wish().unwrap_or_default().min(LONGEST_WISH);
+        // In a box: it would make the state of every call larger.
+        Box::pin(sleep(jitter.max(wish))).await;
+        now = Instant::now();
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -182,9 +186,9 @@ fn judge(head: &AnswerHead) -> Option<Miss> {
 }
 
 /// The connection is worth keeping when the answer nobody reads is in already.
-fn discard(lane: &Lane, upstream: &Upstream, mut connection: Connection) {
+fn discard(lane: &Lane, upstream: &Upstream, mut connection: Box<Connection>) {
     if connection.take_whole().is_some() {
-        lane.pool.put(upstream, connection);
+        lane.pool.put(upstream, connection, Instant::now());
     }
 }
 
@@ -192,41 +196,40 @@ fn discard(lane: &Lane, upstream: &Upstream, mut connection: Connection) {
 async fn ask(
     lane: &Lane,
     target: &Target,
-    question: Question<'_>,
+    question: &Question<'_>,
     account: &mut Account,
-) -> Result<(AnswerHead, Connection), Failure> {
-    let (upstream, now) = (&*target.upstream, Instant::now());
-    if let Some(connection) = lane.pool.take(upstream, now) {
-        let asked = ask_on(connection, now, target, question, account).await;
-        if !asked.was_closed() || now.elapsed() > WAS_CLOSED {
+    mut now: Instant,
+) -> Result<(Box<AnswerHead>, Box<Connection>), Failure> {
+    let upstream = &*target.upstream;
+    let waiting = lane.pool.take(upstream, now);
+    let mut may_be_closed = waiting.is_some();
+    let mut connection = if let Some(connection) = waiting {
+        connection
+    } else {
+        let opened = Box::pin(Connection::open(upstream)).await?;
+        now = Instant::now();
+        opened
+    };
+    loop {
+        account.sends(target.price);
+        let due = now + upstream.timeouts.first_byte;
+        let outcome = connection.ask(question, due).await;
+        let asked = Asked(outcome, connection);
+        if !may_be_closed || !asked.was_closed() || now.elapsed() > WAS_CLOSED {
             return asked.settle(account);
         }
-        // Nobody has read it.
+        // Nobody has read it. Its socket goes before there is another.
+        drop(asked);
         account.not_taken();
         account.asks(&upstream.name);
+        connection = Box::pin(Connection::open(upstream)).await?;
+        now = Instant::now();
+        may_be_closed = false;
     }
-    let connection = Box::pin(Connection::open(upstream)).await?;
-    let now = Instant::now();
-    ask_on(connection, now, target, question, account)
-        .await
-        .settle(account)
 }
 
 /// A question that was asked, on this connection.
-struct Asked(Result<AnswerHead, Failure>, Connection);
-
-async fn ask_on(
-    mut connection: Connection,
-    now: Instant,
-    target: &Target,
-    question: Question<'_>,
-    account: &mut Account,
-) -> Asked {
-    account.sends(target.price);
-    let due = now + target.upstream.timeouts.first_byte;
-    let outcome = connection.ask(question, due).await;
-    Asked(outcome, connection)
-}
+struct Asked(Result<Box<AnswerHead>, Failure>, Box<Connection>);
 
 impl Asked {
     /// Whether that is what a connection says that was closed before the question came.
@@ -239,7 +242,7 @@ impl Asked {
     }
 
     /// What is owed for it.
-    fn settle(self, account: &mut Account) -> Result<(AnswerHead, Connection), Failure> {
+    fn settle(self, account: &mut Account) -> Result<(Box<AnswerHead>, Box<Connection>), Failure> {
         let Self(outcome, connection) = self;
         match outcome {
             Ok(head) => {

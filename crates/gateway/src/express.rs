@@ -96,8 +96,11 @@ pub async fn serve(
             headers: head.headers,
             body: CallBody::Whole(Bytes::copy_from_slice(&input.bytes()[head.length..end])),
         };
-        let answering = answerer.answer(route, Box::new(request));
-        let Some(response) = while_there(stream, &mut ahead, answering).await else {
+        let outcome = {
+            let answering = pin!(answerer.answer(route, Box::new(request)));
+            while_there(stream, &mut ahead, answering).await
+        };
+        let Some(response) = outcome else {
             return Next::Ended;
         };
         let close = head.close || stop.is_cancelled();

@@ -51,7 +51,8 @@ pub(crate) async fn read<'g>(
         taken: 0,
     };
     let body = match body {
-        CallBody::Incoming(body) => read_incoming(body, gateway, &mut room).await?,
+        // In a box: it would make the state of every call larger.
+        CallBody::Incoming(body) => Box::pin(read_incoming(body, gateway, &mut room)).await?,
         CallBody::Whole(bytes) => take_whole(std::mem::take(bytes), gateway, &mut room)?,
     };
     Ok((body, room))

@@ -64,7 +64,7 @@ pub(crate) struct Metered {
     account: Box<Account>,
     status: u16,
     /// None once the answer has been read to its end, or is not read any further.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     content: Content,
     censor: Censor,
     /// What can go out.
@@ -93,7 +93,7 @@ impl Metered {
         target: Arc<Target>,
         operation: Operation,
         status: u16,
-        connection: Connection,
+        connection: Box<Connection>,
         content: Content,
         account: Box<Account>,
     ) -> Self {
@@ -186,7 +186,7 @@ impl Metered {
             return self.cut(Cut::Garbage);
         };
         self.feed(data);
-        if self.connection.as_mut().is_some_and(Connection::is_done) {
+        if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
         }
     }
@@ -261,7 +261,8 @@ impl Metered {
             events.finish(&mut self.out);
         }
         if let Some(connection) = self.connection.take() {
-            self.lane.pool.put(&self.target.upstream, connection);
+            let pool = &self.lane.pool;
+            pool.put(&self.target.upstream, connection, Instant::now());
         }
         if self.account.is_open() {
             self.close(false);
@@ -352,7 +353,8 @@ impl Drop for Metered {
         if let Some(mut connection) = self.connection.take()
             && connection.is_done()
         {
-            self.lane.pool.put(&self.target.upstream, connection);
+            let pool = &self.lane.pool;
+            pool.put(&self.target.upstream, connection, Instant::now());
         }
         // The caller left in the middle.
         if self.account.is_open() {

@@ -16,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// A provider's complaint that is longer is not passed on.
@@ -63,7 +64,8 @@ impl Lane {
             account.lost();
             return Err(Refusal::upstream_error(Some(head.status)));
         }
-        self.pool.put(&target.upstream, connection);
+        let (waited, now) = (account.waited(), account.answered_at());
+        self.pool.put(&target.upstream, connection, now);
         let mut scan = Scan::default();
         scan.feed(&body);
         let (tokens, estimated) = tokens(
@@ -72,9 +74,9 @@ impl Lane {
             account.prompt_estimate,
             scan.said(),
         );
-        let (first_byte, since) = account.spans();
-        target.health.succeeded(account.answered_at());
-        target.measured(first_byte, since, tokens, estimated);
+        target.health.succeeded(now);
+        // All of it came at once.
+        target.measured(waited, Duration::ZERO, tokens, estimated);
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());
@@ -115,11 +117,12 @@ impl Lane {
             .await
             .ok_or_else(|| Refusal::upstream_error(Some(status)))?;
         // It does its work: the request is at fault.
-        target.health.succeeded(Instant::now());
+        let now = Instant::now();
+        target.health.succeeded(now);
         if target.upstream.is_betrayed_by(&body) {
             return Err(Refusal::upstream_error(Some(status)));
         }
-        self.pool.put(&target.upstream, connection);
+        self.pool.put(&target.upstream, connection, now);
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
         headers.insert(PROVIDER, target.provider().1.clone());

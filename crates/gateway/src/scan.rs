@@ -7,17 +7,8 @@ use std::ops::Range;
 const MOST_USAGE: usize = 16 * 1024;
 /// No call has more tokens than this; who says so is not believed.
 const MOST_TOKENS: u64 = 1 << 40;
-/// How far a string is looked at byte by byte.
-const NEAR: usize = 16;
-/// Strings under these names are what was said.
-const SAID: [&[u8]; 6] = [
-    b"content",
-    b"reasoning_content",
-    b"reasoning",
-    b"arguments",
-    b"refusal",
-    b"text",
-];
+/// How far a string is looked at here: most are too short to be worth a call.
+const NEAR: usize = 32;
 
 /// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
 #[derive(Debug, Default)]
@@ -34,6 +25,8 @@ pub(crate) struct Scan {
     /// Whether the present string is something that was said.
     counting: bool,
     name: Name,
+    /// The present string, if it may be a name and does not lie in one part, or not without escapes.
+    pieces: Pieces,
     /// The usage as it was written, while and after it is read.
     usage: Vec<u8>,
     in_usage: bool,
@@ -46,14 +39,37 @@ pub(crate) struct Scan {
     spoken: Option<Range<usize>>,
 }
 
-/// The last string that may have been a name; only its beginning, names of interest are short.
+/// What the last string means if it was a name.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    #[default]
+    Other,
+    Usage,
+    Choices,
+    /// A string under it is what was said.
+    Said,
+}
+
+impl Name {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"usage" => Self::Usage,
+            b"choices" => Self::Choices,
+            b"content" | b"reasoning_content" | b"reasoning" | b"arguments" | b"refusal"
+            | b"text" => Self::Said,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A string that is put together; only its beginning, names of interest are short.
 #[derive(Debug, Default)]
-struct Name {
+struct Pieces {
     bytes: [u8; 20],
     length: usize,
 }
 
-impl Name {
+impl Pieces {
     fn push(&mut self, part: &[u8]) {
         let start = self.length.min(self.bytes.len());
         let fits = part.len().min(self.bytes.len() - start);
@@ -61,8 +77,8 @@ impl Name {
         self.length = self.length.saturating_add(part.len());
     }
 
-    fn is(&self, name: &[u8]) -> bool {
-        self.length == name.len() && self.bytes.get(..self.length) == Some(name)
+    fn name(&self) -> Name {
+        self.bytes.get(..self.length).map_or(Name::Other, Name::of)
     }
 }
 
@@ -72,19 +88,32 @@ impl Scan {
         let (mut at, mut usage) = (0, self.in_usage.then_some(0));
         while at < part.len() {
             if self.in_string {
-                at = self.string(part, at);
+                at = self.go_on(part, at);
                 continue;
             }
-            let was_in_usage = self.in_usage;
-            self.outside(part[at]);
+            let byte = part[at];
             at += 1;
-            if self.counting && self.spoken.is_none() {
-                self.spoken = Some(at..usize::MAX);
+            if self.choices_open && !byte.is_ascii_whitespace() {
+                self.choices_empty = byte == b']';
+                self.choices_open = false;
             }
-            // Both braces belong to it.
-            match (was_in_usage, self.in_usage) {
-                (false, true) => usage = Some(at - 1),
-                (true, false) => self.keep(&part[usage.take().unwrap_or(at)..at]),
+            match byte {
+                b'"' => at = self.string(part, at),
+                b':' => self.after_colon = true,
+                b',' => self.after_colon = false,
+                // Both braces of a usage belong to it.
+                b'{' | b'[' => {
+                    let begins = self.opens(byte);
+                    if begins {
+                        usage = Some(at - 1);
+                    }
+                }
+                b'}' | b']' => {
+                    let ends = self.closes();
+                    if ends {
+                        self.keep(&part[usage.take().unwrap_or(at)..at]);
+                    }
+                }
                 _ => {}
             }
         }
@@ -99,7 +128,31 @@ impl Scan {
         }
     }
 
+    /// A string begins here; where to go on.
     fn string(&mut self, part: &[u8], at: usize) -> usize {
+        let rest = &part[at..];
+        let stop = find_stop(rest);
+        let said = self.after_colon && self.name == Name::Said;
+        if rest.get(stop) == Some(&b'"') {
+            if said {
+                self.said += stop as u64;
+                self.spoken.get_or_insert(at..at + stop);
+            } else if !self.after_colon {
+                self.name = Name::of(&rest[..stop]);
+            }
+            return at + stop + 1;
+        }
+        self.in_string = true;
+        self.counting = said;
+        self.pieces.length = 0;
+        if said {
+            self.spoken.get_or_insert(at..usize::MAX);
+        }
+        at
+    }
+
+    /// A string that is not whole goes on here.
+    fn go_on(&mut self, part: &[u8], at: usize) -> usize {
         if self.escaped {
             self.escaped = false;
             self.inside(&part[at..=at]);
@@ -113,6 +166,9 @@ impl Scan {
             Some(b'"') => {
                 if let (true, Some(spoken)) = (self.counting, &mut self.spoken) {
                     spoken.end = spoken.end.min(at + stop);
+                }
+                if !self.after_colon {
+                    self.name = self.pieces.name();
                 }
                 self.in_string = false;
                 self.counting = false;
@@ -132,49 +188,35 @@ impl Scan {
         if self.counting {
             self.said += bytes.len() as u64;
         } else if !self.after_colon {
-            self.name.push(bytes);
+            self.pieces.push(bytes);
         }
     }
 
-    fn outside(&mut self, byte: u8) {
-        if byte.is_ascii_whitespace() {
-            return;
+    /// An object or a list begins; whether it is the usage.
+    fn opens(&mut self, byte: u8) -> bool {
+        let member = self.depth == 1 && self.after_colon;
+        let is_usage = member && byte == b'{' && self.name == Name::Usage;
+        if is_usage {
+            self.in_usage = true;
+            self.has_usage = false;
+            self.usage.clear();
         }
-        if self.choices_open {
-            self.choices_empty = byte == b']';
-            self.choices_open = false;
+        self.choices_open = member && byte == b'[' && self.name == Name::Choices;
+        self.depth = self.depth.saturating_add(1);
+        self.after_colon = false;
+        is_usage
+    }
+
+    /// An object or a list ends; whether it was the usage.
+    fn closes(&mut self) -> bool {
+        self.depth = self.depth.saturating_sub(1);
+        self.after_colon = false;
+        let was_usage = self.in_usage && self.depth == 1;
+        if was_usage {
+            self.in_usage = false;
+            self.has_usage = true;
         }
-        match byte {
-            b'"' => {
-                self.in_string = true;
-                self.counting = self.after_colon && SAID.iter().any(|name| self.name.is(name));
-                if !self.after_colon {
-                    self.name.length = 0;
-                }
-            }
-            b':' => self.after_colon = true,
-            b',' => self.after_colon = false,
-            b'{' | b'[' => {
-                let member = self.depth == 1 && self.after_colon;
-                if member && byte == b'{' && self.name.is(b"usage") {
-                    self.in_usage = true;
-                    self.has_usage = false;
-                    self.usage.clear();
-                }
-                self.choices_open = member && byte == b'[' && self.name.is(b"choices");
-                self.depth = self.depth.saturating_add(1);
-                self.after_colon = false;
-            }
-            b'}' | b']' => {
-                self.depth = self.depth.saturating_sub(1);
-                if self.in_usage && self.depth == 1 {
-                    self.in_usage = false;
-                    self.has_usage = true;
-                }
-                self.after_colon = false;
-            }
-            _ => {}
-        }
+        was_usage
     }
 
     /// The usage, if one was reported.
@@ -213,12 +255,21 @@ impl Scan {
 
 /// Where a string ends, or goes on with an escape.
 fn find_stop(text: &[u8]) -> usize {
-    // Most strings are too short to be worth a call.
-    let (near, far) = text.split_at(text.len().min(NEAR));
-    let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\');
-    near.iter()
-        .position(is_stop)
-        .unwrap_or_else(|| near.len() + memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len()))
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Has its highest bits where a byte is zero; the lowest such one is never wrong.
+    let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    let (near, _) = text[..text.len().min(NEAR)].as_chunks::<8>();
+    for (index, chunk) in near.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk);
+        let found = zeros(word ^ (LOW * u64::from(b'"'))) | zeros(word ^ (LOW * u64::from(b'\\')));
+        if found != 0 {
+            return index * 8 + (found.trailing_zeros() / 8) as usize;
+        }
+    }
+    let seen = near.len() * 8;
+    let far = &text[seen..];
+    seen + memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len())
 }
 
 #[derive(serde::Deserialize)]

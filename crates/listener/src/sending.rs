@@ -18,13 +18,13 @@ const WORTH_COPYING: usize = 8 * 1024;
 /// What is collected of an answer before it is sent.
 const MOST_COLLECTED: usize = 32 * 1024;
 
-/// Does something for the caller for as long as it is there; what it sends meanwhile is kept.
+/// Does something for the caller for as long as it is there; what it sends meanwhile is kept. The work stays
+/// where it is: to take it by value would be to copy all of it.
 pub async fn while_there<T>(
     stream: &mut TcpStream,
     ahead: &mut Vec<u8>,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
-    let mut work = pin!(work);
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Some(done));

@@ -16,6 +16,7 @@ use http::StatusCode;
 use http_body::Body;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
+use std::pin::pin;
 
 /// More headers than this are not for the express lane.
 const MOST_HEADERS: usize = 64;
@@ -83,8 +84,11 @@ pub(crate) async fn pass(
         head: request.ask.method == Method::Head,
         upgrade: false,
     };
-    let answer = attempt::forward(lane, way, Outgoing::head(head), asked, true);
-    let Some(answered) = while_there(sending.stream, sending.ahead, answer).await else {
+    let answered = {
+        let answer = attempt::forward(lane, way, Outgoing::head(head), asked, true);
+        while_there(sending.stream, sending.ahead, pin!(answer)).await
+    };
+    let Some(answered) = answered else {
         return Ok(Passed {
             status: gone(),
             bytes: 0,

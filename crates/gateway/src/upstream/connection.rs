@@ -7,7 +7,6 @@ use estrade_listener::framing::{BadEnd, Framing, Step};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use futures_util::task::noop_waker_ref;
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -93,8 +92,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects.
-    pub(crate) async fn open(upstream: &Upstream) -> Result<Self, Failure> {
+    /// Connects. In a box, because it goes from hand to hand.
+    pub(crate) async fn open(upstream: &Upstream) -> Result<Box<Self>, Failure> {
         let connecting = timeout(upstream.timeouts.connect, Io::connect(upstream));
         let io = match connecting.await {
             Err(_) => return Err(Failure::ConnectTimeout),
@@ -105,7 +104,7 @@ impl Connection {
             Ok(Ok(io)) => io,
         };
         let now = Instant::now();
-        Ok(Self {
+        Ok(Box::new(Self {
             io,
             buffer: BytesMut::new(),
             read_size: FIRST_READ,
@@ -114,17 +113,26 @@ impl Connection {
             timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
             told: false,
             idle_since: now,
-        })
+        }))
     }
 
     /// Sends a question and waits for the head of its answer.
-    pub(crate) async fn ask(
+    pub(crate) fn ask<'a>(&'a mut self, question: &'a Question<'a>, due: Instant) -> Asking<'a> {
+        Asking {
+            connection: self,
+            question,
+            sent: 0,
+            due,
+        }
+    }
+
+    /// So much of a question is out, and that came of it.
+    fn asked(
         &mut self,
-        question: Question<'_>,
-        due: Instant,
-    ) -> Result<AnswerHead, Failure> {
-        let mut sent = 0;
-        let outcome = poll_fn(|cx| self.poll_ask(cx, question, &mut sent, due)).await;
+        question: &Question<'_>,
+        sent: usize,
+        outcome: Result<Box<AnswerHead>, Failure>,
+    ) -> Result<Box<AnswerHead>, Failure> {
         let whole = question.head.len() + question.more_head.len() + question.body.len();
         self.told = sent == whole;
         let mut head = outcome?;
@@ -147,10 +155,10 @@ impl Connection {
     fn poll_ask(
         &mut self,
         cx: &mut Context<'_>,
-        question: Question<'_>,
+        question: &Question<'_>,
         sent: &mut usize,
         due: Instant,
-    ) -> Poll<Result<AnswerHead, Failure>> {
+    ) -> Poll<Result<Box<AnswerHead>, Failure>> {
         // A provider that hangs up while we send may have said why: so its answer is looked for anyway.
         let _ = self.poll_send(cx, question, sent);
         loop {
@@ -177,7 +185,7 @@ impl Connection {
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        question: Question<'_>,
+        question: &Question<'_>,
         sent: &mut usize,
     ) -> Poll<io::Result<()>> {
         loop {
@@ -263,8 +271,8 @@ impl Connection {
     }
 
     /// Begins to wait for the next call, with no more memory than it needs.
-    pub(super) fn rest(&mut self) {
-        self.idle_since = Instant::now();
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.idle_since = now;
         if self.read_size > FIRST_READ {
             self.read_size = FIRST_READ;
             self.buffer = BytesMut::new();
@@ -300,6 +308,28 @@ impl Connection {
     pub(crate) fn rings(&self, now: Instant, due: Instant) -> bool {
         let set = self.timer.deadline();
         now < set && set <= due
+    }
+}
+
+/// A question that is being asked. By hand, because an async function would keep what it was given twice.
+pub(crate) struct Asking<'a> {
+    connection: &'a mut Connection,
+    question: &'a Question<'a>,
+    /// How much of it is out.
+    sent: usize,
+    due: Instant,
+}
+
+impl Future for Asking<'_> {
+    type Output = Result<Box<AnswerHead>, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let it = self.get_mut();
+        let outcome = ready!(
+            it.connection
+                .poll_ask(cx, it.question, &mut it.sent, it.due)
+        );
+        Poll::Ready(it.connection.asked(it.question, it.sent, outcome))
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct AnswerHead {
 pub(super) struct Garbage;
 
 /// Takes the head off the buffer when it is complete; interim answers are read over.
-pub(super) fn parse(buffer: &mut BytesMut) -> Result<Option<AnswerHead>, Garbage> {
+pub(super) fn parse(buffer: &mut BytesMut) -> Result<Option<Box<AnswerHead>>, Garbage> {
     loop {
         let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut []);
@@ -71,8 +71,9 @@ fn read(
     status: u16,
     modern: bool,
     headers: &[httparse::Header<'_>],
-) -> Result<AnswerHead, Garbage> {
-    let mut head = AnswerHead {
+) -> Result<Box<AnswerHead>, Garbage> {
+    // In a box, because it goes from hand to hand.
+    let mut head = Box::new(AnswerHead {
         status,
         content_type: None,
         content_encoding: None,
@@ -81,7 +82,7 @@ fn read(
         others: Vec::new(),
         framing: Framing::UntilClose,
         keep_alive: modern,
-    };
+    });
     let (mut length, mut chunked) = (None, false);
     for header in headers {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -198,7 +199,7 @@ impl AnswerHead {
 mod tests {
     use super::*;
 
-    fn head(text: &str) -> Result<Option<AnswerHead>, Garbage> {
+    fn head(text: &str) -> Result<Option<Box<AnswerHead>>, Garbage> {
         parse(&mut BytesMut::from(text))
     }
 

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Connections that wait, by provider; in boxes, because that is how they are handed on.
+type Idle = HashMap<u64, Vec<Box<Connection>>>;
+
 /// The idle connections of a thread, by provider. The one that was used last is taken first, so that
 /// those that are not needed grow old.
 pub(crate) struct Pool {
-    idle: Mutex<HashMap<u64, Vec<Connection>>>,
+    idle: Mutex<Idle>,
     most_idle: usize,
     idle_timeout: Duration,
 }
@@ -24,12 +27,12 @@ impl Pool {
     }
 
     /// Never contended: the calls of one thread take turns.
-    fn idle(&self) -> MutexGuard<'_, HashMap<u64, Vec<Connection>>> {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection that seems to be alive.
-    pub(crate) fn take(&self, upstream: &Upstream, now: Instant) -> Option<Connection> {
+    pub(crate) fn take(&self, upstream: &Upstream, now: Instant) -> Option<Box<Connection>> {
         loop {
             let mut connection = self.idle().get_mut(&upstream.number)?.pop()?;
             let fresh = now.saturating_duration_since(connection.idle_since) < self.idle_timeout;
@@ -40,11 +43,11 @@ impl Pool {
     }
 
     /// Keeps a connection whose answer has ended.
-    pub(crate) fn put(&self, upstream: &Upstream, mut connection: Connection) {
+    pub(crate) fn put(&self, upstream: &Upstream, mut connection: Box<Connection>, now: Instant) {
         if !connection.is_reusable() {
             return;
         }
-        connection.rest();
+        connection.rest(now);
         let mut idle = self.idle();
         let idle = idle.entry(upstream.number).or_default();
         if idle.len() < self.most_idle {

@@ -146,13 +146,16 @@ impl Express for AiService {
     }
 }
 
+/// How every ordinary call is made.
+static POST: Method = Method::POST;
+
 impl Answerer for Lane {
-    async fn answer(
+    fn answer(
         &self,
         route: InferenceRoute<'_>,
         request: Box<CallRequest>,
-    ) -> Response<GatewayBody> {
-        self.infer(&Method::POST, route, request).await
+    ) -> impl Future<Output = Response<GatewayBody>> + Send {
+        self.infer(&POST, route, request)
     }
 
     fn now(&self) -> Timestamp {
