@@ -33,7 +33,7 @@ const LONGEST_TOKEN: usize = 4096;
 
 /// `SipHash` of a token, with a key that only this process knows. Who wants to be taken for somebody else has
 /// to find a text of the same fingerprint as that one's token, which 128 bits make hopeless. (A hash without
-/// a key has to be stronger, and BLAKE3 takes three times as long for a few hundred bytes.)
+/// a key has to be stronger: BLAKE3 takes twice the instructions for a few hundred bytes.)
 type Fingerprint = u128;
 
 /// Remembers what signatures have proved, for one kind of token.
