@@ -155,14 +155,12 @@ impl Reconciler {
                 Some(tended) = self.tending.join_next() => self.tended(tended),
                 Some(left) = self.leaving.join_next() => {
                     report("end an instance", left);
-                    self.untidy = true;
-                    self.next_hygiene = Instant::now();
+                    self.tidy_in(Duration::ZERO);
                     self.look_in(TOGETHER);
                 }
                 Some(done) = self.chores.join_next() => {
                     if matches!(done, Ok(true)) {
-                        self.untidy = true;
-                        self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
+                        self.tidy_in(TIDY);
                         self.look_in(TIDY);
                     }
                     report("clean up", done);
@@ -175,6 +173,12 @@ impl Reconciler {
     fn look_in(&mut self, wait: Duration) {
         let soonest = self.last + APART;
         self.next = self.next.min((Instant::now() + wait).max(soonest));
+    }
+
+    /// There is something to clean up, after so long at the latest.
+    fn tidy_in(&mut self, wait: Duration) {
+        self.untidy = true;
+        self.next_hygiene = self.next_hygiene.min(Instant::now() + wait);
     }
 
     fn heard(&mut self, heard: Heard) {
@@ -191,8 +195,7 @@ impl Reconciler {
             // A disk may be gone, or what a build left behind.
             Heard::Project => {
                 let soon = if self.idle { IDLE_TIDY } else { TIDY };
-                self.untidy = true;
-                self.next_hygiene = self.next_hygiene.min(Instant::now() + soon);
+                self.tidy_in(soon);
                 self.look_in(soon);
             }
         }
@@ -208,8 +211,7 @@ impl Reconciler {
                     tracing::error!(%error, "looking after a project broke off");
                 }
                 // The engine may have been about to make something for it.
-                self.untidy = true;
-                self.next_hygiene = self.next_hygiene.min(Instant::now() + TIDY);
+                self.tidy_in(TIDY);
                 self.look_in(TOGETHER);
                 return;
             }

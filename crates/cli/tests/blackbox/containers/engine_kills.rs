@@ -2,13 +2,14 @@
 
 use super::own_engine::OwnEngine;
 use super::{
-    Driver, check_converged, delete_all, docker_of, home_on, image, repeats, start, visit,
+    Driver, check_converged, check_nothing_left, delete_all, docker_of, home_on, image, repeats,
+    start, visit,
 };
 use crate::support::{random, text};
 use estrade_testkit::free_port;
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Kills of the engine in a full run.
@@ -84,11 +85,6 @@ async fn what_was_deleted_while_the_engine_was_away_goes_once_it_is_back() {
     // Long enough for the server to notice both.
     tokio::time::sleep(Duration::from_secs(3)).await;
     engine.start_again().await;
-    let began = Instant::now();
-    while !docker.left().is_empty() {
-        let left = docker.left();
-        assert!(began.elapsed() < SOON, "left: {left:#?}\n{}", server.log());
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
+    check_nothing_left(&server, &docker, SOON).await;
     server.stop();
 }

@@ -249,14 +249,19 @@ async fn delete_all(server: &Server, docker: &Docker) {
         let deleted = server.platform(Method::DELETE, &path, Value::Null).await;
         deleted.assert(200);
     }
+    check_nothing_left(server, docker, SETTLED).await;
+}
+
+/// Waits until the engine has nothing more of an installation.
+async fn check_nothing_left(server: &Server, docker: &Docker, within: Duration) {
     let began = Instant::now();
-    while !docker.left().is_empty() {
+    loop {
         let left = docker.left();
-        assert!(
-            began.elapsed() < SETTLED,
-            "left: {left:#?}\n{}",
-            server.log()
-        );
+        if left.is_empty() {
+            return;
+        }
+        let log = server.log();
+        assert!(began.elapsed() < within, "left: {left:#?}\n{log}");
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 }
