@@ -39,6 +39,7 @@ mod redirects;
 mod request_path;
 pub mod routes;
 pub mod running;
+mod served;
 pub mod site;
 pub mod sites;
 mod static_site;

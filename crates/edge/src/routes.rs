@@ -8,6 +8,7 @@ use crate::counts::Counts;
 use crate::host;
 use crate::numbered::Numbered;
 use crate::running::{Running, Slot};
+use crate::served::{Served, time_of};
 use crate::site::Site;
 use crate::sites::Sites;
 use crate::table::Table;
@@ -24,7 +25,7 @@ use futures_util::future::BoxFuture;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
@@ -36,8 +37,6 @@ const PAGE: u32 = 1000;
 /// Releases that were lately live and whose assets are still looked at, per project: more than
 /// anybody deploys in the time that a page stays open, and a bound for who deploys in a loop.
 const MOST_EARLIER: u32 = 200;
-/// What is added to the state of a route for another generation.
-const ONE_GENERATION: u64 = 1 << 32;
 /// How long the follower waits before it tries again what failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
@@ -60,9 +59,7 @@ pub struct Route {
 #[derive(Default)]
 #[repr(C, align(64))]
 struct Busy {
-    /// The generation, which rises whenever it is served differently, and the second since which it is served as
-    /// it is, once that was read.
-    served: AtomicU64,
+    served: Served,
     /// What its visitors were given.
     counts: Counts,
 }
@@ -301,14 +298,14 @@ impl Routes {
                     return;
                 };
                 if let Some(route) = self.projects().get(&project) {
-                    route.mark_stale();
+                    route.busy.served.mark_stale();
                 }
                 dirty.projects.insert(project);
             }
             ChangeKind::Everything => {
                 self.projects()
                     .values()
-                    .for_each(|route| route.mark_stale());
+                    .for_each(|route| route.busy.served.mark_stale());
                 dirty.everything = true;
             }
             _ => return,
@@ -389,7 +386,7 @@ impl Routes {
             return Ok(live);
         }
         // Taken before reading: what changes while we read makes the result stale again.
-        let generation = route.generation();
+        let generation = route.busy.served.generation();
         let (project, since) = (
             route.project,
             self.core.now().before(self.core.settings.skew),
@@ -412,7 +409,7 @@ impl Routes {
             self.projects().remove(&project);
         }
         if let State::Files(site) = &state {
-            route.set_second(generation, site.second);
+            route.busy.served.set_second(generation, site.second);
         }
         let live = Arc::new(Live { generation, state });
         route.live.store(Some(Arc::clone(&live)));
@@ -495,7 +492,7 @@ impl Routes {
                     .extend([(host.as_str().into(), Arc::clone(&owner))]);
                 lock(&owner.hosts).insert(host);
                 // If that is not so any more, it finds out before it serves.
-                owner.mark_stale();
+                owner.busy.served.mark_stale();
             }
         }
         Ok(())
@@ -577,31 +574,9 @@ impl Route {
         &self.busy.counts
     }
 
-    fn mark_stale(&self) {
-        self.busy
-            .served
-            .fetch_add(ONE_GENERATION, Ordering::Release);
-    }
-
-    fn generation(&self) -> u32 {
-        split(self.busy.served.load(Ordering::Acquire)).0
-    }
-
-    /// Says since when it is served as it is in this generation, if that is not over.
-    fn set_second(&self, generation: u32, second: u32) {
-        let set = |served| {
-            let same = split(served).0 == generation;
-            same.then(|| u64::from(generation) << 32 | u64::from(second))
-        };
-        let served = &self.busy.served;
-        // When it is over, somebody else will say it of the next one.
-        let _ = served.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
-    }
-
     /// Since when it is served as it was in this generation, if it still is.
     pub(crate) fn served_since(&self, generation: u32) -> Option<SystemTime> {
-        let (current, second) = split(self.busy.served.load(Ordering::Acquire));
-        (current == generation).then(|| time_of(second))
+        self.busy.served.since(generation)
     }
 
     /// Whether it is still served in this way.
@@ -612,21 +587,8 @@ impl Route {
     /// How it is served, unless that has changed since it was read.
     fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.load_full()?;
-        (live.generation == self.generation()).then_some(live)
+        (live.generation == self.busy.served.generation()).then_some(live)
     }
-}
-
-/// The generation and the second of what is served.
-fn split(served: u64) -> (u32, u32) {
-    let [a, b, c, d, generation @ ..] = served.to_le_bytes();
-    (
-        u32::from_le_bytes(generation),
-        u32::from_le_bytes([a, b, c, d]),
-    )
-}
-
-fn time_of(second: u32) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(second.into())
 }
 
 async fn read_state(
