@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How often a follower looks when nothing wakes it: SQLite has no other way. Changes of other processes
 /// are to be heard within a second; more often only keeps an idle machine awake.
-const SQLITE_POLL: Duration = Duration::from_millis(250);
+const SQLITE_POLL: Duration = Duration::from_millis(500);
 /// How often a PostgreSQL follower looks although it was not notified.
 const POSTGRES_POLL: Duration = Duration::from_millis(500);
 

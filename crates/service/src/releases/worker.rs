@@ -1,7 +1,7 @@
 //! The worker: takes releases from the queue and brings each to a terminal state.
 //!
-//! Level-triggered: it looks at the database when a release changed and twice a second anyway, so a
-//! missed message costs half a second and nothing else.
+//! Level-triggered: it looks at the database when a release changed and once a second anyway, so a
+//! missed message costs a second and nothing else.
 
 use super::claim::{Claim, Held, drop_leases, renew_leases};
 use super::transition::{Failure, Walk, time_allowed, walk};
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How many releases one server works on at once.
 const MOST_AT_ONCE: usize = 16;
-/// How often it looks although nothing woke it.
-const POLL: Duration = Duration::from_millis(500);
+/// How often it looks although nothing woke it: for what is due, and on PostgreSQL for what another server left.
+const POLL: Duration = Duration::from_secs(1);
 /// How often leases are renewed; several times within one.
 const RENEW: Duration = Duration::from_secs(1);
 /// Most overdue releases that are ended in one go.
@@ -56,8 +56,12 @@ impl Worker {
             };
             report("take over", worker.take_over().await);
             let (mut polls, mut renewals) = (every(POLL), every(RENEW));
+            let mut look = true;
             while !stop.is_cancelled() {
-                report("claim", worker.claim().await);
+                if look {
+                    report("claim", worker.claim().await);
+                }
+                look = true;
                 tokio::select! {
                     () = stop.cancelled() => {}
                     touched = heard(&mut changes) => if worker.works_on(&touched) {
@@ -65,7 +69,10 @@ impl Worker {
                     },
                     Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
                     _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
-                    _ = renewals.tick() => report("renew", worker.renew().await),
+                    _ = renewals.tick(), if worker.is_busy() => {
+                        report("renew", worker.renew().await);
+                        look = false;
+                    }
                 }
             }
             worker.stop().await;
@@ -105,6 +112,10 @@ impl Worker {
             self.running.insert(job.id(), Running { held, lost });
         }
         Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.running.is_empty()
     }
 
     fn works_on(&self, touched: &[ReleaseId]) -> bool {
