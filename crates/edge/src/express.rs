@@ -15,10 +15,12 @@ use crate::pages::Page;
 use crate::proxy::express_visitor::{self, Origins, Passed, Passing};
 use estrade_listener::Second;
 use estrade_listener::express::{
-    self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close, writable, write_all,
+    self, Input, Next, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
+    write_all,
 };
 use estrade_listener::sending::Sending;
 use http::HeaderMap;
+use rustix::net::SendFlags;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -247,12 +249,8 @@ async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result
 
 /// Writes a head whose body follows at once: the kernel may send them together.
 async fn write_more(stream: &TcpStream, mut head: &[u8]) -> io::Result<()> {
-    use rustix::net::{SendFlags, send};
     while !head.is_empty() {
-        let wrote = stream.try_io(Interest::WRITABLE, || {
-            Ok(send(stream, head, SendFlags::MORE | SendFlags::NOSIGNAL)?)
-        });
-        match wrote {
+        match try_send(stream, head, SendFlags::MORE) {
             Ok(written) => head = &head[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(stream).await?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -12,7 +12,7 @@ use crate::sse::Events;
 use crate::upstream::Connection;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Operation;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,6 +21,9 @@ use tokio::time::Instant;
 
 /// A provider's complaint that is longer is not passed on.
 const LONGEST_COMPLAINT: usize = 256 * 1024;
+
+/// What proxies between us and the caller are told about collecting what they pass on.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl Lane {
     /// Takes in a provider's answer: as a whole if it is there already or is a complaint.
@@ -159,7 +162,7 @@ impl Lane {
         let content = if events && readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // A proxy between us and the caller shall not collect events.
-            headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            headers.insert(BUFFERING, HeaderValue::from_static("no"));
             Content::Events(Events::new(hide_usage))
         } else {
             if saving.is_some() {

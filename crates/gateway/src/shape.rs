@@ -4,6 +4,9 @@
 /// Streams whose events have nothing in common are not asked again after so many.
 const MOST_MISSES: u8 = 16;
 
+/// Shorter texts, as most events have them, are looked through before a search has begun.
+const WORTH_SEARCHING: usize = 24;
+
 /// An event without what was said in it.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
@@ -22,9 +25,7 @@ impl Shape {
         let (before, after) = self.rest.split_at_checked(self.gap)?;
         let said = event.strip_prefix(before).and_then(|rest| {
             let said = rest.strip_suffix(after)?;
-            // These end the string or the line, or are counted in another way.
-            let unusual = memchr::memchr3(b'"', b'\\', b'\n', said);
-            unusual.is_none().then_some(said)
+            (!is_unusual(said)).then_some(said)
         });
         match said {
             Some(said) if !before.is_empty() => {
@@ -49,6 +50,14 @@ impl Shape {
         self.gap = before.len();
         self.said = said.saturating_sub(place.len() as u64);
     }
+}
+
+/// Whether something in it ends the string or the line, or is counted in another way.
+fn is_unusual(said: &[u8]) -> bool {
+    if said.len() > WORTH_SEARCHING {
+        return memchr::memchr3(b'"', b'\\', b'\n', said).is_some();
+    }
+    said.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'))
 }
 
 #[cfg(test)]

@@ -50,6 +50,18 @@ pub enum Step {
 impl Framing {
     /// The next part of the body from what was read.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, BadEnd> {
+        if self.has_ended() {
+            return Ok(Step::Done);
+        }
+        // Often there is nothing yet: it is asked several times per event of a stream.
+        if buffer.is_empty() {
+            return Ok(Step::More);
+        }
+        if *self == Self::Size
+            && let Some(data) = whole_chunk(buffer)
+        {
+            return Ok(Step::Data(data));
+        }
         self.settle(buffer)?;
         let (left, then) = match self {
             Self::Done => return Ok(Step::Done),
@@ -72,8 +84,7 @@ impl Framing {
     /// Reads over what is not data, as far as the buffer goes.
     fn settle(&mut self, buffer: &mut BytesMut) -> Result<(), BadEnd> {
         loop {
-            // Often there is nothing yet: it is asked several times per event of a stream.
-            if buffer.is_empty() && *self != Self::Length(0) {
+            if buffer.is_empty() {
                 return Ok(());
             }
             match *self {
@@ -119,7 +130,6 @@ impl Framing {
                         return Err(BadEnd::Garbage);
                     }
                 }
-                Self::Length(0) => *self = Self::Done,
                 _ => return Ok(()),
             }
         }
@@ -127,7 +137,15 @@ impl Framing {
 
     /// Whether the body has ended, as far as the buffer tells.
     pub fn is_done(&mut self, buffer: &mut BytesMut) -> bool {
-        self.settle(buffer).is_ok() && *self == Self::Done
+        self.settle(buffer).is_ok() && self.has_ended()
+    }
+
+    /// Whether nothing of the body is left.
+    fn has_ended(&mut self) -> bool {
+        if *self == Self::Length(0) {
+            *self = Self::Done;
+        }
+        *self == Self::Done
     }
 
     /// What the end of the connection means.
@@ -140,6 +158,20 @@ impl Framing {
             _ => Err(BadEnd::Closed),
         }
     }
+}
+
+/// Takes out a chunk that is there with its size before it and the end of its line behind it, in one go: so
+/// comes almost every event of every stream.
+fn whole_chunk(buffer: &mut BytesMut) -> Option<Bytes> {
+    let (size, start) = usual_size(buffer)?;
+    let end = start + usize::try_from(size).ok()?;
+    if !buffer.get(end..)?.starts_with(b"\r\n") {
+        return None;
+    }
+    let mut chunk = buffer.split_to(end + 2).freeze();
+    chunk.truncate(end);
+    chunk.advance(start);
+    Some(chunk)
 }
 
 /// The size of a chunk, and how long its line is, where that is a few digits as almost always. By hand: it is
@@ -222,6 +254,7 @@ mod tests {
             &b"x\r\n"[..],
             b"\r\n",
             b"5\r\nhelloX",
+            b"5\r\nhelloXX5\r\n",
             b"-1\r\n",
             b"5 5\r\n",
             b"ffffffffffffffff\r\n",
@@ -254,5 +287,16 @@ mod tests {
             decode(Framing::UntilClose, b"abcd", 2),
             Ok((b"abcd".to_vec(), true))
         );
+    }
+
+    #[test]
+    fn a_body_of_no_bytes_has_ended() {
+        for rest in [&b""[..], b"HTTP/1.1"] {
+            let mut buffer = BytesMut::from(rest);
+            assert_eq!(Framing::Length(0).next(&mut buffer), Ok(Step::Done));
+            assert!(Framing::Length(0).is_done(&mut buffer));
+            // What follows is not its.
+            assert_eq!(buffer, rest);
+        }
     }
 }

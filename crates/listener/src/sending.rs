@@ -1,8 +1,9 @@
 //! Bodies on their way out of an express lane, while an eye is kept on whether the caller is still there.
 
-use crate::express::write_all;
+use crate::express::{try_send, write_all};
 use bytes::Bytes;
 use http_body::Body;
+use rustix::net::SendFlags;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
@@ -144,7 +145,7 @@ impl Sending<'_> {
         if self.output.is_empty() {
             return Ok(true);
         }
-        match self.stream.try_write(self.output) {
+        match try_send(self.stream, self.output, SendFlags::empty()) {
             Ok(written) if written == self.output.len() => self.output.clear(),
             Ok(written) => drop(self.output.drain(..written)),
             Err(error) if is_no_failure(&error) => {}
