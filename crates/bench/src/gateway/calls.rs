@@ -22,7 +22,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         &directory,
         provider.address,
         true,
-        peers::REPLACE_KEY,
+        &peers::replace_key(),
     )?;
     let crabllm = peers::crabllm(bench, &directory, provider.address)?;
     let server = installation(bench, "calls", provider.address)?.serve(bench)?;

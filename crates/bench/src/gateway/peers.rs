@@ -1,5 +1,6 @@
 //! The mock provider, and what the gateway is measured against.
 
+use super::PROVIDER_KEY;
 use crate::child::{self, Child};
 use crate::suite::Bench;
 use anyhow::Context;
@@ -17,7 +18,9 @@ pub(crate) struct Peer {
 const ANSWER: &str = r#"{"id":"chatcmpl-bench0000000000000000000000","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":30,"total_tokens":49,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"service_tier":"default","system_fingerprint":"fp_bench"}"#;
 
 /// What a gateway does with the caller's key.
-pub(super) const REPLACE_KEY: &str = "proxy_set_header Authorization \"Bearer upstream\";";
+pub(super) fn replace_key() -> String {
+    format!("proxy_set_header Authorization \"Bearer {PROVIDER_KEY}\";")
+}
 
 /// The fixed answer of the mock provider.
 pub(super) fn answer() -> &'static str {

@@ -67,7 +67,7 @@ fn cost(
     spread: Duration,
 ) -> anyhow::Result<()> {
     let (_provider, upstream) = provider(bench, STEADY)?;
-    let nginx = peers::proxy(bench, directory, upstream, false, peers::REPLACE_KEY)?;
+    let nginx = peers::proxy(bench, directory, upstream, false, &peers::replace_key())?;
     let name = if spread.is_zero() {
         "stream-cost"
     } else {
@@ -107,7 +107,7 @@ fn cost(
 
 fn first_byte(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()> {
     let (provider, upstream) = provider(bench, SHORT)?;
-    let nginx = peers::proxy(bench, directory, upstream, false, peers::REPLACE_KEY)?;
+    let nginx = peers::proxy(bench, directory, upstream, false, &peers::replace_key())?;
     let server = installation(bench, "stream-first", upstream)?.serve(bench)?;
     let request = chat(&key(&server, "stream", false)?, true);
     let mut rounds = Vec::new();

@@ -5,6 +5,7 @@
 
 mod connection;
 mod head;
+mod key_finder;
 mod pool;
 mod tls;
 
@@ -18,7 +19,7 @@ use estrade_model::call::Operation;
 use estrade_model::provider::{Provider, Timeouts};
 use estrade_model::secret::Secret;
 use http::{HeaderValue, Uri};
-use memchr::memmem::Finder;
+use key_finder::KeyFinder;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +45,7 @@ pub(crate) struct Upstream {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// What every request begins with, per operation; has the provider's key in it.
     heads: [Box<[u8]>; 3],
-    secret: Option<Finder<'static>>,
+    secret: Option<KeyFinder>,
 }
 
 impl Upstream {
@@ -89,7 +90,7 @@ impl Upstream {
             heads: Operation::ALL.map(|operation| base.head(operation, bearer)),
             secret: bearer
                 .filter(|key| key.len() >= SHORTEST_SECRET)
-                .map(|key| Finder::new(key).into_owned()),
+                .and_then(|key| KeyFinder::new(key.as_bytes())),
             host: base.host,
             port: base.port,
             tls,
@@ -97,14 +98,14 @@ impl Upstream {
     }
 
     /// Finds the provider's key, if it has one that is a secret.
-    pub(crate) fn secret(&self) -> Option<&Finder<'static>> {
+    pub(crate) fn secret(&self) -> Option<&KeyFinder> {
         self.secret.as_ref()
     }
 
     /// Whether these bytes have the provider's key in them.
     pub(crate) fn is_betrayed_by(&self, bytes: &[u8]) -> bool {
         let secret = self.secret();
-        secret.is_some_and(|secret| secret.find(bytes).is_some())
+        secret.is_some_and(|secret| secret.is_in(bytes))
     }
 
     pub(crate) fn head(&self, operation: Operation) -> &[u8] {
