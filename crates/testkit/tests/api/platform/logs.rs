@@ -17,7 +17,13 @@ on_both_engines! {
 
 const PATH: &str = "/v2/projects/shop/logs";
 const OLD_PATH: &str = "/v1/projects/shop/logs";
-const SECOND: i64 = 1_000_000_000;
+/// A moment in nanoseconds, so many seconds after the beginning of 2100: lines of long ago would be removed by the
+/// server meanwhile, since they are too old.
+const fn at(seconds: i64) -> i64 {
+    (YEAR_2100 + seconds) * 1_000_000_000
+}
+
+const YEAR_2100: i64 = 4_102_444_800;
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn release(digit: char) -> String {
@@ -57,43 +63,47 @@ async fn lines_are_grouped_by_release(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let project = new_project(&ada, "shop").await;
     ada.get(PATH).await.assert_empty(204);
-    let old = [(5 * SECOND, "one"), (6 * SECOND, "!two \"2\"")];
+    let [five, six, seven] = [at(5), at(6), at(7) + 1].map(|at| at.to_string());
+    let old = [(at(5), "one"), (at(6), "!two \"2\"")];
     store(app, &project, 'a', &old).await;
-    store(app, &project, 'b', &[(7 * SECOND + 1, "Three")]).await;
+    store(app, &project, 'b', &[(at(7) + 1, "Three")]).await;
     let all = ada.get(&format!("{PATH}?direction=forward")).await;
     let entry = |text: &str, stream: &str| json!({"_entry": text, "type": stream}).to_string();
     let first = json!({"metaData": {"releaseId": release('a')}, "values": [
-        ["5000000000", entry("one", "stdout")],
-        ["6000000000", entry("!two \"2\"", "stderr")],
+        [five, entry("one", "stdout")],
+        [six, entry("!two \"2\"", "stderr")],
     ]});
     let second = json!({"metaData": {"releaseId": release('b')}, "values": [
-        ["7000000001", entry("Three", "stdout")],
+        [seven, entry("Three", "stdout")],
     ]});
     assert_eq!(all.assert(200).json(), json!({"data": [first, second]}));
     let newest = ada.get(PATH).await.assert(200).json();
     assert_eq!(newest["data"][0], second);
-    assert_eq!(newest["data"][1]["values"][0][0], "6000000000");
-    for (query, times) in [
-        ("start=6&end=6", vec!["6000000000"]),
-        ("search=THREE", vec!["7000000001"]),
-        (
-            "releaseId=aaaaaaaaaaaaaaaaaaaaaaaa&last_lines=1",
-            vec!["6000000000"],
-        ),
+    assert_eq!(newest["data"][1]["values"][0][0], six);
+    let second = |seconds| YEAR_2100 + seconds;
+    let (only_six, from_seven) = (
+        format!("start={0}&end={0}", second(6)),
+        format!("last_lines=99999&follow=false&start={}", second(7)),
+    );
+    for (query, time) in [
+        (&*only_six, &*six),
+        ("search=THREE", &*seven),
+        ("releaseId=aaaaaaaaaaaaaaaaaaaaaaaa&last_lines=1", &*six),
         (
             "start=&end=&search=&direction=&last_lines=&releaseId=&follow=",
-            vec!["7000000001"],
+            &*seven,
         ),
-        ("last_lines=99999&follow=false&start=7", vec!["7000000001"]),
+        (&from_seven, &*seven),
     ] {
         let found = ada.get(&format!("{PATH}?{query}")).await.assert(200).json();
         let values = found["data"][0]["values"].as_array().unwrap();
         let found: Vec<_> = values.iter().map(|line| line[0].clone()).collect();
-        assert_eq!(found, times, "{query}");
+        assert_eq!(found, [time], "{query}");
     }
+    let (too_late, too_early) = (format!("start={}", second(8)), format!("end={}", second(4)));
     for query in [
-        "start=8",
-        "end=4",
+        &*too_late,
+        &too_early,
         "search=four",
         "last_lines=0",
         "releaseId=cccccccccccccccccccccccc",
@@ -105,7 +115,7 @@ async fn lines_are_grouped_by_release(app: &TestApp) {
     let (owner, eve) = (ada.in_team(&team), app.new_account("eve").await);
     app.join(&team, &ada, &eve, "viewer").await;
     let theirs = new_project(&owner, "theirs").await;
-    store(app, &theirs, 'a', &[(1, "x")]).await;
+    store(app, &theirs, 'a', &[(at(1), "x")]).await;
     let path = "/v2/projects/theirs/logs";
     eve.in_team(&team).get(path).await.assert(200);
     eve.get(path).await.refused(404, "not_found");
@@ -141,17 +151,19 @@ async fn the_first_version_is_a_list(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let project = new_project(&ada, "shop").await;
     assert_eq!(ada.get(OLD_PATH).await.assert(200).json(), json!([]));
-    let lines = [(5 * SECOND + 7, "one"), (6 * SECOND, "!two")];
+    let lines = [(at(5) + 7, "one"), (at(6), "!two")];
     store(app, &project, 'a', &lines).await;
     let first =
-        json!({"type": "stdout", "datetime": "1970-01-01T00:00:05.000000007Z", "message": "one"});
+        json!({"type": "stdout", "datetime": "2100-01-01T00:00:05.000000007Z", "message": "one"});
     let second =
-        json!({"type": "stderr", "datetime": "1970-01-01T00:00:06.000000000Z", "message": "!two"});
-    for absent in ["", "?since=", "?since=undefined", "?since=null", "?since=5"] {
+        json!({"type": "stderr", "datetime": "2100-01-01T00:00:06.000000000Z", "message": "!two"});
+    let from_five = format!("?since={}", YEAR_2100 + 5);
+    for absent in ["", "?since=", "?since=undefined", "?since=null", &from_five] {
         let all = ada.get(&format!("{OLD_PATH}{absent}")).await.assert(200);
         assert_eq!(all.json(), json!([first, second]), "{absent}");
     }
-    for after in ["6", first["datetime"].as_str().unwrap()] {
+    let six = (YEAR_2100 + 6).to_string();
+    for after in [&*six, first["datetime"].as_str().unwrap()] {
         let rest = ada.get(&format!("{OLD_PATH}?since={after}")).await.json();
         assert_eq!(rest, json!([second]), "{after}");
     }
@@ -206,17 +218,21 @@ fn entries(lines: &[(String, Value)]) -> Vec<&str> {
 async fn the_stream_resumes_after_the_last_line(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let project = new_project(&ada, "shop").await;
-    let lines = [(20, "one"), (21, "!two"), (22, "three\nwith more")];
+    let lines = [
+        (at(20), "one"),
+        (at(21), "!two"),
+        (at(22), "three\nwith more"),
+    ];
     store(app, &project, 'a', &lines).await;
     let mut stream = open(&ada, "", None).await;
     let first = read(&mut stream, 3).await;
     assert_eq!(entries(&first), ["one", "!two", "three\nwith more"]);
     assert_eq!(
         first[1].1,
-        json!({"releaseId": release('a'), "time": "21", "type": "stderr", "_entry": "!two"})
+        json!({"releaseId": release('a'), "time": at(21).to_string(), "type": "stderr", "_entry": "!two"})
     );
     assert_eq!(fields(&first[0].1), ["_entry", "releaseId", "time", "type"]);
-    store(app, &project, 'b', &[(10, "four")]).await;
+    store(app, &project, 'b', &[(at(10), "four")]).await;
     assert_eq!(entries(&read(&mut stream, 1).await), ["four"]);
     let rest = read(&mut open(&ada, "", Some(&first[1].0)).await, 2).await;
     assert_eq!(entries(&rest), ["three\nwith more", "four"]);
@@ -230,7 +246,7 @@ async fn the_stream_ends_with_the_project(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let project = new_project(&ada, "shop").await;
     let mut stream = open(&ada, "", None).await;
-    store(app, &project, 'a', &[(1, "one")]).await;
+    store(app, &project, 'a', &[(at(1), "one")]).await;
     assert_eq!(entries(&read(&mut stream, 1).await), ["one"]);
     ada.delete("/v1/projects/shop").await.assert(200);
     assert!(read(&mut stream, 1).await.is_empty());
