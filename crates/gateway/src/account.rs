@@ -5,9 +5,10 @@ use crate::gateway::Gateway;
 use crate::metrics::Series;
 use crate::rates::Taken;
 use crate::trace::Trace;
+use crate::under_way::{Noted, Standing, UnderWay};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, Operation, Price, Ticket, Tokens};
+use estrade_model::call::{Call, OnRecord, Operation, Price, Ticket, Tokens};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub(crate) struct Account {
     /// Tokens of prompts that were sent in vain, and what they may have cost.
     lost: u64,
     owed: Amount,
+    /// Where it is noted that it is under way, unless it is on record.
+    noted: Option<Noted>,
     pub(crate) trace: Option<Trace>,
 }
 
@@ -93,6 +96,7 @@ impl Account {
             prompt_estimate: 0,
             lost: 0,
             owed: Amount::ZERO,
+            noted: None,
             trace: None,
         })
     }
@@ -146,13 +150,47 @@ impl Account {
     }
 
     /// The question goes out: from now on the prompt may have to be paid for.
-    pub(crate) fn sends(&mut self, price: Price) {
+    pub(crate) fn sends(&mut self, price: Price, under_way: &Arc<UnderWay>) {
         self.sent = Some(price);
+        if self.noted.is_some() || self.ticket.on_record != OnRecord::No {
+            return self.note();
+        }
+        if let Some(standing) = self.standing() {
+            self.noted = Some(under_way.add(self.started, standing));
+            self.gateway.books.goes_out();
+        }
+    }
+
+    /// How it stands; nothing once it is closed.
+    fn standing(&self) -> Option<Standing> {
+        Some(Standing {
+            call: self.call.clone()?,
+            price: self.sent,
+            prompt: self.prompt_estimate,
+            lost: self.lost,
+            owed: self.owed,
+        })
+    }
+
+    fn note(&self) {
+        if let Some(noted) = &self.noted
+            && let Some(standing) = self.standing()
+        {
+            noted.stands(standing);
+        }
+    }
+
+    /// So many bytes were said by the provider so far.
+    pub(crate) fn said(&self, bytes: u64) {
+        if let Some(noted) = &self.noted {
+            noted.said(bytes);
+        }
     }
 
     /// The provider did not take the call: nothing is owed.
     pub(crate) fn not_taken(&mut self) {
         self.sent = None;
+        self.note();
     }
 
     /// The provider has the question, and gave no answer: it may have worked on it, so the prompt
@@ -167,6 +205,7 @@ impl Account {
         };
         self.lost = self.lost.saturating_add(tokens.prompt);
         self.owed = sum(self.owed, price.cost(tokens));
+        self.note();
     }
 
     /// Adds what was sent in vain.
@@ -183,6 +222,9 @@ impl Account {
     /// The first byte of the answer has come.
     pub(crate) fn answered(&mut self, now: Instant) {
         self.first_byte = Some(now);
+        if let Some(noted) = &self.noted {
+            noted.answered(now);
+        }
     }
 
     /// When the first byte came.
@@ -210,7 +252,6 @@ impl Account {
         let mut call = self.call.take()?;
         let now = Instant::now();
         let took = now.saturating_duration_since(self.started);
-        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         call.status = ending.status;
         call.partial = ending.partial;
         call.estimated = ending.estimated;
@@ -237,11 +278,23 @@ impl Account {
         if let (Some(trace), Some(tracing)) = (self.trace, &self.gateway.options.tracing) {
             tracing.traces.ended(trace, &call);
         }
-        self.gateway.books.close(self.ticket, call)
+        let noted = self.noted.take();
+        let mut ticket = self.ticket;
+        if let Some(node) = noted.as_ref().and_then(Noted::end) {
+            ticket.on_record = OnRecord::UnderWay(node);
+        }
+        let hold = self.gateway.books.close(ticket, call);
+        // Only now: between the two it would be known to nobody.
+        drop(noted);
+        hold
     }
 }
 
-fn sum(one: Amount, other: Amount) -> Amount {
+pub(crate) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn sum(one: Amount, other: Amount) -> Amount {
     Amount::from_nanos(one.nanos().saturating_add(other.nanos()))
 }
 

@@ -211,7 +211,7 @@ async fn ask(
         opened
     };
     loop {
-        account.sends(target.price);
+        account.sends(target.price, &lane.under_way);
         let due = now + upstream.timeouts.first_byte;
         let outcome = connection.ask(question, due).await;
         let asked = Asked(outcome, connection);

@@ -12,6 +12,9 @@ pub trait Books: Send + Sync + 'static {
     /// on record where it must not be lost. Without a budget and in relaxed mode it answers at once.
     fn admit(&self, pass: &Pass, draft: &Draft) -> Admission;
 
+    /// A call that is not on record goes out. From now on [`Gateway::under_way`](crate::Gateway::under_way) has it.
+    fn goes_out(&self);
+
     /// Writes down a call that has ended and gives back what was set aside. Every call that was let
     /// in is closed exactly once, also those that were refused ([`Ticket::NONE`]). Never waits.
     ///

@@ -9,9 +9,11 @@ use crate::models;
 use crate::options::Options;
 use crate::rates::Limiter;
 use crate::relay::Relay;
+use crate::under_way::AllUnderWay;
 use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use estrade_model::call::{Call, NodeId};
 use estrade_model::provider::Provider;
 use estrade_model::{Invalid, Timestamp};
 use std::sync::Arc;
@@ -30,6 +32,7 @@ pub struct Gateway {
     pub(crate) bodies: AtomicU64,
     /// Where calls are counted that name no model that exists.
     pub(crate) unknown: Arc<Series>,
+    under_way: AllUnderWay,
     /// The empty text, for records.
     pub(crate) nothing: Arc<str>,
     started: i64,
@@ -48,6 +51,7 @@ impl Gateway {
             bodies: AtomicU64::new(0),
             unknown: metrics.series("", ""),
             metrics,
+            under_way: AllUnderWay::default(),
             nothing: Arc::from(""),
             started: (options.clock)().seconds(),
             options,
@@ -79,7 +83,13 @@ impl Gateway {
 
     /// The relay of one serving thread.
     pub fn relay(self: &Arc<Self>) -> Relay {
-        Relay::new(Arc::clone(self))
+        Relay::new(Arc::clone(self), self.under_way.of_thread())
+    }
+
+    /// What calls took so far that have gone out without being on record. From now on they are closed as what
+    /// may be on record as this server's.
+    pub fn under_way(&self, node: NodeId) -> Vec<Call> {
+        self.under_way.look(node)
     }
 
     /// `GET models`, as a JSON body, of what this key may use.

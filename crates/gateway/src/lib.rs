@@ -36,8 +36,10 @@ mod request;
 pub mod route;
 mod scan;
 mod shape;
+mod slots;
 mod sse;
 pub mod trace;
+mod under_way;
 mod upstream;
 
 pub use body::{Broken, GatewayBody};

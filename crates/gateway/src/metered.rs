@@ -186,6 +186,7 @@ impl Metered {
             return self.cut(Cut::Garbage);
         };
         self.feed(data);
+        self.account.said(self.content.said());
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
         }

@@ -18,6 +18,7 @@ use crate::models::may_use;
 use crate::rates::{Limiter, Standing, Standings, Unit};
 use crate::request::{CallBody, CallRequest};
 use crate::route::{Endpoint, InferenceRoute};
+use crate::under_way::UnderWay;
 use crate::upstream::Pool;
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation, Ticket};
@@ -45,6 +46,7 @@ pub(crate) struct Lane {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Pool,
     pub(crate) flows: Flows,
+    pub(crate) under_way: Arc<UnderWay>,
 }
 
 /// What a call comes to, before it is accounted for.
@@ -64,13 +66,14 @@ pub(crate) struct Whole {
 }
 
 impl Relay {
-    pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
+    pub(crate) fn new(gateway: Arc<Gateway>, under_way: Arc<UnderWay>) -> Self {
         let pool = Pool::new(gateway.options.most_idle, gateway.options.idle_timeout);
         let flows = Flows::default();
         Self(Arc::new(Lane {
             gateway,
             pool,
             flows,
+            under_way,
         }))
     }
 

@@ -163,16 +163,28 @@ pub struct Ticket {
     pub workspace_slice: Option<SliceId>,
     /// How much was set aside in each of them.
     pub reserved: Amount,
-    /// Whether the call is on record already, as open.
-    pub recorded: bool,
-    /// Whether it may be, because somebody has waited for that, in vain or not.
-    pub awaited: bool,
+    /// What there is of the call in the database.
+    pub on_record: OnRecord,
+}
+
+/// What there is of a call in the database before it is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnRecord {
+    /// Nothing.
+    No,
+    /// It was written down among what this server has under way: if the server was taken for dead since, it
+    /// was closed in its place.
+    UnderWay(NodeId),
+    /// Perhaps a row, because somebody has waited for that, in vain or not.
+    Perhaps,
+    /// A row, as open.
+    Open,
 }
 
 impl Ticket {
     /// Nothing was set aside, but the call may be on record.
     pub const AWAITED: Self = Self {
-        awaited: true,
+        on_record: OnRecord::Perhaps,
         ..Self::NONE
     };
 
@@ -181,8 +193,7 @@ impl Ticket {
         key_slice: None,
         workspace_slice: None,
         reserved: Amount::ZERO,
-        recorded: false,
-        awaited: false,
+        on_record: OnRecord::No,
     };
 }
 

@@ -7,15 +7,18 @@
 
 mod blocks;
 mod reading;
+mod under_way;
 
 pub use reading::{
     CallFilter, CallPage, list_calls, next_workspace_with_calls, prune_calls, read_call,
 };
+pub use under_way::UnderWay;
+pub(crate) use under_way::open_under_way;
 
 use crate::usage::{self, Place, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, Operation, SliceId, Tokens};
+use estrade_model::call::{Call, NodeId, OnRecord, Operation, SliceId, Tokens};
 use std::collections::BTreeMap;
 
 /// The status of a call whose server died before it ended.
@@ -44,10 +47,38 @@ pub struct CallRow {
     pub call: Call,
     /// What it is paid from.
     pub slices: Slices,
-    /// Whether it is, or was, on record as open.
-    pub recorded: bool,
-    /// Whether it has, or may have, a row of its own; closing it twice then counts once.
-    pub alone: bool,
+    /// What there is of it already.
+    pub on_record: OnRecord,
+}
+
+impl CallRow {
+    /// Whether it has, or may have, a row of its own; closing it twice then counts once. `alive` is the server
+    /// that writes it, unless it was taken for dead.
+    fn is_alone(&self, alive: Option<NodeId>) -> bool {
+        match self.on_record {
+            OnRecord::No => false,
+            OnRecord::UnderWay(node) => alive != Some(node),
+            OnRecord::Perhaps | OnRecord::Open => true,
+        }
+    }
+
+    /// Whether another server may have closed it.
+    fn may_be_left(&self) -> bool {
+        matches!(self.on_record, OnRecord::UnderWay(_) | OnRecord::Open)
+    }
+}
+
+/// What one transaction of a server writes: sorted by workspace and id.
+#[derive(Debug, Clone, Copy)]
+pub struct Writing<'w> {
+    /// Which server.
+    pub node: NodeId,
+    /// Calls that go out, on record as open.
+    pub open: &'w [CallRow],
+    /// Calls that have ended.
+    pub closed: &'w [CallRow],
+    /// What else is under way, in the place of what was before.
+    pub under_way: Option<&'w UnderWay>,
 }
 
 /// What became of a batch.
@@ -83,22 +114,21 @@ const CLOSE: &str = "
         workspace_slice = NULL
     WHERE calls.open";
 
-/// Writes calls that go out and calls that have ended, in this order; sorted by workspace and id.
-pub async fn write_calls(
-    tx: &mut Tx,
-    node: NodeId,
-    open: &[CallRow],
-    closed: &[CallRow],
-) -> Result<Written, StoreError> {
-    let alive = open.is_empty() || budgets::is_alive(tx, node).await?;
+/// Writes calls that go out, calls that have ended and calls that are under way.
+pub async fn write_calls(tx: &mut Tx, writing: Writing<'_>) -> Result<Written, StoreError> {
+    let Writing {
+        node, open, closed, ..
+    } = writing;
+    let alive = is_alive(tx, writing).await?;
     if alive && !open.is_empty() {
         let rows: Vec<_> = open.iter().map(|row| open_values(node, row)).collect();
         tx.execute_each(OPEN, &rows).await?;
     }
-    let mut fresh = close(tx, closed).await?;
+    let by = alive.then_some(node);
+    let mut fresh = close(tx, closed, by).await?;
     for (row, fresh) in closed.iter().zip(&mut fresh) {
-        if row.recorded && !*fresh && reopen(tx, &row.call).await? {
-            close(tx, std::slice::from_ref(row)).await?;
+        if row.may_be_left() && !*fresh && reopen(tx, &row.call).await? {
+            close(tx, std::slice::from_ref(row), by).await?;
             *fresh = true;
         }
     }
@@ -108,9 +138,25 @@ pub async fn write_calls(
     })
 }
 
+/// Whether this server may still spend. Only asked where it matters.
+async fn is_alive(tx: &mut Tx, writing: Writing<'_>) -> Result<bool, StoreError> {
+    if let Some(calls) = writing.under_way {
+        return under_way::keep(tx, writing.node, calls).await;
+    }
+    let under_way = |row: &CallRow| matches!(row.on_record, OnRecord::UnderWay(_));
+    if writing.open.is_empty() && !writing.closed.iter().any(under_way) {
+        return Ok(true);
+    }
+    budgets::is_alive(tx, writing.node).await
+}
+
 /// Writes calls that have ended and counts them; says of each whether it was not closed before.
-async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
-    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| row.alone);
+async fn close(
+    tx: &mut Tx,
+    closed: &[CallRow],
+    by: Option<NodeId>,
+) -> Result<Vec<bool>, StoreError> {
+    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| row.is_alone(by));
     let mut tally = Tally::default();
     let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
     let touched = tx.execute_each(CLOSE, &rows).await?;
@@ -118,7 +164,7 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
     let mut together_fresh = blocks::write(tx, &together, &mut tally).await?.into_iter();
     let mut fresh = Vec::with_capacity(closed.len());
     for row in closed {
-        if !row.alone {
+        if !row.is_alone(by) {
             fresh.extend(together_fresh.next());
             continue;
         }

@@ -87,6 +87,12 @@ pub(crate) fn open(
         }
     };
     let gateway = Gateway::new(Arc::new(doors), Arc::new(books), gateway);
+    // Not the other way round as well: the gateway has the ledger already.
+    let relayed = Arc::downgrade(&gateway);
+    ledger.watch(move |node| {
+        let gateway = relayed.upgrade();
+        gateway.map_or_else(Vec::new, |gateway| gateway.under_way(node))
+    });
     Ok((gateway, exporter))
 }
 
@@ -310,6 +316,10 @@ impl Books for LedgerBooks {
             }
             at_once => at_once,
         }
+    }
+
+    fn goes_out(&self) {
+        self.ledger.goes_out();
     }
 
     fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {

@@ -2,8 +2,8 @@
 
 use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
-use estrade_model::call::NodeId;
-use estrade_store::calls::{CallRow, Written};
+use estrade_model::call::{NodeId, OnRecord};
+use estrade_store::calls::{CallRow, UnderWay, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -15,6 +15,8 @@ pub(super) struct Batch {
     pub(super) open: Arc<Vec<CallRow>>,
     /// Calls that have ended.
     pub(super) closed: Arc<Vec<CallRow>>,
+    /// What is under way, if that has changed.
+    pub(super) under_way: Option<Arc<UnderWay>>,
     opened: Vec<oneshot::Sender<Opened>>,
     /// Who is told that a call is closed on disk.
     closing: Vec<Option<oneshot::Sender<()>>>,
@@ -23,7 +25,11 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Sorts entries. What was set aside by a server that we no longer are is lost.
-    pub(super) fn of(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
+    pub(super) fn of(
+        ledger: &Ledger,
+        mut entries: Vec<Entry>,
+        under_way: Option<(NodeId, Arc<UnderWay>)>,
+    ) -> Self {
         // In the order of the table: fewer pages are touched.
         entries.sort_by_key(Entry::place);
         let node = ledger.slices().node;
@@ -52,10 +58,16 @@ impl Batch {
             node,
             open: Arc::new(open),
             closed: Arc::new(closed),
+            under_way: under_way.and_then(|(of, calls)| (of == node).then_some(calls)),
             opened,
             closing,
             marks,
         }
+    }
+
+    /// Whether it brings nothing to disk.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0 && self.under_way.is_none()
     }
 
     /// How many rows it has.
@@ -76,6 +88,7 @@ impl Batch {
             node: self.node,
             open: Arc::new(self.open[open..].to_vec()),
             closed: Arc::new(self.closed[closed..].to_vec()),
+            under_way: self.under_way.take(),
             opened: self.opened.split_off(open),
             closing: self.closing.split_off(closed),
             marks: std::mem::take(&mut self.marks),
@@ -89,7 +102,7 @@ impl Batch {
     pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
         for row in &*self.closed {
             ledger.done(row.slices);
-            if row.recorded {
+            if row.on_record == OnRecord::Open {
                 ledger.closed();
             }
         }

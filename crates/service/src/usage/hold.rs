@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
 use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, Ticket};
+use estrade_model::call::{Call, NodeId, OnRecord, Ticket};
 use estrade_store::calls::{CallRow, Slices};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,8 +60,7 @@ impl<'l> Hold<'l> {
             row: CallRow {
                 call: self.call.clone(),
                 slices: self.slices,
-                recorded: true,
-                alone: true,
+                on_record: OnRecord::Open,
             },
             node: self.node,
             done,
@@ -76,8 +75,7 @@ impl<'l> Hold<'l> {
                 key_slice: self.slices.key,
                 workspace_slice: self.slices.workspace,
                 reserved: self.call.cost,
-                recorded: true,
-                awaited: true,
+                on_record: OnRecord::Open,
             }));
         }
         // It is not on record and never will be.
@@ -110,8 +108,7 @@ impl Drop for Hold<'_> {
             row: CallRow {
                 call,
                 slices,
-                recorded: true,
-                alone: true,
+                on_record: OnRecord::Open,
             },
             done: None,
         });

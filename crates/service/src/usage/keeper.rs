@@ -115,7 +115,7 @@ async fn resign(ledger: &Arc<Ledger>) -> Result<()> {
 }
 
 fn has_nothing(ledger: &Ledger) -> bool {
-    ledger.open_calls() == 0 && ledger.slices().is_empty()
+    ledger.open_calls() == 0 && !ledger.watch.is_awake() && ledger.slices().is_empty()
 }
 
 fn replace(ledger: &Ledger, node: NodeId) -> Result<()> {

@@ -3,12 +3,13 @@
 use super::hold::{Hold, PATIENCE};
 use super::queue::{Entry, Queue};
 use super::slices::{Slices, Step};
+use super::watch::Watch;
 use super::{UsageSettings, keeper, writer};
 use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::admission::{Admission, Draft, Refused};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, SliceId, Ticket, Tokens};
+use estrade_model::call::{Call, NodeId, OnRecord, SliceId, Ticket, Tokens};
 use estrade_model::error::causes;
 use estrade_model::key::Budget;
 use estrade_model::pass::Pass;
@@ -38,6 +39,7 @@ pub struct Ledger {
     slices: Mutex<Slices>,
     /// Calls that are on record as open.
     open: AtomicUsize,
+    pub(super) watch: Watch,
     /// Calls that were not written down.
     unrecorded: AtomicU64,
 }
@@ -50,8 +52,15 @@ impl Ledger {
             queue: Queue::default(),
             slices: Mutex::new(Slices::new(core.new_id()?, core.now())),
             open: AtomicUsize::new(0),
+            watch: Watch::default(),
             unrecorded: AtomicU64::new(0),
         }))
+    }
+
+    /// Says who knows which calls are under way: those of them that are not on record are written down as they
+    /// go on.
+    pub fn watch(&self, source: impl Fn(NodeId) -> Vec<Call> + Send + Sync + 'static) {
+        self.watch.over(Box::new(source));
     }
 
     /// Writes, renews and settles until `stop`; then everything is written and given back.
@@ -192,7 +201,7 @@ impl Ledger {
     }
 
     /// As whom this server leases; the database knows it from now on.
-    async fn register(&self) -> std::result::Result<NodeId, Refused> {
+    pub(super) async fn register(&self) -> std::result::Result<NodeId, Refused> {
         let node = {
             let mut slices = self.slices();
             slices.active = self.core.now();
@@ -208,7 +217,7 @@ impl Ledger {
             )
         });
         added.await.map_err(|error| {
-            tracing::warn!(error = causes(&error), "cannot begin to lease budgets");
+            tracing::warn!(error = causes(&error), "cannot begin to keep books");
             Refused::Unavailable
         })?;
         let mut slices = self.slices();
@@ -222,12 +231,18 @@ impl Ledger {
         Ok(())
     }
 
+    /// A call goes out that is not on record; whoever [`Self::watch`] asks knows of it.
+    pub fn goes_out(&self) {
+        self.watch.wake();
+    }
+
     /// Writes down a call that has ended and gives back what was set aside. Never waits; in strict
     /// mode it returns what to wait for before the caller sees the end of the answer, if the call
     /// was on record: nobody waits for a refusal.
     pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, ()>> {
         // Calls that cost something were counted when they were let in; refusals come without end.
-        let owed = ticket.recorded || call.cost > Amount::ZERO;
+        let on_record = ticket.on_record;
+        let owed = on_record == OnRecord::Open || call.cost > Amount::ZERO;
         if !owed && self.is_full() {
             self.count_unrecorded(1);
             return None;
@@ -238,7 +253,7 @@ impl Ledger {
             workspace: ticket.workspace_slice,
         };
         self.settle(slices, ticket.reserved, call.cost);
-        let (done, on_disk) = if self.settings().strict && ticket.recorded {
+        let (done, on_disk) = if self.settings().strict && on_record == OnRecord::Open {
             let (done, on_disk) = oneshot::channel();
             (Some(done), Some(on_disk.map(drop).boxed()))
         } else {
@@ -248,8 +263,7 @@ impl Ledger {
             row: CallRow {
                 call,
                 slices,
-                recorded: ticket.recorded,
-                alone: ticket.recorded || ticket.awaited,
+                on_record,
             },
             done,
         });
@@ -370,7 +384,7 @@ fn open_call(pass: &Pass, draft: &Draft, most: Amount) -> Call {
 }
 
 /// Keeps a call within what the ledger can hold, whatever an upstream claims.
-fn bound(call: &mut Call) {
+pub(super) fn bound(call: &mut Call) {
     call.cost = call.cost.min(Amount::from_nanos(MOST_COST));
     call.tokens.prompt = call.tokens.prompt.min(MOST_TOKENS);
     call.tokens.completion = call.tokens.completion.min(MOST_TOKENS);

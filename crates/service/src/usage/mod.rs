@@ -2,8 +2,9 @@
 //!
 //! [`Ledger`] is what a relay talks to: it sets money aside before a call goes out and writes the
 //! call down when it has ended. [`slices`] is the part of each budget that this server may spend,
-//! in memory; [`queue`] and [`writer`] bring calls to the database in batches; [`keeper`] renews and
-//! returns what was leased and settles what servers that died have left.
+//! in memory; [`queue`] and [`writer`] bring calls to the database in batches; [`watch`] sees to it that those
+//! under way are not lost; [`keeper`] renews and returns what was leased and settles what servers that died
+//! have left.
 
 mod activity;
 mod batch;
@@ -14,6 +15,7 @@ mod queue;
 pub mod retention;
 mod slices;
 mod suspects;
+mod watch;
 mod writer;
 
 pub use activity::{activity, list_calls, read_call};

@@ -1,14 +1,13 @@
 //! Budgets: never overspent, never short, also when a server dies.
 
-use crate::node::{Node, PATIENCE, Who, books, id, kept, number, total, until_none, whole};
+use crate::node::{
+    Node, PATIENCE, Who, books, bury_all, id, kept, number, total, until_none, whole,
+};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
-use estrade_model::call::Ticket;
+use estrade_model::call::{OnRecord, Ticket};
 use estrade_model::key::Budget;
-use estrade_service::Core;
-use estrade_store::StoreError;
-use estrade_store::budgets::{list_nodes, settle_node};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -140,7 +139,7 @@ async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
     let quarter = Amount::from_nanos(250_000_000);
     for _ in 0..2 {
         let late = Ticket {
-            recorded: true,
+            on_record: OnRecord::Open,
             ..ticket
         };
         node.close(&who, held, late, quarter);
@@ -151,19 +150,6 @@ async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
     assert_eq!(books(&at.core, &who).await, (2, [sum; 3]));
     let models = "SELECT COUNT(*) FROM usage_hours WHERE requests <> 0 AND model <> 'model'";
     assert_eq!(number(&at.core, models).await, 0);
-}
-
-/// Settles every server, as another one does that takes them for dead.
-async fn bury_all(core: &Core) {
-    let now = core.now().after(Duration::from_hours(1));
-    while number(core, "SELECT COUNT(*) FROM ledger_nodes").await > 0 {
-        for node in list_nodes(&core.db).await.unwrap() {
-            let settled = core
-                .db
-                .transact(move |tx| Box::pin(async move { settle_node(tx, node, now, 5).await }));
-            let _: bool = Result::<_, StoreError>::unwrap(settled.await);
-        }
-    }
 }
 
 /// Nobody could renew while the database was away, so nobody is dead because of that.

@@ -6,10 +6,10 @@ use crate::node::{
 use crate::support::{Installation, on_both_engines};
 use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
-use estrade_model::call::{LoggedCall, Ticket};
+use estrade_model::call::{LoggedCall, OnRecord, Ticket};
 use estrade_service::usage::list_calls;
 use estrade_store::StoreError;
-use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
+use estrade_store::calls::{CallFilter, CallRow, Slices, Writing, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -27,15 +27,22 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
     let row = |_| CallRow {
         call: call(&who, id(), at.core.now(), "model", whole(1)),
         slices: Slices::default(),
-        recorded: false,
-        alone: false,
+        on_record: OnRecord::No,
     };
     let rows: Arc<Vec<_>> = Arc::new((0..50).map(row).collect());
     for fresh in [true, false] {
         let rows = Arc::clone(&rows);
         let written = at.core.db.transact(move |tx| {
             let rows = Arc::clone(&rows);
-            Box::pin(async move { write_calls(tx, id(), &[], &rows).await })
+            Box::pin(async move {
+                let writing = Writing {
+                    node: id(),
+                    open: &[],
+                    closed: &rows,
+                    under_way: None,
+                };
+                write_calls(tx, writing).await
+            })
         });
         let written: Result<_, StoreError> = written.await;
         assert_eq!(written.unwrap().closed, [fresh; 50]);
@@ -61,7 +68,11 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
             call.provider = "\0".into();
         }
         let ticket = Ticket {
-            recorded: number == 4,
+            on_record: if number == 4 {
+                OnRecord::Open
+            } else {
+                OnRecord::No
+            },
             ..Ticket::NONE
         };
         drop(node.ledger.close(ticket, call));
@@ -124,7 +135,7 @@ async fn in_strict_mode_a_call_is_on_disk_before_its_end(at: &Installation) {
     })
     .await;
     let (id, ticket) = node.admit(&who, None).await.unwrap();
-    assert!(ticket.recorded);
+    assert_eq!(ticket.on_record, OnRecord::Open);
     assert_eq!(
         number(&at.core, "SELECT COUNT(*) FROM calls WHERE open").await,
         1

@@ -9,3 +9,4 @@ mod budgets;
 mod ledger;
 mod node;
 mod reading;
+mod under_way;

@@ -3,7 +3,7 @@
 use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::KeyId;
-use estrade_model::call::{Span, Ticket};
+use estrade_model::call::{OnRecord, Span, Ticket};
 use estrade_service::usage::{activity, list_calls, read_call, retention};
 use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;
@@ -234,7 +234,11 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
             let recorded = number % 20 == 0;
             made.push((call.id, call.attempts));
             let ticket = Ticket {
-                recorded,
+                on_record: if recorded {
+                    OnRecord::Open
+                } else {
+                    OnRecord::No
+                },
                 ..Ticket::NONE
             };
             drop(node.ledger.close(ticket, call));

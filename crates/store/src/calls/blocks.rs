@@ -6,7 +6,7 @@
 use super::{CallRow, Tally};
 use crate::manifest::take;
 use crate::usage::{Place, Sums};
-use crate::{StoreError, Tx, Value};
+use crate::{StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Tokens};
 use estrade_model::{Id, Timestamp, WorkspaceId};
@@ -79,7 +79,7 @@ fn values(block: &[&CallRow]) -> Vec<Value> {
     ]
 }
 
-fn encode<'c>(calls: impl Iterator<Item = &'c Call>) -> Vec<u8> {
+pub(super) fn encode<'c>(calls: impl Iterator<Item = &'c Call>) -> Vec<u8> {
     let mut out = vec![FORMAT];
     for call in calls {
         out.extend(call.id.as_bytes());
@@ -134,6 +134,26 @@ pub(super) fn decode(workspace: WorkspaceId, bytes: &[u8]) -> Result<Vec<Call>, 
     Ok(calls)
 }
 
+/// Behind the last id of every block that may have this call in it.
+pub(super) fn last_around(id: CallId) -> Value {
+    value::first_id_of(id.millis() + SPAN_MS + 1)
+}
+
+/// Finds a call in blocks.
+pub(super) fn find(
+    workspace: WorkspaceId,
+    id: CallId,
+    blocks: &[Vec<u8>],
+) -> Result<Option<Call>, StoreError> {
+    for block in blocks {
+        let mut calls = decode(workspace, block)?;
+        if let Ok(at) = calls.binary_search_by_key(&id, |call| call.id) {
+            return Ok(Some(calls.swap_remove(at)));
+        }
+    }
+    Ok(None)
+}
+
 fn take_call(workspace: WorkspaceId, rest: &mut &[u8], previous: Option<&Call>) -> Option<Call> {
     let id = CallId::from_bytes(take(rest)?);
     let key = Id::from_bytes(take(rest)?);
@@ -178,10 +198,11 @@ fn take_text(rest: &mut &[u8], previous: Option<&Arc<str>>) -> Option<Arc<str>> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use estrade_model::call::OnRecord;
 
-    fn call(number: u64) -> Call {
+    pub(in crate::calls) fn call(number: u64) -> Call {
         Call {
             id: Id::generate(1_790_000_000_000, number),
             workspace: Id::from_bytes([7; 12]),
@@ -228,8 +249,7 @@ mod tests {
                 let mut row = CallRow {
                     call: call(1),
                     slices: super::super::Slices::default(),
-                    recorded: false,
-                    alone: false,
+                    on_record: OnRecord::No,
                 };
                 let millis = i64::from(minutes) * SPAN_MS / 3;
                 let text = format!("{millis:012x}000000000000");

@@ -247,26 +247,20 @@ pub async fn read_call(
     if let Some(call) = alone {
         return Ok(Some(LoggedCall::from(&call)));
     }
-    let around: Vec<Block> = db
+    let around: Vec<Vec<u8>> = db
         .read(
-            "SELECT b.last_id, b.data FROM call_blocks b
-             JOIN workspaces w ON w.id = b.workspace_id
+            "SELECT b.data FROM call_blocks b JOIN workspaces w ON w.id = b.workspace_id
              WHERE b.workspace_id = $1 AND w.owner_id = $2 AND b.last_id >= $3 AND b.last_id < $4
                  AND b.first_id <= $3",
         )
         .bind(workspace)
         .bind(owner)
         .bind(id)
-        .bind(value::first_id_of(id.millis() + blocks::SPAN_MS + 1))
+        .bind(blocks::last_around(id))
         .fetch_all()
         .await?;
-    for block in around {
-        let calls = blocks::decode(workspace, &block.data)?;
-        if let Ok(at) = calls.binary_search_by_key(&id, |call| call.id) {
-            return Ok(Some(LoggedCall::from(&calls[at])));
-        }
-    }
-    Ok(None)
+    let found = blocks::find(workspace, id, &around)?;
+    Ok(found.as_ref().map(LoggedCall::from))
 }
 
 /// The next workspace that has calls, in the order of ids: a step from heap to heap, not a walk.

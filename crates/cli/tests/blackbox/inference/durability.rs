@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// What relaxed mode may lose.
-const WINDOW: Duration = Duration::from_millis(100);
+pub(super) const WINDOW: Duration = Duration::from_millis(100);
 /// What nobody loses, however busy the disk is.
-const STANDSTILL: Duration = Duration::from_millis(600);
+pub(super) const STANDSTILL: Duration = Duration::from_millis(600);
 
 /// The calls that were answered, and when their answers ended.
 type Answered = Mutex<Vec<(String, Instant)>>;

@@ -5,6 +5,7 @@ mod cuts;
 mod durability;
 mod hostile;
 mod outage;
+mod under_way;
 
 use crate::support::{Home, Postgres, Server, serve_args, text};
 use estrade_scripted::Scripted;

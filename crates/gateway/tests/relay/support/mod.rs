@@ -14,7 +14,7 @@ use estrade_gateway::{
 use estrade_listener::express::Next;
 use estrade_listener::{ListenerOptions, Prefixed};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, Price, Ticket};
+use estrade_model::call::{Call, OnRecord, Price, Ticket};
 use estrade_model::provider::{OfferedModel, Preference, Provider, Timeouts};
 use estrade_model::secret::Secret;
 use estrade_model::{Id, Timestamp};
@@ -81,8 +81,8 @@ pub(crate) struct Notebook {
 
 /// The ticket of every call that was let in.
 pub(crate) const TICKET: Ticket = Ticket {
-    recorded: true,
-    ..Ticket::AWAITED
+    on_record: OnRecord::Open,
+    ..Ticket::NONE
 };
 
 impl Books for Notebook {
@@ -93,6 +93,8 @@ impl Books for Notebook {
             None => Admission::Ready(TICKET),
         }
     }
+
+    fn goes_out(&self) {}
 
     fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {
         self.closed.lock().unwrap().push((ticket, call));

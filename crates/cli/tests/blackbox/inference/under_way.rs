@@ -1,0 +1,142 @@
+//! What is on record of calls that a server was killed in the middle of.
+
+use super::durability::{STANDSTILL, WINDOW};
+use super::{Engine, Guest, World, chat, chat_answer, header, nanos, times};
+use crate::support::{PATIENCE, Server};
+use estrade_scripted::{Act, Scripted, event, json, stream_head};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+
+/// What each event says: one token.
+const WORD: &str = "abcd";
+const STREAMS: usize = 4;
+
+/// Streams that go on for longer than they are let, and answers that take a while to begin.
+async fn upstream() -> Scripted {
+    Scripted::by(|_, asked| {
+        let wait = |millis| Act::Sleep(Duration::from_millis(millis));
+        if !asked.body.contains(r#""stream":true"#) {
+            let mut acts = vec![wait(950)];
+            acts.extend(json(200, &chat_answer(1)));
+            return acts;
+        }
+        let mut acts = vec![stream_head()];
+        for _ in 0..1000 {
+            acts.extend([event(WORD), wait(10)]);
+        }
+        acts
+    })
+    .await
+}
+
+/// What a caller got of a stream: its call, and how many words there were at which moment.
+struct Heard {
+    call: String,
+    words: Vec<(Instant, u64)>,
+}
+
+impl Heard {
+    fn words_until(&self, moment: Instant) -> u64 {
+        let before = self.words.iter().filter(|(at, _)| *at <= moment);
+        before.map(|(_, words)| *words).max().unwrap_or(0)
+    }
+}
+
+/// Reads a stream until the server is gone.
+async fn listen(guest: Guest) -> Heard {
+    let mut stream = guest.connect().await;
+    let request = guest.request(&chat(r#","stream":true"#));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut all, mut words) = (Vec::new(), Vec::new());
+    while matches!(stream.read_buf(&mut all).await, Ok(1..)) {
+        let text = String::from_utf8_lossy(&all);
+        words.push((Instant::now(), text.matches(WORD).count() as u64));
+    }
+    let call = header(&String::from_utf8_lossy(&all), "x-estrade-call").to_owned();
+    assert_eq!(call.len(), 24);
+    Heard { call, words }
+}
+
+/// The calls that were settled in the place of servers that were killed, by their ids, when there are so many.
+async fn settled(guest: &Guest, server: &Server, count: usize) -> HashMap<String, Value> {
+    let begun = Instant::now();
+    loop {
+        let rows = guest.logs(server).await.into_iter();
+        let rows = rows.filter(|row| row["status"] == 500);
+        let rows: HashMap<_, _> = rows
+            .map(|row| (row["_id"].as_str().unwrap().to_owned(), row))
+            .collect();
+        if rows.len() >= count || begun.elapsed() > PATIENCE {
+            return rows;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn loses_a_moment_at_most(engine: Engine) {
+    let upstream = upstream().await;
+    let world = World::new(engine, &upstream, "").await;
+    let mut server = world.start();
+    let guest = Guest::new(&server, "caller", serde_json::json!({})).await;
+    let rounds = times(20);
+    let mut heard = Vec::new();
+    for round in 0..rounds {
+        let here = guest.at(&server);
+        let mut streams = JoinSet::new();
+        for _ in 0..STREAMS {
+            streams.spawn(listen(here.clone()));
+        }
+        let mut waiting = JoinSet::new();
+        waiting.spawn(async move { here.call(&chat("")).await });
+        tokio::time::sleep(Duration::from_millis(500 + 37 * round as u64 % 350)).await;
+        let killed = Instant::now();
+        server.kill();
+        for stream in streams.join_all().await {
+            heard.push((stream, killed));
+        }
+        waiting.join_all().await;
+        server = world.start();
+    }
+    let mut rows = settled(&guest, &server, rounds * (STREAMS + 1)).await;
+    let mut late = 0;
+    for (stream, killed) in &heard {
+        let row = rows.remove(&stream.call).unwrap();
+        let words = row["completionTokens"].as_u64().unwrap();
+        let at_least = |window| stream.words_until(killed.checked_sub(window).unwrap());
+        let most = stream.words_until(Instant::now());
+        eprintln!("{words} of {most} words, {} had to be", at_least(WINDOW));
+        // What the server had taken in and the caller had not.
+        assert!(words <= most + 5 && words >= at_least(STANDSTILL), "{row}");
+        late += usize::from(words < at_least(WINDOW));
+        assert_eq!(
+            (&row["partial"], &row["estimated"]),
+            (&true.into(), &true.into())
+        );
+        assert_eq!(
+            nanos(&row["cost"]),
+            i64::try_from(words).unwrap() * 1_000_000
+        );
+        assert_eq!(row["provider"], "acme");
+    }
+    assert!(late * 3 <= heard.len(), "{late} of {} streams", heard.len());
+    // Those that had not begun to be answered.
+    assert_eq!(rows.len(), rounds, "{rows:?}");
+    assert!(rows.values().all(|row| row["streamed"] == false));
+    let all = guest.logs(&server).await;
+    let cost = all.iter().map(|row| nanos(&row["cost"])).sum();
+    assert_eq!(guest.activity(&server).await, (all.len() as u64, cost));
+    world.end(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_under_way_lose_a_tenth_of_a_second_at_most() {
+    loses_a_moment_at_most(Engine::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_under_way_lose_a_tenth_of_a_second_at_most_on_postgres() {
+    loses_a_moment_at_most(Engine::Postgres).await;
+}
