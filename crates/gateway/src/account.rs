@@ -152,13 +152,18 @@ impl Account {
     /// The question goes out: from now on the prompt may have to be paid for.
     pub(crate) fn sends(&mut self, price: Price, under_way: &Arc<UnderWay>) {
         self.sent = Some(price);
-        if self.noted.is_some() || self.ticket.on_record != OnRecord::No {
-            return self.note();
+        if self.ticket.on_record != OnRecord::No {
+            return;
         }
-        if let Some(standing) = self.standing() {
-            self.noted = Some(under_way.add(self.started, standing));
-            self.gateway.books.goes_out();
+        let Some(standing) = self.standing() else {
+            return;
+        };
+        match &self.noted {
+            Some(noted) => noted.stands(standing),
+            None => self.noted = Some(under_way.add(self.started, standing)),
         }
+        // Each time: while nobody had taken it, there was nothing to watch.
+        self.gateway.books.goes_out();
     }
 
     /// How it stands; nothing once it is closed.

@@ -18,8 +18,8 @@ pub(crate) use under_way::open_under_way;
 use crate::usage::{self, Place, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, OnRecord, Operation, SliceId, Tokens};
-use std::collections::BTreeMap;
+use estrade_model::call::{Call, CallId, NodeId, OnRecord, Operation, SliceId, Tokens};
+use std::collections::{BTreeMap, HashSet};
 
 /// The status of a call whose server died before it ended.
 const STATUS_OF_LEFT: u16 = 500;
@@ -156,26 +156,49 @@ async fn close(
     closed: &[CallRow],
     by: Option<NodeId>,
 ) -> Result<Vec<bool>, StoreError> {
-    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| row.is_alone(by));
     let mut tally = Tally::default();
-    let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
+    let mut fresh = vec![false; closed.len()];
+    let all = || closed.iter().enumerate();
+    let alone: Vec<_> = all().filter(|(_, row)| row.is_alone(by)).collect();
+    let written = written_before(tx, &alone).await?;
+    let alone = alone.into_iter();
+    let alone: Vec<_> = alone
+        .filter(|(_, row)| !written.contains(&row.call.id))
+        .collect();
+    let rows: Vec<_> = alone.iter().map(|(_, row)| values(&row.call)).collect();
     let touched = tx.execute_each(CLOSE, &rows).await?;
-    let mut alone_fresh = touched.iter().map(|count| *count > 0);
-    let mut together_fresh = blocks::write(tx, &together, &mut tally).await?.into_iter();
-    let mut fresh = Vec::with_capacity(closed.len());
-    for row in closed {
-        if !row.is_alone(by) {
-            fresh.extend(together_fresh.next());
-            continue;
-        }
-        let is_fresh = alone_fresh.next() == Some(true);
-        if is_fresh {
+    for ((place, row), touched) in alone.into_iter().zip(touched) {
+        if touched > 0 {
             tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+            fresh[place] = true;
         }
-        fresh.push(is_fresh);
+    }
+    // Not in one block: when this is written again and this server was taken for dead meanwhile, those that
+    // never were under way have to be in the same block as before.
+    let (never, under_way): (Vec<_>, Vec<_>) = all()
+        .filter(|(_, row)| !row.is_alone(by))
+        .partition(|(_, row)| row.on_record == OnRecord::No);
+    for together in [never, under_way] {
+        let rows: Vec<_> = together.iter().map(|(_, row)| *row).collect();
+        let written = blocks::write(tx, &rows, &mut tally).await?;
+        for ((place, _), is_fresh) in together.into_iter().zip(written) {
+            fresh[place] = is_fresh;
+        }
     }
     tally.write(tx).await?;
     Ok(fresh)
+}
+
+/// Those of these rows that are in a block: a batch may have been written before, and its server have been
+/// taken for dead since.
+async fn written_before(
+    tx: &mut Tx,
+    rows: &[(usize, &CallRow)],
+) -> Result<HashSet<CallId>, StoreError> {
+    let rows = rows.iter().map(|(_, row)| row);
+    let rows = rows.filter(|row| matches!(row.on_record, OnRecord::UnderWay(_)));
+    let calls: Vec<_> = rows.map(|row| &row.call).collect();
+    blocks::those_in_blocks(tx, &calls).await
 }
 
 /// Undoes that another server closed a call whose own server was not dead after all; false when it

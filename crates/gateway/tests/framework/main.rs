@@ -20,6 +20,8 @@ mod refusals;
 mod streams;
 #[path = "../relay/support/mod.rs"]
 mod support;
+#[path = "../relay/under_way.rs"]
+mod under_way;
 
 /// Whether connections begin on the express lane.
 const EXPRESS: bool = false;

@@ -17,6 +17,7 @@ mod limits;
 mod refusals;
 mod streams;
 mod support;
+mod under_way;
 
 /// Whether connections begin on the express lane.
 const EXPRESS: bool = true;

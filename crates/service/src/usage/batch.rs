@@ -98,6 +98,23 @@ impl Batch {
         [second, self]
     }
 
+    /// The rows, and what is under way if there are rows.
+    pub(super) fn without_under_way(mut self) -> (Self, Option<Self>) {
+        let under_way = self
+            .under_way
+            .take_if(|_| self.open.len() + self.closed.len() > 0);
+        let alone = under_way.map(|under_way| Self {
+            node: self.node,
+            open: Arc::default(),
+            closed: Arc::default(),
+            under_way: Some(under_way),
+            opened: Vec::new(),
+            closing: Vec::new(),
+            marks: Vec::new(),
+        });
+        (self, alone)
+    }
+
     /// Tells everybody that it is on disk.
     pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
         for row in &*self.closed {
@@ -106,14 +123,16 @@ impl Batch {
                 ledger.closed();
             }
         }
-        self.answer(
-            ledger,
-            if written.alive {
-                Opened::Yes
-            } else {
-                Opened::Lost
-            },
-        );
+        if !written.alive && self.under_way.is_some() {
+            // It goes on as another one. If that fails, the keeper does it.
+            let _ = ledger.lose(self.node);
+        }
+        let opened = if written.alive {
+            Opened::Yes
+        } else {
+            Opened::Lost
+        };
+        self.answer(ledger, opened);
     }
 
     /// Tells everybody that it will never be. What its calls were paid from stays leased: on record

@@ -13,6 +13,10 @@ use tokio::time::{Instant, sleep_until};
 /// How long what happens to a call may be known to nobody else. With the time that writing takes it is less
 /// than the 100 ms that are promised.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
+/// Who writes anyway looks before that, but not with each of many small writes.
+const LOOK_EARLIER: Duration = Duration::from_millis(40);
+/// How long nobody looks when this server could not be made known.
+const PAUSE: Duration = Duration::from_secs(1);
 
 type Source = Box<dyn Fn(NodeId) -> Vec<Call> + Send + Sync>;
 
@@ -22,6 +26,8 @@ pub(super) struct Watch {
     source: OnceLock<Source>,
     /// Whether a call may be under way.
     awake: AtomicBool,
+    /// Whether one was when somebody last looked.
+    busy: AtomicBool,
     woken: Notify,
 }
 
@@ -39,7 +45,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn is_awake(&self) -> bool {
+    fn is_awake(&self) -> bool {
         self.awake.load(Ordering::Relaxed)
     }
 
@@ -54,10 +60,16 @@ impl Watch {
         // First: a call that comes while we look wakes us again.
         self.awake.store(false, Ordering::Relaxed);
         let calls = self.source.get().map_or_else(Vec::new, |ask| ask(node));
+        self.busy.store(!calls.is_empty(), Ordering::Relaxed);
         if !calls.is_empty() {
             self.awake.store(true, Ordering::Relaxed);
         }
         calls
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_awake() && !self.busy.load(Ordering::Relaxed)
     }
 }
 
@@ -83,22 +95,30 @@ impl Lookout {
         sleep_until(self.next).await;
     }
 
-    /// What is under way now, and whose it is, if that has to be written.
-    pub(super) async fn look(&mut self, ledger: &Ledger) -> Option<(NodeId, Arc<UnderWay>)> {
-        self.next = Instant::now() + LOOK_EVERY;
-        if !ledger.watch.is_awake() && self.kept.is_empty() {
+    /// What is under way now, and whose it is, if that has to be written. Not too often, unless it is the
+    /// `last` time.
+    pub(super) async fn look(
+        &mut self,
+        ledger: &Ledger,
+        last: bool,
+    ) -> Option<(NodeId, Arc<UnderWay>)> {
+        let now = Instant::now();
+        let is_early = now + LOOK_EARLIER < self.next && !last;
+        if is_early || (ledger.watch.is_idle() && self.kept.is_empty()) {
             return None;
         }
-        let node = ledger.slices().node;
+        // First, so that whoever is on record as this server's is so because the database knows it. Somebody
+        // has to, to notice that it is gone.
+        let Ok(node) = ledger.register().await else {
+            self.next = now + PAUSE;
+            return None;
+        };
+        self.next = now + LOOK_EVERY;
         let mut calls = ledger.watch.look(node);
         calls.iter_mut().for_each(bound);
         let calls = UnderWay::of(calls);
         let is_other = self.node != Some(node);
         if *self.kept == calls && (calls.is_empty() || !is_other) {
-            return None;
-        }
-        // Somebody has to know that this server is there, to notice that it is not.
-        if !calls.is_empty() && ledger.register().await != Ok(node) {
             return None;
         }
         self.node = Some(node);

@@ -32,13 +32,15 @@ pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
         };
         let stops = stop.run_until_cancelled(something).await.is_none();
         // First: what ends meanwhile is in both rather than in neither.
-        let mut under_way = lookout.look(ledger).await;
+        let mut under_way = lookout.look(ledger, stops).await;
         let entries = ledger.queue.take();
         let is_last = stops && entries.is_empty();
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() || under_way.is_some() {
             let chunk: Vec<_> = entries.by_ref().take(CHUNK).collect();
-            let batch = Batch::of(ledger, chunk, under_way.take());
+            // With the last of them: what is under way no longer is in one of these.
+            let under_way = under_way.take_if(|_| entries.peek().is_none());
+            let batch = Batch::of(ledger, chunk, under_way);
             write_until_done(ledger, batch, stop, &mut end).await;
         }
         if is_last {
@@ -77,6 +79,8 @@ async fn write_until_done(
                     continue;
                 }
                 tracing::error!(error = causes(&error), "a call cannot be written");
+                let (batch, rest) = batch.without_under_way();
+                waiting.extend(rest);
                 batch.give_up(ledger);
             }
             // Everything else passes, or somebody mends it.

@@ -4,6 +4,8 @@ use crate::node::{Node, PATIENCE, Who, books, bury_all, call, id, number, until_
 use crate::support::{Installation, on_both_engines};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, NodeId, OnRecord, Ticket};
+use estrade_store::calls::{CallRow, Slices, UnderWay, Writing, write_calls};
+use estrade_store::{StoreError, budgets};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -12,7 +14,8 @@ on_both_engines! {
     what_a_dead_server_had_under_way_is_settled_at_what_it_took
     a_server_that_was_taken_for_dead_corrects_what_was_settled
     what_has_ended_is_under_way_no_longer
-    many_are_settled_too
+    many_are_settled_while_another_server_has_many_under_way
+    a_batch_that_is_written_again_after_a_settlement_counts_once
 }
 
 const COUNT_KEPT: &str = "SELECT COUNT(*) FROM ledger_nodes WHERE under_way IS NOT NULL";
@@ -138,7 +141,7 @@ async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
     until_none(&at.core, "SELECT COUNT(*) FROM ledger_nodes").await;
 }
 
-async fn many_are_settled_too(at: &Installation) {
+async fn many_are_settled_while_another_server_has_many_under_way(at: &Installation) {
     let who = Who::new();
     let deadline = Duration::from_secs(2);
     let node = Node::start(at, |usage| usage.deadline = deadline).await;
@@ -149,10 +152,66 @@ async fn many_are_settled_too(at: &Installation) {
     }
     node.ledger.goes_out();
     until_kept(&node).await;
-    node.die().await;
     let heir = Node::start(at, |usage| usage.deadline = deadline).await;
-    until_none(&at.core, "SELECT COUNT(*) FROM ledger_nodes").await;
+    let others = Relay::beside(&heir);
+    let running = id();
+    others.goes_on(&heir, &who, running, whole(1));
+    node.die().await;
+    let settled = "SELECT COUNT(*) FROM calls WHERE NOT open";
+    let all = async {
+        for cost in 2.. {
+            others.goes_on(&heir, &who, running, whole(cost));
+            others.ends(&heir, &who, id(), Amount::ZERO);
+            if number(&at.core, settled).await == 1200 {
+                return;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, all).await.unwrap();
+    others.ends(&heir, &who, running, whole(7));
     heir.stop().await;
-    let sum = whole(1200).nanos();
-    assert_eq!(books(&at.core, &who).await, (1200, [sum, sum, 0]));
+    let sum = whole(1207).nanos();
+    assert_eq!(books(&at.core, &who).await.1, [sum, sum, 0]);
+}
+
+/// The answer to a commit may be lost, and the server be taken for dead before it tries again.
+async fn a_batch_that_is_written_again_after_a_settlement_counts_once(at: &Installation) {
+    let who = Who::new();
+    let node: NodeId = id();
+    let row = |on_record| CallRow {
+        call: call(&who, id(), at.core.now(), "model", whole(1)),
+        slices: Slices::default(),
+        on_record,
+    };
+    let under_way = OnRecord::UnderWay(node);
+    let rows = [OnRecord::No, under_way, OnRecord::No, under_way].map(row);
+    let kept = UnderWay::of(vec![rows[1].call.clone(), rows[3].call.clone()]);
+    let (rows, kept) = (Arc::new(rows), Arc::new(kept));
+    let now = at.core.now();
+    let added = at
+        .core
+        .db
+        .transact(move |tx| Box::pin(async move { budgets::add_node(tx, node, now).await }));
+    Result::<_, StoreError>::unwrap(added.await);
+    for fresh in [true, false] {
+        let (rows, kept) = (Arc::clone(&rows), Arc::clone(&kept));
+        let written = at.core.db.transact(move |tx| {
+            let (rows, kept) = (Arc::clone(&rows), Arc::clone(&kept));
+            Box::pin(async move {
+                let writing = Writing {
+                    node,
+                    open: &[],
+                    closed: &*rows,
+                    under_way: Some(&kept),
+                };
+                write_calls(tx, writing).await
+            })
+        });
+        let written = Result::<_, StoreError>::unwrap(written.await);
+        assert_eq!((written.closed, written.alive), (vec![fresh; 4], fresh));
+        bury_all(&at.core).await;
+        let sum = whole(4).nanos();
+        assert_eq!(books(&at.core, &who).await, (4, [sum, sum, 0]));
+    }
 }

@@ -6,16 +6,20 @@
 use super::{CallRow, Tally};
 use crate::manifest::take;
 use crate::usage::{Place, Sums};
-use crate::{StoreError, Tx, Value, value};
+use crate::{Record, Row, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Tokens};
+use estrade_model::error::causes;
 use estrade_model::{Id, Timestamp, WorkspaceId};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const FORMAT: u8 = 1;
 /// How far apart the first and the last call of a block may have begun: who looks for a call looks
 /// at the blocks of so much time.
 pub(super) const SPAN_MS: i64 = 60_000;
+/// Blocks that one query reads.
+pub(super) const BLOCKS_AT_ONCE: u32 = 16;
 
 /// Writes calls, sorted by workspace and id; says of each whether it was not written before.
 pub(super) async fn write<'c>(
@@ -152,6 +156,74 @@ pub(super) fn find(
         }
     }
     Ok(None)
+}
+
+/// Those of these calls, sorted by workspace and id, that are in a block.
+pub(super) async fn those_in_blocks(
+    tx: &mut Tx,
+    calls: &[&Call],
+) -> Result<HashSet<CallId>, StoreError> {
+    let mut found = HashSet::new();
+    let near = |a: &&Call, b: &&Call| {
+        a.workspace == b.workspace && b.id.millis() - a.id.millis() < SPAN_MS
+    };
+    for together in calls.chunk_by(near) {
+        let (Some(first), Some(last)) = (together.first(), together.last()) else {
+            continue;
+        };
+        let wanted: HashSet<_> = together.iter().map(|call| call.id).collect();
+        let mut from = Value::from(first.id);
+        loop {
+            let around: Vec<Block> = tx
+                .query(
+                    "SELECT last_id, data FROM call_blocks
+                     WHERE workspace_id = $1 AND last_id >= $2 AND last_id < $3 AND first_id <= $4
+                     ORDER BY last_id LIMIT $5",
+                )
+                .bind(first.workspace)
+                .bind(from)
+                .bind(last_around(last.id))
+                .bind(last.id)
+                .bind(BLOCKS_AT_ONCE)
+                .fetch_all()
+                .await?;
+            for block in &around {
+                found.extend(ids(first.workspace, block).filter(|id| wanted.contains(id)));
+            }
+            match around.last() {
+                Some(block) if around.len() == BLOCKS_AT_ONCE as usize => {
+                    // Ids have one length: this sorts right behind it.
+                    from = Value::Text(format!("{}0", block.last));
+                }
+                _ => break,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The calls of a block. Who is asked whether one was written must not fail because of another that is damaged.
+fn ids(workspace: WorkspaceId, block: &Block) -> impl Iterator<Item = CallId> {
+    let calls = decode(workspace, &block.data).unwrap_or_else(|error| {
+        tracing::error!(error = causes(&error), "cannot read a block of calls");
+        Vec::new()
+    });
+    calls.into_iter().map(|call| call.id)
+}
+
+/// A block as it is read.
+pub(super) struct Block {
+    pub(super) last: CallId,
+    pub(super) data: Vec<u8>,
+}
+
+impl Record for Block {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            last: row.take()?,
+            data: row.take()?,
+        })
+    }
 }
 
 fn take_call(workspace: WorkspaceId, rest: &mut &[u8], previous: Option<&Call>) -> Option<Call> {

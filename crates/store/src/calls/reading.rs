@@ -1,16 +1,16 @@
 //! Calls are read page by page, newest first, from both places where they are kept.
 
-use super::{blocks, columns};
-use crate::{Db, Record, Row, StoreError, Value, value};
+use super::blocks::{self, BLOCKS_AT_ONCE, Block};
+use super::columns;
+use crate::{Db, StoreError, Value, value};
 use estrade_model::call::{Call, CallId, LoggedCall};
 use estrade_model::{Id, KeyId, OwnerId, Timestamp, WorkspaceId};
 use std::collections::BTreeMap;
 
 /// Totals of pages are counted up to here: more is nothing that anybody pages through.
 const MOST_COUNTED: u64 = 10_000;
-/// Rows and blocks that one query reads.
+/// Rows that one query reads.
 const ROWS_AT_ONCE: u32 = 1000;
-const BLOCKS_AT_ONCE: u32 = 16;
 
 /// Which calls to show.
 #[derive(Debug, Clone, Default)]
@@ -208,20 +208,6 @@ fn top(millis: i64) -> Value {
         value::before::<()>(None)
     } else {
         value::first_id_of(millis)
-    }
-}
-
-struct Block {
-    last: CallId,
-    data: Vec<u8>,
-}
-
-impl Record for Block {
-    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
-        Ok(Self {
-            last: row.take()?,
-            data: row.take()?,
-        })
     }
 }
 

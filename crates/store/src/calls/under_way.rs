@@ -120,17 +120,15 @@ pub(crate) async fn open_under_way(
     });
     let rest = calls.split_off(calls.len().min(most as usize));
     let looked_at = calls.len();
-    let mut rows = Vec::with_capacity(looked_at);
-    for call in calls {
-        if !is_closed(tx, &call).await? {
-            let row = CallRow {
-                call,
-                slices: Slices::default(),
-                on_record: OnRecord::Open,
-            };
-            rows.push(open_values(node, &row));
-        }
-    }
+    let closed = blocks::those_in_blocks(tx, &calls.iter().collect::<Vec<_>>()).await?;
+    calls.retain(|call| !closed.contains(&call.id));
+    let row = |call| CallRow {
+        call,
+        slices: Slices::default(),
+        on_record: OnRecord::Open,
+    };
+    let rows = calls.into_iter().map(|call| open_values(node, &row(call)));
+    let rows: Vec<_> = rows.collect();
     tx.execute_each(OPEN, &rows).await?;
     tx.query("UPDATE ledger_nodes SET under_way = $2 WHERE id = $1")
         .bind(node)
@@ -138,21 +136,6 @@ pub(crate) async fn open_under_way(
         .execute()
         .await?;
     Ok(looked_at)
-}
-
-/// Whether a call was closed and is kept in a block.
-async fn is_closed(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
-    let around: Vec<Vec<u8>> = tx
-        .query(
-            "SELECT data FROM call_blocks
-             WHERE workspace_id = $1 AND last_id >= $2 AND last_id < $3 AND first_id <= $2",
-        )
-        .bind(call.workspace)
-        .bind(call.id)
-        .bind(blocks::last_around(call.id))
-        .fetch_all()
-        .await?;
-    Ok(blocks::find(call.workspace, call.id, &around)?.is_some())
 }
 
 #[cfg(test)]

@@ -1,0 +1,93 @@
+//! Calls that are on record nowhere while they go on: what they took so far can be asked for.
+
+use crate::support::{TestGateway, chat, provider_at, until};
+use estrade_model::Id;
+use estrade_model::call::{NodeId, OnRecord};
+use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::Notify;
+
+const STREAM: &str = r#","stream":true"#;
+const NODE: NodeId = Id::from_bytes([7; 12]);
+
+#[tokio::test]
+async fn a_call_that_goes_out_again_is_under_way_again() {
+    let (busy, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (wait, more) = (Arc::clone(&busy), Arc::clone(&go));
+    let provider = Scripted::new(move |number| {
+        if number == 0 {
+            let mut acts = vec![Act::Wait(Arc::clone(&wait))];
+            acts.extend(json(503, "{}"));
+            return acts;
+        }
+        let pause = Act::Wait(Arc::clone(&more));
+        vec![stream_head(), event("12345678"), pause, done()]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.books.relaxed.store(true, Ordering::Relaxed);
+    let under_way = || gateway.gateway.under_way(NODE);
+    let (caller, body) = (gateway.caller(), chat(STREAM));
+    let (mut coming, ()) = tokio::join!(caller.stream(&body), async {
+        until("it is asked", || provider.count() == 1).await;
+        // It may have been read by now: the prompt is owed.
+        let seen = under_way().remove(0);
+        assert_eq!((seen.tokens.completion, seen.attempts), (0, 1));
+        assert!(seen.tokens.prompt > 0 && seen.cost.nanos() > 0);
+        assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 1);
+        busy.notify_one();
+    });
+    coming.next().await.unwrap().unwrap();
+    let seen = under_way().remove(0);
+    assert_eq!((seen.tokens.completion, seen.attempts), (2, 2));
+    assert_eq!(
+        (seen.partial, seen.estimated, &*seen.provider),
+        (true, true, "acme")
+    );
+    assert!(seen.ttfb_us > 0 && seen.latency_us >= seen.ttfb_us);
+    // Whoever sleeps while nothing is under way was woken again.
+    assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 2);
+    go.notify_one();
+    coming.rest().await;
+    let (ticket, call) = gateway.books.wait(1).await.remove(0);
+    assert_eq!(ticket.on_record, OnRecord::UnderWay(NODE));
+    assert!(!call.partial && under_way().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
+    let provider = Scripted::new(|number| match number {
+        0 => vec![Act::AwaitClose],
+        _ => vec![stream_head(), event("a"), Act::AwaitClose],
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.books.relaxed.store(true, Ordering::Relaxed);
+    let caller = gateway.caller();
+    let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
+    until("it is under way", || {
+        gateway.gateway.under_way(NODE).len() == 1
+    })
+    .await;
+    drop(stream);
+    let mut coming = caller.stream(&chat(STREAM)).await;
+    coming.next().await.unwrap().unwrap();
+    drop(coming);
+    for (ticket, call) in gateway.books.wait(2).await {
+        // The second was never asked for, unless it was when the first was.
+        assert!([OnRecord::UnderWay(NODE), OnRecord::No].contains(&ticket.on_record));
+        assert!(call.partial);
+    }
+    until("nothing is", || gateway.gateway.under_way(NODE).is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_is_on_record_is_not_asked_for() {
+    let provider = Scripted::new(|_| vec![stream_head(), event("a"), Act::AwaitClose]).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    coming.next().await.unwrap().unwrap();
+    assert!(gateway.gateway.under_way(NODE).is_empty());
+    assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 0);
+}
