@@ -168,6 +168,7 @@ pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
         body_bytes: config.limits.body_bytes.get(),
         inference: inference::inference(config)?,
         temporary: config.data_dir.join("tmp"),
+        calls: config.data_dir.join("calls"),
     })
 }
 

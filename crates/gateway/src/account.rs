@@ -283,14 +283,9 @@ impl Account {
         if let (Some(trace), Some(tracing)) = (self.trace, &self.gateway.options.tracing) {
             tracing.traces.ended(trace, &call);
         }
-        let noted = self.noted.take();
-        let mut ticket = self.ticket;
-        if let Some(node) = noted.as_ref().and_then(Noted::end) {
-            ticket.on_record = OnRecord::UnderWay(node);
-        }
-        let hold = self.gateway.books.close(ticket, call);
+        let hold = self.gateway.books.close(self.ticket, call);
         // Only now: between the two it would be known to nobody.
-        drop(noted);
+        self.noted = None;
         hold
     }
 }

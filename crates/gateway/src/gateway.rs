@@ -13,7 +13,7 @@ use crate::under_way::AllUnderWay;
 use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use estrade_model::call::{Call, NodeId};
+use estrade_model::call::Call;
 use estrade_model::provider::Provider;
 use estrade_model::{Invalid, Timestamp};
 use std::sync::Arc;
@@ -86,10 +86,9 @@ impl Gateway {
         Relay::new(Arc::clone(self), self.under_way.of_thread())
     }
 
-    /// What calls took so far that have gone out without being on record. From now on they are closed as what
-    /// may be on record as this server's.
-    pub fn under_way(&self, node: NodeId) -> Vec<Call> {
-        self.under_way.look(node)
+    /// What calls took so far that have gone out without being on record.
+    pub fn under_way(&self) -> Vec<Call> {
+        self.under_way.look()
     }
 
     /// `GET models`, as a JSON body, of what this key may use.

@@ -4,7 +4,7 @@ use crate::account::{micros, sum};
 use crate::metered::tokens;
 use crate::slots::Slots;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, Price};
+use estrade_model::call::{Call, Price};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::time::Instant;
@@ -26,8 +26,6 @@ impl UnderWay {
             first_byte_us: AtomicU64::new(0),
             state: Mutex::new(State {
                 standing,
-                kept_by: None,
-                ended: false,
                 said: 0,
                 latency_us: 0,
             }),
@@ -52,8 +50,8 @@ impl AllUnderWay {
         one
     }
 
-    /// What they took so far. From now on they may be on record as those of this server.
-    pub(crate) fn look(&self, node: NodeId) -> Vec<Call> {
+    /// What they took so far.
+    pub(crate) fn look(&self) -> Vec<Call> {
         let threads: Vec<_> = {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().filter_map(Weak::upgrade).collect()
@@ -62,7 +60,7 @@ impl AllUnderWay {
         for thread in threads {
             // Copied: nobody waits while they are read.
             let notes: Vec<_> = thread.slots().iter().cloned().collect();
-            calls.extend(notes.iter().filter_map(|note| note.look(node)));
+            calls.extend(notes.iter().filter_map(|note| note.look()));
         }
         calls
     }
@@ -93,9 +91,6 @@ struct Note {
 
 struct State {
     standing: Standing,
-    /// The first server as whose it may be on record.
-    kept_by: Option<NodeId>,
-    ended: bool,
     /// What had been said when somebody looked, and when that was.
     said: u64,
     latency_us: u64,
@@ -106,16 +101,14 @@ impl Note {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, node: NodeId) -> Option<Call> {
+    fn look(&self) -> Option<Call> {
         let mut state = self.state();
         let Standing {
             price, lost, owed, ..
         } = state.standing;
-        // What has ended stays until its end waits to be written, unless nobody would take its place.
-        if (price.is_none() && lost == 0) || (state.ended && state.kept_by.is_none()) {
+        if price.is_none() && lost == 0 {
             return None;
         }
-        state.kept_by.get_or_insert(node);
         let said = self.said.load(Ordering::Relaxed);
         let first_byte = self.first_byte_us.load(Ordering::Relaxed);
         if said != state.said || state.latency_us < first_byte {
@@ -161,13 +154,6 @@ impl Noted {
         self.note
             .first_byte_us
             .store(waited.max(1), Ordering::Relaxed);
-    }
-
-    /// It has ended; returns as whose it may be on record.
-    pub(crate) fn end(&self) -> Option<NodeId> {
-        let mut state = self.note.state();
-        state.ended = true;
-        state.kept_by
     }
 }
 
@@ -221,24 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_took_so_far_is_known_until_its_end_waits_to_be_written() {
+    fn what_a_call_took_so_far_is_known_until_its_end() {
         let all = AllUnderWay::default();
-        let (node, other) = (Id::from_bytes([8; 12]), Id::from_bytes([9; 12]));
         let thread = all.of_thread();
         let noted = thread.add(Instant::now(), standing(Some(dear())));
         noted.answered(Instant::now());
         noted.said(41);
-        let seen = all.look(node);
+        let seen = all.look();
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].tokens.prompt, seen[0].tokens.completion), (7, 11));
         assert_eq!(seen[0].cost.nanos(), 7 * 1000 + 11 * 2000);
         assert!(seen[0].partial && seen[0].estimated && seen[0].ttfb_us > 0);
         // Nothing new: then nothing has to be written again.
-        assert_eq!(format!("{:?}", all.look(other)), format!("{seen:?}"));
-        assert_eq!(noted.end(), Some(node));
-        assert_eq!(all.look(node).len(), 1);
+        assert_eq!(format!("{:?}", all.look()), format!("{seen:?}"));
         drop(noted);
-        assert!(all.look(node).is_empty());
+        assert!(all.look().is_empty());
         drop(thread);
         drop(all.of_thread());
         assert_eq!(all.0.lock().unwrap().len(), 1);
@@ -247,20 +230,16 @@ mod tests {
     #[test]
     fn a_call_that_nobody_has_taken_is_not_written() {
         let all = AllUnderWay::default();
-        let node = Id::from_bytes([8; 12]);
         let thread = all.of_thread();
         let noted = thread.add(Instant::now(), standing(Some(dear())));
         noted.stands(standing(None));
-        assert!(all.look(node).is_empty());
+        assert!(all.look().is_empty());
         noted.stands(Standing {
             lost: 5,
             owed: Amount::from_nanos(9),
             ..standing(None)
         });
-        let seen = all.look(node);
+        let seen = all.look();
         assert_eq!((seen[0].tokens.prompt, seen[0].cost.nanos()), (5, 9));
-        let ended = thread.add(Instant::now(), standing(Some(dear())));
-        assert_eq!(ended.end(), None);
-        assert_eq!(all.look(node).len(), 1);
     }
 }

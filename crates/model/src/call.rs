@@ -172,9 +172,6 @@ pub struct Ticket {
 pub enum OnRecord {
     /// Nothing.
     No,
-    /// It was written down among what this server has under way: if the server was taken for dead since, it
-    /// was closed in its place.
-    UnderWay(NodeId),
     /// Perhaps a row, because somebody has waited for that, in vain or not.
     Perhaps,
     /// A row, as open.

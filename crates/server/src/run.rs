@@ -79,6 +79,8 @@ pub struct ServeOptions {
     pub inference: InferenceOptions,
     /// Where large bodies wait until they are read.
     pub temporary: PathBuf,
+    /// Where it is kept which calls are under way.
+    pub calls: PathBuf,
 }
 
 /// A server whose listeners are bound.
@@ -135,6 +137,7 @@ impl Server {
         let keys = Arc::new(KeyCheck::new(&core));
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
+        inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
         let providers = ProviderSync::new(&core, &gateway, options.inference);
         providers
             .set()

@@ -333,9 +333,7 @@ pub async fn settle_node(
     if stopped == 0 {
         return Ok(true);
     }
-    if calls::open_under_way(tx, node, most).await? > 0
-        || calls::close_left(tx, node, most).await? > 0
-    {
+    if calls::close_left(tx, node, most).await? > 0 {
         return Ok(false);
     }
     let slices: Vec<Returned> = tx
@@ -372,10 +370,10 @@ async fn remember(tx: &mut Tx, slices: &[Returned], now: Timestamp) -> Result<()
     .await
 }
 
-/// Removes a server that has neither slices nor calls; left alone otherwise.
+/// Removes a server that has neither slices nor open calls; left alone otherwise.
 pub async fn remove_node(tx: &mut Tx, node: NodeId) -> Result<(), StoreError> {
     tx.query(
-        "DELETE FROM ledger_nodes WHERE id = $1 AND under_way IS NULL
+        "DELETE FROM ledger_nodes WHERE id = $1
          AND NOT EXISTS (SELECT 1 FROM budget_slices s WHERE s.node = $1)
          AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.node = $1 AND c.open)",
     )

@@ -7,19 +7,18 @@
 
 mod blocks;
 mod reading;
-mod under_way;
+mod snapshot;
 
 pub use reading::{
     CallFilter, CallPage, list_calls, next_workspace_with_calls, prune_calls, read_call,
 };
-pub use under_way::UnderWay;
-pub(crate) use under_way::open_under_way;
+pub use snapshot::Snapshot;
 
 use crate::usage::{self, Place, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, NodeId, OnRecord, Operation, SliceId, Tokens};
-use std::collections::{BTreeMap, HashSet};
+use estrade_model::call::{Call, NodeId, OnRecord, Operation, SliceId, Tokens};
+use std::collections::BTreeMap;
 
 /// The status of a call whose server died before it ended.
 const STATUS_OF_LEFT: u16 = 500;
@@ -49,36 +48,6 @@ pub struct CallRow {
     pub slices: Slices,
     /// What there is of it already.
     pub on_record: OnRecord,
-}
-
-impl CallRow {
-    /// Whether it has, or may have, a row of its own; closing it twice then counts once. `alive` is the server
-    /// that writes it, unless it was taken for dead.
-    fn is_alone(&self, alive: Option<NodeId>) -> bool {
-        match self.on_record {
-            OnRecord::No => false,
-            OnRecord::UnderWay(node) => alive != Some(node),
-            OnRecord::Perhaps | OnRecord::Open => true,
-        }
-    }
-
-    /// Whether another server may have closed it.
-    fn may_be_left(&self) -> bool {
-        matches!(self.on_record, OnRecord::UnderWay(_) | OnRecord::Open)
-    }
-}
-
-/// What one transaction of a server writes: sorted by workspace and id.
-#[derive(Debug, Clone, Copy)]
-pub struct Writing<'w> {
-    /// Which server.
-    pub node: NodeId,
-    /// Calls that go out, on record as open.
-    pub open: &'w [CallRow],
-    /// Calls that have ended.
-    pub closed: &'w [CallRow],
-    /// What else is under way, in the place of what was before.
-    pub under_way: Option<&'w UnderWay>,
 }
 
 /// What became of a batch.
@@ -114,21 +83,22 @@ const CLOSE: &str = "
         workspace_slice = NULL
     WHERE calls.open";
 
-/// Writes calls that go out, calls that have ended and calls that are under way.
-pub async fn write_calls(tx: &mut Tx, writing: Writing<'_>) -> Result<Written, StoreError> {
-    let Writing {
-        node, open, closed, ..
-    } = writing;
-    let alive = is_alive(tx, writing).await?;
+/// Writes calls that go out and calls that have ended, in this order; sorted by workspace and id.
+pub async fn write_calls(
+    tx: &mut Tx,
+    node: NodeId,
+    open: &[CallRow],
+    closed: &[CallRow],
+) -> Result<Written, StoreError> {
+    let alive = open.is_empty() || budgets::is_alive(tx, node).await?;
     if alive && !open.is_empty() {
         let rows: Vec<_> = open.iter().map(|row| open_values(node, row)).collect();
         tx.execute_each(OPEN, &rows).await?;
     }
-    let by = alive.then_some(node);
-    let mut fresh = close(tx, closed, by).await?;
+    let mut fresh = close(tx, closed).await?;
     for (row, fresh) in closed.iter().zip(&mut fresh) {
-        if row.may_be_left() && !*fresh && reopen(tx, &row.call).await? {
-            close(tx, std::slice::from_ref(row), by).await?;
+        if row.on_record == OnRecord::Open && !*fresh && reopen(tx, &row.call).await? {
+            close(tx, std::slice::from_ref(row)).await?;
             *fresh = true;
         }
     }
@@ -138,67 +108,48 @@ pub async fn write_calls(tx: &mut Tx, writing: Writing<'_>) -> Result<Written, S
     })
 }
 
-/// Whether this server may still spend. Only asked where it matters.
-async fn is_alive(tx: &mut Tx, writing: Writing<'_>) -> Result<bool, StoreError> {
-    if let Some(calls) = writing.under_way {
-        return under_way::keep(tx, writing.node, calls).await;
-    }
-    let under_way = |row: &CallRow| matches!(row.on_record, OnRecord::UnderWay(_));
-    if writing.open.is_empty() && !writing.closed.iter().any(under_way) {
-        return Ok(true);
-    }
-    budgets::is_alive(tx, writing.node).await
-}
-
 /// Writes calls that have ended and counts them; says of each whether it was not closed before.
-async fn close(
-    tx: &mut Tx,
-    closed: &[CallRow],
-    by: Option<NodeId>,
-) -> Result<Vec<bool>, StoreError> {
+async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
+    // Those that have, or may have, a row of their own: closing such a call twice counts once.
+    let is_alone = |row: &CallRow| row.on_record != OnRecord::No;
+    let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| is_alone(row));
     let mut tally = Tally::default();
-    let mut fresh = vec![false; closed.len()];
-    let all = || closed.iter().enumerate();
-    let alone: Vec<_> = all().filter(|(_, row)| row.is_alone(by)).collect();
-    let written = written_before(tx, &alone).await?;
-    let alone = alone.into_iter();
-    let alone: Vec<_> = alone
-        .filter(|(_, row)| !written.contains(&row.call.id))
-        .collect();
-    let rows: Vec<_> = alone.iter().map(|(_, row)| values(&row.call)).collect();
+    let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
     let touched = tx.execute_each(CLOSE, &rows).await?;
-    for ((place, row), touched) in alone.into_iter().zip(touched) {
-        if touched > 0 {
+    let mut alone_fresh = touched.iter().map(|count| *count > 0);
+    let mut together_fresh = blocks::write(tx, &together, &mut tally).await?.into_iter();
+    let mut fresh = Vec::with_capacity(closed.len());
+    for row in closed {
+        if !is_alone(row) {
+            fresh.extend(together_fresh.next());
+            continue;
+        }
+        let is_fresh = alone_fresh.next() == Some(true);
+        if is_fresh {
             tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
-            fresh[place] = true;
         }
-    }
-    // Not in one block: when this is written again and this server was taken for dead meanwhile, those that
-    // never were under way have to be in the same block as before.
-    let (never, under_way): (Vec<_>, Vec<_>) = all()
-        .filter(|(_, row)| !row.is_alone(by))
-        .partition(|(_, row)| row.on_record == OnRecord::No);
-    for together in [never, under_way] {
-        let rows: Vec<_> = together.iter().map(|(_, row)| *row).collect();
-        let written = blocks::write(tx, &rows, &mut tally).await?;
-        for ((place, _), is_fresh) in together.into_iter().zip(written) {
-            fresh[place] = is_fresh;
-        }
+        fresh.push(is_fresh);
     }
     tally.write(tx).await?;
     Ok(fresh)
 }
 
-/// Those of these rows that are in a block: a batch may have been written before, and its server have been
-/// taken for dead since.
-async fn written_before(
-    tx: &mut Tx,
-    rows: &[(usize, &CallRow)],
-) -> Result<HashSet<CallId>, StoreError> {
-    let rows = rows.iter().map(|(_, row)| row);
-    let rows = rows.filter(|row| matches!(row.on_record, OnRecord::UnderWay(_)));
-    let calls: Vec<_> = rows.map(|row| &row.call).collect();
-    blocks::those_in_blocks(tx, &calls).await
+/// Closes calls that a server had under way when it died, unless they were closed before; sorted by workspace
+/// and id. Returns how many were not.
+pub async fn close_under_way(tx: &mut Tx, calls: &[Call]) -> Result<usize, StoreError> {
+    let closed = blocks::those_in_blocks(tx, calls).await?;
+    let left = calls.iter().filter(|call| !closed.contains(&call.id));
+    let row = |call: &Call| CallRow {
+        call: Call {
+            status: STATUS_OF_LEFT,
+            ..call.clone()
+        },
+        slices: Slices::default(),
+        on_record: OnRecord::Perhaps,
+    };
+    let rows: Vec<_> = left.map(row).collect();
+    let fresh = close(tx, &rows).await?;
+    Ok(fresh.into_iter().filter(|fresh| *fresh).count())
 }
 
 /// Undoes that another server closed a call whose own server was not dead after all; false when it

@@ -13,7 +13,6 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (5, include_str!("../migrations/0005_settled_slices.sql")),
     (6, include_str!("../migrations/0006_call_blocks.sql")),
     (7, include_str!("../migrations/0007_containers.sql")),
-    (8, include_str!("../migrations/0008_calls_under_way.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.

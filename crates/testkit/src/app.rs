@@ -168,6 +168,7 @@ impl TestApp {
             body_bytes: setup.body_bytes,
             inference: setup.inference,
             temporary: directory.path().join("tmp"),
+            calls: directory.path().join("calls"),
         };
         let shutdown = CancellationToken::new();
         let server = Server::start(Arc::clone(&core), options, shutdown.clone())

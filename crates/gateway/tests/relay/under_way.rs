@@ -1,15 +1,12 @@
 //! Calls that are on record nowhere while they go on: what they took so far can be asked for.
 
 use crate::support::{TestGateway, chat, provider_at, until};
-use estrade_model::Id;
-use estrade_model::call::{NodeId, OnRecord};
 use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::Notify;
 
 const STREAM: &str = r#","stream":true"#;
-const NODE: NodeId = Id::from_bytes([7; 12]);
 
 #[tokio::test]
 async fn a_call_that_goes_out_again_is_under_way_again() {
@@ -27,7 +24,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.books.relaxed.store(true, Ordering::Relaxed);
-    let under_way = || gateway.gateway.under_way(NODE);
+    let under_way = || gateway.gateway.under_way();
     let (caller, body) = (gateway.caller(), chat(STREAM));
     let (mut coming, ()) = tokio::join!(caller.stream(&body), async {
         until("it is asked", || provider.count() == 1).await;
@@ -50,8 +47,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 2);
     go.notify_one();
     coming.rest().await;
-    let (ticket, call) = gateway.books.wait(1).await.remove(0);
-    assert_eq!(ticket.on_record, OnRecord::UnderWay(NODE));
+    let call = gateway.books.only().await;
     assert!(!call.partial && under_way().is_empty());
 }
 
@@ -66,20 +62,14 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
     gateway.books.relaxed.store(true, Ordering::Relaxed);
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
-    until("it is under way", || {
-        gateway.gateway.under_way(NODE).len() == 1
-    })
-    .await;
+    until("it is under way", || gateway.gateway.under_way().len() == 1).await;
     drop(stream);
     let mut coming = caller.stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
     drop(coming);
-    for (ticket, call) in gateway.books.wait(2).await {
-        // The second was never asked for, unless it was when the first was.
-        assert!([OnRecord::UnderWay(NODE), OnRecord::No].contains(&ticket.on_record));
-        assert!(call.partial);
-    }
-    until("nothing is", || gateway.gateway.under_way(NODE).is_empty()).await;
+    let rows = gateway.books.wait(2).await;
+    assert!(rows.iter().all(|(_, call)| call.partial));
+    until("nothing is", || gateway.gateway.under_way().is_empty()).await;
 }
 
 #[tokio::test]
@@ -88,6 +78,6 @@ async fn what_is_on_record_is_not_asked_for() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
-    assert!(gateway.gateway.under_way(NODE).is_empty());
+    assert!(gateway.gateway.under_way().is_empty());
     assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 0);
 }

@@ -37,6 +37,7 @@ use hyper::service::Service;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -87,13 +88,22 @@ pub(crate) fn open(
         }
     };
     let gateway = Gateway::new(Arc::new(doors), Arc::new(books), gateway);
-    // Not the other way round as well: the gateway has the ledger already.
-    let relayed = Arc::downgrade(&gateway);
-    ledger.watch(move |node| {
-        let gateway = relayed.upgrade();
-        gateway.map_or_else(Vec::new, |gateway| gateway.under_way(node))
-    });
     Ok((gateway, exporter))
+}
+
+/// Sees to it that a server that is killed loses little of the calls that the gateway has under way.
+pub(crate) async fn keep_under_way(
+    ledger: &Ledger,
+    gateway: &Arc<Gateway>,
+    directory: &Path,
+) -> io::Result<()> {
+    // The gateway has the ledger already: not the other way round as well.
+    let gateway = Arc::downgrade(gateway);
+    let under_way = move || {
+        let gateway = gateway.upgrade();
+        gateway.map_or_else(Vec::new, |gateway| gateway.under_way())
+    };
+    ledger.keep_under_way(directory, under_way).await
 }
 
 /// Serves the AI listener until `stop` is cancelled and what is in flight has ended. Instances, which have

@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
 use estrade_model::call::{NodeId, OnRecord};
-use estrade_store::calls::{CallRow, UnderWay, Written};
+use estrade_store::calls::{CallRow, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -15,8 +15,6 @@ pub(super) struct Batch {
     pub(super) open: Arc<Vec<CallRow>>,
     /// Calls that have ended.
     pub(super) closed: Arc<Vec<CallRow>>,
-    /// What is under way, if that has changed.
-    pub(super) under_way: Option<Arc<UnderWay>>,
     opened: Vec<oneshot::Sender<Opened>>,
     /// Who is told that a call is closed on disk.
     closing: Vec<Option<oneshot::Sender<()>>>,
@@ -25,11 +23,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Sorts entries. What was set aside by a server that we no longer are is lost.
-    pub(super) fn of(
-        ledger: &Ledger,
-        mut entries: Vec<Entry>,
-        under_way: Option<(NodeId, Arc<UnderWay>)>,
-    ) -> Self {
+    pub(super) fn of(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
         // In the order of the table: fewer pages are touched.
         entries.sort_by_key(Entry::place);
         let node = ledger.slices().node;
@@ -58,16 +52,10 @@ impl Batch {
             node,
             open: Arc::new(open),
             closed: Arc::new(closed),
-            under_way: under_way.and_then(|(of, calls)| (of == node).then_some(calls)),
             opened,
             closing,
             marks,
         }
-    }
-
-    /// Whether it brings nothing to disk.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0 && self.under_way.is_none()
     }
 
     /// How many rows it has.
@@ -88,7 +76,6 @@ impl Batch {
             node: self.node,
             open: Arc::new(self.open[open..].to_vec()),
             closed: Arc::new(self.closed[closed..].to_vec()),
-            under_way: self.under_way.take(),
             opened: self.opened.split_off(open),
             closing: self.closing.split_off(closed),
             marks: std::mem::take(&mut self.marks),
@@ -96,23 +83,6 @@ impl Batch {
         self.open = Arc::new(self.open[..open].to_vec());
         self.closed = Arc::new(self.closed[..closed].to_vec());
         [second, self]
-    }
-
-    /// The rows, and what is under way if there are rows.
-    pub(super) fn without_under_way(mut self) -> (Self, Option<Self>) {
-        let under_way = self
-            .under_way
-            .take_if(|_| self.open.len() + self.closed.len() > 0);
-        let alone = under_way.map(|under_way| Self {
-            node: self.node,
-            open: Arc::default(),
-            closed: Arc::default(),
-            under_way: Some(under_way),
-            opened: Vec::new(),
-            closing: Vec::new(),
-            marks: Vec::new(),
-        });
-        (self, alone)
     }
 
     /// Tells everybody that it is on disk.
@@ -123,16 +93,14 @@ impl Batch {
                 ledger.closed();
             }
         }
-        if !written.alive && self.under_way.is_some() {
-            // It goes on as another one. If that fails, the keeper does it.
-            let _ = ledger.lose(self.node);
-        }
-        let opened = if written.alive {
-            Opened::Yes
-        } else {
-            Opened::Lost
-        };
-        self.answer(ledger, opened);
+        self.answer(
+            ledger,
+            if written.alive {
+                Opened::Yes
+            } else {
+                Opened::Lost
+            },
+        );
     }
 
     /// Tells everybody that it will never be. What its calls were paid from stays leased: on record

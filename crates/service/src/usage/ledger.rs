@@ -3,7 +3,8 @@
 use super::hold::{Hold, PATIENCE};
 use super::queue::{Entry, Queue};
 use super::slices::{Slices, Step};
-use super::watch::Watch;
+use super::under_way_file::Files;
+use super::watch::{self, Watch};
 use super::{UsageSettings, keeper, writer};
 use crate::{Core, Result};
 use estrade_model::Timestamp;
@@ -17,6 +18,8 @@ use estrade_store::budgets::{self, Account, Lease, Wish};
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedMutexGuard, oneshot};
@@ -57,16 +60,25 @@ impl Ledger {
         }))
     }
 
-    /// Says who knows which calls are under way: those of them that are not on record are written down as they
-    /// go on.
-    pub fn watch(&self, source: impl Fn(NodeId) -> Vec<Call> + Send + Sync + 'static) {
-        self.watch.over(Box::new(source));
+    /// From now on what calls took so far that are under way is kept in this directory, which no other server
+    /// uses; `source` knows them. What an earlier run has left there is closed.
+    pub async fn keep_under_way(
+        &self,
+        directory: &Path,
+        source: impl Fn() -> Vec<Call> + Send + Sync + 'static,
+    ) -> io::Result<()> {
+        let (files, left) = Files::open(directory)?;
+        watch::close_left(&self.core, left).await?;
+        self.watch.over(files, Box::new(source));
+        Ok(())
     }
 
     /// Writes, renews and settles until `stop`; then everything is written and given back.
     pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
+            let keeping = watch::start(&self);
             tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
+            keeping.end().await;
             keeper::leave(&self).await;
         })
     }
@@ -201,7 +213,7 @@ impl Ledger {
     }
 
     /// As whom this server leases; the database knows it from now on.
-    pub(super) async fn register(&self) -> std::result::Result<NodeId, Refused> {
+    async fn register(&self) -> std::result::Result<NodeId, Refused> {
         let node = {
             let mut slices = self.slices();
             slices.active = self.core.now();
@@ -217,7 +229,7 @@ impl Ledger {
             )
         });
         added.await.map_err(|error| {
-            tracing::warn!(error = causes(&error), "cannot begin to keep books");
+            tracing::warn!(error = causes(&error), "cannot begin to lease budgets");
             Refused::Unavailable
         })?;
         let mut slices = self.slices();
@@ -231,7 +243,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A call goes out that is not on record; whoever [`Self::watch`] asks knows of it.
+    /// A call goes out that is not on record; whoever is asked what is under way knows of it.
     pub fn goes_out(&self) {
         self.watch.wake();
     }

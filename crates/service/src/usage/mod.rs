@@ -15,6 +15,7 @@ mod queue;
 pub mod retention;
 mod slices;
 mod suspects;
+mod under_way_file;
 mod watch;
 mod writer;
 

@@ -2,10 +2,9 @@
 
 use super::batch::Batch;
 use super::ledger::Ledger;
-use super::watch::Lookout;
 use estrade_model::error::causes;
 use estrade_store::StoreError;
-use estrade_store::calls::{self, Writing, Written};
+use estrade_store::calls::{self, Written};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -19,44 +18,28 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// For how long the last batch is tried when the server stops without a database.
 const LAST_TRIES: Duration = Duration::from_secs(10);
 
-/// Writes what is closed, opened and under way until `stop`, and then what is left.
+/// Writes what is closed and opened until `stop`, and then what is left.
 pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     let mut end = None;
-    let mut lookout = Lookout::new();
     loop {
-        let something = async {
+        if let Some(since) = stop.run_until_cancelled(ledger.queue.some()).await {
+            // Rows wait for company, unless somebody waits for them. Those that came while others
+            // were written have waited already.
             tokio::select! {
-                () = rows(ledger) => {}
-                () = lookout.due(&ledger.watch) => {}
+                () = sleep_until(since + ledger.settings().batch) => {}
+                () = ledger.queue.urgent() => {}
+                () = stop.cancelled() => {}
             }
-        };
-        let stops = stop.run_until_cancelled(something).await.is_none();
-        // First: what ends meanwhile is in both rather than in neither.
-        let mut under_way = lookout.look(ledger, stops).await;
-        let entries = ledger.queue.take();
-        let is_last = stops && entries.is_empty();
-        let mut entries = entries.into_iter().peekable();
-        while entries.peek().is_some() || under_way.is_some() {
-            let chunk: Vec<_> = entries.by_ref().take(CHUNK).collect();
-            // With the last of them: what is under way no longer is in one of these.
-            let under_way = under_way.take_if(|_| entries.peek().is_none());
-            let batch = Batch::of(ledger, chunk, under_way);
-            write_until_done(ledger, batch, stop, &mut end).await;
         }
-        if is_last {
+        let entries = ledger.queue.take();
+        if entries.is_empty() && stop.is_cancelled() {
             return;
         }
-    }
-}
-
-/// Returns when there are rows to write.
-async fn rows(ledger: &Ledger) {
-    let since = ledger.queue.some().await;
-    // They wait for company, unless somebody waits for them. Those that came while others were written have
-    // waited already.
-    tokio::select! {
-        () = sleep_until(since + ledger.settings().batch) => {}
-        () = ledger.queue.urgent() => {}
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let chunk: Vec<_> = entries.by_ref().take(CHUNK).collect();
+            write_until_done(ledger, Batch::of(ledger, chunk), stop, &mut end).await;
+        }
     }
 }
 
@@ -79,8 +62,6 @@ async fn write_until_done(
                     continue;
                 }
                 tracing::error!(error = causes(&error), "a call cannot be written");
-                let (batch, rest) = batch.without_under_way();
-                waiting.extend(rest);
                 batch.give_up(ledger);
             }
             // Everything else passes, or somebody mends it.
@@ -108,26 +89,17 @@ async fn write_until_done(
 }
 
 async fn write(ledger: &Arc<Ledger>, batch: &Batch) -> Result<Written, StoreError> {
-    if batch.is_empty() {
+    if batch.len() == 0 {
         return Ok(Written {
             alive: true,
             closed: Vec::new(),
         });
     }
     let rows = (Arc::clone(&batch.open), Arc::clone(&batch.closed));
-    let (node, under_way) = (batch.node, batch.under_way.clone());
+    let node = batch.node;
     let written = ledger.core.db.transact(move |tx| {
         let (open, closed) = (Arc::clone(&rows.0), Arc::clone(&rows.1));
-        let under_way = under_way.clone();
-        Box::pin(async move {
-            let writing = Writing {
-                node,
-                open: &open,
-                closed: &closed,
-                under_way: under_way.as_deref(),
-            };
-            calls::write_calls(tx, writing).await
-        })
+        Box::pin(async move { calls::write_calls(tx, node, &open, &closed).await })
     });
     written.await
 }

@@ -9,7 +9,7 @@ use estrade_model::amount::Amount;
 use estrade_model::call::{LoggedCall, OnRecord, Ticket};
 use estrade_service::usage::list_calls;
 use estrade_store::StoreError;
-use estrade_store::calls::{CallFilter, CallRow, Slices, Writing, write_calls};
+use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -34,15 +34,7 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
         let rows = Arc::clone(&rows);
         let written = at.core.db.transact(move |tx| {
             let rows = Arc::clone(&rows);
-            Box::pin(async move {
-                let writing = Writing {
-                    node: id(),
-                    open: &[],
-                    closed: &rows,
-                    under_way: None,
-                };
-                write_calls(tx, writing).await
-            })
+            Box::pin(async move { write_calls(tx, id(), &[], &rows).await })
         });
         let written: Result<_, StoreError> = written.await;
         assert_eq!(written.unwrap().closed, [fresh; 50]);

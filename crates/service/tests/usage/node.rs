@@ -31,6 +31,15 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) async fn start(at: &Installation, change: impl FnOnce(&mut UsageSettings)) -> Self {
+        Self::start_with(at, change, async |_: &Ledger| {}).await
+    }
+
+    /// The same, and something is done with the ledger before it runs.
+    pub(crate) async fn start_with(
+        at: &Installation,
+        change: impl FnOnce(&mut UsageSettings),
+        first: impl AsyncFnOnce(&Ledger),
+    ) -> Self {
         let mut settings = Settings::default();
         // No machine stands still for so long: only who is killed is taken for dead.
         settings.usage.deadline = Duration::from_mins(1);
@@ -38,6 +47,7 @@ impl Node {
         change(&mut settings.usage);
         let core = at.another_core(settings).await;
         let ledger = Ledger::new(&core).unwrap();
+        first(&ledger).await;
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(Arc::clone(&ledger).run(stop.clone()));
         Self {

@@ -161,12 +161,11 @@ pub(super) fn find(
 /// Those of these calls, sorted by workspace and id, that are in a block.
 pub(super) async fn those_in_blocks(
     tx: &mut Tx,
-    calls: &[&Call],
+    calls: &[Call],
 ) -> Result<HashSet<CallId>, StoreError> {
     let mut found = HashSet::new();
-    let near = |a: &&Call, b: &&Call| {
-        a.workspace == b.workspace && b.id.millis() - a.id.millis() < SPAN_MS
-    };
+    let near =
+        |a: &Call, b: &Call| a.workspace == b.workspace && b.id.millis() - a.id.millis() < SPAN_MS;
     for together in calls.chunk_by(near) {
         let (Some(first), Some(last)) = (together.first(), together.last()) else {
             continue;

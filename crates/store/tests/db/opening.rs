@@ -17,7 +17,7 @@ on_both_engines! {
 }
 
 /// How many schema changes there are.
-const MIGRATIONS: u64 = 8;
+const MIGRATIONS: u64 = 7;
 
 async fn versions(db: &Db) -> u64 {
     let sql = "SELECT COUNT(*) FROM schema_versions";
