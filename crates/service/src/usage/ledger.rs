@@ -15,7 +15,7 @@ use estrade_model::error::causes;
 use estrade_model::key::Budget;
 use estrade_model::pass::Pass;
 use estrade_store::budgets::{self, Account, Lease, Wish};
-use estrade_store::calls::{CallRow, Slices as SliceIds};
+use estrade_store::calls::{CallRow, Slices as SliceIds, Snapshot};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -67,8 +67,10 @@ impl Ledger {
         directory: &Path,
         source: impl Fn() -> Vec<Call> + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let (files, left) = Files::open(directory)?;
+        let (mut files, left) = Files::open(directory)?;
         watch::close_left(&self.core, left).await?;
+        // Now: one day these calls are removed, and must not come back.
+        files.write(&Snapshot::default())?;
         self.watch.over(files, Box::new(source));
         Ok(())
     }
