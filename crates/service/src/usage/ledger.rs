@@ -15,7 +15,8 @@ use estrade_model::error::causes;
 use estrade_model::key::Budget;
 use estrade_model::pass::Pass;
 use estrade_store::budgets::{self, Account, Lease, Wish};
-use estrade_store::calls::{CallRow, Slices as SliceIds, Snapshot};
+use estrade_store::calls::{CallRow, Slices as SliceIds};
+use estrade_store::installation;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -61,17 +62,17 @@ impl Ledger {
     }
 
     /// From now on what calls took so far that are under way is kept in this directory, which no other server
-    /// uses; `source` knows them. What an earlier run has left there is closed.
+    /// uses; `source` knows them. What an earlier run has left there is closed when this one runs.
     pub async fn keep_under_way(
         &self,
         directory: &Path,
         source: impl Fn() -> Vec<Call> + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let (mut files, left) = Files::open(directory)?;
-        watch::close_left(&self.core, left).await?;
-        // Now: one day these calls are removed, and must not come back.
-        files.write(&Snapshot::default())?;
-        self.watch.over(files, Box::new(source));
+        let new = self.core.new_id::<()>().map_err(io::Error::other)?;
+        let name = installation::name_installation(&self.core.db, new.to_string()).await;
+        let name = name.map_err(io::Error::other)?;
+        let (files, left) = Files::open(directory, &name)?;
+        self.watch.over(files, left, Box::new(source));
         Ok(())
     }
 
@@ -79,7 +80,11 @@ impl Ledger {
     pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let keeping = watch::start(&self);
-            tokio::join!(writer::run(&self, &stop), keeper::run(&self, &stop));
+            tokio::join!(
+                writer::run(&self, &stop),
+                keeper::run(&self, &stop),
+                watch::close_left(&self, &stop),
+            );
             keeping.end().await;
             keeper::leave(&self).await;
         })

@@ -3,7 +3,7 @@
 use estrade_model::WorkspaceId;
 use estrade_model::call::{CallId, NodeId};
 use estrade_store::calls::CallRow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -72,6 +72,9 @@ pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     /// Entries that are not on disk yet, those that are being written included.
     unwritten: AtomicUsize,
+    /// How often everything that waited was taken, and how often all of it was on disk then.
+    taken: AtomicU64,
+    done: AtomicU64,
     some: Notify,
     urgent: Notify,
 }
@@ -120,7 +123,26 @@ impl Queue {
         let mut waiting = self.waiting();
         waiting.urgent = false;
         waiting.since = None;
+        self.taken.fetch_add(1, Ordering::Relaxed);
         std::mem::take(&mut waiting.entries)
+    }
+
+    /// Says that all that was taken last is on disk.
+    pub(super) fn all_done(&self) {
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.done.store(taken, Ordering::Release);
+    }
+
+    /// How often what waited was taken. What was added before is in one of these, or in the next.
+    pub(super) fn taken(&self) -> u64 {
+        // Under the lock: whoever takes has the lock when it counts.
+        let _waiting = self.waiting();
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// How many of those are on disk.
+    pub(super) fn done(&self) -> u64 {
+        self.done.load(Ordering::Acquire)
     }
 
     /// Says that so many of what was taken are on disk.

@@ -3,7 +3,7 @@
 //! They are not synced: what a process has written is there when it is killed, and a sync would cost more than
 //! relaying the calls. After a power cut the older of them may be what is left, or neither.
 //!
-//! Layout: a hash of the rest, a number that rises, and the calls.
+//! Layout: a hash of the installation's name and of the rest, a number that rises, and the calls.
 
 use estrade_model::call::Call;
 use estrade_store::calls::Snapshot;
@@ -22,11 +22,13 @@ pub(super) struct Files {
     /// How often something was written; tells which file is the next.
     count: u64,
     buffer: Vec<u8>,
+    /// The installation that the calls are of: in another one's database they have no place.
+    name: String,
 }
 
 impl Files {
     /// Opens them; also returns the calls that an earlier run has left.
-    pub(super) fn open(directory: &Path) -> io::Result<(Self, Vec<Call>)> {
+    pub(super) fn open(directory: &Path, name: &str) -> io::Result<(Self, Vec<Call>)> {
         let naming = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
         };
@@ -36,10 +38,12 @@ impl Files {
             .create(directory)
             .map_err(naming)?;
         let paths = NAMES.map(|name| directory.join(name));
-        let contents = paths
-            .each_ref()
-            .map(|path| fs::read(path).unwrap_or_default());
-        let newest = contents.iter().filter_map(|content| parse(content));
+        let read = |path: &Path| match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(naming),
+        };
+        let contents = [read(&paths[0])?, read(&paths[1])?];
+        let newest = contents.iter().filter_map(|content| parse(name, content));
         let newest = newest.max_by_key(|(count, _)| *count);
         let (count, left) = newest.map_or((0, None), |(count, calls)| (count, Some(calls)));
         let left = left.map_or(Some(Vec::new()), Snapshot::calls);
@@ -58,6 +62,7 @@ impl Files {
             both,
             count,
             buffer,
+            name: name.to_owned(),
         };
         Ok((this, left))
     }
@@ -68,21 +73,30 @@ impl Files {
         self.buffer.extend([0; HASH]);
         self.buffer.extend(self.count.to_be_bytes());
         self.buffer.extend(calls.bytes());
-        let hash = blake3::hash(&self.buffer[HASH..]);
+        let hash = hash(&self.name, &self.buffer[HASH..]);
         self.buffer[..HASH].copy_from_slice(hash.as_bytes());
         let file = &self.both[usize::from(self.count % 2 == 1)];
-        file.write_all_at(&self.buffer, 0)?;
-        file.set_len(self.buffer.len() as u64)?;
+        let written = file.write_all_at(&self.buffer, 0);
+        let written = written.and_then(|()| file.set_len(self.buffer.len() as u64));
+        if written.is_err() {
+            // What nobody brings up to date any more must not be found: those calls are written down elsewhere.
+            self.both.iter().for_each(|file| drop(file.set_len(0)));
+        }
         self.count += 1;
-        Ok(())
+        written
     }
 }
 
+fn hash(name: &str, rest: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(name.as_bytes()).update(rest).finalize()
+}
+
 /// The number and the calls of a file that is whole.
-fn parse(content: &[u8]) -> Option<(u64, &[u8])> {
+fn parse<'c>(name: &str, content: &'c [u8]) -> Option<(u64, &'c [u8])> {
     let (head, calls) = content.split_at_checked(HEAD)?;
-    let (hash, count) = head.split_at(HASH);
-    let is_whole = blake3::hash(&content[HASH..]).as_bytes() == hash;
+    let (stored, count) = head.split_at(HASH);
+    let is_whole = hash(name, &content[HASH..]).as_bytes() == stored;
     let count = u64::from_be_bytes(count.try_into().ok()?);
     is_whole.then_some((count, calls))
 }
@@ -117,7 +131,7 @@ mod tests {
     }
 
     fn left(directory: &Path) -> usize {
-        Files::open(directory).unwrap().1.len()
+        Files::open(directory, "here").unwrap().1.len()
     }
 
     #[test]
@@ -127,8 +141,8 @@ mod tests {
         assert_eq!(left(&directory), 0);
         let calls: Vec<_> = (0..9).map(call).collect();
         // Shorter and longer than what was there before, over several lives.
-        for counts in [[3, 9, 5], [1, 2, 8], [9, 0, 4]] {
-            let (mut files, _) = Files::open(&directory).unwrap();
+        for counts in [[3, 9, 5], [1, 2, 8], [9, 3, 4]] {
+            let (mut files, _) = Files::open(&directory, "here").unwrap();
             for count in counts {
                 files.write(&Snapshot::of(&calls[..count])).unwrap();
                 assert_eq!(left(&directory), count);
@@ -136,11 +150,12 @@ mod tests {
         }
         // As if killed in the middle of writing.
         let newest = NAMES.map(|name| directory.join(name)).into_iter();
-        let newest = newest.max_by_key(|path| parse(&fs::read(path).unwrap()).unwrap().0);
+        let newest = newest.max_by_key(|path| parse("here", &fs::read(path).unwrap()).unwrap().0);
         let newest = newest.unwrap();
         let content = fs::read(&newest).unwrap();
+        assert_eq!(Files::open(&directory, "elsewhere").unwrap().1.len(), 0);
         fs::write(&newest, &content[..content.len() - 1]).unwrap();
-        assert_eq!(left(&directory), 0);
+        assert_eq!(left(&directory), 3);
         for name in NAMES {
             fs::write(directory.join(name), "nonsense").unwrap();
         }

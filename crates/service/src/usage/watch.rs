@@ -3,22 +3,28 @@
 
 use super::ledger::{Ledger, bound};
 use super::under_way_file::Files;
-use crate::{Core, Error};
+use crate::{Error, Result};
 use estrade_model::WorkspaceId;
 use estrade_model::call::{Call, CallId};
 use estrade_model::error::causes;
 use estrade_store::calls::{Snapshot, close_under_way};
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 /// How long what happens to a call may be known to nobody else; 100 ms are promised.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
-/// Calls that one transaction closes.
-const CHUNK: usize = 500;
+/// Calls that have ended and are kept until that is on disk; when it takes very long, not all are.
+const MOST_ENDED: usize = 10_000;
+/// Calls that one transaction closes. Few: others write meanwhile, and on PostgreSQL a transaction that they clash
+/// with is done again.
+const CHUNK: usize = 100;
+/// How long to wait before that is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 type Source = Box<dyn Fn() -> Vec<Call> + Send + Sync>;
 
@@ -27,16 +33,24 @@ type Source = Box<dyn Fn() -> Vec<Call> + Send + Sync>;
 pub(super) struct Watch {
     /// Whom to ask and where to keep it, until somebody does.
     idle: Mutex<Option<(Files, Source)>>,
-    /// Whether a call may be under way.
+    /// What an earlier run had under way, until it is closed.
+    left: Mutex<Vec<Call>>,
+    /// Whether there may be something to write.
     awake: AtomicBool,
     ends: AtomicBool,
     /// Who is woken.
     sleeper: OnceLock<Thread>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Watch {
-    pub(super) fn over(&self, files: Files, source: Source) {
-        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some((files, source));
+    /// Says what there is to look after, and what was left of it.
+    pub(super) fn over(&self, files: Files, left: Vec<Call>, source: Source) {
+        *lock(&self.idle) = Some((files, source));
+        *lock(&self.left) = left;
     }
 
     /// A call is under way, and whoever is asked knows it already.
@@ -60,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// Waits until a call may be under way; false when it is over.
+    /// Waits until there may be something to write; false when it is over.
     fn wait(&self) -> bool {
         while !self.awake.load(Ordering::Relaxed) {
             if self.ends.load(Ordering::Relaxed) {
@@ -78,22 +92,25 @@ impl Watch {
 /// dropped.
 pub(super) struct Keeping {
     ledger: Arc<Ledger>,
-    looking: Option<JoinHandle<(Files, Source)>>,
+    looking: Option<JoinHandle<Lookout>>,
 }
 
 /// Begins to look, if it was said whom to ask.
 pub(super) fn start(ledger: &Arc<Ledger>) -> Keeping {
-    let watch = &ledger.watch;
-    let idle = watch
-        .idle
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    let looking = idle.map(|(mut files, source)| {
-        let ledger = Arc::clone(ledger);
+    let idle = lock(&ledger.watch.idle).take();
+    let looking = idle.map(|(files, source)| {
+        let mut lookout = Lookout {
+            ledger: Arc::clone(ledger),
+            files,
+            source,
+            before: Vec::new(),
+            ended: Vec::new(),
+            written: None,
+            failing: false,
+        };
         tokio::task::spawn_blocking(move || {
-            look_until_end(&ledger.watch, &mut files, &source);
-            (files, source)
+            lookout.look_until_end();
+            lookout
         })
     });
     Keeping {
@@ -106,17 +123,11 @@ impl Keeping {
     /// Ends it when all that has ended is on disk. What is still under way then stays written down.
     pub(super) async fn end(mut self) {
         self.ledger.watch.end();
-        let Some(looking) = self.looking.take() else {
-            return;
-        };
         // Otherwise it has panicked, which was reported.
-        if let Ok((mut files, source)) = looking.await
-            && let Err(error) = files.write(&Snapshot::of(&look(&source)))
+        if let Some(looking) = self.looking.take()
+            && let Ok(mut lookout) = looking.await
         {
-            tracing::error!(
-                error = causes(&error),
-                "cannot note that nothing is under way"
-            );
+            lookout.look();
         }
     }
 }
@@ -127,70 +138,131 @@ impl Drop for Keeping {
     }
 }
 
-fn look_until_end(watch: &Watch, files: &mut Files, source: &Source) {
-    let _ = watch.sleeper.set(thread::current());
-    fence(Ordering::SeqCst);
-    let (mut before, mut written) = (Vec::new(), Snapshot::default());
-    let mut failing = false;
-    let mut keep = |calls: &[Call]| {
-        let now = Snapshot::of(calls);
-        if now == written {
-            return;
-        }
-        match files.write(&now) {
-            Ok(()) => {
-                written = now;
-                failing = false;
-            }
-            Err(error) if !failing => {
-                tracing::error!(error = causes(&error), "cannot keep what is under way");
-                failing = true;
-            }
-            Err(_) => {}
-        }
-    };
-    while watch.wait() {
-        // First: a call that comes while we look wakes us again.
-        watch.awake.store(false, Ordering::Relaxed);
-        let calls = look(source);
-        // Those that are not there any more have just ended: their ends are on their way to the database.
-        let ended = |call: &&Call| calls.binary_search_by_key(&place(call), place).is_err();
-        let ended: Vec<Call> = before.iter().filter(ended).cloned().collect();
-        let mut all = calls.clone();
-        all.extend(ended);
-        all.sort_unstable_by_key(place);
-        keep(&all);
-        if !all.is_empty() {
-            watch.awake.store(true, Ordering::Relaxed);
-        }
-        before = calls;
-    }
+/// Asks again and again what is under way, and keeps it.
+struct Lookout {
+    ledger: Arc<Ledger>,
+    files: Files,
+    source: Source,
+    /// What was under way when it looked before.
+    before: Vec<Call>,
+    /// What has ended since, each with how often the writer has to have written until that is on disk.
+    ended: Vec<(u64, Call)>,
+    /// What the files have.
+    written: Option<Snapshot>,
+    failing: bool,
 }
 
-fn look(source: &Source) -> Vec<Call> {
-    let mut calls = source();
-    calls.iter_mut().for_each(bound);
-    calls.sort_unstable_by_key(place);
-    calls
+impl Lookout {
+    fn look_until_end(&mut self) {
+        let ledger = Arc::clone(&self.ledger);
+        let watch = &ledger.watch;
+        let _ = watch.sleeper.set(thread::current());
+        fence(Ordering::SeqCst);
+        while watch.wait() {
+            // First: a call that comes while we look wakes us again.
+            watch.awake.store(false, Ordering::Relaxed);
+            if self.look() {
+                watch.awake.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Looks, and writes if something has changed; whether there is something to look after.
+    fn look(&mut self) -> bool {
+        let mut calls = (self.source)();
+        calls.iter_mut().for_each(bound);
+        calls.sort_unstable_by_key(place);
+        self.note_ended(&calls);
+        let mut all = calls.clone();
+        all.extend(self.ended.iter().map(|(_, call)| call.clone()));
+        all.extend(lock(&self.ledger.watch.left).iter().cloned());
+        all.sort_unstable_by_key(place);
+        self.before = calls;
+        self.write(Snapshot::of(&all));
+        !all.is_empty()
+    }
+
+    /// What is not there any more has ended: that is on its way to the database, and kept until it is there.
+    fn note_ended(&mut self, calls: &[Call]) {
+        let queue = &self.ledger.queue;
+        // The next that the writer takes has it, unless an earlier one had.
+        let until = queue.taken() + 1;
+        for call in self.before.drain(..) {
+            let is_there = calls.binary_search_by_key(&place(&call), place).is_ok();
+            if !is_there && self.ended.len() < MOST_ENDED {
+                self.ended.push((until, call));
+            }
+        }
+        if queue.unwritten() == 0 {
+            self.ended.clear();
+        }
+        let done = queue.done();
+        self.ended.retain(|(until, _)| done < *until);
+    }
+
+    fn write(&mut self, now: Snapshot) {
+        if self.written.as_ref() == Some(&now) {
+            return;
+        }
+        match self.files.write(&now) {
+            Ok(()) => {
+                self.written = Some(now);
+                self.failing = false;
+            }
+            Err(error) => {
+                self.written = None;
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::error!(error = causes(&error), "cannot keep what is under way");
+                }
+            }
+        }
+    }
 }
 
 fn place(call: &Call) -> (WorkspaceId, CallId) {
     (call.workspace, call.id)
 }
 
-/// Closes what an earlier run had under way, at what it took.
-pub(super) async fn close_left(core: &Core, left: Vec<Call>) -> io::Result<()> {
+/// Closes what an earlier run had under way, at what it took, however often that has to be tried.
+pub(super) async fn close_left(ledger: &Ledger, stop: &CancellationToken) {
     let mut count = 0;
-    for calls in left.chunks(CHUNK) {
-        let calls: Arc<[Call]> = calls.into();
-        let closed = core.db.transact(move |tx| {
-            let calls = Arc::clone(&calls);
-            Box::pin(async move { Ok::<_, Error>(close_under_way(tx, &calls).await?) })
-        });
-        count += closed.await.map_err(io::Error::other)?;
+    loop {
+        let left: Arc<[Call]> = lock(&ledger.watch.left)
+            .iter()
+            .take(CHUNK)
+            .cloned()
+            .collect();
+        if left.is_empty() {
+            break;
+        }
+        match close(ledger, &left).await {
+            Ok(closed) => {
+                count += closed;
+                lock(&ledger.watch.left).drain(..left.len());
+                // What is closed need not be kept any more: one day it is removed, and must not come back.
+                ledger.watch.wake();
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = causes(&error),
+                    "cannot close calls of an earlier run"
+                );
+                if stop.run_until_cancelled(sleep(PAUSE)).await.is_none() {
+                    return;
+                }
+            }
+        }
     }
     if count > 0 {
         tracing::warn!(count, "closed calls that an earlier run had under way");
     }
-    Ok(())
+}
+
+async fn close(ledger: &Ledger, calls: &Arc<[Call]>) -> Result<usize> {
+    let calls = Arc::clone(calls);
+    let closed = ledger.core.db.transact(move |tx| {
+        let calls = Arc::clone(&calls);
+        Box::pin(async move { Ok::<_, Error>(close_under_way(tx, &calls).await?) })
+    });
+    closed.await
 }

@@ -40,6 +40,7 @@ pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
             let chunk: Vec<_> = entries.by_ref().take(CHUNK).collect();
             write_until_done(ledger, Batch::of(ledger, chunk), stop, &mut end).await;
         }
+        ledger.queue.all_done();
     }
 }
 

@@ -96,6 +96,7 @@ async fn what_a_killed_server_had_under_way_is_closed_at_what_it_took(at: &Insta
     assert_eq!(books(&at.core, &who).await.0, 1);
     node.die().await;
     let (heir, _) = start(at, place.path()).await;
+    until_closed(at, 2).await;
     // Five for the one that went on, ten for the one that had ended, one for the one that said nothing.
     let sum = whole(16).nanos();
     assert_eq!(books(&at.core, &who).await, (3, [sum, sum, 0]));
@@ -103,8 +104,20 @@ async fn what_a_killed_server_had_under_way_is_closed_at_what_it_took(at: &Insta
     assert_eq!(number(&at.core, closed).await, 2);
     heir.stop().await;
     let (heir, _) = start(at, place.path()).await;
+    a_while().await;
     assert_eq!(books(&at.core, &who).await, (3, [sum, sum, 0]));
     heir.stop().await;
+}
+
+/// Waits until so many were closed that were left.
+async fn until_closed(at: &Installation, count: i64) {
+    let closed = async {
+        let left = "SELECT COUNT(*) FROM calls WHERE status = 500 AND NOT open";
+        while number(&at.core, left).await < count {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, closed).await.unwrap();
 }
 
 async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
@@ -119,7 +132,7 @@ async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
     assert_eq!(kept(place.path()), quiet, "nothing had changed");
     relay.lock().unwrap().clear();
     a_while().await;
-    // Its end was never written, and still nobody closes it: it had time enough for that.
+    // Nobody said how it ended, and nothing waits to be written: then it is not kept.
     node.die().await;
     let (heir, relay) = start(at, place.path()).await;
     assert_eq!(books(&at.core, &who).await.0, 0);
@@ -154,8 +167,36 @@ async fn many_are_closed_too_and_only_once(at: &Installation) {
         }
         // The second time it is as if it had been killed before it could note that it is done.
         let (heir, _) = start(at, copy.path()).await;
+        until_closed(at, 600).await;
+        a_while().await;
         heir.stop().await;
         let sum = whole(1800).nanos();
         assert_eq!(books(&at.core, &who).await, (1200, [sum, sum, 0]));
     }
+}
+
+/// However long the database takes, what has ended is kept until it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_ends_while_nothing_can_be_written_is_not_lost() {
+    let at = Installation::on_postgres().await;
+    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (node, relay) = start(&at, place.path()).await;
+    let [ended, goes_on_id] = [id(), id()];
+    goes_on(&node, &relay, &who, ended, whole(1));
+    goes_on(&node, &relay, &who, goes_on_id, whole(1));
+    until_kept(place.path(), &[]).await;
+    at.database().set_read_only(true).await;
+    ends(&node, &relay, &who, ended, whole(3));
+    a_while().await;
+    goes_on(&node, &relay, &who, goes_on_id, whole(2));
+    a_while().await;
+    node.die().await;
+    at.database().set_read_only(false).await;
+    let (heir, _) = start(&at, place.path()).await;
+    until_closed(&at, 2).await;
+    heir.stop().await;
+    // What its end would have said is lost, but not what was known before.
+    let sum = whole(1 + 2).nanos();
+    assert_eq!(books(&at.core, &who).await, (2, [sum, sum, 0]));
+    at.remove().await;
 }

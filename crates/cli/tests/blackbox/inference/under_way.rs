@@ -126,6 +126,7 @@ async fn loses_a_moment_at_most(engine: Engine) {
     assert_eq!(rows.len(), rounds, "{rows:?}");
     assert!(rows.values().all(|row| row["streamed"] == false));
     let all = guest.logs(&server).await;
+    assert_eq!(all.len(), rounds * (STREAMS + 1));
     let cost = all.iter().map(|row| nanos(&row["cost"])).sum();
     assert_eq!(guest.activity(&server).await, (all.len() as u64, cost));
     world.end(server).await;
