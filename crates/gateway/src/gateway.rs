@@ -86,8 +86,9 @@ impl Gateway {
         Relay::new(Arc::clone(self), self.under_way.of_thread())
     }
 
-    /// What calls took so far that have gone out without being on record.
-    pub fn under_way(&self) -> Vec<Call> {
+    /// What calls took so far that have gone out without being on record, and whether there are others that
+    /// have only just begun.
+    pub fn under_way(&self) -> (Vec<Call>, bool) {
         self.under_way.look()
     }
 

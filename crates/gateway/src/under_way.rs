@@ -7,7 +7,11 @@ use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// Most calls that are younger have ended before anybody has to know of them.
+const YOUNG: Duration = Duration::from_millis(10);
 
 /// Those of one thread.
 #[derive(Default)]
@@ -50,19 +54,26 @@ impl AllUnderWay {
         one
     }
 
-    /// What they took so far.
-    pub(crate) fn look(&self) -> Vec<Call> {
+    /// What they took so far, and whether there are others that have only just begun.
+    pub(crate) fn look(&self) -> (Vec<Call>, bool) {
         let threads: Vec<_> = {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().filter_map(Weak::upgrade).collect()
         };
-        let mut calls = Vec::new();
+        let (mut calls, mut young) = (Vec::new(), false);
+        let now = Instant::now();
         for thread in threads {
             // Copied: nobody waits while they are read.
             let notes: Vec<_> = thread.slots().iter().cloned().collect();
-            calls.extend(notes.iter().filter_map(|note| note.look()));
+            for note in notes {
+                if now.saturating_duration_since(note.started) < YOUNG {
+                    young = true;
+                } else {
+                    calls.extend(note.look());
+                }
+            }
         }
-        calls
+        (calls, young)
     }
 }
 
@@ -199,6 +210,10 @@ mod tests {
         }
     }
 
+    fn earlier() -> Instant {
+        Instant::now().checked_sub(YOUNG).unwrap()
+    }
+
     fn dear() -> Price {
         Price {
             prompt: "1".parse().unwrap(),
@@ -210,18 +225,21 @@ mod tests {
     fn what_a_call_took_so_far_is_known_until_its_end() {
         let all = AllUnderWay::default();
         let thread = all.of_thread();
-        let noted = thread.add(Instant::now(), standing(Some(dear())));
+        let noted = thread.add(earlier(), standing(Some(dear())));
         noted.answered(Instant::now());
         noted.said(41);
-        let seen = all.look();
+        let (seen, _) = all.look();
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].tokens.prompt, seen[0].tokens.completion), (7, 11));
         assert_eq!(seen[0].cost.nanos(), 7 * 1000 + 11 * 2000);
         assert!(seen[0].partial && seen[0].estimated && seen[0].ttfb_us > 0);
         // Nothing new: then nothing has to be written again.
-        assert_eq!(format!("{:?}", all.look()), format!("{seen:?}"));
-        drop(noted);
-        assert!(all.look().is_empty());
+        assert_eq!(format!("{:?}", all.look().0), format!("{seen:?}"));
+        let young = thread.add(Instant::now(), standing(Some(dear())));
+        let (seen, others) = all.look();
+        assert!(others && seen.len() == 1);
+        drop((noted, young));
+        assert!(all.look().0.is_empty());
         drop(thread);
         drop(all.of_thread());
         assert_eq!(all.0.lock().unwrap().len(), 1);
@@ -231,15 +249,15 @@ mod tests {
     fn a_call_that_nobody_has_taken_is_not_written() {
         let all = AllUnderWay::default();
         let thread = all.of_thread();
-        let noted = thread.add(Instant::now(), standing(Some(dear())));
+        let noted = thread.add(earlier(), standing(Some(dear())));
         noted.stands(standing(None));
-        assert!(all.look().is_empty());
+        assert!(all.look().0.is_empty());
         noted.stands(Standing {
             lost: 5,
             owed: Amount::from_nanos(9),
             ..standing(None)
         });
-        let seen = all.look();
+        let (seen, _) = all.look();
         assert_eq!((seen[0].tokens.prompt, seen[0].cost.nanos()), (5, 9));
     }
 }

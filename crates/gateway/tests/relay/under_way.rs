@@ -24,10 +24,11 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.books.relaxed.store(true, Ordering::Relaxed);
-    let under_way = || gateway.gateway.under_way();
+    let under_way = || gateway.gateway.under_way().0;
     let (caller, body) = (gateway.caller(), chat(STREAM));
     let (mut coming, ()) = tokio::join!(caller.stream(&body), async {
         until("it is asked", || provider.count() == 1).await;
+        until("it is not young any more", || !under_way().is_empty()).await;
         // It may have been read by now: the prompt is owed.
         let seen = under_way().remove(0);
         assert_eq!((seen.tokens.completion, seen.attempts), (0, 1));
@@ -62,14 +63,17 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
     gateway.books.relaxed.store(true, Ordering::Relaxed);
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
-    until("it is under way", || gateway.gateway.under_way().len() == 1).await;
+    until("it is under way", || {
+        gateway.gateway.under_way().0.len() == 1
+    })
+    .await;
     drop(stream);
     let mut coming = caller.stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
     drop(coming);
     let rows = gateway.books.wait(2).await;
     assert!(rows.iter().all(|(_, call)| call.partial));
-    until("nothing is", || gateway.gateway.under_way().is_empty()).await;
+    until("nothing is", || gateway.gateway.under_way().0.is_empty()).await;
 }
 
 #[tokio::test]
@@ -78,6 +82,6 @@ async fn what_is_on_record_is_not_asked_for() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
-    assert!(gateway.gateway.under_way().is_empty());
+    assert!(gateway.gateway.under_way().0.is_empty());
     assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 0);
 }

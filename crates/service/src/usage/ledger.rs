@@ -62,11 +62,11 @@ impl Ledger {
     }
 
     /// From now on what calls took so far that are under way is kept in this directory, which no other server
-    /// uses; `source` knows them. What an earlier run has left there is closed when this one runs.
+    /// uses; `source` knows them, and whether there are others that it will know soon. What an earlier run has left there is closed when this one runs.
     pub async fn keep_under_way(
         &self,
         directory: &Path,
-        source: impl Fn() -> Vec<Call> + Send + Sync + 'static,
+        source: impl Fn() -> (Vec<Call>, bool) + Send + Sync + 'static,
     ) -> io::Result<()> {
         let new = self.core.new_id::<()>().map_err(io::Error::other)?;
         let name = installation::name_installation(&self.core.db, new.to_string()).await;

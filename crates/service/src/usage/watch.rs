@@ -26,7 +26,8 @@ const CHUNK: usize = 100;
 /// How long to wait before that is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-type Source = Box<dyn Fn() -> Vec<Call> + Send + Sync>;
+/// Knows calls that are under way, and whether there are others that it will know soon.
+type Source = Box<dyn Fn() -> (Vec<Call>, bool) + Send + Sync>;
 
 /// Knows whether there is something to look after.
 #[derive(Default)]
@@ -169,7 +170,7 @@ impl Lookout {
 
     /// Looks, and writes if something has changed; whether there is something to look after.
     fn look(&mut self) -> bool {
-        let mut calls = (self.source)();
+        let (mut calls, others) = (self.source)();
         calls.iter_mut().for_each(bound);
         calls.sort_unstable_by_key(place);
         self.note_ended(&calls);
@@ -179,7 +180,7 @@ impl Lookout {
         all.sort_unstable_by_key(place);
         self.before = calls;
         self.write(Snapshot::of(&all));
-        !all.is_empty()
+        others || !all.is_empty()
     }
 
     /// What is not there any more has ended: that is on its way to the database, and kept until it is there.

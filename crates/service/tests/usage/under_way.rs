@@ -24,7 +24,7 @@ type Relay = Arc<Mutex<Vec<Call>>>;
 async fn start(at: &Installation, directory: &Path) -> (Node, Relay) {
     let relay = Relay::default();
     let asked = Arc::clone(&relay);
-    let source = move || asked.lock().unwrap().clone();
+    let source = move || (asked.lock().unwrap().clone(), false);
     let node = Node::start_with(
         at,
         |_| {},
