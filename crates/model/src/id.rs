@@ -81,7 +81,7 @@ impl<T> Id<T> {
     }
 
     /// The identifier that has these bytes.
-    pub const fn from_bytes(bytes: [u8; 12]) -> Self {
+    pub fn from_bytes(bytes: [u8; 12]) -> Self {
         Self {
             bytes,
             kind: PhantomData,

@@ -188,17 +188,14 @@ impl Lookout {
         let queue = &self.ledger.queue;
         // The next that the writer takes has it, unless an earlier one had.
         let until = queue.taken() + 1;
-        for call in self.before.drain(..) {
-            let is_there = calls.binary_search_by_key(&place(&call), place).is_ok();
-            if !is_there && self.ended.len() < MOST_ENDED {
-                self.ended.push((until, call));
-            }
-        }
-        if queue.unwritten() == 0 {
-            self.ended.clear();
-        }
-        let done = queue.done();
-        self.ended.retain(|(until, _)| done < *until);
+        let is_there = |call: &Call| calls.binary_search_by_key(&place(call), place).is_ok();
+        let room = MOST_ENDED.saturating_sub(self.ended.len());
+        let gone = self.before.drain(..).filter(|call| !is_there(call));
+        self.ended.extend(gone.take(room).map(|call| (until, call)));
+        let (all_done, done) = (queue.unwritten() == 0, queue.done());
+        // One that was refused and goes out again is there again.
+        self.ended
+            .retain(|(until, call)| !all_done && done < *until && !is_there(call));
     }
 
     fn write(&mut self, now: Snapshot) {
