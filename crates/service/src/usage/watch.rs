@@ -174,13 +174,20 @@ impl Lookout {
         calls.iter_mut().for_each(bound);
         calls.sort_unstable_by_key(place);
         self.note_ended(&calls);
-        let mut all = calls.clone();
-        all.extend(self.ended.iter().map(|(_, call)| call.clone()));
-        all.extend(lock(&self.ledger.watch.left).iter().cloned());
-        all.sort_unstable_by_key(place);
         self.before = calls;
-        self.write(Snapshot::of(&all));
-        others || !all.is_empty()
+        let now = self.all();
+        let any = !now.bytes().is_empty();
+        self.write(now);
+        others || any
+    }
+
+    /// Everything that has to be found after a kill.
+    fn all(&self) -> Snapshot {
+        let left = lock(&self.ledger.watch.left);
+        let ended = self.ended.iter().map(|(_, call)| call);
+        let mut all: Vec<_> = self.before.iter().chain(ended).chain(left.iter()).collect();
+        all.sort_unstable_by_key(|call| place(call));
+        Snapshot::of(&all)
     }
 
     /// What is not there any more has ended: that is on its way to the database, and kept until it is there.

@@ -13,13 +13,13 @@ pub struct Snapshot(Vec<u8>);
 
 impl Snapshot {
     /// Of these calls, sorted by workspace and id.
-    pub fn of(calls: &[Call]) -> Self {
+    pub fn of(calls: &[&Call]) -> Self {
         let mut bytes = Vec::with_capacity(calls.len() * 160);
         for together in calls.chunk_by(|a, b| a.workspace == b.workspace) {
             let Some(first) = together.first() else {
                 continue;
             };
-            let block = blocks::encode(together.iter());
+            let block = blocks::encode(together.iter().copied());
             bytes.extend(first.workspace.as_bytes());
             bytes.extend(u32::try_from(block.len()).unwrap_or(u32::MAX).to_be_bytes());
             bytes.extend(block);
@@ -55,7 +55,7 @@ mod tests {
         for (number, call) in calls.iter_mut().enumerate() {
             call.workspace = Id::from_bytes([u8::try_from(number / 3).unwrap(); 12]);
         }
-        let snapshot = Snapshot::of(&calls);
+        let snapshot = Snapshot::of(&calls.iter().collect::<Vec<_>>());
         let read = Snapshot::calls(snapshot.bytes()).unwrap();
         assert_eq!(format!("{read:?}"), format!("{calls:?}"));
         let cut = &snapshot.bytes()[..snapshot.bytes().len() - 1];
