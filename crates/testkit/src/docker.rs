@@ -157,6 +157,13 @@ impl Docker {
         left
     }
 
+    /// What the engine says of its networks; of one that cannot be removed, who is in it.
+    pub fn networks(&self) -> Vec<Value> {
+        let id = |network: &Value| text(&network["Id"]);
+        let look = |network| self.ask("GET", &format!("/networks/{}", id(&network))).1;
+        self.list("/networks?").into_iter().map(look).collect()
+    }
+
     /// Removes everything that it has. Whoever is still at work would make it anew: stop that first.
     pub fn clean(&self) {
         let remove = |path: String| drop(self.ask("DELETE", &path));

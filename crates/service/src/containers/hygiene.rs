@@ -125,11 +125,14 @@ async fn remove_volumes(core: &Core) -> Result<bool> {
     Ok(all)
 }
 
-/// Whether it is gone; what is in use goes later.
+/// Whether it is gone; what is in use goes later. That is told: an engine may take something for used for ever.
 fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<bool> {
     match removed {
         Ok(()) => Ok(true),
-        Err(error) if error.is_conflict() => Ok(false),
+        Err(error) if error.is_conflict() => {
+            tracing::info!(error = causes(&error), "still in use; it is tried again");
+            Ok(false)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -9,6 +9,7 @@
 //! fleet        what this process knows: who is healthy, who is leaving, who crashed
 //! disk_watch   stops instances that have written too much
 //! disk_room    how much room the engine's disk has
+//! clean_ups    when to look for what nobody needs
 //! hygiene      removes images, networks and volumes that nobody needs
 //! logs         what instances write, kept and read
 //! ```
@@ -16,6 +17,7 @@
 //! What shall run is in the database and what runs in the engine; nothing else decides. What a process
 //! knows besides can be lost with it.
 
+mod clean_ups;
 mod crashes;
 mod deploy;
 mod disk_room;

@@ -4,6 +4,7 @@
 //! or nothing at all for a while), it looks at both and does what is missing. Projects are tended side by
 //! side, each by one task at a time.
 
+use super::clean_ups::{self, CleanUps};
 use super::disk_watch;
 use super::hygiene;
 use super::retire::retire;
@@ -31,10 +32,8 @@ const POLL: Duration = Duration::from_secs(10);
 const IDLE_POLL: Duration = Duration::from_mins(1);
 /// How soon it looks for an engine that is away.
 const AWAY: Duration = Duration::from_secs(1);
-/// How often images, networks and volumes are looked through.
-const HYGIENE: Duration = Duration::from_mins(1);
-/// How soon they are looked through after a project changed.
-const TIDY: Duration = Duration::from_secs(5);
+/// How soon images, networks and volumes are looked through after a project changed.
+const TIDY: Duration = clean_ups::SOON;
 /// The same while nothing runs.
 const IDLE_TIDY: Duration = Duration::from_secs(10);
 /// Changes and events that come together are answered by one look.
@@ -61,12 +60,10 @@ pub struct Reconciler {
     next: Instant,
     /// When to look a second time at what an event told of.
     echo: Option<Instant>,
-    next_hygiene: Instant,
+    clean_ups: CleanUps,
     engine: Seen,
     /// Nothing runs and nothing shall.
     idle: bool,
-    /// Something ran or ended since the last clean-up.
-    untidy: bool,
 }
 
 /// How the engine was when it was looked at last.
@@ -107,10 +104,9 @@ impl Reconciler {
                 last: now,
                 next: now,
                 echo: None,
-                next_hygiene: now,
+                clean_ups: CleanUps::new(now),
                 engine: Seen::Never,
                 idle: false,
-                untidy: true,
             };
             let mut disks = interval(disk_watch::EVERY);
             disks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,13 +154,7 @@ impl Reconciler {
                     self.tidy_in(Duration::ZERO);
                     self.look_in(TOGETHER);
                 }
-                Some(done) = self.chores.join_next() => {
-                    if matches!(done, Ok(true)) {
-                        self.tidy_in(TIDY);
-                        self.look_in(TIDY);
-                    }
-                    report("clean up", done);
-                }
+                Some(done) = self.chores.join_next() => self.cleaned(done),
                 () = sleep_until(self.next) => return Woken::Look,
             }
         }
@@ -177,8 +167,15 @@ impl Reconciler {
 
     /// There is something to clean up, after so long at the latest.
     fn tidy_in(&mut self, wait: Duration) {
-        self.untidy = true;
-        self.next_hygiene = self.next_hygiene.min(Instant::now() + wait);
+        self.clean_ups.want_at(Instant::now() + wait);
+    }
+
+    fn cleaned(&mut self, done: std::result::Result<bool, JoinError>) {
+        let left = matches!(done, Ok(true));
+        if let Some(again) = self.clean_ups.ended(Instant::now(), left) {
+            self.look_in(again);
+        }
+        report("clean up", done);
     }
 
     fn heard(&mut self, heard: Heard) {
@@ -192,6 +189,10 @@ impl Reconciler {
                 self.look_in(TOGETHER);
             }
             Heard::Anything => self.look_in(TOGETHER),
+            Heard::Missed => {
+                self.tidy_in(TIDY);
+                self.look_in(TOGETHER);
+            }
             // A disk may be gone, or what a build left behind.
             Heard::Project => {
                 let soon = if self.idle { IDLE_TIDY } else { TIDY };
@@ -273,7 +274,9 @@ impl Reconciler {
             self.set_firewall();
         }
         self.idle = wanted.is_empty() && found.is_empty();
-        self.untidy |= !self.idle;
+        if !self.idle {
+            self.clean_ups.want_one_day();
+        }
         self.tend_all(wanted, found, (now, after_outage));
         self.clean_up();
     }
@@ -360,15 +363,19 @@ impl Reconciler {
 
     fn clean_up(&mut self) {
         let now = Instant::now();
-        if self.engine != Seen::There || !self.untidy {
+        let Some(due) = self.clean_ups.due().filter(|_| self.engine == Seen::There) else {
+            return;
+        };
+        let busy = self.chores.len() > 4;
+        if now < due || busy {
+            let again = if busy { now + TIDY } else { due };
+            self.next = self.next.min(again);
             return;
         }
-        if now < self.next_hygiene || self.chores.len() > 4 {
-            self.next = self.next.min(self.next_hygiene.max(now + TIDY));
-            return;
+        self.clean_ups.begin(now);
+        if let Some(due) = self.clean_ups.due() {
+            self.next = self.next.min(due);
         }
-        self.untidy = false;
-        self.next_hygiene = now + HYGIENE;
         let core = Arc::clone(&self.core);
         self.chores
             .spawn(async move { !hygiene::clean(&core).await });
@@ -401,6 +408,8 @@ enum Heard {
     /// Something else of one.
     Project,
     Anything,
+    /// It may have been any of these.
+    Missed,
 }
 
 async fn heard(changes: &mut Receiver<Change>) -> Heard {
@@ -411,11 +420,12 @@ async fn heard(changes: &mut Receiver<Change>) -> Heard {
                     let project = change.id.parse();
                     return project.map_or(Heard::Anything, Heard::Workload);
                 }
-                ChangeKind::Release | ChangeKind::Everything => return Heard::Anything,
+                ChangeKind::Release => return Heard::Anything,
                 ChangeKind::Project => return Heard::Project,
+                ChangeKind::Everything => return Heard::Missed,
                 _ => {}
             },
-            Err(RecvError::Lagged(_)) => return Heard::Anything,
+            Err(RecvError::Lagged(_)) => return Heard::Missed,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }

@@ -260,8 +260,12 @@ async fn check_nothing_left(server: &Server, docker: &Docker, within: Duration) 
         if left.is_empty() {
             return;
         }
-        let log = server.log();
-        assert!(began.elapsed() < within, "left: {left:#?}\n{log}");
+        assert!(
+            began.elapsed() < within,
+            "left: {left:#?}\n{:#?}\n{}",
+            docker.networks(),
+            server.log()
+        );
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 }
