@@ -33,8 +33,9 @@ const LONGEST_TOKEN: usize = 4096;
 
 /// `SipHash` of a token, with a key that only this process knows. Who wants to be taken for somebody else has
 /// to find a text of the same fingerprint as that one's token, which 128 bits make hopeless. (A hash without
-/// a key has to be stronger: BLAKE3 takes twice the instructions for a few hundred bytes.)
-type Fingerprint = u128;
+/// a key has to be stronger: BLAKE3 takes twice the instructions for a few hundred bytes.) Not a `u128`: those
+/// are aligned to 16 bytes, which makes each entry larger.
+type Fingerprint = (u64, u64);
 
 /// Remembers what signatures have proved, for one kind of token.
 pub(crate) struct Verifier<T> {
@@ -59,7 +60,8 @@ impl<T> Verifier<T> {
     }
 
     fn fingerprint(&self, token: &str) -> Fingerprint {
-        self.hasher.hash(token.as_bytes()).as_u128()
+        let hash = self.hasher.hash(token.as_bytes());
+        (hash.h1, hash.h2)
     }
 
     /// What was proved of this token before; costs a hash and a look-up.

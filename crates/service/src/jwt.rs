@@ -65,15 +65,15 @@ pub(crate) struct Proof<T> {
     ends: i64,
 }
 
-/// The first half of the hash of a `jti`: that of a random one is as unlikely to be met by chance, and
-/// very many are kept.
+/// The first 8 bytes of the hash of a `jti`. Who holds a credential cannot choose its `jti`, so what was
+/// replaced passes for what replaced it only by chance, once in 2^64 times; and very many are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SecretMark([u8; 16]);
+pub(crate) struct SecretMark([u8; 8]);
 
 impl From<&[u8; 32]> for SecretMark {
     fn from(hash: &[u8; 32]) -> Self {
-        let mut mark = [0; 16];
-        mark.copy_from_slice(&hash[..16]);
+        let mut mark = [0; 8];
+        mark.copy_from_slice(&hash[..8]);
         Self(mark)
     }
 }
