@@ -19,6 +19,8 @@ const HEAD: usize = HASH + size_of::<u64>();
 /// The two files.
 pub(super) struct Files {
     both: [File; 2],
+    /// How long each is at most.
+    lengths: [usize; 2],
     /// How often something was written; tells which file is the next.
     count: u64,
     buffer: Vec<u8>,
@@ -57,9 +59,11 @@ impl Files {
             options.open(path).map_err(naming)
         };
         let both = [open(&paths[0])?, open(&paths[1])?];
+        let lengths = contents.each_ref().map(Vec::len);
         let (count, buffer) = (count + 1, Vec::new());
         let this = Self {
             both,
+            lengths,
             count,
             buffer,
             name: name.to_owned(),
@@ -75,15 +79,26 @@ impl Files {
         self.buffer.extend(calls.bytes());
         let hash = hash(&self.name, &self.buffer[HASH..]);
         self.buffer[..HASH].copy_from_slice(hash.as_bytes());
-        let file = &self.both[usize::from(self.count % 2 == 1)];
-        let written = file.write_all_at(&self.buffer, 0);
-        let written = written.and_then(|()| file.set_len(self.buffer.len() as u64));
+        let written = self.put(usize::from(self.count % 2 == 1));
         if written.is_err() {
             // What nobody brings up to date any more must not be found: those calls are written down elsewhere.
             self.both.iter().for_each(|file| drop(file.set_len(0)));
+            self.lengths = [usize::MAX; 2];
         }
         self.count += 1;
         written
+    }
+
+    /// Replaces what one of them has.
+    fn put(&mut self, which: usize) -> io::Result<()> {
+        let (file, length) = (&self.both[which], &mut self.lengths[which]);
+        file.write_all_at(&self.buffer, 0)?;
+        // To cut costs more than to write.
+        if self.buffer.len() < *length {
+            file.set_len(self.buffer.len() as u64)?;
+        }
+        *length = self.buffer.len();
+        Ok(())
     }
 }
 
