@@ -61,29 +61,35 @@ pub(crate) struct Proof<T> {
     pub id: Id<T>,
     /// What its `jti` is known by.
     pub secret: SecretMark,
-    /// When it ends, in seconds; [`NEVER`] without an end. Not an `Option`: very many are kept.
-    ends: i64,
+    /// When it ends, in seconds; [`NEVER`] without an end. Neither longer nor an `Option`: very many are kept.
+    ends: u32,
 }
 
-/// The first 8 bytes of the hash of a `jti`. Who holds a credential cannot choose its `jti`, so what was
-/// replaced passes for what replaced it only by chance, once in 2^64 times; and very many are kept.
+/// The first half of the hash of a `jti`: that of a random one is as unlikely to be met by chance, and
+/// very many are kept. Not less of it: with a signing key and a copy of the database, somebody could look for a
+/// `jti` that has the mark of any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SecretMark([u8; 8]);
+pub(crate) struct SecretMark([u8; 16]);
 
 impl From<&[u8; 32]> for SecretMark {
     fn from(hash: &[u8; 32]) -> Self {
-        let mut mark = [0; 8];
-        mark.copy_from_slice(&hash[..8]);
+        let mut mark = [0; 16];
+        mark.copy_from_slice(&hash[..16]);
         Self(mark)
     }
 }
 
-const NEVER: i64 = i64::MAX;
+const NEVER: u32 = u32::MAX;
+
+/// The second of an `exp`: one before there were clocks has passed, and one after 2106 is then.
+fn end_of(exp: i64) -> u32 {
+    u32::try_from(exp.max(0)).map_or(NEVER - 1, |end| end.min(NEVER - 1))
+}
 
 impl<T> Proof<T> {
     /// Whether its time is over.
     pub(crate) fn has_ended(&self, now: Timestamp) -> bool {
-        self.ends <= now.seconds()
+        self.ends != NEVER && i64::from(self.ends) <= now.seconds()
     }
 }
 
@@ -214,7 +220,7 @@ impl Keyring {
         Some(Proof {
             id: claims.sub.parse().ok()?,
             secret: SecretMark::from(&hash_secret(&claims.jti)),
-            ends: claims.exp.unwrap_or(NEVER),
+            ends: claims.exp.map_or(NEVER, end_of),
         })
     }
 

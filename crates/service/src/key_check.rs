@@ -80,12 +80,17 @@ impl From<Refusal> for Denied {
 }
 
 /// Whether a key is let in.
-pub type Verdict = std::result::Result<Arc<CheckedKey>, Refusal>;
+pub type Verdict = std::result::Result<CheckedKey, Refusal>;
+
+/// A key that was let in.
+pub struct CheckedKey {
+    id: KeyId,
+    kept: Arc<KeptKey>,
+}
 
 /// A key's live state, as kept between requests. There are very many of them: what a check does not
 /// need is left out, what keys have in common is shared, and what few of them have is apart.
-pub struct CheckedKey {
-    id: KeyId,
+struct KeptKey {
     /// Switched on, and its owner is not locked out.
     enabled: bool,
     cache: bool,
@@ -126,19 +131,6 @@ impl Rules {
 }
 
 impl CheckedKey {
-    fn new(state: KeyState, lists: &WorkspaceLists) -> Self {
-        let key = state.key;
-        Self {
-            id: key.id,
-            enabled: key.enabled && !state.owner_disabled,
-            cache: key.cache,
-            secret: SecretMark::from(&state.secret_hash),
-            touched: AtomicI64::new(key.last_used_at.map_or(0, Timestamp::millis)),
-            workspaces: lists.share(state.owner, key.workspaces),
-            rules: Rules::new(key.limits, &state.old_secrets),
-        }
-    }
-
     /// Which key it is.
     pub fn id(&self) -> KeyId {
         self.id
@@ -146,12 +138,13 @@ impl CheckedKey {
 
     /// What a relay needs to know of it.
     pub fn pass(&self) -> KeyPass {
-        let rules = self.rules.as_deref();
+        let kept = &*self.kept;
+        let rules = kept.rules.as_deref();
         KeyPass {
             id: self.id,
-            owner: self.workspaces.owner,
+            owner: kept.workspaces.owner,
             models: rules.and_then(|rules| rules.models.clone()),
-            cache: self.cache,
+            cache: kept.cache,
             rates: rules.map_or_else(Rates::default, |rules| rules.rates),
             budget: rules.and_then(|rules| rules.budget.clone()),
         }
@@ -159,7 +152,21 @@ impl CheckedKey {
 
     /// The ids of its workspaces, joined by commas, ready to be sent as a header.
     pub fn workspace_ids(&self) -> Bytes {
-        self.workspaces.ids.clone()
+        self.kept.workspaces.ids.clone()
+    }
+}
+
+impl KeptKey {
+    fn new(state: KeyState, lists: &WorkspaceLists) -> Self {
+        let key = state.key;
+        Self {
+            enabled: key.enabled && !state.owner_disabled,
+            cache: key.cache,
+            secret: SecretMark::from(&state.secret_hash),
+            touched: AtomicI64::new(key.last_used_at.map_or(0, Timestamp::millis)),
+            workspaces: lists.share(state.owner, key.workspaces),
+            rules: Rules::new(key.limits, &state.old_secrets),
+        }
     }
 
     fn refusal(
@@ -216,7 +223,7 @@ impl CheckedKey {
 pub struct KeyCheck {
     core: Arc<Core>,
     verifier: Verifier<kind::Key>,
-    states: Arc<StateCache<KeyId, CheckedKey>>,
+    states: Arc<StateCache<KeyId, KeptKey>>,
     lists: WorkspaceLists,
     workspaces: Arc<StateCache<WorkspaceId, WorkspacePass>>,
     touches: Touches<KeyId>,
@@ -286,12 +293,12 @@ impl KeyCheck {
 
     fn enter(
         &self,
-        checked: Arc<CheckedKey>,
+        kept: Arc<KeptKey>,
         proof: &Proof<kind::Key>,
         place: Place<'_>,
     ) -> std::result::Result<(KeyPass, WorkspaceId), Denied> {
-        let checked = self.judge(checked, proof, None)?;
-        let id = checked.place(place)?;
+        let checked = self.judge(kept, proof, None)?;
+        let id = checked.kept.place(place)?;
         Ok((checked.pass(), id))
     }
 
@@ -310,27 +317,28 @@ impl KeyCheck {
 
     fn judge(
         &self,
-        checked: Arc<CheckedKey>,
+        kept: Arc<KeptKey>,
         proof: &Proof<kind::Key>,
         workspace: Option<&str>,
     ) -> Verdict {
         let now = self.core.now();
-        if let Some(refusal) = checked.refusal(proof, workspace, now) {
+        if let Some(refusal) = kept.refusal(proof, workspace, now) {
             Err(refusal)
         } else {
-            self.touches.note(proof.id, &checked.touched, now);
-            Ok(checked)
+            let id = proof.id;
+            self.touches.note(id, &kept.touched, now);
+            Ok(CheckedKey { id, kept })
         }
     }
 
     /// The key behind a token and what its signature proves.
-    async fn look_up(&self, token: &str) -> Result<Option<(Arc<CheckedKey>, Proof<kind::Key>)>> {
+    async fn look_up(&self, token: &str) -> Result<Option<(Arc<KeptKey>, Proof<kind::Key>)>> {
         let Some(proof) = self.verifier.verify(token).await? else {
             return Ok(None);
         };
         let load = || async {
             let state = keys::key_state(&self.core.db, proof.id).await?;
-            Ok(state.map(|state| CheckedKey::new(state, &self.lists)))
+            Ok(state.map(|state| KeptKey::new(state, &self.lists)))
         };
         let checked = self.states.get_or_load(proof.id, load).await?;
         Ok(checked.map(|checked| (checked, proof)))
@@ -345,7 +353,7 @@ impl KeyCheck {
         let Some((checked, proof)) = self.look_up(request.key.expose()).await? else {
             return Ok(unknown);
         };
-        let Some(row) = keys::read_key(&self.core.db, scope.owner, checked.id()).await? else {
+        let Some(row) = keys::read_key(&self.core.db, scope.owner, proof.id).await? else {
             return Ok(unknown);
         };
         let refusal = checked.refusal(&proof, request.workspace.as_deref(), self.core.now());
@@ -377,7 +385,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_each_of_very_many_keys_is_little() {
         // With the two counts of an `Arc`, 64 bytes: the next size that is allocated is 80.
-        assert_eq!(size_of::<CheckedKey>(), 48);
+        assert_eq!(size_of::<KeptKey>(), 48);
         assert_eq!(size_of::<Proof<kind::Key>>(), 32);
     }
 }

@@ -69,7 +69,9 @@ impl CleanUps {
         let since = *self.in_use_since.get_or_insert(now);
         let lately = now.saturating_duration_since(since) < SELDOM;
         let wait = if lately { SOON } else { SELDOM };
-        self.want_at(now + wait);
+        // Whichever comes next finds it again.
+        self.wanted = true;
+        self.next = self.next.min(now + wait);
         Some(wait)
     }
 }
@@ -108,6 +110,11 @@ mod tests {
         let later = start + SELDOM;
         clean_ups.begin(later);
         assert_eq!(clean_ups.ended(later, true), Some(SELDOM));
+        // Something else that has ended does not wait for it.
+        clean_ups.want_at(later + SOON);
+        assert_eq!(clean_ups.due(), Some(later + SOON));
+        clean_ups.begin(later + Duration::from_secs(1));
+        assert_eq!(clean_ups.due(), Some(later + SOON));
         clean_ups.begin(later + SELDOM);
         assert_eq!(clean_ups.ended(later + SELDOM, false), None);
         assert_eq!(clean_ups.due(), None);

@@ -51,7 +51,8 @@ pub struct Reconciler {
     busy: HashMap<ProjectId, (TaskId, AbortHandle)>,
     /// Projects that changed while somebody tended them.
     dirty: HashSet<ProjectId>,
-    leaving: JoinSet<()>,
+    /// Whether an instance that shall go is gone.
+    leaving: JoinSet<bool>,
     /// Work in the background; whether some of it is left for later.
     chores: JoinSet<bool>,
     watching: JoinSet<()>,
@@ -141,6 +142,8 @@ impl Reconciler {
                 heard = heard(changes) => self.heard(heard),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
+                        // Somebody may have started what nobody wants any more.
+                        self.idle = false;
                         self.echo = Some(Instant::now() + ECHO);
                         self.look_in(TOGETHER);
                     } else {
@@ -150,9 +153,12 @@ impl Reconciler {
                 }
                 Some(tended) = self.tending.join_next() => self.tended(tended),
                 Some(left) = self.leaving.join_next() => {
+                    let failed = matches!(left, Ok(false));
                     report("end an instance", left);
-                    self.tidy_in(Duration::ZERO);
-                    self.look_in(TOGETHER);
+                    // What the engine cannot do now it cannot do at once either.
+                    let (tidy, look) = if failed { (TIDY, AWAY) } else { (Duration::ZERO, TOGETHER) };
+                    self.tidy_in(tidy);
+                    self.look_in(look);
                 }
                 Some(done) = self.chores.join_next() => self.cleaned(done),
                 () = sleep_until(self.next) => return Woken::Look,
@@ -173,6 +179,8 @@ impl Reconciler {
     fn cleaned(&mut self, done: std::result::Result<bool, JoinError>) {
         let left = matches!(done, Ok(true));
         if let Some(again) = self.clean_ups.ended(Instant::now(), left) {
+            // It may be an instance that uses it.
+            self.idle = false;
             self.look_in(again);
         }
         report("clean up", done);

@@ -19,10 +19,10 @@ pub(super) enum Leave {
     Unwanted,
 }
 
-/// Ends an instance, unless somebody does already.
-pub(super) async fn retire(core: Arc<Core>, instance: Instance, why: Leave) {
+/// Ends an instance, unless somebody does already. False when the engine could not: it is tried again.
+pub(super) async fn retire(core: Arc<Core>, instance: Instance, why: Leave) -> bool {
     if !core.fleet.begin_leaving(&instance.id) {
-        return;
+        return true;
     }
     let limit = match why {
         Leave::Replaced => DRAIN,
@@ -32,14 +32,15 @@ pub(super) async fn retire(core: Arc<Core>, instance: Instance, why: Leave) {
     core.fleet.leave(publisher.as_ref(), &instance, limit).await;
     let ended = end(&core, &instance).await;
     core.fleet.end_leaving(&instance.id);
-    if let Err(error) = ended {
+    if let Err(error) = &ended {
         tracing::warn!(
             project = %instance.key.project,
             release = %instance.key.release,
-            error = causes(&error),
+            error = causes(error),
             "an instance could not be ended; it is tried again"
         );
     }
+    ended.is_ok()
 }
 
 async fn end(core: &Core, instance: &Instance) -> Result<(), estrade_runtime::Error> {
