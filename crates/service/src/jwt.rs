@@ -268,6 +268,24 @@ mod tests {
     }
 
     #[test]
+    fn an_end_of_any_size_is_kept() {
+        let has_ended = |exp: Option<i64>, now: i64| {
+            let proof = Proof::<()> {
+                id: Id::from_bytes([1; 12]),
+                secret: SecretMark([0; 16]),
+                ends: exp.map_or(NEVER, end_of),
+            };
+            proof.has_ended(Timestamp::from_millis(now * 1000))
+        };
+        assert!(has_ended(Some(i64::MIN), 1) && has_ended(Some(1000), 1000));
+        assert!(!has_ended(Some(1000), 999));
+        // Longer than it has room for is not for ever; nothing is.
+        let room = i64::from(u32::MAX);
+        assert!(!has_ended(Some(i64::MAX), room - 2) && has_ended(Some(i64::MAX), room));
+        assert!(!has_ended(None, room * 2));
+    }
+
+    #[test]
     fn a_token_proves_its_id_for_its_audience_only() {
         let (ring, now) = (ring(), Timestamp::from_millis(1_000_000));
         let id: KeyId = Id::generate(5, 5);

@@ -62,7 +62,8 @@ impl Ledger {
     }
 
     /// From now on what calls took so far that are under way is kept in this directory, which no other server
-    /// uses; `source` knows them, and whether there are others that it will know soon. What an earlier run has left there is closed when this one runs.
+    /// uses; `source` knows them, and whether there are others that it will know soon. What an earlier run has
+    /// left there is closed when this one runs.
     pub async fn keep_under_way(
         &self,
         directory: &Path,
