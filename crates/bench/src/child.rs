@@ -1,9 +1,11 @@
 //! Servers as child processes: started, measured through /proc, and stopped by their own id.
 
 use crate::http;
+use crate::random::Random;
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{ChildStdout, Command};
 use std::thread::sleep;
@@ -131,7 +133,16 @@ fn cpu_of(id: u32) -> anyhow::Result<Duration> {
         .into())
 }
 
-/// An address on loopback that nobody listens on at the moment.
+/// An address on loopback that nobody listens on at the moment. Not one that the system chooses: those it also
+/// gives to clients, maybe before anybody listens there.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    let seed = RandomState::new().build_hasher().finish();
+    let mut random = Random::new(seed);
+    for _ in 0..100 {
+        let port = 10_000 + u16::try_from(random.next() % 20_000)?;
+        if let Ok(socket) = TcpListener::bind(("127.0.0.1", port)) {
+            return Ok(socket.local_addr()?);
+        }
+    }
+    bail!("no port is free")
 }

@@ -49,22 +49,27 @@ impl Site {
 
     /// Starts a server on the server's cores and waits until it is ready.
     pub(crate) fn serve(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
-        self.serve_on(bench, &bench.cores)
+        self.serve_on(&bench.options.server, &bench.cores)
+    }
+
+    /// The same with another build.
+    pub(crate) fn serve_build(&self, build: &Path, bench: &Bench<'_>) -> anyhow::Result<Running> {
+        self.serve_on(build, &bench.cores)
     }
 
     /// The same on all cores.
     pub(crate) fn serve_everywhere(&self, bench: &Bench<'_>) -> anyhow::Result<Running> {
-        self.serve_on(bench, &bench.cores.shared())
+        self.serve_on(&bench.options.server, &bench.cores.shared())
     }
 
-    fn serve_on(&self, bench: &Bench<'_>, cores: &Cores) -> anyhow::Result<Running> {
+    fn serve_on(&self, build: &Path, cores: &Cores) -> anyhow::Result<Running> {
         let (platform, ai, edge) = (
             child::free_address()?,
             child::free_address()?,
             child::free_address()?,
         );
         let log = fs::File::create(self.directory.join("server.log"))?;
-        let mut command = Command::new(&bench.options.server);
+        let mut command = Command::new(build);
         command
             .arg("serve")
             .arg("--config")

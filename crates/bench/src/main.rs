@@ -66,6 +66,9 @@ struct Options {
     /// The estrade binary to measure.
     #[arg(long, value_name = "FILE")]
     server: PathBuf,
+    /// An earlier estrade binary, measured in the same rounds where that is possible: in `streams`.
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
     /// A directory for data, emptied first and removed at the end; its disk is the one measured.
     #[arg(long, value_name = "DIR")]
     work: PathBuf,

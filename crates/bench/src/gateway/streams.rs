@@ -1,6 +1,6 @@
 //! Streams: the time until they begin, the cost of an event, and very many at once.
 
-use super::stream_load::{StreamLoad, Streamed, measure};
+use super::stream_load::{StreamLoad, measure};
 use super::upstream::Pace;
 use super::{chat, installation, key, peers};
 use crate::child::Child;
@@ -9,8 +9,10 @@ use crate::report::{Row, Target, Unit};
 use crate::stats::median;
 use crate::suite::Bench;
 use anyhow::Context;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -37,7 +39,7 @@ const HELD: usize = 5000;
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let directory = bench.options.work.join("streams-peers");
-    std::fs::create_dir_all(&directory)?;
+    fs::create_dir_all(&directory)?;
     cost(bench, &directory, Duration::ZERO)?;
     cost(bench, &directory, SPREAD)?;
     first_byte(bench, &directory)?;
@@ -60,39 +62,21 @@ pub(super) fn provider(bench: &Bench<'_>, pace: Pace) -> anyhow::Result<(Child, 
     })
 }
 
+/// Microseconds that an event costs.
+struct Cost {
+    ours: f64,
+    nginx: f64,
+    /// In an earlier build, if one is given.
+    before: Option<f64>,
+}
+
 /// What an event costs. Streams that begin together have their events together, which is cheaper.
-fn cost(
-    bench: &mut Bench<'_>,
-    directory: &std::path::Path,
-    spread: Duration,
-) -> anyhow::Result<()> {
-    let (_provider, upstream) = provider(bench, STEADY)?;
-    let nginx = peers::proxy(bench, directory, upstream, false, &peers::replace_key())?;
-    let name = if spread.is_zero() {
-        "stream-cost"
-    } else {
-        "stream-cost-spread"
-    };
-    let server = installation(bench, name, upstream)?.serve(bench)?;
-    let request = chat(&key(&server, "stream", false)?, true);
-    let mut rounds = Vec::new();
-    for _ in 0..bench.options.rounds {
-        let at = |address, cpu: &dyn Fn() -> _| {
-            let streams = (STREAMS, spread);
-            measure(&bench.cores, address, &request, streams, SPAN, cpu)
-        };
-        let ours = at(server.ai, &|| server.child.cpu())?;
-        let theirs = at(nginx.address, &|| nginx.child.cpu())?;
-        rounds.push((ours, theirs));
-    }
-    let per_event = |it: &Streamed| 1e6 * it.cpu / it.events.max(1.0);
-    let theirs = median(rounds.iter().map(|(_, theirs)| per_event(theirs)));
-    let ours = median(rounds.iter().map(|(ours, _)| per_event(ours)));
-    let ratio = median(
-        rounds
-            .iter()
-            .map(|(ours, theirs)| per_event(ours) / per_event(theirs)),
-    );
+fn cost(bench: &mut Bench<'_>, directory: &Path, spread: Duration) -> anyhow::Result<()> {
+    let rounds = (0..bench.options.rounds).map(|_| cost_once(bench, directory, spread));
+    let rounds = rounds.collect::<anyhow::Result<Vec<_>>>()?;
+    let ours = median(rounds.iter().map(|it| it.ours));
+    let nginx = median(rounds.iter().map(|it| it.nginx));
+    let ratio = median(rounds.iter().map(|it| it.ours / it.nginx));
     let row = if spread.is_zero() {
         let name = "CPU per event against nginx";
         Row::judged(name, ratio, Unit::Times, Target::AtMost(1.0))
@@ -100,12 +84,51 @@ fn cost(
         Row::fact("… of streams that begin one by one", ratio, Unit::Times)
     };
     bench.report.add(row.note(format!(
-        "{ours:.2} µs, nginx {theirs:.2} µs: {STREAMS} streams, an event each 10 ms"
+        "{ours:.2} µs, nginx {nginx:.2} µs: {STREAMS} streams, an event each 10 ms"
     )));
-    server.child.stop()
+    let before: Vec<_> = rounds
+        .iter()
+        .filter_map(|it| Some(it.ours / it.before?))
+        .collect();
+    if !before.is_empty() {
+        let row = Row::fact("… against the build before", median(before), Unit::Times);
+        bench.report.add(row);
+    }
+    Ok(())
 }
 
-fn first_byte(bench: &mut Bench<'_>, directory: &std::path::Path) -> anyhow::Result<()> {
+/// One round. All processes are new: what one happens to get from the kernel at its start makes a tenth of
+/// difference for as long as it runs.
+fn cost_once(bench: &Bench<'_>, directory: &Path, spread: Duration) -> anyhow::Result<Cost> {
+    let (_provider, upstream) = provider(bench, STEADY)?;
+    let at = |address, request: &str, cpu: &dyn Fn() -> _| {
+        let streams = (STREAMS, spread);
+        let it = measure(&bench.cores, address, request, streams, SPAN, cpu)?;
+        anyhow::Ok(1e6 * it.cpu / it.events.max(1.0))
+    };
+    let of_build = |build: &Path| {
+        let site = installation(bench, "stream-cost", upstream)?;
+        let server = site.serve_build(build, bench)?;
+        let request = chat(&key(&server, "stream", false)?, true);
+        let cost = at(server.ai, &request, &|| server.child.cpu())?;
+        server.child.stop()?;
+        fs::remove_dir_all(site.directory)?;
+        anyhow::Ok((cost, request))
+    };
+    let (ours, request) = of_build(&bench.options.server)?;
+    let nginx = peers::proxy(bench, directory, upstream, false, &peers::replace_key())?;
+    let theirs = at(nginx.address, &request, &|| nginx.child.cpu())?;
+    let before = bench.options.before.as_ref();
+    Ok(Cost {
+        ours,
+        nginx: theirs,
+        before: before
+            .map(|build| anyhow::Ok(of_build(build)?.0))
+            .transpose()?,
+    })
+}
+
+fn first_byte(bench: &mut Bench<'_>, directory: &Path) -> anyhow::Result<()> {
     let (provider, upstream) = provider(bench, SHORT)?;
     let nginx = peers::proxy(bench, directory, upstream, false, &peers::replace_key())?;
     let server = installation(bench, "stream-first", upstream)?.serve(bench)?;
