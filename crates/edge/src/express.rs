@@ -15,7 +15,7 @@ use crate::pages::Page;
 use crate::proxy::express_visitor::{self, Origins, Passed, Passing};
 use estrade_listener::Second;
 use estrade_listener::express::{
-    self, Input, Next, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
+    self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,
 };
 use estrade_listener::sending::Sending;
@@ -34,13 +34,13 @@ const WORTH_COPYING: usize = 8 * 1024;
 /// Answers in a row, to a client that does not wait for them, before others get their turn.
 const IN_A_ROW: u32 = 32;
 
-/// Serves a connection for as long as its requests are simple.
+/// Serves a connection for as long as its requests are simple; what was read of the first that is not.
 pub(crate) async fn serve(
     lane: &Lane,
     stream: &mut TcpStream,
     peer: IpAddr,
     stop: &CancellationToken,
-) -> Next {
+) -> Option<Input> {
     let mut input = Input::default();
     let mut head = Vec::with_capacity(1024);
     let (mut second, mut answered) = (Second::default(), 0_u32);
@@ -51,7 +51,7 @@ pub(crate) async fn serve(
     loop {
         let request = match express::parse(input.bytes(), Request::simple) {
             Parsed::Ordinary(request) => request,
-            Parsed::Other => return Next::HandOver(input),
+            Parsed::Other => return Some(input),
             Parsed::Partial => {
                 match (input.is_empty(), answered) {
                     (true, 0) => {}
@@ -60,7 +60,7 @@ pub(crate) async fn serve(
                 }
                 match read_more(stream, &mut input, &mut patience, stopped.as_mut()).await {
                     Ok(true) => continue,
-                    Ok(false) | Err(_) => return Next::Ended,
+                    Ok(false) | Err(_) => return None,
                 }
             }
         };
@@ -94,7 +94,7 @@ pub(crate) async fn serve(
             Err(answer) => {
                 let sent = send_answer(stream, &mut head, &answer, &request, &second, close).await;
                 let Ok(bytes) = sent else {
-                    return Next::Ended;
+                    return None;
                 };
                 Passed {
                     status: answer.status,
@@ -115,7 +115,7 @@ pub(crate) async fn serve(
             started,
         );
         if close || !passed.whole {
-            return Next::Ended;
+            return None;
         }
         let length = request.length;
         input.advance(length);

@@ -56,12 +56,15 @@ pub(crate) struct Lane {
 impl Express for Visitors {
     async fn serve_express(
         &self,
-        stream: &mut TcpStream,
+        mut stream: TcpStream,
         peer: IpAddr,
         _: &ListenerOptions,
         stop: &CancellationToken,
     ) -> Next {
-        express::serve(&self.0, stream, peer, stop).await
+        match express::serve(&self.0, &mut stream, peer, stop).await {
+            Some(input) => Next::HandOver(stream, input),
+            None => Next::Ended(Some(stream)),
+        }
     }
 }
 

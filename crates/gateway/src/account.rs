@@ -5,7 +5,7 @@ use crate::gateway::Gateway;
 use crate::metrics::Series;
 use crate::rates::Taken;
 use crate::trace::Trace;
-use crate::under_way::{Noted, Standing, UnderWay};
+use crate::under_way::{Noted, Standing, Tally, UnderWay};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, OnRecord, Operation, Price, Ticket, Tokens};
@@ -185,11 +185,9 @@ impl Account {
         }
     }
 
-    /// So many bytes were said by the provider so far.
-    pub(crate) fn said(&self, bytes: u64) {
-        if let Some(noted) = &self.noted {
-            noted.said(bytes);
-        }
+    /// Where it is counted what the provider says.
+    pub(crate) fn tally(&self) -> Tally {
+        self.noted.as_ref().map(Noted::tally).unwrap_or_default()
     }
 
     /// The provider did not take the call: nothing is owed.

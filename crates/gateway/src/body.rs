@@ -3,6 +3,7 @@
 use crate::flows::{self, Flow};
 use crate::upstream::Cut;
 use bytes::Bytes;
+use estrade_listener::sending::{Output, Part, Parts};
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;
 use std::fmt;
@@ -42,6 +43,11 @@ impl GatewayBody {
     pub(crate) fn metered(flow: Flow) -> Self {
         Self(Kind::Metered(flow))
     }
+
+    /// Whether its parts come one by one, for as long as a provider has something to say.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(&self.0, Kind::Metered(flow) if flows::lock(flow).is_stream())
+    }
 }
 
 impl Body for GatewayBody {
@@ -77,5 +83,16 @@ impl Body for GatewayBody {
                 .left()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
         }
+    }
+}
+
+impl Parts for GatewayBody {
+    fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
+        if let Kind::Metered(flow) = &self.0
+            && let Some(polled) = flows::lock(flow).poll_part(cx, output)
+        {
+            return polled;
+        }
+        self.poll_owned_part(cx, output)
     }
 }

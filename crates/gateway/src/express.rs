@@ -15,7 +15,7 @@ use estrade_listener::express::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,
 };
 use estrade_listener::sending::{End, Sending, while_there};
-use estrade_listener::{ListenerOptions, Second};
+use estrade_listener::{ListenerOptions, Second, spare};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use http_body::Body;
@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -53,13 +54,16 @@ pub trait Answerer: Sync {
 /// Serves a connection for as long as its requests are ordinary calls.
 pub async fn serve(
     answerer: &impl Answerer,
-    stream: &mut TcpStream,
+    stream: TcpStream,
     options: &ListenerOptions,
     stop: &CancellationToken,
 ) -> Next {
-    let (mut input, mut output) = (Input::default(), Vec::with_capacity(1024));
-    // What a caller sends before its answer is there.
-    let mut ahead = Vec::new();
+    let mut caller = Caller {
+        stream,
+        ahead: Vec::new(),
+        output: Vec::new(),
+    };
+    let mut input = Input::default();
     let (mut second, mut first) = (Second::default(), true);
     let mut patience = Patience::new(options.header_timeout, options.idle_timeout);
     let mut stopped = pin!(stop.cancelled());
@@ -68,29 +72,31 @@ pub async fn serve(
         tokio::task::coop::consume_budget().await;
         let head = match Head::parse(input.bytes()) {
             Parsed::Ordinary(head) => head,
-            Parsed::Other => return Next::HandOver(input),
+            Parsed::Other => return Next::HandOver(caller.stream, input),
             Parsed::Partial => {
                 match (input.is_empty(), first) {
                     (true, true) => {}
                     (true, false) => patience.between_requests(),
                     (false, _) => patience.within_request(),
                 }
+                let stream = &mut caller.stream;
                 match read_more(stream, &mut input, &mut patience, stopped.as_mut()).await {
                     Ok(true) => continue,
-                    Ok(false) | Err(_) => return Next::Ended,
+                    Ok(false) | Err(_) => return Next::Ended(Some(caller.stream)),
                 }
             }
         };
         let end = head.length + head.body;
         if input.bytes().len() < end {
-            let all = timeout(BODY_PATIENCE, read_to(stream, &mut input, end)).await;
+            let rest = read_to(&mut caller.stream, &mut input, end);
+            let all = timeout(BODY_PATIENCE, rest).await;
             // What never comes is a request as well: hyper sees it through.
             if !all.unwrap_or(false) {
-                return Next::HandOver(input);
+                return Next::HandOver(caller.stream, input);
             }
         }
         let Some(route) = head.route(input.bytes()) else {
-            return Next::HandOver(input);
+            return Next::HandOver(caller.stream, input);
         };
         let request = CallRequest {
             headers: head.headers,
@@ -98,25 +104,57 @@ pub async fn serve(
         };
         let outcome = {
             let answering = pin!(answerer.answer(route, Box::new(request)));
-            while_there(stream, &mut ahead, answering).await
+            while_there(&mut caller.stream, &mut caller.ahead, answering).await
         };
         let Some(response) = outcome else {
-            return Next::Ended;
+            return Next::Ended(Some(caller.stream));
         };
         let close = head.close || stop.is_cancelled();
         second.update(answerer.now());
-        let sending = Sending {
-            stream,
-            ahead: &mut ahead,
-            output: &mut output,
+        let (back, whole) = send(caller, response, second.http(), close).await;
+        caller = match back {
+            Some(back) if whole && !close => back,
+            back => return Next::Ended(back.map(|caller| caller.stream)),
         };
-        if !send(sending, response, second.http(), close).await || close {
-            return Next::Ended;
-        }
         input.advance(end);
-        input.append(&mut ahead);
+        input.append(&mut caller.ahead);
         first = false;
         patience.next_request();
+    }
+}
+
+/// Who is answered.
+struct Caller {
+    stream: TcpStream,
+    /// What it sends before its answer is there.
+    ahead: Vec<u8>,
+    /// What goes out next.
+    output: Vec<u8>,
+}
+
+impl Caller {
+    async fn send_body(&mut self, body: &mut GatewayBody, end: End) -> bool {
+        let mut sending = Sending {
+            stream: &mut self.stream,
+            ahead: &mut self.ahead,
+            output: &mut self.output,
+        };
+        sending.send_body(body, end).await
+    }
+
+    /// Sends a stream. In a task of its own: what has to be woken for each event is small then, and not all that
+    /// a connection is made of. None: it was lost.
+    async fn send_stream(mut self, mut body: GatewayBody) -> (Option<Self>, bool) {
+        let mut streaming = JoinSet::new();
+        streaming.spawn(async move {
+            let whole = self.send_body(&mut body, End::Chunks).await;
+            (self, whole)
+        });
+        match streaming.join_next().await {
+            Some(Ok((caller, whole))) => (Some(caller), whole),
+            // It has panicked, which was reported.
+            Some(Err(_)) | None => (None, false),
+        }
     }
 }
 
@@ -222,37 +260,50 @@ fn looked_at(name: &str) -> Option<HeaderName> {
     name.eq_ignore_ascii_case(known.as_str()).then_some(known)
 }
 
-/// Sends all of an answer; false when that was not possible, and then nothing else may follow.
+/// Sends all of an answer. False when that was not possible, and then nothing else may follow.
 async fn send(
-    mut sending: Sending<'_>,
+    mut caller: Caller,
     response: Response<GatewayBody>,
     date: &str,
     close: bool,
-) -> bool {
-    let (parts, body) = response.into_parts();
-    let length = body.size_hint().exact();
-    sending.output.clear();
-    begin_head(sending.output, parts.status, date);
-    for (name, value) in &parts.headers {
-        sending.output.extend_from_slice(name.as_str().as_bytes());
-        sending.output.extend_from_slice(b": ");
-        sending.output.extend_from_slice(value.as_bytes());
-        sending.output.extend_from_slice(b"\r\n");
+) -> (Option<Caller>, bool) {
+    caller.output = spare::take();
+    let end = write_head(&mut caller.output, &response, date, close);
+    // What was said of it is not kept for as long as it takes.
+    let mut body = response.into_body();
+    if end == End::Chunks && body.is_stream() {
+        return caller.send_stream(body).await;
+    }
+    let whole = caller.send_body(&mut body, end).await;
+    (Some(caller), whole)
+}
+
+/// Writes the head of an answer; how the end of its body is told.
+fn write_head(
+    output: &mut Vec<u8>,
+    response: &Response<GatewayBody>,
+    date: &str,
+    close: bool,
+) -> End {
+    begin_head(output, response.status(), date);
+    for (name, value) in response.headers() {
+        output.extend_from_slice(name.as_str().as_bytes());
+        output.extend_from_slice(b": ");
+        output.extend_from_slice(value.as_bytes());
+        output.extend_from_slice(b"\r\n");
     }
     if close {
-        sending.output.extend_from_slice(b"connection: close\r\n");
+        output.extend_from_slice(b"connection: close\r\n");
     }
-    let framing = if matches!(parts.status.as_u16(), 204 | 304) {
-        sending.output.extend_from_slice(b"\r\n");
+    if matches!(response.status().as_u16(), 204 | 304) {
+        output.extend_from_slice(b"\r\n");
         End::Nothing
-    } else if let Some(length) = length {
+    } else if let Some(length) = response.body().size_hint().exact() {
         // Writing into memory does not fail.
-        let _ = write!(sending.output, "content-length: {length}\r\n\r\n");
+        let _ = write!(output, "content-length: {length}\r\n\r\n");
         End::Length
     } else {
-        let chunked = b"transfer-encoding: chunked\r\n\r\n";
-        sending.output.extend_from_slice(chunked);
+        output.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
         End::Chunks
-    };
-    sending.send_body(body, framing).await
+    }
 }

@@ -9,8 +9,12 @@ use crate::error::last_event;
 use crate::relay::Lane;
 use crate::scan::Scan;
 use crate::sse::Events;
+use crate::under_way::Tally;
 use crate::upstream::{Connection, Cut};
 use bytes::Bytes;
+use estrade_listener::framing::find_chunk;
+use estrade_listener::sending::{Output, Part};
+use estrade_listener::spare;
 use estrade_model::call::{Operation, Tokens};
 use http_body::Frame;
 use std::collections::VecDeque;
@@ -62,6 +66,7 @@ pub(crate) struct Metered {
     target: Arc<Target>,
     operation: Operation,
     account: Box<Account>,
+    tally: Tally,
     status: u16,
     /// None once the answer has been read to its end, or is not read any further.
     connection: Option<Box<Connection>>,
@@ -103,6 +108,7 @@ impl Metered {
             place,
             target,
             operation,
+            tally: account.tally(),
             account,
             status,
             until_close: connection.is_until_close(),
@@ -128,6 +134,68 @@ impl Metered {
         let polled = self.poll_next(cx);
         self.unread = polled.is_ready().then_some(0);
         polled
+    }
+
+    /// Passes on what comes as most events do: whole, like the one before, with nothing held back. It is written
+    /// down where it goes out, and has no owner. None: it has to go the long way.
+    pub(crate) fn poll_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        output: &mut Output<'_>,
+    ) -> Option<Poll<Part>> {
+        if !self.is_stream() || self.hold.is_some() || !self.out.is_empty() {
+            return None;
+        }
+        let connection = self.connection.as_mut().filter(|it| it.is_before_chunk())?;
+        let mut read = spare::take();
+        let came = connection.poll_read_into(cx, &mut read);
+        let polled = match came {
+            Poll::Ready(Ok(1..)) => self
+                .pass_on(&read, output)
+                .then_some(Poll::Ready(Part::Added)),
+            Poll::Ready(_) => {
+                self.cut(Cut::Closed);
+                None
+            }
+            Poll::Pending => self.poll_silence(cx).is_pending().then_some(Poll::Pending),
+        };
+        spare::give_back(read);
+        if let Some(polled) = &polled {
+            self.unread = polled.is_ready().then_some(0);
+        }
+        polled
+    }
+
+    /// Passes on what it can of what was read, and keeps the rest for the long way. Whether anything was passed on.
+    fn pass_on(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
+        let (mut at, upstream) = (0, &self.target.upstream);
+        let most = self.lane.gateway.options.most_answer;
+        if let Content::Events(events) = &mut self.content {
+            while let Some((data, end)) = find_chunk(&read[at..]) {
+                let event = &read[at..][data];
+                let passed = self.passed + event.len() as u64;
+                let harmless = passed <= most && self.censor.lets_pass(upstream, event);
+                if !harmless || !events.pass(event) {
+                    break;
+                }
+                output.add(event);
+                (self.passed, at) = (passed, at + end);
+            }
+            self.tally.said(events.said());
+        }
+        if at > 0 {
+            self.heard_something();
+        }
+        if let (Some(connection), true) = (&mut self.connection, at < read.len()) {
+            connection.put_back(&read[at..]);
+        }
+        at > 0
+    }
+
+    fn heard_something(&mut self) {
+        self.heard = Instant::now();
+        self.heard_now = true;
+        self.spoke = self.heard;
     }
 
     /// Ends it if the caller has read nothing for so many sweeps.
@@ -174,9 +242,7 @@ impl Metered {
     }
 
     fn take_in(&mut self, data: Bytes) {
-        self.heard = Instant::now();
-        self.heard_now = true;
-        self.spoke = self.heard;
+        self.heard_something();
         self.passed += data.len() as u64;
         if self.passed > self.lane.gateway.options.most_answer {
             return self.cut(Cut::TooLarge);
@@ -186,7 +252,7 @@ impl Metered {
             return self.cut(Cut::Garbage);
         };
         self.feed(data);
-        self.account.said(self.content.said());
+        self.tally.said(self.content.said());
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
         }
@@ -330,6 +396,11 @@ impl Metered {
             tokens,
             price: Some(self.target.price),
         });
+    }
+
+    /// Whether it is made of events.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Events(_))
     }
 
     pub(crate) fn has_ended(&self) -> bool {

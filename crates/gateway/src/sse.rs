@@ -39,14 +39,23 @@ impl Events {
         }
     }
 
+    /// Takes in what came if it can go out as it is: most parts are one event, and like the one before.
+    pub(crate) fn pass(&mut self, part: &[u8]) -> bool {
+        let said = if self.held.is_empty() {
+            self.shape.said_in(part)
+        } else {
+            None
+        };
+        self.said += said.unwrap_or_default();
+        said.is_some()
+    }
+
     /// Takes in what came; what can go out is added to `out`.
     pub(crate) fn feed(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) {
+        if self.pass(&part) {
+            return out.push_back(part);
+        }
         let part = if self.held.is_empty() {
-            // Most parts are one event, and like the one before.
-            if let Some(said) = self.shape.said_in(&part) {
-                self.said += said;
-                return out.push_back(part);
-            }
             part
         } else {
             // Appended in place: a provider that sends an event byte by byte costs no more than others.

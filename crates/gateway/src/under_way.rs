@@ -92,7 +92,7 @@ pub(crate) struct Standing {
 }
 
 /// A call that is under way.
-struct Note {
+pub(crate) struct Note {
     started: Instant,
     /// Bytes that the provider has said.
     said: AtomicU64,
@@ -154,9 +154,9 @@ impl Noted {
         self.note.state().standing = standing;
     }
 
-    /// So many bytes were said so far.
-    pub(crate) fn said(&self, bytes: u64) {
-        self.note.said.store(bytes, Ordering::Relaxed);
+    /// Where it is counted what the provider says.
+    pub(crate) fn tally(&self) -> Tally {
+        Tally(Some(Arc::clone(&self.note)))
     }
 
     /// The first byte of the answer has come.
@@ -165,6 +165,19 @@ impl Noted {
         self.note
             .first_byte_us
             .store(waited.max(1), Ordering::Relaxed);
+    }
+}
+
+/// Where it is counted what a provider says, if anybody has to know: in the hand of whoever passes it on.
+#[derive(Default)]
+pub(crate) struct Tally(Option<Arc<Note>>);
+
+impl Tally {
+    /// So many bytes were said so far.
+    pub(crate) fn said(&self, bytes: u64) {
+        if let Some(note) = &self.0 {
+            note.said.store(bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -227,7 +240,7 @@ mod tests {
         let thread = all.of_thread();
         let noted = thread.add(earlier(), standing(Some(dear())));
         noted.answered(Instant::now());
-        noted.said(41);
+        noted.tally().said(41);
         let (seen, _) = all.look();
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].tokens.prompt, seen[0].tokens.completion), (7, 11));

@@ -27,10 +27,10 @@ const MOST_HEADERS: usize = 64;
 
 /// What becomes of a connection.
 pub enum Next {
-    /// It has ended.
-    Ended,
+    /// It has ended; none: it was lost by who had it, and is closed.
+    Ended(Option<TcpStream>),
     /// It goes on elsewhere; this was read of it and not answered.
-    HandOver(Input),
+    HandOver(TcpStream, Input),
 }
 
 /// A service that answers ordinary requests itself.
@@ -38,7 +38,7 @@ pub trait Express: Sync {
     /// Serves a plain connection for as long as its requests are ordinary.
     fn serve_express(
         &self,
-        stream: &mut TcpStream,
+        stream: TcpStream,
         peer: IpAddr,
         options: &ListenerOptions,
         stop: &CancellationToken,

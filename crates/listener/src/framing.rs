@@ -2,6 +2,7 @@
 //! are clients.
 
 use bytes::{Buf, Bytes, BytesMut};
+use std::ops::Range;
 
 /// A line with a chunk's size, its extensions included, is no longer than this…
 const LONGEST_SIZE_LINE: usize = 1024;
@@ -160,18 +161,22 @@ impl Framing {
     }
 }
 
-/// Takes out a chunk that is there with its size before it and the end of its line behind it, in one go: so
-/// comes almost every event of every stream.
+/// Takes out a chunk that is there with its size before it and the end of its line behind it, in one go.
 fn whole_chunk(buffer: &mut BytesMut) -> Option<Bytes> {
+    let (data, end) = find_chunk(buffer)?;
+    let mut chunk = buffer.split_to(end).freeze();
+    chunk.truncate(data.end);
+    chunk.advance(data.start);
+    Some(chunk)
+}
+
+/// Where the data of a chunk is and where the chunk ends, if it is there with its size before it and the end of
+/// its line behind it: so comes almost every event of every stream.
+pub fn find_chunk(buffer: &[u8]) -> Option<(Range<usize>, usize)> {
     let (size, start) = usual_size(buffer)?;
     let end = start + usize::try_from(size).ok()?;
-    if !buffer.get(end..)?.starts_with(b"\r\n") {
-        return None;
-    }
-    let mut chunk = buffer.split_to(end + 2).freeze();
-    chunk.truncate(end);
-    chunk.advance(start);
-    Some(chunk)
+    let line_end = buffer.get(end..)?.starts_with(b"\r\n");
+    line_end.then_some((start..end, end + 2))
 }
 
 /// The size of a chunk, and how long its line is, where that is a few digits as almost always. By hand: it is

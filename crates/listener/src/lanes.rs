@@ -199,7 +199,7 @@ impl Seat {
 /// Serves a connection on the express lane, and what is left of it with hyper.
 async fn express<S, B>(
     connections: &Connections,
-    mut stream: TcpStream,
+    stream: TcpStream,
     peer: IpAddr,
     service: S,
     options: &ListenerOptions,
@@ -212,16 +212,15 @@ async fn express<S, B>(
     let peer = peer.to_canonical();
     // A token of its own: all connections waiting on one would share its lock.
     let ended = stop.child_token();
-    let next = service
-        .serve_express(&mut stream, peer, options, &ended)
-        .await;
-    let mut stream = Lingering::new(stream, stop);
-    match next {
-        Next::HandOver(read) => {
-            let io = Prefixed::new(read.into_bytes(), stream);
+    match service.serve_express(stream, peer, options, &ended).await {
+        Next::HandOver(stream, read) => {
+            let io = Prefixed::new(read.into_bytes(), Lingering::new(stream, stop));
             connections.serve_http(io, peer, service).await;
         }
-        // Whether the client hears of it is its own affair now.
-        Next::Ended => drop(stream.shutdown().await),
+        Next::Ended(Some(stream)) => {
+            // Whether the client hears of it is its own affair now.
+            drop(Lingering::new(stream, stop).shutdown().await);
+        }
+        Next::Ended(None) => {}
     }
 }

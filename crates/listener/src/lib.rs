@@ -13,6 +13,7 @@ mod linger;
 pub mod peer;
 mod prefixed;
 pub mod sending;
+pub mod spare;
 mod tls;
 
 pub use certificates::FileCertificates;

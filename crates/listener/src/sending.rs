@@ -1,13 +1,14 @@
 //! Bodies on their way out of an express lane, while an eye is kept on whether the caller is still there.
 
 use crate::express::{try_send, write_all};
+use crate::spare;
 use bytes::Bytes;
 use http_body::Body;
 use rustix::net::SendFlags;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -86,16 +87,6 @@ fn has_news(stream: &TcpStream) -> bool {
     stream.try_io(Interest::READABLE, || Ok(())).is_ok()
 }
 
-/// An answer on its way to the caller.
-pub struct Sending<'c> {
-    /// The caller.
-    pub stream: &'c mut TcpStream,
-    /// What it sends meanwhile.
-    pub ahead: &'c mut Vec<u8>,
-    /// What goes out next: at first the head.
-    pub output: &'c mut Vec<u8>,
-}
-
 /// How the end of a body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -107,14 +98,89 @@ pub enum End {
     Nothing,
 }
 
+/// Where parts of a body are written down to go out together.
+pub struct Output<'o> {
+    bytes: &'o mut Vec<u8>,
+    end: End,
+}
+
+impl Output<'_> {
+    /// Adds a part.
+    pub fn add(&mut self, part: &[u8]) {
+        if part.is_empty() || self.end == End::Nothing {
+            return;
+        }
+        self.begin(part.len());
+        self.bytes.extend_from_slice(part);
+        if self.end == End::Chunks {
+            self.bytes.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Adds a part, or what comes before it if it is too large to be copied.
+    fn add_small(&mut self, part: Bytes) -> Part {
+        if part.len() <= WORTH_COPYING || self.end == End::Nothing {
+            self.add(&part);
+            return Part::Added;
+        }
+        self.begin(part.len());
+        Part::Large(part)
+    }
+
+    fn begin(&mut self, length: usize) {
+        if self.end == End::Chunks {
+            begin_chunk(self.bytes, length);
+        }
+    }
+}
+
+/// What became of a part.
+pub enum Part {
+    /// It was added, if there was anything in it.
+    Added,
+    /// What comes before it was added; it goes out beside it.
+    Large(Bytes),
+    /// There is none: the body has ended.
+    End,
+    /// There is none: the body was cut.
+    Cut,
+}
+
+/// A body that is sent in parts.
+pub trait Parts: Body<Data = Bytes> + Unpin {
+    /// Adds the next part to what goes out. Who can do so without an owner for it does it another way.
+    fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
+        self.poll_owned_part(cx, output)
+    }
+
+    /// The same, by way of a frame.
+    fn poll_owned_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
+        Pin::new(self).poll_frame(cx).map(|frame| match frame {
+            Some(Ok(frame)) => output.add_small(frame.into_data().unwrap_or_default()),
+            Some(Err(_)) => Part::Cut,
+            None => Part::End,
+        })
+    }
+}
+
+/// An answer on its way to the caller.
+pub struct Sending<'c> {
+    /// The caller.
+    pub stream: &'c mut TcpStream,
+    /// What it sends meanwhile.
+    pub ahead: &'c mut Vec<u8>,
+    /// What goes out next: at first the head. A buffer that can be spared when it is empty.
+    pub output: &'c mut Vec<u8>,
+}
+
 impl Sending<'_> {
     /// Sends what has been collected and then the body, each part as soon as it is there. False when
     /// that was not possible, and then nothing else may follow.
-    pub async fn send_body<B: Body<Data = Bytes>>(&mut self, body: B, end: End) -> bool {
-        let (mut body, mut watch) = (pin!(body), Watch::default());
+    pub async fn send_body(&mut self, body: &mut impl Parts, end: End) -> bool {
+        let mut watch = Watch::default();
         loop {
-            let collected = poll_fn(|cx| self.poll_collect(body.as_mut(), end, &mut watch, cx));
-            match collected.await {
+            let collected = poll_fn(|cx| self.poll_collect(body, end, &mut watch, cx)).await;
+            match collected {
                 Collected::Part(large) => {
                     if write_all(self.stream, self.output, &large).await.is_err() {
                         return false;
@@ -128,7 +194,9 @@ impl Sending<'_> {
                     if end == End::Chunks {
                         self.output.extend_from_slice(b"0\r\n\r\n");
                     }
-                    return write_all(self.stream, self.output, &[]).await.is_ok();
+                    let sent = write_all(self.stream, self.output, &[]).await.is_ok();
+                    spare::give_back(std::mem::take(self.output));
+                    return sent;
                 }
                 Collected::Cut => {
                     // The caller gets what there is, and notices by the end that is missing.
@@ -140,38 +208,48 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends what was collected, as far as that goes without waiting; whether all of it is out.
-    fn write_now(&mut self) -> io::Result<bool> {
-        if self.output.is_empty() {
-            return Ok(true);
-        }
-        match try_send(self.stream, self.output, SendFlags::empty()) {
-            Ok(written) if written == self.output.len() => self.output.clear(),
-            Ok(written) => drop(self.output.drain(..written)),
-            Err(error) if is_no_failure(&error) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(self.output.is_empty())
-    }
-
-    /// Collects what is there of a body, and waits only when there is nothing to send.
+    /// Collects what is there of a body, and waits only when there is nothing to send. While it waits it has
+    /// no buffer.
     // Every event of every stream passes here: so it is compiled where it is written, for speed, and not as
     // a part of whoever awaits it.
     #[inline(never)]
     fn poll_collect(
         &mut self,
-        mut body: Pin<&mut impl Body<Data = Bytes>>,
+        body: &mut impl Parts,
         end: End,
         watch: &mut Watch,
         cx: &mut Context<'_>,
     ) -> Poll<Collected> {
-        while self.output.len() < MOST_COLLECTED {
-            let data = match body.as_mut().poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Collected::Cut),
-                Poll::Ready(None) => return Poll::Ready(Collected::All),
+        let mut bytes = std::mem::take(self.output);
+        if bytes.capacity() == 0 {
+            bytes = spare::take();
+        }
+        let polled = self.poll_collect_in(&mut bytes, body, end, watch, cx);
+        if polled.is_pending() && bytes.is_empty() {
+            spare::give_back(bytes);
+        } else {
+            *self.output = bytes;
+        }
+        polled
+    }
+
+    #[inline]
+    fn poll_collect_in(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        body: &mut impl Parts,
+        end: End,
+        watch: &mut Watch,
+        cx: &mut Context<'_>,
+    ) -> Poll<Collected> {
+        while bytes.len() < MOST_COLLECTED {
+            match body.poll_part(cx, &mut Output { bytes, end }) {
+                Poll::Ready(Part::Added) => {}
+                Poll::Ready(Part::Large(part)) => return Poll::Ready(Collected::Part(part)),
+                Poll::Ready(Part::Cut) => return Poll::Ready(Collected::Cut),
+                Poll::Ready(Part::End) => return Poll::Ready(Collected::All),
                 // It wakes us: what is there goes out at once, and nothing is asked twice.
-                Poll::Pending => match self.write_now() {
+                Poll::Pending => match write_now(self.stream, bytes) {
                     Ok(true) => {
                         let gone = watch.poll_gone(self.stream, self.ahead, cx);
                         return gone.map(|()| Collected::Gone);
@@ -179,23 +257,24 @@ impl Sending<'_> {
                     Ok(false) => break,
                     Err(_) => return Poll::Ready(Collected::Gone),
                 },
-            };
-            if data.is_empty() || end == End::Nothing {
-                continue;
-            }
-            if end == End::Chunks {
-                begin_chunk(self.output, data.len());
-            }
-            if data.len() > WORTH_COPYING {
-                return Poll::Ready(Collected::Part(data));
-            }
-            self.output.extend_from_slice(&data);
-            if end == End::Chunks {
-                self.output.extend_from_slice(b"\r\n");
             }
         }
         Poll::Ready(Collected::Part(Bytes::new()))
     }
+}
+
+/// Sends what was collected, as far as that goes without waiting; whether all of it is out.
+fn write_now(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    if bytes.is_empty() {
+        return Ok(true);
+    }
+    match try_send(stream, bytes, SendFlags::empty()) {
+        Ok(written) if written == bytes.len() => bytes.clear(),
+        Ok(written) => drop(bytes.drain(..written)),
+        Err(error) if is_no_failure(&error) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(bytes.is_empty())
 }
 
 fn is_no_failure(error: &io::Error) -> bool {

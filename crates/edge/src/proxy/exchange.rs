@@ -5,6 +5,7 @@ use crate::proxy::connection::Connection;
 use crate::proxy::outgoing::{Outgoing, Stop};
 use crate::proxy::pool::Pool;
 use bytes::Bytes;
+use estrade_listener::sending::Parts;
 use http_body::{Body, Frame, SizeHint};
 use std::fmt;
 use std::pin::Pin;
@@ -138,3 +139,5 @@ impl Body for Exchange {
         left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
+
+impl Parts for Exchange {}

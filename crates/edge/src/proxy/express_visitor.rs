@@ -12,6 +12,7 @@ use crate::proxy::outgoing::Outgoing;
 use crate::proxy::request_head::{self, Framing, Line};
 use estrade_listener::express::{begin_head, begin_status};
 use estrade_listener::sending::{End, Sending, while_there};
+use estrade_listener::spare;
 use http::StatusCode;
 use http_body::Body;
 use std::mem::MaybeUninit;
@@ -103,6 +104,7 @@ pub(crate) async fn pass(
     } else {
         End::Chunks
     };
+    *sending.output = spare::take();
     begin_answer(sending.output, &head, &request, end);
     let whole = sending.send_body(&mut exchange, end).await;
     Ok(Passed {

@@ -85,6 +85,8 @@ pub(crate) struct Connection {
     /// Made once and moved forward only when it fires: setting a timer per read would cost more than
     /// the read.
     timer: Pin<Box<Sleep>>,
+    /// When it does: to know that takes less than to ask it.
+    rings_at: Instant,
     /// Whether the present question is out, to its last byte.
     told: bool,
     /// Since when it waits for the next call.
@@ -104,13 +106,15 @@ impl Connection {
             Ok(Ok(io)) => io,
         };
         let now = Instant::now();
+        let rings_at = now + Duration::from_hours(1);
         Ok(Box::new(Self {
             io,
             buffer: BytesMut::new(),
             read_size: FIRST_READ,
             framing: Framing::Done,
             keep_alive: true,
-            timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
+            timer: Box::pin(sleep_until(rings_at)),
+            rings_at,
             told: false,
             idle_since: now,
         }))
@@ -233,6 +237,25 @@ impl Connection {
         }
     }
 
+    /// Whether a chunk comes next, and nothing of it has been read.
+    pub(crate) fn is_before_chunk(&self) -> bool {
+        self.framing == Framing::Size && self.buffer.is_empty()
+    }
+
+    /// Reads what is there into the room of a buffer that is not its own.
+    pub(crate) fn poll_read_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        poll_read_buf(Pin::new(&mut self.io), cx, buffer)
+    }
+
+    /// Takes back what was read and not used.
+    pub(crate) fn put_back(&mut self, read: &[u8]) {
+        self.buffer.extend_from_slice(read);
+    }
+
     /// The whole body, if it has been read already in one piece.
     pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
         match self.framing {
@@ -291,8 +314,8 @@ impl Connection {
 
     /// Resolves when this moment has come.
     pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
-        if self.timer.deadline() > due {
-            self.timer.as_mut().reset(due);
+        if self.rings_at > due {
+            self.set_timer(due);
         }
         loop {
             ready!(self.timer.as_mut().poll(cx));
@@ -300,14 +323,18 @@ impl Connection {
                 // Whoever asks next asks for a later moment.
                 return Poll::Ready(());
             }
-            self.timer.as_mut().reset(due);
+            self.set_timer(due);
         }
+    }
+
+    fn set_timer(&mut self, due: Instant) {
+        self.timer.as_mut().reset(due);
+        self.rings_at = due;
     }
 
     /// Whether the timer rings after `now`, and not after `due`: who waits for it already need not ask it.
     pub(crate) fn rings(&self, now: Instant, due: Instant) -> bool {
-        let set = self.timer.deadline();
-        now < set && set <= due
+        now < self.rings_at && self.rings_at <= due
     }
 }
 

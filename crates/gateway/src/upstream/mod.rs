@@ -11,6 +11,7 @@ mod tls;
 
 pub(crate) use connection::{Connection, Cut, Failure, Question};
 pub(crate) use head::AnswerHead;
+pub(crate) use key_finder::KeyFinder;
 pub(crate) use pool::Pool;
 pub(crate) use tls::Trust;
 
@@ -19,7 +20,6 @@ use estrade_model::call::Operation;
 use estrade_model::provider::{Provider, Timeouts};
 use estrade_model::secret::Secret;
 use http::{HeaderValue, Uri};
-use key_finder::KeyFinder;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,10 @@
 
 use crate::support::{PATIENCE, SECRET, TestGateway, chat, chat_answer, hasty, provider_at, until};
 use estrade_scripted::{Act, Scripted, chunk, done, event, event_text, send, stream_head};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
+use tokio::sync::Notify;
 
 const STREAM: &str = r#","stream":true"#;
 
@@ -264,6 +266,18 @@ async fn an_answer_without_end_is_cut() {
             acts.push(done());
             acts
         }
+        1 => {
+            let one = || {
+                [
+                    event(&"x".repeat(1000)),
+                    Act::Sleep(Duration::from_millis(1)),
+                ]
+            };
+            let mut acts = vec![stream_head()];
+            acts.extend((0..100).flat_map(|_| one()));
+            acts.push(done());
+            acts
+        }
         _ => vec![send("HTTP/1.1 200 OK\r\n\r\n"), send("x".repeat(100_000))],
     })
     .await;
@@ -271,12 +285,15 @@ async fn an_answer_without_end_is_cut() {
         options.most_answer = 50_000;
     })
     .await;
-    let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
-    assert!(
-        whole && text.len() < 60_000 && text.contains("answer_too_large"),
-        "{}",
-        text.len()
-    );
+    // At once, and one by one.
+    for _ in 0..2 {
+        let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+        assert!(
+            whole && text.len() < 60_000 && text.contains("answer_too_large"),
+            "{}",
+            text.len()
+        );
+    }
     let text = until_closed(&gateway, &chat("")).await;
     assert!(
         text.len() < 60_000 && !text.ends_with("0\r\n\r\n"),
@@ -286,11 +303,45 @@ async fn an_answer_without_end_is_cut() {
     assert!(
         gateway
             .books
-            .wait(2)
+            .wait(3)
             .await
             .iter()
             .all(|(_, call)| call.partial)
     );
+}
+
+#[tokio::test]
+async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let provider = Scripted::new(move |_| {
+        let event = || [event("a"), Act::Sleep(Duration::from_millis(2))];
+        let mut acts = vec![stream_head()];
+        acts.extend((0..4).flat_map(|_| event()));
+        acts.extend([Act::Wait(Arc::clone(&wait)), done()]);
+        acts
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.unread = Duration::from_secs(5);
+        // Else it would say something itself.
+        options.keep_alive = Duration::from_hours(1);
+    })
+    .await;
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    let (mut text, all) = (String::new(), event_text("a").repeat(4));
+    while text.len() < all.len() {
+        text += &coming.next().await.unwrap().unwrap();
+    }
+    let relay = gateway.relay.clone();
+    tokio::time::pause();
+    let sweeps = tokio::time::timeout(Duration::from_secs(25), relay.tend());
+    assert!(sweeps.await.is_err());
+    tokio::time::resume();
+    assert!(gateway.books.rows().is_empty(), "it goes on");
+    go.notify_one();
+    let (rest, whole) = coming.rest().await;
+    assert_eq!((&*rest, whole), ("data: [DONE]\n\n", true));
 }
 
 #[tokio::test]

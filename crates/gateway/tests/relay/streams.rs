@@ -1,6 +1,6 @@
 //! Streams: at once, whole events, metered.
 
-use crate::support::{TestGateway, chat, provider_at};
+use crate::support::{SECRET, TestGateway, chat, provider_at, until};
 use estrade_scripted::{
     Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
 };
@@ -91,6 +91,101 @@ async fn events_that_are_split_anywhere_arrive_whole() {
     assert_eq!(provider.connections(), 1);
 }
 
+/// Events that are like each other, in chunks, and what is said in them.
+fn alike(count: u32) -> (String, String) {
+    let texts: Vec<_> = (0..count)
+        .map(|number| event_text(&format!("w{number}")))
+        .collect();
+    let chunks = texts
+        .iter()
+        .map(|text| format!("{:x}\r\n{text}\r\n", text.len()));
+    (chunks.collect(), texts.concat())
+}
+
+#[tokio::test]
+async fn events_that_are_alike_arrive_wherever_what_was_sent_is_split() {
+    let (raw, text) = alike(8);
+    let parts = 40;
+    let (step, sent) = (raw.len() / parts, raw.clone());
+    let provider = Scripted::new(move |number| {
+        let (one, two) = sent.split_at(number * step + 1);
+        vec![
+            stream_head(),
+            send(one),
+            Act::Sleep(Duration::from_millis(2)),
+            send(two),
+            send("0\r\n\r\n"),
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    for number in 1..=parts {
+        let (got, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+        assert_eq!((&*got, whole), (&*text, true));
+        let call = gateway.books.wait(number).await.pop().unwrap().1;
+        assert_eq!(call.tokens.completion, 4, "16 bytes were said");
+    }
+    assert_eq!(provider.connections(), 1);
+}
+
+#[tokio::test]
+async fn what_is_said_in_events_that_are_alike_is_known_before_the_end() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let (raw, text) = alike(8);
+    let provider = Scripted::new(move |_| {
+        let (first, rest) = raw.split_at(raw.len() / 2);
+        vec![
+            stream_head(),
+            send(first),
+            Act::Sleep(Duration::from_millis(2)),
+            send(rest),
+            Act::Wait(Arc::clone(&wait)),
+            done(),
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.books.relaxed.store(true, Ordering::Relaxed);
+    let mut coming = gateway.caller().stream(&chat(STREAM)).await;
+    let mut got = String::new();
+    while got.len() < text.len() {
+        got += &coming.next().await.unwrap().unwrap();
+    }
+    assert_eq!(got, text);
+    // Calls that have only just begun are not told of.
+    let under_way = || gateway.gateway.under_way().0;
+    until("it is under way", || !under_way().is_empty()).await;
+    assert_eq!(under_way()[0].tokens.completion, 4);
+    go.notify_one();
+    assert!(coming.rest().await.1);
+}
+
+#[tokio::test]
+async fn a_key_in_an_event_like_those_before_does_not_pass() {
+    let provider = Scripted::new(|_| {
+        vec![
+            stream_head(),
+            event("a"),
+            Act::Sleep(Duration::from_millis(2)),
+            event("b"),
+            Act::Sleep(Duration::from_millis(2)),
+            event(SECRET),
+            Act::Sleep(Duration::from_millis(2)),
+            done(),
+        ]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    let before = event_text("a") + &event_text("b");
+    assert!(
+        text.starts_with(&before) && !text.contains(SECRET),
+        "{text}"
+    );
+    assert!(gateway.books.only().await.partial);
+}
+
 #[tokio::test]
 async fn a_silent_stream_gets_comments_between_events() {
     let (one, two) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -155,6 +250,24 @@ async fn a_silence_after_many_events_is_noticed() {
     end.notify_one();
     let (rest, whole) = coming.rest().await;
     assert!(whole && rest.ends_with("data: [DONE]\n\n"), "{rest}");
+}
+
+#[tokio::test]
+async fn who_says_something_now_and_then_is_not_silent() {
+    let provider = Scripted::new(|_| {
+        let event = || [event("a"), Act::Sleep(Duration::from_millis(100))];
+        let mut acts = vec![stream_head()];
+        acts.extend((0..25).flat_map(|_| event()));
+        acts.push(done());
+        acts
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.keep_alive = Duration::from_secs(2);
+    })
+    .await;
+    let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(whole && !text.contains(COMMENT), "{text}");
 }
 
 #[tokio::test]

@@ -153,7 +153,7 @@ struct AiService(Arc<Lane>);
 impl Express for AiService {
     async fn serve_express(
         &self,
-        stream: &mut TcpStream,
+        stream: TcpStream,
         _: IpAddr,
         options: &ListenerOptions,
         stop: &CancellationToken,

@@ -258,9 +258,9 @@ async fn serve(socket: TcpListener, relay: Relay) {
             let mut read = Vec::new();
             if crate::EXPRESS {
                 let plain = Plain(relay.clone());
-                match express::serve(&plain, &mut stream, &options, &stop).await {
-                    Next::HandOver(input) => read = input.into_bytes(),
-                    Next::Ended => return,
+                match express::serve(&plain, stream, &options, &stop).await {
+                    Next::HandOver(back, input) => (stream, read) = (back, input.into_bytes()),
+                    Next::Ended(_) => return,
                 }
             }
             let stream = Prefixed::new(read, stream);
