@@ -7,7 +7,7 @@
 
 use crate::body::GatewayBody;
 use crate::relay::{BETA, CACHE};
-use crate::request::{CallBody, CallRequest};
+use crate::request::{CallBody, CallRequest, SentKey};
 use crate::route::{self, Endpoint, InferenceRoute};
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
@@ -99,6 +99,7 @@ pub async fn serve(
             return Next::HandOver(caller.stream, input);
         };
         let request = CallRequest {
+            key: head.key,
             headers: head.headers,
             body: CallBody::Whole(Bytes::copy_from_slice(&input.bytes()[head.length..end])),
         };
@@ -176,7 +177,9 @@ struct Head {
     body: usize,
     /// Where its path is.
     path: Range<usize>,
-    /// The headers that a call looks at.
+    /// The key that it was sent with.
+    key: Option<SentKey>,
+    /// The other headers that a call looks at.
     headers: HeaderMap,
     /// Whether the caller wants no other answer.
     close: bool,
@@ -207,7 +210,7 @@ impl Head {
         }
         let path = target.split_once('?').map_or(target, |(path, _)| path);
         let start = METHOD.len();
-        let (mut body, mut close) = (None, false);
+        let (mut body, mut key, mut close) = (None, None, false);
         let mut headers = HeaderMap::with_capacity(6);
         for header in request.headers.iter() {
             let is = |known: &str| header.name.eq_ignore_ascii_case(known);
@@ -217,6 +220,10 @@ impl Head {
                     if body.replace(said).is_some() {
                         return None;
                     }
+                }
+                13 if is("authorization") => {
+                    // The first counts, whatever it is.
+                    key.get_or_insert_with(|| SentKey::parse(header.value));
                 }
                 10 if is("connection") => close |= wants_to_close(header.value)?,
                 6 if is("expect") => return None,
@@ -233,6 +240,7 @@ impl Head {
             length,
             body: body.filter(|body| *body <= LONGEST_BODY)?,
             path: start..start + path.len(),
+            key: key.flatten(),
             headers,
             close,
         })
@@ -246,14 +254,13 @@ fn parse_length(value: &[u8]) -> Option<usize> {
     text.parse().ok()
 }
 
-/// The headers that a call looks at.
+/// The headers that a call looks at, the key aside.
 fn looked_at(name: &str) -> Option<HeaderName> {
     let known = match name.len() {
         6 => header::ACCEPT,
         11 if name.as_bytes()[0] | 0x20 == b't' => TRACEPARENT,
         11 => BETA,
         12 => REQUEST_ID,
-        13 => header::AUTHORIZATION,
         15 => CACHE,
         _ => return None,
     };

@@ -48,6 +48,6 @@ pub use doors::{Denied, Doors, Pass, Place};
 pub use gateway::Gateway;
 pub use options::{Clock, Options};
 pub use relay::Relay;
-pub use request::{CallBody, CallRequest};
+pub use request::{CallBody, CallRequest, SentKey};
 pub use route::{Endpoint, InferenceRoute};
 pub use trace::{Trace, Traces, Tracing};

@@ -16,7 +16,7 @@ use crate::intake;
 use crate::look::{Look, look};
 use crate::models::may_use;
 use crate::rates::{Limiter, Standing, Standings, Unit};
-use crate::request::{CallBody, CallRequest};
+use crate::request::{CallBody, CallRequest, SentKey};
 use crate::route::{Endpoint, InferenceRoute};
 use crate::under_way::UnderWay;
 use crate::upstream::Pool;
@@ -106,7 +106,7 @@ impl Relay {
         route: InferenceRoute<'_>,
         request: Box<CallRequest>,
     ) -> Response<GatewayBody> {
-        match self.begin(route, &request.headers).await {
+        match self.begin(route, &request).await {
             Ok((operation, account)) => self.0.serve(operation, request, account).await,
             Err(response) => *response,
         }
@@ -116,15 +116,16 @@ impl Relay {
     async fn begin(
         &self,
         route: InferenceRoute<'_>,
-        headers: &HeaderMap,
+        request: &CallRequest,
     ) -> Result<(Operation, Box<Account>), Box<Response<GatewayBody>>> {
         let started = Instant::now();
+        let key = request.key.as_ref();
         let operation = match route.endpoint {
             Endpoint::Call(operation) => operation,
-            Endpoint::Models => return Err(Box::new(self.models(route.place, headers).await)),
+            Endpoint::Models => return Err(Box::new(self.models(route.place, key).await)),
             other => {
                 // Who has no key learns nothing of what is where.
-                let refusal = match (self.let_in(headers, route.place, started).await, other) {
+                let refusal = match (self.let_in(key, route.place, started).await, other) {
                     (Err(refusal), _) => refusal,
                     (Ok(_), Endpoint::WrongMethod(allow)) => Refusal::wrong_method(allow),
                     (Ok(_), _) => Refusal::unknown_path(),
@@ -133,19 +134,19 @@ impl Relay {
             }
         };
         let (pass, let_in_at) = self
-            .let_in(headers, route.place, started)
+            .let_in(key, route.place, started)
             .await
             .map_err(|refusal| Box::new(refusal.into_response()))?;
         let gateway = Arc::clone(&self.0.gateway);
         let tracing = gateway.options.tracing.as_ref();
-        let trace = tracing.and_then(|tracing| tracing.begin(headers));
+        let trace = tracing.and_then(|tracing| tracing.begin(&request.headers));
         let mut account = Account::open(gateway, pass, operation, (started, let_in_at));
         account.trace = trace;
         Ok((operation, account))
     }
 
-    async fn models(&self, place: Place<'_>, headers: &HeaderMap) -> Response<GatewayBody> {
-        match self.let_in(headers, place, Instant::now()).await {
+    async fn models(&self, place: Place<'_>, key: Option<&SentKey>) -> Response<GatewayBody> {
+        match self.let_in(key, place, Instant::now()).await {
             Err(refusal) => refusal.into_response(),
             Ok((pass, _)) => {
                 let mut response =
@@ -161,11 +162,11 @@ impl Relay {
     /// for.
     async fn let_in(
         &self,
-        headers: &HeaderMap,
+        key: Option<&SentKey>,
         place: Place<'_>,
         now: Instant,
     ) -> Result<(Pass, Instant), Refusal> {
-        let token = bearer(headers).ok_or_else(Refusal::no_key)?;
+        let token = key.ok_or_else(Refusal::no_key)?.as_str();
         let doors = &self.0.gateway.doors;
         let (outcome, now) = match doors.check(token, place) {
             Some(outcome) => (outcome, now),
@@ -173,13 +174,6 @@ impl Relay {
         };
         outcome.map(|pass| (pass, now)).map_err(Refusal::denied)
     }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 impl Lane {
