@@ -20,6 +20,7 @@ use http_body::Frame;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 /// After so many steps that gave the caller nothing, others get their turn.
@@ -79,8 +80,6 @@ pub(crate) struct Metered {
     passed: u64,
     /// When the provider last sent something…
     heard: Instant,
-    /// Whether that was in this very turn.
-    heard_now: bool,
     /// Whom the timer of the connection wakes.
     waiter: Option<Waker>,
     /// …and when the caller last got something.
@@ -119,7 +118,6 @@ impl Metered {
             hold: None,
             passed: 0,
             heard: now,
-            heard_now: false,
             waiter: None,
             spoke: now,
             broken: None,
@@ -188,13 +186,13 @@ impl Metered {
         }
         if let (Some(connection), true) = (&mut self.connection, at < read.len()) {
             connection.put_back(&read[at..]);
+            self.finish_if_done();
         }
         at > 0
     }
 
     fn heard_something(&mut self) {
         self.heard = Instant::now();
-        self.heard_now = true;
         self.spoke = self.heard;
     }
 
@@ -253,6 +251,11 @@ impl Metered {
         };
         self.feed(data);
         self.tally.said(self.content.said());
+        self.finish_if_done();
+    }
+
+    /// A caller that leaves after the last event has seen all, also when it does not wait for the end.
+    fn finish_if_done(&mut self) {
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
         }
@@ -292,16 +295,16 @@ impl Metered {
             _ => None,
         };
         let due = comment.map_or(give_up, |comment| comment.min(give_up));
-        let heard_now = std::mem::take(&mut self.heard_now);
         if let Some(connection) = &mut self.connection {
             let waiter = self.waiter.as_ref();
             let waits = waiter.is_some_and(|it| it.will_wake(cx.waker()));
             // Asking the timer costs more than knowing that it is set.
-            if waits && heard_now && connection.rings(self.heard, due) {
+            if waits && connection.rings(Instant::now(), due) {
                 return Poll::Pending;
             }
             if connection.poll_due(cx, due).is_pending() {
-                if !waits {
+                // Who has used up its turn was not even listened to.
+                if !waits && has_budget_remaining() {
                     self.waiter = Some(cx.waker().clone());
                 }
                 return Poll::Pending;

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::has_budget_remaining;
 
 /// What a caller may send before its answer is there.
 const MOST_AHEAD: usize = 64 * 1024;
@@ -74,10 +75,12 @@ impl Watch {
         if is_told && !has_news(stream) {
             return Poll::Pending;
         }
-        if !is_told {
+        let gone = poll_gone(stream, ahead, cx);
+        // Who has used up its turn was not even listened to.
+        if !is_told && has_budget_remaining() {
             self.told = Some(cx.waker().clone());
         }
-        poll_gone(stream, ahead, cx)
+        gone
     }
 }
 
