@@ -141,7 +141,8 @@ impl Metered {
         cx: &mut Context<'_>,
         output: &mut Output<'_>,
     ) -> Option<Poll<Part>> {
-        if !self.is_stream() || self.hold.is_some() || !self.out.is_empty() {
+        let may_pass = matches!(&self.content, Content::Events(events) if events.may_pass());
+        if !may_pass || self.hold.is_some() || !self.out.is_empty() {
             return None;
         }
         let connection = self.connection.as_mut().filter(|it| it.is_before_chunk())?;
@@ -181,14 +182,17 @@ impl Metered {
             }
             self.tally.said(events.said());
         }
-        if at > 0 {
-            self.heard_something();
-        }
         if let (Some(connection), true) = (&mut self.connection, at < read.len()) {
             connection.put_back(&read[at..]);
+        }
+        if at == 0 {
+            return false;
+        }
+        self.heard_something();
+        if at < read.len() {
             self.finish_if_done();
         }
-        at > 0
+        true
     }
 
     fn heard_something(&mut self) {

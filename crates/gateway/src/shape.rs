@@ -36,6 +36,11 @@ impl Shape {
         }
     }
 
+    /// Whether the next event may be like the last one.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.rest.is_empty() && self.misses < MOST_MISSES
+    }
+
     /// Remembers an event in which so much is said, the string at `place` included, and in which nothing is
     /// that has to be read each time.
     pub(crate) fn learn(&mut self, event: &[u8], place: std::ops::Range<usize>, said: u64) {
@@ -68,8 +73,10 @@ mod tests {
     fn what_is_said_is_counted_without_the_rest() {
         let mut shape = Shape::default();
         assert_eq!(shape.said_in(b"data: {}"), None);
+        assert!(!shape.is_known());
         // Two bytes are said elsewhere in it.
         shape.learn(b"<Hello>no", 1..6, 7);
+        assert!(shape.is_known());
         assert_eq!(shape.said_in(b"<Hi>no"), Some(4));
         assert_eq!(shape.said_in(b"<>no"), Some(2));
         for other in [
@@ -91,6 +98,7 @@ mod tests {
             let event = format!("<Hello>{number}");
             shape.learn(event.as_bytes(), 1..6, 5);
         }
+        assert!(!shape.is_known());
         assert_eq!(shape.said_in(format!("<x>{MOST_MISSES}").as_bytes()), None);
         assert_eq!(
             shape.said_in(format!("<x>{}", MOST_MISSES - 1).as_bytes()),

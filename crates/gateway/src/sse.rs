@@ -39,6 +39,11 @@ impl Events {
         }
     }
 
+    /// Whether what comes next may be able to go out as it is.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.held.is_empty() && self.shape.is_known()
+    }
+
     /// Takes in what came if it can go out as it is: most parts are one event, and like the one before.
     pub(crate) fn pass(&mut self, part: &[u8]) -> bool {
         let said = if self.held.is_empty() {
