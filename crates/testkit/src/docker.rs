@@ -1,6 +1,6 @@
 //! A Docker Engine past the server: what one installation has on it, in the engine's own words.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -162,6 +162,19 @@ impl Docker {
         let id = |network: &Value| text(&network["Id"]);
         let look = |network| self.ask("GET", &format!("/networks/{}", id(&network))).1;
         self.list("/networks?").into_iter().map(look).collect()
+    }
+
+    /// Whether all that is left are networks that the engine does not remove for anybody, although nobody is in them.
+    /// Old engines may lose count when an instance is removed while it starts, and mend that when they are restarted.
+    pub fn has_lost_count(&self) -> bool {
+        let networks = self.networks();
+        let refused = |network: &Value| {
+            let members = network["Containers"].as_object();
+            let removed = self.ask("DELETE", &format!("/networks/{}", text(&network["Id"])));
+            let message = removed.1["message"].as_str().unwrap_or_default();
+            members.is_some_and(Map::is_empty) && message.contains("has active endpoints")
+        };
+        !networks.is_empty() && self.left().len() == networks.len() && networks.iter().all(refused)
     }
 
     /// Removes everything that it has. Whoever is still at work would make it anew: stop that first.
