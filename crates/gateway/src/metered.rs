@@ -185,14 +185,10 @@ impl Metered {
         if let (Some(connection), true) = (&mut self.connection, at < read.len()) {
             connection.put_back(&read[at..]);
         }
-        if at == 0 {
-            return false;
+        if at > 0 {
+            self.heard_something();
         }
-        self.heard_something();
-        if at < read.len() {
-            self.finish_if_done();
-        }
-        true
+        at > 0
     }
 
     fn heard_something(&mut self) {
@@ -255,11 +251,7 @@ impl Metered {
         };
         self.feed(data);
         self.tally.said(self.content.said());
-        self.finish_if_done();
-    }
-
-    /// A caller that leaves after the last event has seen all, also when it does not wait for the end.
-    fn finish_if_done(&mut self) {
+        // A caller that leaves after the last event has seen all, also when it does not wait for the end.
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
         }
