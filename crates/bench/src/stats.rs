@@ -11,6 +11,16 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The lowest and the highest value of the middle half; 0 when there is none.
+pub(crate) fn middle_half(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let outside = values.len() / 4;
+    let middle = &values[outside..values.len() - outside];
+    let end = |value: Option<&f64>| value.copied().unwrap_or(0.0);
+    (end(middle.first()), end(middle.last()))
+}
+
 /// The value that `percent` of the sorted values do not exceed; 0 when there is none.
 pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
@@ -26,6 +36,14 @@ mod tests {
         assert!((median([3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median([4.0, 1.0]) - 2.5).abs() < 1e-9);
         assert!(median([]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_quarter_on_each_side_is_left_out() {
+        let values = [8.0, 1.0, 2.0, 7.0, 3.0, 6.0, 5.0, 4.0];
+        assert_eq!(middle_half(values), (3.0, 6.0));
+        assert_eq!(middle_half([2.0]), (2.0, 2.0));
+        assert_eq!(middle_half([]), (0.0, 0.0));
     }
 
     #[test]

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// What ends a stream: the last event, the end of its chunk, the last chunk.
 const END: &[u8] = b"data: [DONE]\n\n\r\n0\r\n\r\n";
 
+/// How long streams run before anything is counted: a server that has just started has other things to do as well.
+const WARM_UP: Duration = Duration::from_secs(1);
+
 /// What was measured.
 #[derive(Clone, Copy)]
 pub(super) struct Streamed {
@@ -166,7 +169,7 @@ pub(super) fn measure(
 ) -> anyhow::Result<Streamed> {
     cores.as_load(|| {
         let mut load = StreamLoad::open(address, request, count, spread)?;
-        load.work(Duration::from_millis(300))?;
+        load.work(WARM_UP)?;
         (load.events, load.firsts) = (0, Vec::new());
         let before = cpu()?;
         load.work(span)?;
