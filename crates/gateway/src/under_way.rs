@@ -65,6 +65,7 @@ impl AllUnderWay {
         for thread in threads {
             // Copied: nobody waits while they are read.
             let notes: Vec<_> = thread.slots().iter().cloned().collect();
+            calls.reserve(notes.len());
             for note in notes {
                 if now.saturating_duration_since(note.started) < YOUNG {
                     young = true;

@@ -15,6 +15,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 const FORMAT: u8 = 1;
+/// What most calls fit into, with their texts.
+pub(super) const USUAL: usize = 128;
 /// How far apart the first and the last call of a block may have begun: who looks for a call looks
 /// at the blocks of so much time.
 pub(super) const SPAN_MS: i64 = 60_000;
@@ -84,28 +86,34 @@ fn values(block: &[&CallRow]) -> Vec<Value> {
 }
 
 pub(super) fn encode<'c>(calls: impl Iterator<Item = &'c Call>) -> Vec<u8> {
-    let mut out = vec![FORMAT];
+    let mut out = Vec::with_capacity(1 + calls.size_hint().0 * USUAL);
+    encode_into(&mut out, calls);
+    out
+}
+
+/// Adds a block to `out`.
+pub(super) fn encode_into<'c>(out: &mut Vec<u8>, calls: impl Iterator<Item = &'c Call>) {
+    out.push(FORMAT);
     for call in calls {
-        out.extend(call.id.as_bytes());
-        out.extend(call.key.as_bytes());
-        out.extend(call.created_at.millis().to_be_bytes());
+        out.extend_from_slice(call.id.as_bytes());
+        out.extend_from_slice(call.key.as_bytes());
+        out.extend_from_slice(&call.created_at.millis().to_be_bytes());
         let flags = [call.streamed, call.partial, call.estimated, call.cached];
         let flags = flags
             .iter()
             .rev()
             .fold(0, |all, flag| all << 1 | u8::from(*flag));
-        out.extend([number_of(call.operation), flags]);
-        out.extend(call.status.to_be_bytes());
-        out.extend(call.tokens.prompt.to_be_bytes());
-        out.extend(call.tokens.completion.to_be_bytes());
-        out.extend(call.cost.nanos().to_be_bytes());
-        out.extend(call.latency_us.to_be_bytes());
-        out.extend(call.ttfb_us.to_be_bytes());
-        out.extend(call.attempts.to_be_bytes());
-        put_text(&mut out, &call.model);
-        put_text(&mut out, &call.provider);
+        out.extend_from_slice(&[number_of(call.operation), flags]);
+        out.extend_from_slice(&call.status.to_be_bytes());
+        out.extend_from_slice(&call.tokens.prompt.to_be_bytes());
+        out.extend_from_slice(&call.tokens.completion.to_be_bytes());
+        out.extend_from_slice(&call.cost.nanos().to_be_bytes());
+        out.extend_from_slice(&call.latency_us.to_be_bytes());
+        out.extend_from_slice(&call.ttfb_us.to_be_bytes());
+        out.extend_from_slice(&call.attempts.to_be_bytes());
+        put_text(out, &call.model);
+        put_text(out, &call.provider);
     }
-    out
 }
 
 fn number_of(operation: Operation) -> u8 {
@@ -120,8 +128,8 @@ fn number_of(operation: Operation) -> u8 {
 fn put_text(out: &mut Vec<u8>, text: &str) {
     let text = &text[..text.floor_char_boundary(usize::from(u16::MAX))];
     let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
-    out.extend(length.to_be_bytes());
-    out.extend(text.as_bytes());
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// The calls of a block, in the order of their ids.

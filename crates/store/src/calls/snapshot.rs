@@ -14,15 +14,17 @@ pub struct Snapshot(Vec<u8>);
 impl Snapshot {
     /// Of these calls, sorted by workspace and id.
     pub fn of(calls: &[&Call]) -> Self {
-        let mut bytes = Vec::with_capacity(calls.len() * 160);
+        let mut bytes = Vec::with_capacity(calls.len() * blocks::USUAL);
         for together in calls.chunk_by(|a, b| a.workspace == b.workspace) {
             let Some(first) = together.first() else {
                 continue;
             };
-            let block = blocks::encode(together.iter().copied());
-            bytes.extend(first.workspace.as_bytes());
-            bytes.extend(u32::try_from(block.len()).unwrap_or(u32::MAX).to_be_bytes());
-            bytes.extend(block);
+            bytes.extend_from_slice(first.workspace.as_bytes());
+            let length = bytes.len()..bytes.len() + size_of::<u32>();
+            bytes.extend_from_slice(&[0; size_of::<u32>()]);
+            blocks::encode_into(&mut bytes, together.iter().copied());
+            let block = u32::try_from(bytes.len() - length.end).unwrap_or(u32::MAX);
+            bytes[length].copy_from_slice(&block.to_be_bytes());
         }
         Self(bytes)
     }
