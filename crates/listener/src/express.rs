@@ -230,6 +230,8 @@ pub async fn writable(stream: &TcpStream) -> io::Result<()> {
 pub async fn write_all(stream: &TcpStream, first: &[u8], then: &[u8]) -> io::Result<()> {
     let mut both = [IoSlice::new(first), IoSlice::new(then)];
     let mut slices = &mut both[..if then.is_empty() { 1 } else { 2 }];
+    // What is empty is not sent: that nothing of it was taken would seem to be the end.
+    IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         let wrote = match &*slices {
             [one] => try_send(stream, one, SendFlags::empty()),
@@ -277,6 +279,22 @@ mod tests {
             "{}",
             input.bytes.capacity()
         );
+    }
+
+    #[tokio::test]
+    async fn to_write_nothing_is_no_failure() {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let server = socket.accept().await.unwrap().0;
+        for (first, then) in [("", ""), ("a", ""), ("", "b"), ("c", "d")] {
+            let wrote = write_all(&server, first.as_bytes(), then.as_bytes());
+            wrote.await.unwrap();
+        }
+        drop(server);
+        let mut read = String::new();
+        client.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, "abcd");
     }
 
     #[tokio::test(start_paused = true)]

@@ -77,7 +77,9 @@ impl Watch {
         }
         let gone = poll_gone(stream, ahead, cx);
         // Who has used up its turn was not even listened to.
-        if !is_told && has_budget_remaining() {
+        if !has_budget_remaining() {
+            self.told = None;
+        } else if !is_told {
             self.told = Some(cx.waker().clone());
         }
         gone

@@ -116,6 +116,26 @@ async fn requests_on_one_connection_are_answered_in_order_however_they_come() {
 }
 
 #[tokio::test]
+async fn the_connection_goes_on_after_an_answer_of_any_size() {
+    let sizes = [1000, 20_000, 8 * 1024, 40_000, 500_000, 2000];
+    let answer = |size| format!("{{\"x\":\"{}\"}}", "y".repeat(size));
+    let provider = Scripted::new(move |number| json(200, &answer(sizes[number]))).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let mut wire = Wire::open(&gateway).await;
+    // What comes too early is not lost either.
+    let one = gateway.caller().raw_chat(&chat(""));
+    wire.write(&one.repeat(2)).await;
+    for (number, size) in sizes.into_iter().enumerate() {
+        let read = wire.answer().await;
+        assert!(read.status == 200 && read.body == answer(size), "{size}");
+        if number + 2 < sizes.len() {
+            wire.write(&one).await;
+        }
+    }
+    assert_eq!(provider.connections(), 1);
+}
+
+#[tokio::test]
 async fn what_comes_while_an_answer_flows_is_kept() {
     let provider = Scripted::new(|number| {
         if number == 0 {
