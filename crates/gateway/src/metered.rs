@@ -80,10 +80,10 @@ pub(crate) struct Metered {
     passed: u64,
     /// When the provider last sent something…
     heard: Instant,
-    /// Whom the timer of the connection wakes.
-    waiter: Option<Waker>,
     /// …and when the caller last got something.
     spoke: Instant,
+    /// Whom the timer of the connection wakes.
+    waiter: Option<Waker>,
     broken: Option<Cut>,
     /// Whether a provider that dies looks like one that has finished.
     until_close: bool,
@@ -118,8 +118,8 @@ impl Metered {
             hold: None,
             passed: 0,
             heard: now,
-            waiter: None,
             spoke: now,
+            waiter: None,
             broken: None,
             unread: None,
         }
@@ -186,14 +186,10 @@ impl Metered {
             connection.put_back(&read[at..]);
         }
         if at > 0 {
-            self.heard_something();
+            self.heard = Instant::now();
+            self.spoke = self.heard;
         }
         at > 0
-    }
-
-    fn heard_something(&mut self) {
-        self.heard = Instant::now();
-        self.spoke = self.heard;
     }
 
     /// Ends it if the caller has read nothing for so many sweeps.
@@ -240,7 +236,7 @@ impl Metered {
     }
 
     fn take_in(&mut self, data: Bytes) {
-        self.heard_something();
+        self.heard = Instant::now();
         self.passed += data.len() as u64;
         if self.passed > self.lane.gateway.options.most_answer {
             return self.cut(Cut::TooLarge);
@@ -250,6 +246,10 @@ impl Metered {
             return self.cut(Cut::Garbage);
         };
         self.feed(data);
+        // What is held back tells the caller nothing.
+        if !self.out.is_empty() {
+            self.spoke = self.heard;
+        }
         self.tally.said(self.content.said());
         // A caller that leaves after the last event has seen all, also when it does not wait for the end.
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
@@ -300,7 +300,9 @@ impl Metered {
             }
             if connection.poll_due(cx, due).is_pending() {
                 // Who has used up its turn was not even listened to.
-                if !waits && has_budget_remaining() {
+                if !has_budget_remaining() {
+                    self.waiter = None;
+                } else if !waits {
                     self.waiter = Some(cx.waker().clone());
                 }
                 return Poll::Pending;
@@ -346,7 +348,7 @@ impl Metered {
     /// Whether an answer that ended with its connection has an end of its own.
     fn is_whole(&self) -> bool {
         match &self.content {
-            Content::Events(events) => events.is_done(),
+            Content::Events(events) => events.is_whole(),
             Content::Json { scan, readable, .. } => {
                 self.passed > 0 && !(*readable && scan.is_open())
             }

@@ -127,7 +127,7 @@ impl Events {
         while !lines.is_empty() {
             let end = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
             if let Some(data) = lines[..end].strip_prefix(DATA) {
-                self.done |= data.trim_ascii() == b"[DONE]";
+                self.done |= is_end(data);
                 (first, count) = (event.len() - lines.len() + DATA.len(), count + 1);
                 scan.feed(data);
             }
@@ -152,6 +152,12 @@ impl Events {
         self.done
     }
 
+    /// The same when nothing more comes: what was held back counts, although its own end is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        let mut lines = self.held.as_ref().split(|byte: &u8| *byte == b'\n');
+        self.done || lines.any(|line| line.strip_prefix(DATA).is_some_and(is_end))
+    }
+
     /// The usage, if one was reported.
     pub(crate) fn usage(&self) -> Option<Tokens> {
         self.usage
@@ -161,6 +167,11 @@ impl Events {
     pub(crate) fn said(&self) -> u64 {
         self.said
     }
+}
+
+/// Whether data says that nothing more comes.
+fn is_end(data: &[u8]) -> bool {
+    data.trim_ascii() == b"[DONE]"
 }
 
 fn push(out: &mut VecDeque<Bytes>, bytes: Bytes) {

@@ -4,6 +4,7 @@ use crate::upstream::{Connection, Upstream};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 /// Connections that wait, by provider; in boxes, because that is how they are handed on.
@@ -33,13 +34,15 @@ impl Pool {
 
     /// A connection that seems to be alive.
     pub(crate) fn take(&self, upstream: &Upstream, now: Instant) -> Option<Box<Connection>> {
-        loop {
+        // Who has used up its turn sees nothing come, whatever comes.
+        while has_budget_remaining() {
             let mut connection = self.idle().get_mut(&upstream.number)?.pop()?;
             let fresh = now.saturating_duration_since(connection.idle_since) < self.idle_timeout;
             if fresh && connection.is_quiet() {
                 return Some(connection);
             }
         }
+        None
     }
 
     /// Keeps a connection whose answer has ended.

@@ -258,6 +258,32 @@ async fn a_key_that_comes_in_pieces_is_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_stream_may_end_with_its_connection_if_it_said_so() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let ends = [
+        "data: [DONE]\n\n",
+        "data: [DONE]\n",
+        "data: [DONE]",
+        "data: [DON",
+    ];
+    let provider = Scripted::new(move |number| {
+        let events = format!("{head}{}", event_text("a"));
+        vec![send(events), send(ends[number]), Act::Close]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    for (number, end) in ends.into_iter().enumerate() {
+        let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+        let rows = gateway.books.wait(number + 1).await;
+        let partial = number == ends.len() - 1;
+        let as_it_came = text == event_text("a") + end;
+        assert_eq!(as_it_came, !partial, "{end:?}: {text}");
+        assert_eq!(text.contains("upstream_error"), partial, "{end:?}: {text}");
+        assert_eq!(rows[number].1.partial, partial, "{end:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_without_end_is_cut() {
     let provider = Scripted::new(|number| match number {
         0 => {

@@ -224,6 +224,26 @@ async fn a_silent_stream_gets_comments_between_events() {
 }
 
 #[tokio::test]
+async fn who_waits_for_the_end_of_a_slow_event_gets_comments() {
+    let provider = Scripted::new(|_| {
+        let drop = || [chunk("x"), Act::Sleep(Duration::from_millis(5))];
+        let mut acts = vec![stream_head(), chunk("data: ")];
+        acts.extend((0..60).flat_map(|_| drop()));
+        acts.extend([chunk("\n\n"), done()]);
+        acts
+    })
+    .await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.keep_alive = Duration::from_millis(100);
+    })
+    .await;
+    let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(whole && text.starts_with(COMMENT), "{text}");
+    let event = format!("data: {}\n\n", "x".repeat(60));
+    assert_eq!(text.replace(COMMENT, ""), event + "data: [DONE]\n\n");
+}
+
+#[tokio::test]
 async fn a_silence_after_many_events_is_noticed() {
     let (silence, pause) = (Arc::new(Notify::new()), Duration::from_millis(3));
     let end = Arc::clone(&silence);
