@@ -134,14 +134,18 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
     Ok(fresh)
 }
 
-/// Closes calls that a server had under way when it died, unless they were closed before; sorted by workspace
-/// and id. Returns how many were not.
+/// Closes calls that a server had under way when it died, or that had ended and that it could not write, unless they
+/// were closed before; sorted by workspace and id. Returns how many were not.
 pub async fn close_under_way(tx: &mut Tx, calls: &[Call]) -> Result<usize, StoreError> {
     let closed = blocks::those_in_blocks(tx, calls).await?;
     let left = calls.iter().filter(|call| !closed.contains(&call.id));
     let row = |call: &Call| CallRow {
         call: Call {
-            status: STATUS_OF_LEFT,
+            status: if call.status == 0 {
+                STATUS_OF_LEFT
+            } else {
+                call.status
+            },
             ..call.clone()
         },
         slices: Slices::default(),

@@ -34,8 +34,10 @@ type Source = Box<dyn Fn() -> (Vec<Call>, bool) + Send + Sync>;
 pub(super) struct Watch {
     /// Whom to ask and where to keep it, until somebody does.
     idle: Mutex<Option<(Files, Source)>>,
-    /// What an earlier run had under way, until it is closed.
+    /// What an earlier run had under way, until it is closed; and what this one leaves.
     left: Mutex<Vec<Call>>,
+    /// Whether there is a place to keep something in.
+    keeps: AtomicBool,
     /// Whether there may be something to write.
     awake: AtomicBool,
     ends: AtomicBool,
@@ -52,6 +54,18 @@ impl Watch {
     pub(super) fn over(&self, files: Files, left: Vec<Call>, source: Source) {
         *lock(&self.idle) = Some((files, source));
         *lock(&self.left) = left;
+        self.keeps.store(true, Ordering::Relaxed);
+    }
+
+    /// Leaves calls that have ended for the next start, if they can be kept; how many are.
+    pub(super) fn leave(&self, calls: impl Iterator<Item = Call>) -> usize {
+        if !self.keeps.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let mut left = lock(&self.left);
+        let before = left.len();
+        left.extend(calls);
+        left.len() - before
     }
 
     /// A call is under way, and whoever is asked knows it already.

@@ -71,8 +71,13 @@ async fn write_until_done(
                     let end = *end.get_or_insert_with(|| Instant::now() + LAST_TRIES);
                     if Instant::now() >= end {
                         let calls = batch.len();
-                        tracing::error!(calls, "calls were not written: the database is not there");
-                        batch.give_up(ledger);
+                        let kept = batch.put_off(ledger);
+                        tracing::error!(
+                            calls,
+                            kept,
+                            "calls were not written, some are kept for the next start: \
+                             the database is not there"
+                        );
                         continue;
                     }
                 }

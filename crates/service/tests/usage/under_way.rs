@@ -40,7 +40,7 @@ fn goes_on(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
     let mut calls = relay.lock().unwrap();
     calls.retain(|call| call.id != id);
     let mut call = call(who, id, node.core.now(), "model", cost);
-    call.partial = true;
+    (call.status, call.partial) = (0, true);
     calls.push(call);
     drop(calls);
     node.ledger.goes_out();
@@ -148,7 +148,10 @@ async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
 async fn many_are_closed_too_and_only_once(at: &Installation) {
     let (who, place) = (Who::new(), TempDir::new().unwrap());
     let (node, relay) = start(at, place.path()).await;
-    let calls = || call(&who, id(), node.core.now(), "model", whole(1));
+    let calls = || Call {
+        status: 0,
+        ..call(&who, id(), node.core.now(), "model", whole(1))
+    };
     let calls: Vec<Call> = std::iter::repeat_with(calls).take(1200).collect();
     relay.lock().unwrap().extend(calls.iter().cloned());
     node.ledger.goes_out();
@@ -197,6 +200,36 @@ async fn a_call_that_ends_while_nothing_can_be_written_is_not_lost() {
     heir.stop().await;
     // What its end would have said is lost, but not what was known before.
     let sum = whole(1 + 2).nanos();
+    assert_eq!(books(&at.core, &who).await, (2, [sum, sum, 0]));
+    at.remove().await;
+}
+
+/// A server is stopped while its database takes nothing, and gives up: the next one writes what it could not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_written_before_the_end_is_written_after_the_next_start() {
+    let at = Installation::on_postgres().await;
+    let (who, place) = (Who::new(), TempDir::new().unwrap());
+    let (node, relay) = start(&at, place.path()).await;
+    let [known, unknown] = [id(), id()];
+    goes_on(&node, &relay, &who, known, whole(1));
+    until_kept(place.path(), &[]).await;
+    at.database().set_read_only(true).await;
+    ends(&node, &relay, &who, known, whole(3));
+    node.close(&who, unknown, Ticket::NONE, whole(4));
+    node.stop().await;
+    at.database().set_read_only(false).await;
+    assert_eq!(books(&at.core, &who).await.0, 0);
+    let (heir, _) = start(&at, place.path()).await;
+    // As they ended, and not as what a killed server leaves.
+    let ended = "SELECT COUNT(*) FROM calls WHERE status = 200 AND NOT partial AND NOT open";
+    let written = async {
+        while number(&at.core, ended).await < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, written).await.unwrap();
+    heir.stop().await;
+    let sum = whole(3 + 4).nanos();
     assert_eq!(books(&at.core, &who).await, (2, [sum, sum, 0]));
     at.remove().await;
 }
