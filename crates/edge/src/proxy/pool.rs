@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 /// How often connections are closed that are not worth keeping: also those to instances that leave,
@@ -45,12 +46,14 @@ impl Pool {
     /// A connection that seems to be alive and has waited for less than `longest`.
     pub(crate) fn take(&self, instance: &Instance, longest: Duration) -> Option<Connection> {
         let longest = longest.min(self.keep_alive);
-        loop {
+        // Who has used up its turn sees nothing come, whatever comes.
+        while has_budget_remaining() {
             let mut connection = self.idle().get_mut(&instance.number)?.connections.pop()?;
             if connection.idle_since.elapsed() < longest && connection.is_quiet() {
                 return Some(connection);
             }
         }
+        None
     }
 
     /// Keeps a connection whose answer has ended.

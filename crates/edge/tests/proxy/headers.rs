@@ -206,6 +206,23 @@ async fn answers_without_a_body_keep_their_length_and_the_connection() {
 }
 
 #[tokio::test]
+async fn a_body_that_ends_before_it_begins_ends_for_the_visitor_too() {
+    let stage = Stage::start().await;
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let app = always(vec![send(format!("{head}0\r\n\r\n"))]).await;
+    stage.serve(&[app.address]).await;
+    for mut visitor in both_lanes(&stage).await {
+        for _ in 0..3 {
+            let page = timeout(Duration::from_secs(10), visitor.get("/")).await;
+            let page = page.expect("the end of the answer");
+            assert_eq!((page.status, page.text()), (200, ""));
+        }
+    }
+    assert_eq!(app.connections(), 1);
+    stage.finish().await;
+}
+
+#[tokio::test]
 async fn a_second_request_cannot_be_hidden_in_the_first() {
     let stage = Stage::start().await;
     let app = always(vec![ok("x")]).await;
