@@ -18,7 +18,7 @@ use estrade_listener::express::{
     self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,
 };
-use estrade_listener::sending::Sending;
+use estrade_listener::sending::{Ahead, Sending};
 use http::HeaderMap;
 use rustix::net::SendFlags;
 use std::io;
@@ -47,7 +47,7 @@ pub(crate) async fn serve(
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     // What a visitor sends while an instance answers it.
-    let (mut ahead, mut origins) = (Vec::new(), Origins::new(lane, peer));
+    let (mut ahead, mut origins) = (Ahead::default(), Origins::new(lane, peer));
     loop {
         let request = match express::parse(input.bytes(), Request::simple) {
             Parsed::Ordinary(request) => request,
@@ -79,6 +79,7 @@ pub(crate) async fn serve(
                     date: second.http(),
                     close,
                 };
+                ahead.begin(input.bytes().len() - request.length);
                 let sending = Sending {
                     stream,
                     ahead: &mut ahead,
@@ -119,7 +120,7 @@ pub(crate) async fn serve(
         }
         let length = request.length;
         input.advance(length);
-        input.append(&mut ahead);
+        ahead.move_to(&mut input);
         patience.next_request();
         answered += 1;
         if answered % IN_A_ROW == 0 {

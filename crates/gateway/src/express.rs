@@ -14,7 +14,7 @@ use bytes::Bytes;
 use estrade_listener::express::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,
 };
-use estrade_listener::sending::{End, Sending, while_there};
+use estrade_listener::sending::{Ahead, End, Sending, while_there};
 use estrade_listener::{ListenerOptions, Second, spare};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
@@ -60,7 +60,7 @@ pub async fn serve(
 ) -> Next {
     let mut caller = Caller {
         stream,
-        ahead: Vec::new(),
+        ahead: Ahead::default(),
         output: Vec::new(),
     };
     let mut input = Input::default();
@@ -103,6 +103,7 @@ pub async fn serve(
             headers: head.headers,
             body: CallBody::Whole(Bytes::copy_from_slice(&input.bytes()[head.length..end])),
         };
+        caller.ahead.begin(input.bytes().len() - end);
         let outcome = {
             let answering = pin!(answerer.answer(route, Box::new(request)));
             while_there(&mut caller.stream, &mut caller.ahead, answering).await
@@ -118,7 +119,7 @@ pub async fn serve(
             back => return Next::Ended(back.map(|caller| caller.stream)),
         };
         input.advance(end);
-        input.append(&mut caller.ahead);
+        caller.ahead.move_to(&mut input);
         first = false;
         patience.next_request();
     }
@@ -128,7 +129,7 @@ pub async fn serve(
 struct Caller {
     stream: TcpStream,
     /// What it sends before its answer is there.
-    ahead: Vec<u8>,
+    ahead: Ahead,
     /// What goes out next.
     output: Vec<u8>,
 }

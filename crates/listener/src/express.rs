@@ -71,13 +71,21 @@ impl Input {
 
     /// Adds what was read elsewhere.
     pub fn append(&mut self, more: &mut Vec<u8>) {
+        // A caller that never waits must not make it grow. Not each time: what is left is moved.
+        if self.answered > self.bytes.len() / 2 {
+            self.forget_answered();
+        }
         self.bytes.append(more);
+    }
+
+    fn forget_answered(&mut self) {
+        self.bytes.drain(..self.answered);
+        self.answered = 0;
     }
 
     /// Reads more; false when no more will come. Dropping the future loses nothing.
     pub async fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
-        self.bytes.drain(..self.answered);
-        self.answered = 0;
+        self.forget_answered();
         self.bytes.shrink_to(KEPT.max(self.bytes.len() + READ));
         self.bytes.reserve_exact(READ);
         Ok(stream.read_buf(&mut (&mut self.bytes).limit(READ)).await? > 0)

@@ -1,6 +1,6 @@
 //! Bodies on their way out of an express lane, while an eye is kept on whether the caller is still there.
 
-use crate::express::{try_send, write_all};
+use crate::express::{Input, try_send, write_all};
 use crate::spare;
 use bytes::Bytes;
 use http_body::Body;
@@ -14,18 +14,43 @@ use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
 
-/// What a caller may send before its answer is there.
+/// What a caller may send before its answers are there.
 const MOST_AHEAD: usize = 64 * 1024;
 /// A part of an answer that is copied behind what comes before it rather than sent beside it.
 const WORTH_COPYING: usize = 8 * 1024;
 /// What is collected of an answer before it is sent.
 const MOST_COLLECTED: usize = 32 * 1024;
 
+/// What a caller sends while it is answered.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    bytes: Vec<u8>,
+    /// What it had sent already, besides what is being answered.
+    before: usize,
+}
+
+impl Ahead {
+    /// An answer begins, and so many bytes wait for the next ones.
+    pub fn begin(&mut self, before: usize) {
+        self.before = before;
+    }
+
+    /// Moves what came behind what waits.
+    pub fn move_to(&mut self, input: &mut Input) {
+        input.append(&mut self.bytes);
+    }
+
+    /// Whether the caller has to wait for its answers first.
+    fn is_full(&self) -> bool {
+        self.before + self.bytes.len() >= MOST_AHEAD
+    }
+}
+
 /// Does something for the caller for as long as it is there; what it sends meanwhile is kept. The work stays
 /// where it is: to take it by value would be to copy all of it.
 pub async fn while_there<T>(
     stream: &mut TcpStream,
-    ahead: &mut Vec<u8>,
+    ahead: &mut Ahead,
     mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
     poll_fn(|cx| {
@@ -38,19 +63,18 @@ pub async fn while_there<T>(
 }
 
 /// Ready when the caller has gone.
-fn poll_gone(stream: &mut TcpStream, ahead: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_gone(stream: &mut TcpStream, ahead: &mut Ahead, cx: &mut Context<'_>) -> Poll<()> {
     let mut piece = [MaybeUninit::uninit(); 1024];
-    while ahead.len() < MOST_AHEAD {
+    while !ahead.is_full() {
         let mut buffer = ReadBuf::uninit(&mut piece);
         match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                ahead.extend_from_slice(buffer.filled());
+                ahead.bytes.extend_from_slice(buffer.filled());
             }
             Poll::Ready(_) => return Poll::Ready(()),
         }
     }
-    // It has to wait for its answers first.
     Poll::Pending
 }
 
@@ -66,7 +90,7 @@ impl Watch {
     fn poll_gone(
         &mut self,
         stream: &mut TcpStream,
-        ahead: &mut Vec<u8>,
+        ahead: &mut Ahead,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let told = self.told.as_ref();
@@ -173,7 +197,7 @@ pub struct Sending<'c> {
     /// The caller.
     pub stream: &'c mut TcpStream,
     /// What it sends meanwhile.
-    pub ahead: &'c mut Vec<u8>,
+    pub ahead: &'c mut Ahead,
     /// What goes out next: at first the head. A buffer that can be spared when it is empty.
     pub output: &'c mut Vec<u8>,
 }
@@ -317,6 +341,28 @@ enum Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However little each request takes of what was sent.
+    #[tokio::test]
+    async fn a_caller_that_never_waits_cannot_send_without_end() {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let client = TcpStream::connect(address).await.unwrap();
+        let mut server = socket.accept().await.unwrap().0;
+        let (mut input, mut ahead) = (Input::default(), Ahead::default());
+        for _ in 0..200 {
+            while client.try_write(&[b'x'; 4096]).is_ok() {}
+            ahead.begin(input.bytes().len());
+            // Long enough for what was sent to come.
+            let answering = std::pin::pin!(tokio::time::sleep(std::time::Duration::from_millis(2)));
+            while_there(&mut server, &mut ahead, answering).await;
+            ahead.move_to(&mut input);
+            assert!(input.bytes().len() < MOST_AHEAD + 1024);
+            input.advance(40);
+        }
+        assert!(input.bytes().len() > MOST_AHEAD / 2, "it was not tried");
+        assert!(input.into_bytes().capacity() < 4 * MOST_AHEAD);
+    }
 
     #[test]
     fn lengths_of_chunks_are_hexadecimal() {
