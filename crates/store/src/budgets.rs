@@ -130,8 +130,9 @@ pub async fn lease(tx: &mut Tx, wish: &Wish) -> Result<Lease, StoreError> {
         let amount = need.max(kept + (room - kept) / 8);
         (amount, Lease::Granted(amount))
     } else {
+        // What is used stays, and may turn out to be less: then no more may be spent of it than there is room for.
         let amount = present.min(room.max(used)).max(0);
-        (amount, Lease::Full(amount))
+        (amount, Lease::Full(amount.min(room.max(0))))
     };
     if own.is_some() && amount != present {
         tx.query("UPDATE budget_slices SET amount = $2 WHERE id = $1")

@@ -110,13 +110,13 @@ impl Batch {
         self.answer(ledger, Opened::Refused);
     }
 
-    /// Tells everybody that it will not be while this server runs. Calls that have ended and are not on record are
-    /// written after its next start; the others are settled as when it is given up. Returns how many are kept.
+    /// Tells everybody that it will not be while this server runs. Calls that have ended are written after its next
+    /// start; those that are on record as open are settled as when it is given up. Returns how many are kept.
     pub(super) fn put_off(self, ledger: &Ledger) -> usize {
         let ended = self
             .closed
             .iter()
-            .filter(|row| row.on_record == OnRecord::No);
+            .filter(|row| row.on_record != OnRecord::Open);
         let kept = ledger.watch.leave(ended.map(|row| row.call.clone()));
         ledger.count_unrecorded(self.closed.len() - kept);
         self.answer(ledger, Opened::Refused);

@@ -106,7 +106,7 @@ impl Slices {
         if slice.limit != limit {
             // The budget was changed: nothing more goes out before the database was asked.
             slice.limit = limit;
-            slice.amount = slice.amount.min(slice.used);
+            slice.amount = 0;
             slice.full = None;
         }
         if slice.used.saturating_add(most) <= slice.amount {

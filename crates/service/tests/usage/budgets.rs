@@ -19,6 +19,7 @@ on_both_engines! {
     what_a_dead_server_left_is_settled_from_the_ledger
     a_server_that_was_taken_for_dead_goes_on
     a_changed_budget_counts_for_the_next_call
+    what_is_given_back_of_a_lowered_budget_is_not_spent_again
     who_stops_waiting_gives_back_what_was_set_aside
 }
 
@@ -176,6 +177,33 @@ async fn an_outage_makes_nobody_dead() {
     other.stop().await;
     assert_eq!(books(&at.core, &who).await, (1, [quarter.nanos(); 3]));
     at.remove().await;
+}
+
+async fn what_is_given_back_of_a_lowered_budget_is_not_spent_again(at: &Installation) {
+    let who = Who::new();
+    let node = Node::start(at, |_| {}).await;
+    let (mut open, before, after) = (Vec::new(), total(10), total(5));
+    while let Ok(admitted) = node.admit(&who, Some(&before)).await {
+        open.push(admitted);
+    }
+    assert_eq!(open.len(), 10);
+    node.admit(&who, Some(&after)).await.unwrap_err();
+    // They cost much less than they might have: there is room for four now, and for no more.
+    for (id, ticket) in open {
+        node.close(&who, id, ticket, Amount::from_nanos(1));
+    }
+    let mut more = Vec::new();
+    while let Ok(admitted) = node.admit(&who, Some(&after)).await {
+        more.push(admitted);
+        assert!(more.len() < 5);
+    }
+    assert_eq!(more.len(), 4);
+    for (id, ticket) in more {
+        node.close(&who, id, ticket, whole(1));
+    }
+    node.stop().await;
+    let sum = whole(4).nanos() + 10;
+    assert_eq!(books(&at.core, &who).await, (14, [sum; 3]));
 }
 
 async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
