@@ -46,6 +46,8 @@ enum Miss {
     Busy(Option<Duration>),
     Status(u16, Option<Duration>),
     Auth,
+    /// It has answered, and repeats our key.
+    Betrayal,
     Failed(Failure),
 }
 
@@ -54,7 +56,7 @@ impl Miss {
     fn is_passing(self) -> bool {
         match self {
             // After a timeout it may still be at work, and would do it twice.
-            Self::Failed(Failure::Timeout) | Self::Auth => false,
+            Self::Failed(Failure::Timeout) | Self::Auth | Self::Betrayal => false,
             Self::Busy(_) | Self::Failed(_) => true,
             Self::Status(status, _) => matches!(status, 500 | 502 | 503 | 504),
         }
@@ -63,7 +65,7 @@ impl Miss {
     fn wish(self) -> Option<Duration> {
         match self {
             Self::Busy(wish) | Self::Status(_, wish) => wish,
-            Self::Auth | Self::Failed(_) => None,
+            Self::Auth | Self::Betrayal | Self::Failed(_) => None,
         }
     }
 
@@ -74,7 +76,7 @@ impl Miss {
             Self::Failed(Failure::Timeout | Failure::ConnectTimeout) | Self::Status(504, _) => {
                 Refusal::upstream_timeout()
             }
-            Self::Failed(_) => Refusal::upstream_error(None),
+            Self::Betrayal | Self::Failed(_) => Refusal::upstream_error(None),
             Self::Status(status, _) => Refusal::upstream_error(Some(status)),
         }
     }
@@ -139,7 +141,7 @@ async fn ask_often(
             // Some repeat what they were sent.
             Ok((head, _)) if head.shown().any(|value| upstream.is_betrayed_by(value)) => {
                 account.lost();
-                Miss::Failed(Failure::Garbage)
+                Miss::Betrayal
             }
             Ok((head, connection)) => match judge(&head) {
                 None => {

@@ -92,7 +92,9 @@ impl Answers {
         content_type: HeaderValue,
         tokens: Tokens,
     ) {
-        if body.len() > MOST_KEPT {
+        // Some say 200 and then nothing, or show a page.
+        let is_object = body.trim_ascii_start().starts_with(b"{");
+        if body.len() > MOST_KEPT || !is_object {
             return;
         }
         let kept = Kept {

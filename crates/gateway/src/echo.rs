@@ -21,6 +21,8 @@ const LONGEST_ECHO: usize = 4000;
 const DIMENSIONS: u64 = 64;
 const MOST_DIMENSIONS: u64 = 4096;
 const MOST_INPUTS: usize = 2048;
+/// Numbers in one answer, over all its vectors.
+const MOST_NUMBERS: u64 = DIMENSIONS * MOST_INPUTS as u64;
 /// One transparent pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
@@ -188,6 +190,10 @@ fn embeddings(body: &Value) -> Result<Said, Refusal> {
                 Refusal::echo("dimensions must be a number from 1 to 4096", "dimensions")
             })?,
     };
+    if dimensions * inputs.len() as u64 > MOST_NUMBERS {
+        let message = "so many inputs with so many dimensions are too much for a test model";
+        return Err(Refusal::echo(message, "dimensions"));
+    }
     let as_base64 = body["encoding_format"] == "base64";
     let data: Vec<Value> = inputs
         .iter()
@@ -323,9 +329,12 @@ mod tests {
             json!({"input": []}),
             json!({"input": [{}]}),
             json!({"input": "a", "dimensions": 0}),
+            json!({"input": vec!["a"; 33], "dimensions": 4096}),
         ] {
             assert!(say(Operation::Embeddings, &bad).is_err(), "{bad}");
         }
+        let most = json!({"input": vec!["a"; 32], "dimensions": 4096});
+        assert!(say(Operation::Embeddings, &most).is_ok());
     }
 
     #[test]

@@ -36,6 +36,8 @@ impl Lane {
     ) -> Result<Outcome, Refusal> {
         let head = &answered.head;
         if head.status >= 400 {
+            // Also when the caller does not wait for its reasons.
+            account.not_taken();
             return Box::pin(self.complaint(answered)).await.map(Outcome::Whole);
         }
         let whole = if head.events {
@@ -85,9 +87,11 @@ impl Lane {
         headers.insert(PROVIDER, target.provider().1.clone());
         if let Some(saving) = saving {
             headers.insert(CACHE, HeaderValue::from_static("miss"));
-            saving
-                .answers
-                .keep(saving.key, &body, saving.content_type, tokens);
+            if !scan.is_open() {
+                saving
+                    .answers
+                    .keep(saving.key, &body, saving.content_type, tokens);
+            }
         }
         let ending = Ending {
             status: head.status,

@@ -169,6 +169,10 @@ impl Connection {
             if !self.buffer.is_empty() {
                 match head::parse(&mut self.buffer) {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    // Who sends interim answers all the time leaves no turn for the timer.
+                    Ok(None) if Instant::now() >= due => {
+                        return Poll::Ready(Err(Failure::Timeout));
+                    }
                     Ok(None) => {}
                     Err(head::Garbage) => return Poll::Ready(Err(Failure::Garbage)),
                 }

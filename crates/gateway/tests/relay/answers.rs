@@ -318,6 +318,33 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
 }
 
 #[tokio::test]
+async fn what_is_no_whole_object_is_not_kept() {
+    let bodies = ["", r#"{"choices":[{"#, "<html></html>"];
+    let provider = Scripted::new(move |number| {
+        let body = bodies[number / 4];
+        if number % 4 < 2 {
+            return json(200, body);
+        }
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let chunk = match body {
+            "" => String::new(),
+            body => format!("{:x}\r\n{body}\r\n", body.len()),
+        };
+        vec![send(format!("{head}{chunk}0\r\n\r\n"))]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    gateway.invite("saving", |key, _| key.cache = true);
+    // As a whole and in chunks, each twice.
+    for number in 0..bodies.len() * 4 {
+        let cold = chat(&format!(r#","temperature":0,"x":{}"#, number / 2));
+        let answer = gateway.caller_with("saving").chat(&cold).await;
+        assert_eq!(answer.text(), bodies[number / 4]);
+        assert_eq!(answer.header("x-estrade-cache"), "miss", "{number}");
+    }
+}
+
+#[tokio::test]
 async fn the_built_in_model_answers_without_a_provider() {
     let gateway = TestGateway::new(&[]).await;
     let body = r#"{"model":"estrade/echo","messages":[{"role":"user","content":"moin"}]}"#;

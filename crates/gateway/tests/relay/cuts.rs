@@ -53,6 +53,26 @@ async fn a_caller_that_leaves_before_the_first_byte_is_noted_as_such() {
 }
 
 #[tokio::test]
+async fn who_does_not_wait_for_the_reasons_of_a_refusal_pays_nothing() {
+    let provider = Scripted::new(|_| {
+        let head = "HTTP/1.1 400 Bad Request\r\ncontent-length: 10\r\n\r\n";
+        vec![send(head), Act::AwaitClose]
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let caller = gateway.caller();
+    let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
+    // What is owed nothing for is not under way any more.
+    until("it is asked", || !provider.asked().is_empty()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(stream);
+    assert!(provider.until_open(0).await);
+    let call = gateway.books.only().await;
+    assert_eq!((call.status, call.attempts), (499, 1));
+    assert_eq!((call.tokens.prompt, call.cost.nanos()), (0, 0));
+}
+
+#[tokio::test]
 async fn who_hangs_up_after_the_end_was_announced_has_seen_all() {
     let provider = Scripted::new(|_| {
         vec![

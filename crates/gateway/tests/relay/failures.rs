@@ -161,6 +161,23 @@ async fn a_provider_that_repeats_its_key_is_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
+    let provider = Scripted::new(|_| {
+        vec![send(format!(
+            "HTTP/1.1 200 OK\r\ncontent-language: {SECRET}\r\ncontent-length: 2\r\n\r\n{{}}"
+        ))]
+    })
+    .await;
+    let mut acme = provider_at("acme", provider.address);
+    acme.retries = 3;
+    let gateway = TestGateway::new(&[acme]).await;
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(answer.status.as_u16(), 502);
+    assert!(!format!("{:?}{}", answer.headers, answer.text()).contains(SECRET));
+    assert_eq!(provider.count(), 1);
+}
+
+#[tokio::test]
 async fn a_provider_that_stays_busy_says_until_when() {
     let provider = Scripted::new(|_| {
         vec![send(
