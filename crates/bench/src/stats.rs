@@ -1,9 +1,14 @@
 //! Medians and percentiles.
 
-/// The middle value; 0 when there is none.
-pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The middle value; 0 when there is none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let values = sorted(values);
     match values.len() {
         0 => 0.0,
         len if len % 2 == 1 => values[len / 2],
@@ -13,8 +18,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// The lowest and the highest value of the middle half; 0 when there is none.
 pub(crate) fn middle_half(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
+    let values = sorted(values);
     let outside = values.len() / 4;
     let middle = &values[outside..values.len() - outside];
     let end = |value: Option<&f64>| value.copied().unwrap_or(0.0);

@@ -49,6 +49,15 @@ pub enum Step {
 }
 
 impl Framing {
+    /// How much of the body is left, if that is known.
+    pub fn left(self) -> Option<u64> {
+        match self {
+            Self::Done => Some(0),
+            Self::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
     /// The next part of the body from what was read.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, BadEnd> {
         if self.has_ended() {

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// How long streams follow each other whose first bytes are waited for.
 const FIRST_SPAN: Duration = Duration::from_secs(1);
 /// How long events are counted: as long as two streams take that follow each other.
 const EVENTS_SPAN: Duration = Duration::from_millis(1300);

@@ -138,11 +138,7 @@ async fn ask(
             Progress::Visitor => (options.idle_timeout, Failure::VisitorSilent),
             _ => (options.first_byte_timeout, Failure::Timeout),
         };
-        let due = since + limit;
-        // Who sends interim answers all the time leaves no turn for the timer.
-        if Instant::now() < due {
-            ready!(connection.poll_due(cx, due));
-        }
+        ready!(connection.poll_due(cx, since + limit));
         Poll::Ready(Err(failure))
     })
     .await

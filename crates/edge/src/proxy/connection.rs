@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::io::poll_read_buf;
 
@@ -133,11 +134,7 @@ impl Connection {
 
     /// How much of the body is left, if that is known.
     pub(super) fn left(&self) -> Option<u64> {
-        match self.framing {
-            Framing::Done => Some(0),
-            Framing::Length(left) => Some(left),
-            _ => None,
-        }
+        self.framing.left()
     }
 
     /// Whether it can take another request.
@@ -177,10 +174,14 @@ impl Connection {
             self.timer.as_mut().reset(due);
         }
         loop {
-            ready!(self.timer.as_mut().poll(cx));
-            if Instant::now() >= due {
+            let rang = self.timer.as_mut().poll(cx).is_ready();
+            // Who has used up its turn is told nothing by the timer: whoever sends all the time must not stop it.
+            if (rang || !has_budget_remaining()) && Instant::now() >= due {
                 // Whoever asks next asks for a later moment.
                 return Poll::Ready(());
+            }
+            if !rang {
+                return Poll::Pending;
             }
             self.timer.as_mut().reset(due);
         }

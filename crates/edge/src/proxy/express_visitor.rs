@@ -11,7 +11,6 @@ use crate::proxy::noting::gone;
 use crate::proxy::outgoing::Outgoing;
 use crate::proxy::request_head::{self, Framing, Line};
 use estrade_listener::express::{begin_head, begin_status};
-use estrade_listener::framing as answer;
 use estrade_listener::sending::{End, Sending, while_there};
 use estrade_listener::spare;
 use http::StatusCode;
@@ -99,12 +98,11 @@ pub(crate) async fn pass(
     let (head, mut exchange) = answered.map_err(super::Failure::page)?.into_exchange(lane);
     let end = if asked.head || matches!(head.status.as_u16(), 204 | 304) {
         End::Nothing
+    } else if head.framing.left().is_some() {
+        // Said of the head, not of what is left: a body in chunks may have ended already.
+        End::Length
     } else {
-        // As the head was: a body without a length may have ended already, and its head does not say so.
-        match head.framing {
-            answer::Framing::Done | answer::Framing::Length(_) => End::Length,
-            _ => End::Chunks,
-        }
+        End::Chunks
     };
     *sending.output = spare::take();
     begin_answer(sending.output, &head, &request, end);

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_rustls::client::TlsStream;
 use tokio_util::io::poll_read_buf;
@@ -169,10 +170,6 @@ impl Connection {
             if !self.buffer.is_empty() {
                 match head::parse(&mut self.buffer) {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
-                    // Who sends interim answers all the time leaves no turn for the timer.
-                    Ok(None) if Instant::now() >= due => {
-                        return Poll::Ready(Err(Failure::Timeout));
-                    }
                     Ok(None) => {}
                     Err(head::Garbage) => return Poll::Ready(Err(Failure::Garbage)),
                 }
@@ -275,11 +272,7 @@ impl Connection {
 
     /// How long the body is, if that is known and nothing of it was taken yet.
     pub(crate) fn length(&self) -> Option<u64> {
-        match self.framing {
-            Framing::Done => Some(0),
-            Framing::Length(length) => Some(length),
-            _ => None,
-        }
+        self.framing.left()
     }
 
     /// Whether only the end of the connection tells where the body ends.
@@ -322,10 +315,14 @@ impl Connection {
             self.set_timer(due);
         }
         loop {
-            ready!(self.timer.as_mut().poll(cx));
-            if Instant::now() >= due {
+            let rang = self.timer.as_mut().poll(cx).is_ready();
+            // Who has used up its turn is told nothing by the timer: whoever sends all the time must not stop it.
+            if (rang || !has_budget_remaining()) && Instant::now() >= due {
                 // Whoever asks next asks for a later moment.
                 return Poll::Ready(());
+            }
+            if !rang {
+                return Poll::Pending;
             }
             self.set_timer(due);
         }

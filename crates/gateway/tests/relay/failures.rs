@@ -1,6 +1,8 @@
 //! Providers that fail: again, elsewhere, or not at all.
 
-use crate::support::{SECRET, TestGateway, chat, chat_answer, error_code, hasty, provider_at};
+use crate::support::{
+    PATIENCE, SECRET, TestGateway, chat, chat_answer, error_code, hasty, provider_at,
+};
 use estrade_scripted::{Act, Scripted, json, send};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -175,6 +177,21 @@ async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
     assert_eq!(answer.status.as_u16(), 502);
     assert!(!format!("{:?}{}", answer.headers, answer.text()).contains(SECRET));
     assert_eq!(provider.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interim_answers_without_end_do_not_stop_the_clock() {
+    let provider = Scripted::new(|_| {
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(4000);
+        vec![Act::Flood(interim, u64::MAX)]
+    })
+    .await;
+    let mut acme = hasty(provider_at("acme", provider.address));
+    acme.retries = 0;
+    let gateway = TestGateway::new(&[acme]).await;
+    let answer = tokio::time::timeout(PATIENCE, gateway.caller().chat(&chat(""))).await;
+    assert_eq!(answer.expect("an answer").status.as_u16(), 504);
+    assert!(provider.until_open(0).await);
 }
 
 #[tokio::test]
