@@ -2,11 +2,15 @@
 //!
 //! A request is made by a [`Caller`] in a [`Scope`]: the things of one owner, with a role. Every
 //! query takes the scope's owner, so what belongs to somebody else is simply not found (404).
+//!
+//! A scope is read before the transaction that writes, and a member may be demoted or removed in
+//! between. So what a role is required for is written by [`Permission::transact`], which reads the
+//! role again inside of the transaction. A permission that is not used is a warning.
 
 use crate::{Core, Error, Result};
 use estrade_model::team::Role;
 use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
-use estrade_store::members;
+use estrade_store::{Job, Tx, accounts, members};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,15 +45,25 @@ pub struct Origin {
 }
 
 impl Caller {
-    /// Refuses (403) who may not use the admin API.
-    pub fn require_admin(&self) -> Result<()> {
+    /// Refuses (403) who may not use the admin API; what it returns writes.
+    pub fn require_admin(&self) -> Result<AdminPermission> {
+        self.require_admin_to_read()?;
+        Ok(AdminPermission {
+            account: self.account,
+        })
+    }
+
+    /// Refuses (403) who may not use the admin API, for what writes nothing.
+    pub fn require_admin_to_read(&self) -> Result<()> {
         if self.admin {
             return Ok(());
         }
-        Err(Error::Forbidden(
-            "this needs an account that is an administrator".into(),
-        ))
+        Err(not_an_admin())
     }
+}
+
+fn not_an_admin() -> Error {
+    Error::Forbidden("this needs an account that is an administrator".into())
 }
 
 /// Whose things a request is about, and what the caller may do with them.
@@ -64,16 +78,110 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Refuses (403) when the caller's role is below `role`.
-    pub fn require(&self, role: Role) -> Result<()> {
-        if self.role >= role {
-            return Ok(());
+    /// Refuses (403) when the caller's role is below `role`; what it returns writes.
+    pub fn require(&self, role: Role) -> Result<Permission> {
+        self.require_to_read(role)?;
+        Ok(Permission {
+            account: self.caller.account,
+            owner: self.owner,
+            role,
+            outsider: not_a_member,
+        })
+    }
+
+    /// Refuses (403) when the caller's role is below `role`, for what writes nothing.
+    pub fn require_to_read(&self, role: Role) -> Result<()> {
+        require_role(self.role, role)
+    }
+}
+
+fn require_role(has: Role, needed: Role) -> Result<()> {
+    if has >= needed {
+        return Ok(());
+    }
+    Err(Error::Forbidden(format!(
+        "this needs the role {} in the team; yours is {}",
+        needed.as_str(),
+        has.as_str()
+    )))
+}
+
+fn not_a_member() -> Error {
+    Error::Forbidden(NOT_A_MEMBER.into())
+}
+
+/// A role that the caller had a moment ago, to be confirmed by the transaction that depends on it.
+#[derive(Debug, Clone, Copy)]
+#[must_use = "write with Permission::transact, or ask with require_to_read"]
+pub struct Permission {
+    account: AccountId,
+    owner: OwnerId,
+    role: Role,
+    /// What is answered to who is not in the team.
+    outsider: fn() -> Error,
+}
+
+impl Permission {
+    /// Whose things it is about.
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    /// Runs `job` in a write transaction in which the caller still has the role that was required.
+    pub(crate) async fn transact<T, F>(self, core: &Core, job: F) -> Result<T>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        // Nobody takes an account's own things from it.
+        if self.owner == self.account.cast() {
+            return core.db.transact(job).await;
         }
-        Err(Error::Forbidden(format!(
-            "this needs the role {} in the team; yours is {}",
-            role.as_str(),
-            self.role.as_str()
-        )))
+        let job = Arc::new(job);
+        core.db
+            .transact(move |tx| {
+                let job = Arc::clone(&job);
+                Box::pin(async move {
+                    require_role(self.current_role(tx).await?, self.role)?;
+                    job(tx).await
+                })
+            })
+            .await
+    }
+
+    /// The caller's role in the team as of this transaction. It stays what it is until the commit.
+    pub(crate) async fn current_role(&self, tx: &mut Tx) -> Result<Role> {
+        let role = members::current_role(tx, self.owner.cast(), self.account).await?;
+        role.ok_or_else(self.outsider)
+    }
+}
+
+/// An administrator a moment ago, to be confirmed by the transaction that depends on it.
+#[derive(Debug, Clone, Copy)]
+#[must_use = "write with AdminPermission::transact, or ask with require_admin_to_read"]
+pub struct AdminPermission {
+    account: AccountId,
+}
+
+impl AdminPermission {
+    /// Runs `job` in a write transaction in which the caller is still an administrator.
+    pub(crate) async fn transact<T, F>(self, core: &Core, job: F) -> Result<T>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let job = Arc::new(job);
+        core.db
+            .transact(move |tx| {
+                let job = Arc::clone(&job);
+                Box::pin(async move {
+                    if !accounts::is_admin(tx, self.account).await? {
+                        return Err(not_an_admin());
+                    }
+                    job(tx).await
+                })
+            })
+            .await
     }
 }
 
@@ -109,14 +217,28 @@ pub fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> BoxFuture<
     })
 }
 
-/// The scope of a request that names a team in its path.
+/// What a caller may do with a team that is named in the path.
 ///
 /// Here the team itself is what is asked for, so a team of others is not found (404).
-pub async fn team_scope(core: &Core, caller: &Caller, team: TeamId) -> Result<Scope> {
-    let role = members::member_role(&core.db, team, caller.account).await?;
-    Ok(Scope {
-        caller: caller.clone(),
+pub async fn require_in_team(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    role: Role,
+) -> Result<Permission> {
+    let outsider: fn() -> Error = || Error::NotFound("the team");
+    let has = members::member_role(&core.db, team, caller.account).await?;
+    require_role(has.ok_or_else(outsider)?, role)?;
+    Ok(Permission {
+        account: caller.account,
         owner: team.cast(),
-        role: role.ok_or(Error::NotFound("the team"))?,
+        role,
+        outsider,
     })
+}
+
+/// Refuses (404) who is not in a team that is named in the path, for what writes nothing.
+pub async fn require_member_to_read(core: &Core, caller: &Caller, team: TeamId) -> Result<()> {
+    let role = members::member_role(&core.db, team, caller.account).await?;
+    role.map(drop).ok_or(Error::NotFound("the team"))
 }

@@ -123,6 +123,6 @@ pub async fn list_entries(
     count: u32,
     skip: u64,
 ) -> Result<Vec<AuditEntry>> {
-    scope.require(Role::Admin)?;
+    scope.require_to_read(Role::Admin)?;
     Ok(audit::list_entries(&core.db, scope.owner, filter, before, count, skip).await?)
 }

@@ -45,7 +45,7 @@ pub async fn create_disk(
     project: &str,
     new: CreateDisk,
 ) -> Result<Disk> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let name: VolumeName = parse_name(&new.name)?;
     let disk = Disk {
         id: core.new_id()?,
@@ -55,8 +55,8 @@ pub async fn create_disk(
     };
     let (key, owner) = (projects::parse_key(project)?, scope.owner);
     let plans = Arc::new(core.settings.plans.clone());
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let (key, disk, plans) = (key.clone(), disk.clone(), Arc::clone(&plans));
             Box::pin(async move {
                 let row = project_rows::find_project(tx, owner, &key).await?;
@@ -90,14 +90,13 @@ async fn require_room(tx: &mut Tx, project: &ProjectRow, plans: &Plans, size: u6
 /// Deletes a disk with what is on it; 409 `disk_in_use` while the release that serves, or one on its
 /// way, mounts it.
 pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &str) -> Result<()> {
-    scope.require(Role::Admin)?;
+    let permission = scope.require(Role::Admin)?;
     let (key, owner, now) = (projects::parse_key(project)?, scope.owner, core.now());
     // What cannot be a name names nothing.
     let name: VolumeName = name.parse().map_err(|_| NOT_FOUND)?;
-    let (name, core) = (name.to_string(), Arc::clone(core));
-    let db = core.db.clone();
-    db.transact(move |tx| {
-        let (key, name, core) = (key.clone(), name.clone(), Arc::clone(&core));
+    let (name, shared) = (name.to_string(), Arc::clone(core));
+    let job = permission.transact(core, move |tx| {
+        let (key, name, core) = (key.clone(), name.clone(), Arc::clone(&shared));
         Box::pin(async move {
             let row = project_rows::find_project(tx, owner, &key).await?;
             let project = row.ok_or(NO_PROJECT)?.id;
@@ -110,8 +109,8 @@ pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &
             let happening = Happening::to_project("disk_delete", &name);
             record_events(tx, project, vec![happening], now).await
         })
-    })
-    .await
+    });
+    job.await
 }
 
 async fn is_mounted(tx: &mut Tx, core: &Core, project: ProjectId, name: &str) -> Result<bool> {

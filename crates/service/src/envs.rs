@@ -61,7 +61,7 @@ pub fn update_envs<'a>(
     variables: Vec<EnvSetting>,
 ) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
     Box::pin(async move {
-        scope.require(Role::Developer)?;
+        let permission = scope.require(Role::Developer)?;
         check_variables(&variables)?;
         let (owner, now) = (scope.owner, core.now());
         // The id never changes, and the values are sealed for it before the transaction begins.
@@ -73,8 +73,8 @@ pub fn update_envs<'a>(
             Arc::new(seal_variables(core, id, variables)?),
             core.new_id()?,
         );
-        core.db
-            .transact(move |tx| {
+        permission
+            .transact(core, move |tx| {
                 let (rows, key) = (Arc::clone(&rows), key.clone());
                 Box::pin(async move {
                     let row = projects::find_project(tx, owner, &key).await?;

@@ -1,6 +1,6 @@
 //! Invitations: links with which one account may join a team, once, within a week.
 
-use crate::access::team_scope;
+use crate::access::require_in_team;
 use crate::{Caller, Core, Error, Result, random};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,14 +21,7 @@ pub async fn create_invitation(
     team: TeamId,
     invite: Invite,
 ) -> Result<Invited> {
-    let scope = team_scope(core, caller, team).await?;
-    scope.require(Role::Admin)?;
-    if invite.role > scope.role {
-        return Err(Error::Forbidden(format!(
-            "you can invite with your own role at most, which is {}",
-            scope.role.as_str()
-        )));
-    }
+    let permission = require_in_team(core, caller, team, Role::Admin).await?;
     let token = URL_SAFE_NO_PAD.encode(random::bytes::<32>()?);
     let row = InvitationRow {
         id: core.new_id()?,
@@ -39,10 +32,17 @@ pub async fn create_invitation(
         expires_at: core.now().after(LIFETIME),
         invited_by: caller.account,
     };
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let row = row.clone();
             Box::pin(async move {
+                let role = permission.current_role(tx).await?;
+                if row.role > role {
+                    return Err(Error::Forbidden(format!(
+                        "you can invite with your own role at most, which is {}",
+                        role.as_str()
+                    )));
+                }
                 match invitations::insert_invitation(tx, &row).await {
                     // Deleted in the meantime.
                     Err(StoreError::Reference) => Err(Error::NotFound("the team")),

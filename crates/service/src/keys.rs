@@ -22,7 +22,7 @@ fn name_taken() -> Error {
 
 /// Makes a key; its JWT is in the answer and nowhere else.
 pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Key> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     let limits = new.limits(KeyLimits::default());
     if limits.expires_at.is_some_and(|at| at <= now) {
@@ -48,9 +48,8 @@ pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Ke
     let (name, cache) = (new.name.clone(), row.cache);
     let note = Note::creation(scope, Action::CreateKey, id, now).about(name.as_str());
     let job = Arc::new((row, new.workspaces, resolver, note));
-    let workspaces = core
-        .db
-        .transact(move |tx| {
+    let workspaces = permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (row, names, resolver, note) = &*job;
@@ -113,13 +112,13 @@ pub async fn update_key(
     update: UpdateKey,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     let resolver = Resolver::new(core, scope, update.workspaces.as_ref())?;
     let note = Note::new(core, scope, Action::UpdateKey, id)?;
     let job = Arc::new((update, resolver, if_match, note));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (update, resolver, if_match, note) = &*job;
@@ -223,12 +222,12 @@ pub async fn delete_key(
     id: KeyId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     let note = Note::new(core, scope, Action::DeleteKey, id)?;
     let job = Arc::new((if_match, note));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (if_match, note) = &*job;
@@ -246,7 +245,7 @@ pub async fn delete_key(
 ///
 /// So a rotation without grace ends every secret that was ever given out.
 pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> Result<RotatedKey> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
     let (before, _) = read_key(core, scope, id).await?;
     let expires_at = before.limits.expires_at;
@@ -257,8 +256,8 @@ pub async fn rotate_key(core: &Core, scope: &Scope, id: KeyId, grace: Grace) -> 
     let secret_hash = signed.secret_hash;
     let old_until = now.after(Duration::from_secs(grace.0.into()));
     let note = Arc::new(Note::new(core, scope, Action::RotateKey, id)?);
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let note = Arc::clone(&note);
             Box::pin(async move {
                 let row = find(tx, owner, id, None).await?;

@@ -2,9 +2,9 @@
 //!
 //! Admins manage members, but only an owner makes, unmakes or removes owners, and a team always
 //! keeps one. The rules about the member concerned are checked inside the transaction, so that two
-//! owners who leave at the same time do not both get away.
+//! owners who leave at the same time do not both get away, nor two who demote each other.
 
-use crate::access::{Scope, team_scope};
+use crate::access::{require_in_team, require_member_to_read};
 use crate::{Caller, Core, Error, Result};
 use estrade_model::team::{Member, Role};
 use estrade_model::{AccountId, TeamId};
@@ -19,7 +19,7 @@ pub async fn list_members(
     count: u32,
     skip: u64,
 ) -> Result<Vec<Member>> {
-    team_scope(core, caller, team).await?;
+    require_member_to_read(core, caller, team).await?;
     Ok(members::list_members(&core.db, team, after, count, skip).await?)
 }
 
@@ -30,19 +30,16 @@ pub async fn delete_member(
     team: TeamId,
     member: AccountId,
 ) -> Result<()> {
-    let scope = team_scope(core, caller, team).await?;
     let leaves = member == caller.account;
-    if !leaves {
-        scope.require(Role::Admin)?;
-    }
-    core.db
-        .transact(move |tx| {
-            let scope = scope.clone();
+    let needed = if leaves { Role::Viewer } else { Role::Admin };
+    let permission = require_in_team(core, caller, team, needed).await?;
+    permission
+        .transact(core, move |tx| {
             Box::pin(async move {
                 let role = role_of(tx, team, member).await?;
                 if role == Role::Owner {
                     if !leaves {
-                        require_owner(&scope)?;
+                        require_owner(permission.current_role(tx).await?)?;
                     }
                     keep_an_owner(tx, team).await?;
                 }
@@ -62,15 +59,13 @@ pub async fn set_role(
     member: AccountId,
     role: Role,
 ) -> Result<()> {
-    let scope = team_scope(core, caller, team).await?;
-    scope.require(Role::Admin)?;
-    core.db
-        .transact(move |tx| {
-            let scope = scope.clone();
+    let permission = require_in_team(core, caller, team, Role::Admin).await?;
+    permission
+        .transact(core, move |tx| {
             Box::pin(async move {
                 let before = role_of(tx, team, member).await?;
                 if before == Role::Owner || role == Role::Owner {
-                    require_owner(&scope)?;
+                    require_owner(permission.current_role(tx).await?)?;
                 }
                 if before == Role::Owner && role != Role::Owner {
                     keep_an_owner(tx, team).await?;
@@ -90,8 +85,8 @@ async fn role_of(tx: &mut Tx, team: TeamId, member: AccountId) -> Result<Role> {
         .ok_or(Error::NotFound("the member"))
 }
 
-fn require_owner(scope: &Scope) -> Result<()> {
-    if scope.role == Role::Owner {
+fn require_owner(role: Role) -> Result<()> {
+    if role == Role::Owner {
         return Ok(());
     }
     Err(Error::Forbidden(

@@ -19,15 +19,15 @@ pub async fn list_networks(
 
 /// Makes a network; 409 when the owner has one of that name.
 pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Result<Network> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let network = Network {
         id: core.new_id()?,
         name: name.into(),
         created_at: core.now(),
     };
     let (owner, row) = (scope.owner, network.clone());
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let row = row.clone();
             Box::pin(async move {
                 match networks::insert_network(tx, owner, row.id, &row.name, row.created_at).await {

@@ -72,7 +72,7 @@ pub async fn read_project(
 
 /// Makes a project; 409 `project_exists` when anybody has one of that name.
 pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> Result<Project> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     require_plan(core, &new.plan_id)?;
     let bundle_plan = new.bundle_plan_id.unwrap_or_else(|| "standard".into());
     if !BUNDLE_PLANS.contains(&bundle_plan.as_str()) {
@@ -103,9 +103,8 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         fail_reason: None,
     };
     let (owner, quota) = (scope.owner, core.settings.quotas.projects);
-    let made = core
-        .db
-        .transact(move |tx| {
+    let made = permission
+        .transact(core, move |tx| {
             let (mut row, network) = (row.clone(), network.clone());
             Box::pin(async move {
                 let network = networks::find_network(tx, owner, &network).await?;
@@ -155,10 +154,10 @@ pub async fn delete_project(
     project: &str,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    scope.require(Role::Admin)?;
+    let permission = scope.require(Role::Admin)?;
     let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let (key, if_match) = (key.clone(), if_match.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, owner, &key).await?;
@@ -209,10 +208,10 @@ async fn change_project(
     project: &str,
     alteration: Alteration,
 ) -> Result<()> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let (key, alteration) = (key.clone(), alteration.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, owner, &key).await?;

@@ -108,7 +108,7 @@ pub async fn list_providers(
     count: u32,
     skip: u64,
 ) -> Result<Vec<KeptProvider>> {
-    caller.require_admin()?;
+    caller.require_admin_to_read()?;
     let rows = providers::list_providers(&core.db, before, count, skip).await?;
     Ok(rows.into_iter().map(|row| row.provider).collect())
 }
@@ -119,7 +119,7 @@ pub async fn read_provider(
     caller: &Caller,
     id: ProviderId,
 ) -> Result<(KeptProvider, i64)> {
-    caller.require_admin()?;
+    caller.require_admin_to_read()?;
     let row = providers::read_provider(&core.db, id)
         .await?
         .ok_or(PROVIDER)?;
@@ -133,7 +133,7 @@ pub async fn create_provider(
     new: CreateProvider,
     check: Check<'_>,
 ) -> Result<KeptProvider> {
-    caller.require_admin()?;
+    let permission = caller.require_admin()?;
     let (id, now): (ProviderId, _) = (core.new_id()?, core.now());
     let key = new.api_key.as_ref();
     let row = ProviderRow {
@@ -163,8 +163,8 @@ pub async fn create_provider(
         id,
     )?;
     let job = Arc::new((row, note.about(made.name.as_str())));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (row, note) = &*job;
@@ -188,7 +188,7 @@ pub async fn update_provider(
     if_match: Option<Vec<i64>>,
     check: Check<'_>,
 ) -> Result<KeptProvider> {
-    caller.require_admin()?;
+    let permission = caller.require_admin()?;
     let now = core.now();
     if update.base_url.is_some() {
         // What else it has was checked before; this does not depend on it.
@@ -211,8 +211,8 @@ pub async fn update_provider(
         id,
     )?;
     let job = Arc::new((update, sealed, if_match, note));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (update, sealed, if_match, note) = &*job;
@@ -284,7 +284,7 @@ pub async fn delete_provider(
     id: ProviderId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    caller.require_admin()?;
+    let permission = caller.require_admin()?;
     let now = core.now();
     let note = Note::of(
         core,
@@ -294,8 +294,8 @@ pub async fn delete_provider(
         id,
     )?;
     let job = Arc::new((note, if_match));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (note, if_match) = &*job;

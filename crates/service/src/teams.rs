@@ -1,6 +1,6 @@
 //! Teams: made, listed, deleted. Who is in them is the business of [`crate::members`].
 
-use crate::access::team_scope;
+use crate::access::require_in_team;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Role, Team};
@@ -47,9 +47,9 @@ pub async fn count_teams(core: &Core, caller: &Caller) -> Result<u64> {
 
 /// Deletes a team with its networks and workspaces; 409 while it owns projects or keys.
 pub async fn delete_team(core: &Core, caller: &Caller, team: TeamId) -> Result<()> {
-    team_scope(core, caller, team).await?.require(Role::Owner)?;
-    core.db
-        .transact(move |tx| Box::pin(delete_empty_team(tx, team)))
+    let permission = require_in_team(core, caller, team, Role::Owner).await?;
+    permission
+        .transact(core, move |tx| Box::pin(delete_empty_team(tx, team)))
         .await
 }
 

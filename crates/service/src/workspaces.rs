@@ -44,15 +44,15 @@ pub async fn create_workspace(
     scope: &Scope,
     name: WorkspaceName,
 ) -> Result<WorkspaceRef> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (now, most) = (core.now(), core.settings.quotas.workspaces);
     let workspace = WorkspaceRef {
         id: core.new_id()?,
         name: name.into(),
     };
     let job = Arc::new((workspace.clone(), scope.clone()));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move { insert(tx, &job.1, &job.0, most, now).await })
         })
@@ -67,12 +67,12 @@ pub async fn delete_workspace(
     id: WorkspaceId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    scope.require(Role::Admin)?;
+    let permission = scope.require(Role::Admin)?;
     let (owner, now) = (scope.owner, core.now());
     let note = Note::new(core, scope, Action::DeleteWorkspace, id)?;
     let job = Arc::new((if_match, note));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (if_match, note) = &*job;
@@ -112,12 +112,12 @@ pub async fn update_workspace(
     update: UpdateWorkspace,
     if_match: Option<Vec<i64>>,
 ) -> Result<WorkspaceDetail> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let (owner, now) = (scope.owner, core.now());
     let note = Note::new(core, scope, Action::UpdateWorkspace, id)?;
     let job = Arc::new((update, if_match, note));
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let job = Arc::clone(&job);
             Box::pin(async move {
                 let (update, if_match, note) = &*job;

@@ -130,6 +130,17 @@ pub async fn password_by_email(db: &Db, email: &str) -> Result<Option<PasswordRo
         .await
 }
 
+/// Whether an account is an administrator and not locked out, inside a transaction that depends on it.
+pub async fn is_admin(tx: &mut Tx, id: AccountId) -> Result<bool, StoreError> {
+    let sql = if tx.has_many_writers() {
+        "SELECT id FROM accounts WHERE id = $1 AND admin AND NOT disabled FOR SHARE"
+    } else {
+        "SELECT id FROM accounts WHERE id = $1 AND admin AND NOT disabled"
+    };
+    let row: Option<AccountId> = tx.query(sql).bind(id).fetch_optional().await?;
+    Ok(row.is_some())
+}
+
 /// Sets a password hash; false when there is no such account.
 pub async fn set_password(tx: &mut Tx, id: AccountId, hash: &str) -> Result<bool, StoreError> {
     let touched = tx

@@ -25,6 +25,8 @@ impl Record for RoleRow {
 }
 
 const ROLE: &str = "SELECT role FROM team_members WHERE team_id = $1 AND account_id = $2";
+const ROLE_FOR_SHARE: &str =
+    "SELECT role FROM team_members WHERE team_id = $1 AND account_id = $2 FOR SHARE";
 
 /// The role of an account in a team; none when it is not a member or there is no such team.
 pub async fn member_role(
@@ -41,14 +43,21 @@ pub async fn member_role(
     Ok(row.map(|row| row.0))
 }
 
-/// The same inside a transaction that depends on it.
+/// The same inside a transaction that depends on it: nobody changes the role before its commit.
 pub async fn current_role(
     tx: &mut Tx,
     team: TeamId,
     account: AccountId,
 ) -> Result<Option<Role>, StoreError> {
+    // Where writers run beside each other, a snapshot alone would let a transaction that began before a
+    // demotion commit after it. The row lock makes one of them wait or begin again.
+    let sql = if tx.has_many_writers() {
+        ROLE_FOR_SHARE
+    } else {
+        ROLE
+    };
     let row: Option<RoleRow> = tx
-        .query(ROLE)
+        .query(sql)
         .bind(team)
         .bind(account)
         .fetch_optional()

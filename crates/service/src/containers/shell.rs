@@ -39,7 +39,7 @@ pub async fn request_shell(
     project: &str,
     command: Option<&str>,
 ) -> Result<ShellRequest> {
-    scope.require(Role::Developer)?;
+    scope.require_to_read(Role::Developer)?;
     let project = projects::find_project(core, &scope, project).await?.id;
     let command = parse_command(command.unwrap_or("sh"))?;
     Ok(ShellRequest {
@@ -79,7 +79,7 @@ impl ShellRequest {
     /// Checks it once more: a shell outlives its request, and members come and go.
     pub async fn check_again(&self, core: &Core) -> Result<()> {
         let scope = self.scope.renew(core).await?;
-        scope.require(Role::Developer)?;
+        scope.require_to_read(Role::Developer)?;
         let key = ProjectKey::Id(self.project);
         let found = project_rows::read_project(&core.db, scope.owner, &key).await?;
         found.map(drop).ok_or(Error::NotFound("the project"))

@@ -141,7 +141,7 @@ pub async fn read_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<(Do
 /// Others may have the same name waiting: whoever proves it first has it. 409 `domain_taken` when
 /// somebody has.
 pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Result<Domain> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let settings = &core.settings.domains;
     if settings.is_reserved(&new.name) {
         return Err(Error::Invalid {
@@ -169,8 +169,8 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
         version: 0,
     };
     let made = row.clone();
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let row = row.clone();
             Box::pin(async move { insert_domain(tx, &row, now).await })
         })
@@ -216,10 +216,10 @@ pub async fn delete_domain(
     id: DomainId,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
-    scope.require(Role::Admin)?;
+    let permission = scope.require(Role::Admin)?;
     let (owner, now) = (scope.owner, core.now());
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let if_match = if_match.clone();
             Box::pin(async move {
                 let row = domains::find_domain(tx, id).await?;

@@ -4,6 +4,7 @@ use super::incoming::{cleaned_up, keep_content, settle};
 use super::known::Like;
 use super::transition::WAITS;
 use super::{Upload, queue_release};
+use crate::access::Permission;
 use crate::{Core, Error, Result, Scope, disks, projects};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
@@ -56,7 +57,7 @@ pub fn create_release<'a>(
     source: Source,
 ) -> BoxFuture<'a, Result<ReleaseId>> {
     Box::pin(async move {
-        scope.require(Role::Developer)?;
+        let permission = scope.require(Role::Developer)?;
         let row = projects::find_project(core, scope, project).await?;
         let platform = new.platform.unwrap_or(row.platform);
         let settings = read_site_settings(platform, &new.settings)?;
@@ -70,12 +71,12 @@ pub fn create_release<'a>(
         match source {
             Source::Image(image) => {
                 draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
-                commit(core, scope, order, None).await?;
+                commit(core, permission, order, None).await?;
             }
             Source::Archive(source) => {
                 let source = source.parse().map_err(|_| unknown_source())?;
                 draft.recipe.source = Some(source);
-                commit(core, scope, order, None).await?;
+                commit(core, permission, order, None).await?;
             }
             Source::Files(mut upload) => {
                 upload.require_tree()?;
@@ -90,7 +91,7 @@ pub fn create_release<'a>(
                     draft.recipe.site = site_json(settings)?;
                 }
                 draft.recipe.artifact = Some(core.new_id()?);
-                store_files(core, scope, order, *upload, like).await?;
+                store_files(core, permission, order, *upload, like).await?;
             }
         }
         Ok(id)
@@ -153,7 +154,7 @@ struct Order {
 
 async fn store_files(
     core: &Core,
-    scope: &Scope,
+    permission: Permission,
     order: Order,
     upload: Upload,
     like: Option<Like>,
@@ -162,7 +163,7 @@ async fn store_files(
         .await
         .map_err(Error::internal)??;
     let contents = Contents::new(manifest, &published, like);
-    let stored = commit(core, scope, order, Some(contents)).await;
+    let stored = commit(core, permission, order, Some(contents)).await;
     settle(published, &stored);
     if stored.is_ok() {
         offers.keep();
@@ -213,13 +214,13 @@ pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Dig
 
 async fn commit(
     core: &Core,
-    scope: &Scope,
+    permission: Permission,
     order: Order,
     contents: Option<Contents>,
 ) -> Result<()> {
-    let (owner, release) = (scope.owner, Arc::new((order, contents)));
-    core.db
-        .transact(move |tx| {
+    let (owner, release) = (permission.owner(), Arc::new((order, contents)));
+    permission
+        .transact(core, move |tx| {
             let release = Arc::clone(&release);
             Box::pin(async move {
                 let (Order { draft, disks }, contents) = release.as_ref();

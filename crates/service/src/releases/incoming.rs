@@ -28,7 +28,8 @@ pub struct Incoming {
 
 /// Begins to receive a content.
 pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<Incoming> {
-    scope.require(Role::Developer)?;
+    // What writes asks once more: until then hours may pass.
+    scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     Ok(Incoming {
         project: row.id,
@@ -183,12 +184,12 @@ pub async fn keep_upload(
             ),
         });
     }
+    let permission = scope.require(Role::Developer)?;
     let (owner, project, now) = (scope.owner, received.project, core.now());
     let published = received.publish(core).await?;
     let (new, held) = (published.blobs().to_vec(), published.hold());
-    let noted = core
-        .db
-        .transact(move |tx| {
+    let noted = permission
+        .transact(core, move |tx| {
             let (new, _held) = (new.clone(), &held);
             Box::pin(async move {
                 let key = ProjectKey::Id(project);

@@ -109,10 +109,10 @@ pub fn cancel_release<'a>(
     id: ReleaseId,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
-        scope.require(Role::Developer)?;
+        let permission = scope.require(Role::Developer)?;
         let (owner, now) = (scope.owner, core.now());
-        core.db
-        .transact(move |tx| {
+        permission
+        .transact(core, move |tx| {
             Box::pin(async move {
                 let row = releases::find_release(tx, owner, id).await?;
                 let from = row.ok_or(NOT_FOUND)?.state;
@@ -146,11 +146,11 @@ pub fn rollback_release<'a>(
     id: ReleaseId,
 ) -> BoxFuture<'a, Result<ReleaseId>> {
     Box::pin(async move {
-        scope.require(Role::Developer)?;
+        let permission = scope.require(Role::Developer)?;
         let (owner, now, new) = (scope.owner, core.now(), core.new_id()?);
         let shared = Arc::clone(core);
-        core.db
-            .transact(move |tx| {
+        permission
+            .transact(core, move |tx| {
                 let core = Arc::clone(&shared);
                 Box::pin(async move {
                     let row = releases::find_release(tx, owner, id).await?;

@@ -4,6 +4,7 @@ use super::incoming::{Received, keep_content, settle};
 use crate::{Core, Error, Result, Scope};
 use estrade_model::project::ProjectKey;
 use estrade_model::release::{ArchiveFormat, SourceId};
+use estrade_model::team::Role;
 use estrade_store::projects as project_rows;
 use estrade_store::sources::{self, NewSource};
 use futures_util::future::BoxFuture;
@@ -21,6 +22,7 @@ pub fn create_source<'a>(
                 message: "file: is neither a .tar.gz nor a .zip, as its first bytes show".into(),
             });
         };
+        let permission = scope.require(Role::Developer)?;
         let (owner, new) = (
             scope.owner,
             NewSource {
@@ -34,9 +36,8 @@ pub fn create_source<'a>(
         );
         let published = received.publish(core).await?;
         let (blobs, held) = (published.blobs().to_vec(), published.hold());
-        let stored = core
-            .db
-            .transact(move |tx| {
+        let stored = permission
+            .transact(core, move |tx| {
                 let (blobs, _held) = (blobs.clone(), &held);
                 Box::pin(async move {
                     let key = ProjectKey::Id(new.project);

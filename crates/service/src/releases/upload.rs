@@ -48,7 +48,8 @@ pub struct Upload {
 
 /// Begins to receive the files of a new release.
 pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<Upload> {
-    scope.require(Role::Developer)?;
+    // What writes is the release that it becomes a part of.
+    scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     let caps = Caps::of(core, &row.plan);
     let (mut staging, head_start) = (caps.stage(core), core.head_start.clone());

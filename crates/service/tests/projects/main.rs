@@ -10,6 +10,7 @@ mod events;
 mod isolation;
 mod projects;
 mod releases;
+mod roles;
 mod rules_of_states;
 #[path = "../accounts_support/mod.rs"]
 mod support;
