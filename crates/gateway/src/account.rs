@@ -1,5 +1,6 @@
 //! The account of one call: opened when its key was let in, closed exactly once, whatever happens.
 
+use crate::detached::{self, PendingResponse};
 use crate::doors::Pass;
 use crate::gateway::Gateway;
 use crate::metrics::Series;
@@ -39,6 +40,11 @@ pub(crate) struct Account {
     owed: Amount,
     /// Where it is noted that it is under way, unless it is on record.
     noted: Option<Noted>,
+    /// Whether a provider may bill an attempt that nothing is known of.
+    unsettled: bool,
+    /// What was being received when the client left, and when that was.
+    pending: Option<Box<PendingResponse>>,
+    left_at: Option<Instant>,
     pub(crate) trace: Option<Trace>,
 }
 
@@ -48,6 +54,8 @@ pub(crate) struct Ending {
     pub(crate) status: u16,
     pub(crate) partial: bool,
     pub(crate) estimated: bool,
+    /// Whether the provider may bill more than is known: then a budget pays what was reserved.
+    pub(crate) unsettled: bool,
     pub(crate) cached: bool,
     pub(crate) tokens: Tokens,
     pub(crate) price: Option<Price>,
@@ -97,8 +105,51 @@ impl Account {
             lost: 0,
             owed: Amount::ZERO,
             noted: None,
+            unsettled: false,
+            pending: None,
+            left_at: None,
             trace: None,
         })
+    }
+
+    /// The client has left while a response is awaited; what is dropped next is read on.
+    pub(crate) fn leave(&mut self, response: PendingResponse) {
+        self.pending = Some(Box::new(response));
+    }
+
+    /// The same account for whoever reads on; this one is closed.
+    pub(crate) fn hand_over(&mut self) -> Box<Self> {
+        Box::new(Self {
+            gateway: Arc::clone(&self.gateway),
+            pass: self.pass.clone(),
+            call: self.call.take(),
+            ticket: self.ticket,
+            request: self.request.take(),
+            tokens: self.tokens.take(),
+            started: self.started,
+            let_in_at: self.let_in_at,
+            first_byte: self.first_byte,
+            series: self.series.take(),
+            sent: self.sent,
+            prompt_estimate: self.prompt_estimate,
+            lost: self.lost,
+            owed: self.owed,
+            noted: self.noted.take(),
+            unsettled: self.unsettled,
+            pending: None,
+            left_at: Some(Instant::now()),
+            trace: self.trace,
+        })
+    }
+
+    /// Whether it is paid from a budget.
+    fn has_budget(&self) -> bool {
+        self.ticket.key_slice.is_some() || self.ticket.workspace_slice.is_some()
+    }
+
+    /// Whether an attempt may be billed in full, so that there is nothing reserved for another one.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.unsettled
     }
 
     /// The record; none when it is closed already.
@@ -202,6 +253,7 @@ impl Account {
         let Some(price) = self.sent.take() else {
             return;
         };
+        self.unsettled |= self.has_budget();
         let tokens = Tokens {
             prompt: self.prompt_estimate,
             completion: 0,
@@ -254,7 +306,8 @@ impl Account {
     pub(crate) fn close(&mut self, ending: &Ending) -> Hold {
         let mut call = self.call.take()?;
         let now = Instant::now();
-        let took = now.saturating_duration_since(self.started);
+        let ended = self.left_at.unwrap_or(now);
+        let took = ended.saturating_duration_since(self.started);
         call.status = ending.status;
         call.partial = ending.partial;
         call.estimated = ending.estimated;
@@ -264,6 +317,10 @@ impl Account {
             .price
             .map_or(Amount::ZERO, |price| price.cost(ending.tokens));
         self.add_lost(&mut call, ending);
+        if (ending.unsettled || self.unsettled) && self.has_budget() {
+            call.estimated = true;
+            call.cost = call.cost.max(self.ticket.reserved);
+        }
         call.latency_us = micros(took);
         call.ttfb_us = self
             .first_byte
@@ -302,11 +359,15 @@ impl Drop for Account {
         if self.call.is_none() {
             return;
         }
+        if let Some(response) = self.pending.take() {
+            return detached::take_over(self.hand_over(), *response);
+        }
         let sent = self.sent.is_some();
         let _ = self.close(&Ending {
             status: 499,
             partial: sent,
             estimated: sent,
+            unsettled: sent,
             cached: false,
             tokens: Tokens {
                 prompt: if sent { self.prompt_estimate } else { 0 },

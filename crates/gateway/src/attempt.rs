@@ -1,7 +1,8 @@
 //! Asks the providers of a model, one after the other and again, until one answers.
 
 use crate::account::Account;
-use crate::catalogue::{Model, Target};
+use crate::catalogue::Target;
+use crate::detached::{PendingResponse, Received};
 use crate::error::Refusal;
 use crate::look::Look;
 use crate::relay::{BETA, Lane};
@@ -20,12 +21,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_WISH: Duration = Duration::from_secs(2);
 /// A connection that waited and ends so soon after a question was closed before it came: the longest
 /// way there and back. Later, somebody has read it.
-const WAS_CLOSED: Duration = Duration::from_millis(300);
+pub(crate) const WAS_CLOSED: Duration = Duration::from_millis(300);
 
 /// A request on its way to a provider.
 pub(crate) struct Errand<'e> {
     pub(crate) operation: Operation,
-    pub(crate) model: &'e Model,
+    /// Whom to ask, one after the other; `true`: even if its breaker is open.
+    pub(crate) order: &'e [(&'e Arc<Target>, bool)],
     pub(crate) look: &'e Look,
     pub(crate) body: &'e Bytes,
     pub(crate) headers: &'e HeaderMap,
@@ -84,15 +86,14 @@ impl Miss {
 
 /// Asks until somebody answers or nobody is left; it is `now`.
 pub(crate) async fn ask_around(
-    lane: &Lane,
+    lane: &Arc<Lane>,
     errand: &Errand<'_>,
     account: &mut Account,
     mut now: Instant,
 ) -> Result<Answered, Refusal> {
-    let preference = account.pass.workspace.preference;
     let mut last = None;
-    for (target, anyway) in errand.model.order(preference, now) {
-        let Some(trial) = target.health.begin(now, anyway) else {
+    for (target, anyway) in errand.order {
+        let Some(trial) = target.health.begin(now, *anyway) else {
             continue;
         };
         account.count_in(&target.series);
@@ -105,6 +106,9 @@ pub(crate) async fn ask_around(
                 now = Instant::now();
                 target.report(trial.failed(now), &miss);
                 last = Some(miss);
+                if account.is_unsettled() {
+                    break;
+                }
             }
         }
     }
@@ -113,7 +117,7 @@ pub(crate) async fn ask_around(
 
 /// Asks one provider, and again after a pause if that may help.
 async fn ask_often(
-    lane: &Lane,
+    lane: &Arc<Lane>,
     errand: &Errand<'_>,
     target: &Arc<Target>,
     account: &mut Account,
@@ -161,7 +165,7 @@ async fn ask_often(
             },
             Err(failure) => Miss::Failed(failure),
         };
-        if tries >= upstream.retries || !miss.is_passing() {
+        if tries >= upstream.retries || !miss.is_passing() || account.is_unsettled() {
             return Err(miss);
         }
         tries += 1;
@@ -196,8 +200,8 @@ fn discard(lane: &Lane, upstream: &Upstream, mut connection: Box<Connection>) {
 
 /// One question, one answer. A connection that turns out to have been closed is replaced once.
 async fn ask(
-    lane: &Lane,
-    target: &Target,
+    lane: &Arc<Lane>,
+    target: &Arc<Target>,
     question: &Question<'_>,
     account: &mut Account,
     mut now: Instant,
@@ -215,8 +219,21 @@ async fn ask(
     loop {
         account.sends(target.price, &lane.under_way);
         let due = now + upstream.timeouts.first_byte;
-        let outcome = connection.ask(question, due).await;
-        let asked = Asked(outcome, connection);
+        let mut guard = DisconnectGuard {
+            lane,
+            target,
+            account,
+            connection: Some(connection),
+        };
+        let outcome = match &mut guard.connection {
+            Some(connection) => connection.ask(question, now, due).await,
+            None => Err(Failure::Unanswered),
+        };
+        let Some(answering) = guard.connection.take() else {
+            return Err(Failure::Unanswered);
+        };
+        drop(guard);
+        let asked = Asked(outcome, answering);
         if !may_be_closed || !asked.was_closed() || now.elapsed() > WAS_CLOSED {
             return asked.settle(account);
         }
@@ -227,6 +244,32 @@ async fn ask(
         connection = Box::pin(Connection::open(upstream)).await?;
         now = Instant::now();
         may_be_closed = false;
+    }
+}
+
+/// Dropped while a request is out: its client has left, and the account needs the connection to read on.
+struct DisconnectGuard<'a> {
+    lane: &'a Arc<Lane>,
+    target: &'a Arc<Target>,
+    account: &'a mut Account,
+    connection: Option<Box<Connection>>,
+}
+
+impl Drop for DisconnectGuard<'_> {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        // Who has no more than a part of a request cannot work on it.
+        if !connection.is_told() {
+            return self.account.not_taken();
+        }
+        self.account.leave(PendingResponse {
+            lane: Arc::clone(self.lane),
+            target: Arc::clone(self.target),
+            connection,
+            received: Received::Nothing,
+        });
     }
 }
 

@@ -213,7 +213,7 @@ pub(crate) mod tests {
     use super::*;
     use estrade_model::amount::Amount;
     use estrade_model::provider::Preference;
-    use estrade_model::provider::{OfferedModel, Timeouts};
+    use estrade_model::provider::{FieldRules, OfferedModel, OnDisconnect, Timeouts};
     use std::num::NonZeroU32;
     use tokio::time::Instant;
 
@@ -226,6 +226,8 @@ pub(crate) mod tests {
             timeouts: Timeouts::default(),
             retries: 0,
             stream_usage: true,
+            on_disconnect: OnDisconnect::default(),
+            fields: FieldRules::default(),
             models: vec![OfferedModel {
                 id: "m".to_owned(),
                 upstream: None,

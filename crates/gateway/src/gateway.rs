@@ -3,6 +3,7 @@
 use crate::books::Books;
 use crate::cache::Answers;
 use crate::catalogue::Catalogue;
+use crate::detached::ReadLimits;
 use crate::doors::{Doors, KeyPass};
 use crate::metrics::{Registry, Series, Snapshot};
 use crate::models;
@@ -33,6 +34,8 @@ pub struct Gateway {
     /// Where calls are counted that name no model that exists.
     pub(crate) unknown: Arc<Series>,
     under_way: AllUnderWay,
+    /// Responses that are read on after their clients have left.
+    pub(crate) detached: ReadLimits,
     /// The empty text, for records.
     pub(crate) nothing: Arc<str>,
     started: i64,
@@ -52,6 +55,7 @@ impl Gateway {
             unknown: metrics.series("", ""),
             metrics,
             under_way: AllUnderWay::default(),
+            detached: ReadLimits::default(),
             nothing: Arc::from(""),
             started: (options.clock)().seconds(),
             options,

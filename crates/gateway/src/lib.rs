@@ -14,6 +14,7 @@ mod bound;
 mod cache;
 mod catalogue;
 mod censor;
+mod detached;
 pub mod doors;
 mod echo;
 mod error;

@@ -5,6 +5,7 @@ use crate::body::Broken;
 use crate::cache::Saving;
 use crate::catalogue::Target;
 use crate::censor::Censor;
+use crate::detached::{self, PendingResponse, Received};
 use crate::error::last_event;
 use crate::relay::Lane;
 use crate::scan::Scan;
@@ -44,17 +45,38 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    fn usage(&self) -> Option<Tokens> {
+    pub(crate) fn usage(&self) -> Option<Tokens> {
         match self {
             Self::Events(events) => events.usage(),
             Self::Json { scan, .. } => scan.usage(),
         }
     }
 
-    fn said(&self) -> u64 {
+    pub(crate) fn said(&self) -> u64 {
         match self {
             Self::Events(events) => events.said(),
             Self::Json { scan, .. } => scan.said(),
+        }
+    }
+
+    /// Whether the end was announced: nothing of interest comes any more.
+    pub(crate) fn is_announced_end(&self) -> bool {
+        matches!(self, Self::Events(events) if events.is_done())
+    }
+
+    /// Whether an answer that ended with its connection has an end of its own.
+    pub(crate) fn is_whole(&self, passed: u64) -> bool {
+        match self {
+            Self::Events(events) => events.is_whole(),
+            Self::Json { scan, readable, .. } => passed > 0 && !(*readable && scan.is_open()),
+        }
+    }
+
+    /// Whether all is known that the provider bills, of an answer that was read to its end or not.
+    pub(crate) fn is_settled(&self, finished: bool) -> bool {
+        match self {
+            Self::Events(events) => finished || events.has_final_usage(),
+            Self::Json { scan, readable, .. } => *readable && (finished || scan.usage().is_some()),
         }
     }
 }
@@ -322,7 +344,7 @@ impl Metered {
     fn finish(&mut self) {
         let rest = self.censor.rest();
         self.feed(rest);
-        if self.until_close && !self.is_whole() {
+        if self.until_close && !self.content.is_whole(self.passed) {
             return self.cut(Cut::Closed);
         }
         if let Content::Events(events) = &mut self.content {
@@ -340,18 +362,9 @@ impl Metered {
             && let Some(saving) = saving.take()
             && !self.until_close
             && !scan.is_open()
+           
         {
             saving.save(self.content.usage());
-        }
-    }
-
-    /// Whether an answer that ended with its connection has an end of its own.
-    fn is_whole(&self) -> bool {
-        match &self.content {
-            Content::Events(events) => events.is_whole(),
-            Content::Json { scan, readable, .. } => {
-                self.passed > 0 && !(*readable && scan.is_open())
-            }
         }
     }
 
@@ -393,10 +406,28 @@ impl Metered {
             status: self.status,
             partial,
             estimated,
+            unsettled: !self.content.is_settled(!partial),
             cached: false,
             tokens,
             price: Some(self.target.price),
         });
+    }
+
+    /// Nobody reads it any more: what is left is read for the usage in it.
+    fn read_on(&mut self, connection: Box<Connection>) {
+        let nothing = Content::Events(Events::default());
+        let response = PendingResponse {
+            lane: Arc::clone(&self.lane),
+            target: Arc::clone(&self.target),
+            connection,
+            received: Received::Head {
+                status: self.status,
+                content: std::mem::replace(&mut self.content, nothing),
+                passed: 0,
+                until_close: self.until_close,
+            },
+        };
+        detached::take_over(self.account.hand_over(), response);
     }
 
     /// Whether it is made of events.
@@ -423,15 +454,18 @@ impl Metered {
 impl Drop for Metered {
     fn drop(&mut self) {
         self.lane.flows.remove(self.place);
-        if let Some(mut connection) = self.connection.take()
-            && connection.is_done()
-        {
+        let mut connection = self.connection.take();
+        if let Some(done) = connection.take_if(|it| it.is_done()) {
             let pool = &self.lane.pool;
-            pool.put(&self.target.upstream, connection, Instant::now());
+            pool.put(&self.target.upstream, done, Instant::now());
+        }
+        if !self.account.is_open() {
+            return;
         }
         // The caller left in the middle.
-        if self.account.is_open() {
-            self.close(true);
+        match connection {
+            Some(connection) if !self.content.is_settled(false) => self.read_on(connection),
+            _ => self.close(true),
         }
     }
 }

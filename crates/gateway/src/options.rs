@@ -26,6 +26,8 @@ pub struct Options {
     pub keep_alive: Duration,
     /// An answer of which the caller reads nothing for so long is cut; noticed within seconds.
     pub unread: Duration,
+    /// For how long a response is read on for its usage after its client has left.
+    pub detached_timeout: Duration,
     /// Bytes of answers that the cache keeps.
     pub cache_bytes: u64,
     /// How long the cache keeps them.
@@ -49,6 +51,7 @@ impl Options {
             most_answer: 1 << 30,
             keep_alive: Duration::from_secs(10),
             unread: Duration::from_mins(5),
+            detached_timeout: Duration::from_secs(30),
             cache_bytes: 32 << 20,
             cache_ttl: Duration::from_mins(5),
             most_idle: 256,

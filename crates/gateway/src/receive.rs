@@ -47,7 +47,8 @@ impl Lane {
         };
         let head = &answered.head;
         let json = head.content_type.clone();
-        let keepable = head.status == 200 && head.content_encoding.is_none();
+        let readable = head.content_encoding.is_none();
+        let keepable = head.status == 200 && readable;
         let key = cache_key.filter(|_| keepable && !head.events);
         let saving = key.map(|key| Saving {
             answers: Arc::clone(&self.gateway.answers),
@@ -96,6 +97,7 @@ impl Lane {
         let ending = Ending {
             status: head.status,
             estimated,
+            unsettled: !readable,
             tokens,
             price: Some(target.price),
             ..Ending::default()

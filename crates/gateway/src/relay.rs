@@ -7,6 +7,7 @@ use crate::books::{Admission, Draft};
 use crate::bound::Bound;
 use crate::cache::{Answers, CacheKey, Kept, Saving};
 use crate::catalogue::{Catalogue, Model};
+use crate::detached::Readers;
 use crate::doors::{Pass, Place};
 use crate::echo::{self, answer};
 use crate::error::{Refusal, standings_headers};
@@ -47,6 +48,7 @@ pub(crate) struct Lane {
     pub(crate) pool: Pool,
     pub(crate) flows: Flows,
     pub(crate) under_way: Arc<UnderWay>,
+    pub(crate) readers: Readers,
 }
 
 /// What a call comes to, before it is accounted for.
@@ -74,6 +76,7 @@ impl Relay {
             pool,
             flows,
             under_way,
+            readers: Readers::default(),
         }))
     }
 
@@ -93,6 +96,11 @@ impl Relay {
             self.0.pool.sweep(&known.upstreams, Instant::now());
             self.0.flows.sweep(unread);
         }
+    }
+
+    /// Ends what is read on for clients that have left; those calls are charged what was reserved.
+    pub async fn end(&self) {
+        self.0.readers.end().await;
     }
 
     /// How many connections wait for the next call.
@@ -257,7 +265,10 @@ impl Lane {
         let bound = Bound::new(operation, &look, model, body.len());
         account.prompt_estimate = bound.prompt;
         standings.tokens = self.take_tokens(account, bound, &look, now)?;
-        let now = self.set_aside(account, model, bound, now).await?;
+        // Before it is put on record, where it says who is asked first.
+        let order = model.order(account.pass.workspace.preference, now);
+        let first = order.first().map(|(target, _)| &target.upstream.name);
+        let now = self.set_aside(account, model, first, bound, now).await?;
         if model.echo {
             return echo(operation, &body, account);
         }
@@ -269,7 +280,7 @@ impl Lane {
         }
         let errand = Errand {
             operation,
-            model,
+            order: &order,
             look: &look,
             body: &body,
             headers: &request.headers,
@@ -325,6 +336,7 @@ impl Lane {
         &self,
         account: &mut Account,
         model: &Model,
+        provider: Option<&Arc<str>>,
         bound: Bound,
         now: Instant,
     ) -> Result<Instant, Refusal> {
@@ -336,6 +348,7 @@ impl Lane {
             created_at: call.created_at,
             operation: call.operation,
             model: Arc::clone(&model.id),
+            provider: Arc::clone(provider.unwrap_or(&self.gateway.nothing)),
             streamed: call.streamed,
             most: bound.most,
         };

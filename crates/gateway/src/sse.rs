@@ -25,6 +25,8 @@ pub(crate) struct Events {
     /// Whether the event with the usage is for us only.
     hide_usage: bool,
     usage: Option<Tokens>,
+    /// Whether that was in an event of its own, which is the last one.
+    final_usage: bool,
     said: u64,
     done: bool,
     /// What the events were like so far.
@@ -138,7 +140,9 @@ impl Events {
             self.shape.learn(event, place, scan.said());
         }
         self.said += scan.said();
-        self.usage = scan.usage().or(self.usage);
+        let usage = scan.usage();
+        self.final_usage |= usage.is_some() && scan.is_usage_only();
+        self.usage = usage.or(self.usage);
         self.hide_usage && scan.is_usage_only()
     }
 
@@ -156,6 +160,11 @@ impl Events {
     pub(crate) fn is_whole(&self) -> bool {
         let mut lines = self.held.as_ref().split(|byte: &u8| *byte == b'\n');
         self.done || lines.any(|line| line.strip_prefix(DATA).is_some_and(is_end))
+    }
+
+    /// Whether the usage of all of it was reported.
+    pub(crate) fn has_final_usage(&self) -> bool {
+        self.final_usage
     }
 
     /// The usage, if one was reported.

@@ -19,6 +19,8 @@ pub struct Draft {
     pub operation: Operation,
     /// The model.
     pub model: Arc<str>,
+    /// Who is asked first; empty when nobody is.
+    pub provider: Arc<str>,
     /// Whether the answer shall be a stream.
     pub streamed: bool,
     /// The most it may cost.

@@ -36,8 +36,32 @@ pub struct Provider {
     pub retries: u32,
     /// Whether streams are asked for their usage when the caller did not.
     pub stream_usage: bool,
+    /// What becomes of a call whose client has left.
+    pub on_disconnect: OnDisconnect,
+    /// Which request fields it may be sent.
+    pub fields: FieldRules,
     /// What it offers.
     pub models: Vec<OfferedModel>,
+}
+
+/// What becomes of a call whose client has left before the response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// The response is read on for its usage, for a bounded time; then what was reserved is charged.
+    #[default]
+    Finish,
+    /// The upstream connection is closed at once, and what was reserved is charged.
+    CancelAndChargeReserved,
+}
+
+/// Which request fields a provider may be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FieldRules {
+    /// Fields that pass although they can change the model, the routing or the price.
+    pub pass: Vec<String>,
+    /// Whether only standard fields and those in `pass` are let through.
+    pub strict: bool,
 }
 
 /// How long to wait for a provider.
@@ -352,6 +376,33 @@ fn yes() -> bool {
     true
 }
 
+/// Most fields that a provider may be sent besides those that every provider may.
+const MAX_PASS_FIELDS: usize = 100;
+
+/// Request fields that pass to a provider although they can change the model, the routing or the price.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(try_from = "Vec<String>")]
+#[schema(value_type = Vec<String>, max_items = 100, example = json!(["service_tier"]))]
+pub struct PassFields(pub Vec<String>);
+
+impl TryFrom<Vec<String>> for PassFields {
+    type Error = Invalid;
+
+    fn try_from(fields: Vec<String>) -> Result<Self, Invalid> {
+        if fields.len() > MAX_PASS_FIELDS {
+            return Err(format!("at most {MAX_PASS_FIELDS} fields").into());
+        }
+        let is_name = |field: &String| {
+            (1..=100).contains(&field.len()) && field.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if fields.iter().all(is_name) {
+            Ok(Self(fields))
+        } else {
+            Err("must be names of fields: 1 to 100 visible ASCII characters each".into())
+        }
+    }
+}
+
 /// Everything about a provider but its name and its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -368,6 +419,15 @@ pub struct ProviderSettings {
     /// Whether streams are asked for their usage when the caller did not.
     #[serde(default = "yes")]
     pub stream_usage: bool,
+    /// What becomes of a call whose client has left.
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// Request fields that pass although they can change the model, the routing or the price.
+    #[serde(default)]
+    pub pass_fields: PassFields,
+    /// Whether only standard request fields and those in `passFields` are let through.
+    #[serde(default)]
+    pub strict_fields: bool,
     /// What it offers.
     #[serde(default)]
     pub models: ModelOffers,
@@ -422,6 +482,18 @@ pub struct CreateProvider {
     #[serde(default = "yes")]
     #[schema(required = false)]
     pub stream_usage: bool,
+    /// What becomes of a call whose client has left.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub on_disconnect: OnDisconnect,
+    /// Request fields that pass although they can change the model, the routing or the price.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub pass_fields: PassFields,
+    /// Whether only standard request fields and those in `passFields` are let through.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub strict_fields: bool,
     /// What it offers.
     #[serde(default)]
     #[schema(required = false)]
@@ -457,6 +529,19 @@ pub struct UpdateProvider {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = bool, required = false)]
     pub stream_usage: Option<bool>,
+    /// What becomes of a call whose client has left.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = OnDisconnect, required = false)]
+    pub on_disconnect: Option<OnDisconnect>,
+    /// Request fields that pass although they can change the model, the routing or the price,
+    /// replacing all.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = PassFields, required = false)]
+    pub pass_fields: Option<PassFields>,
+    /// Whether only standard request fields and those in `passFields` are let through.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = bool, required = false)]
+    pub strict_fields: Option<bool>,
     /// What it offers, replacing all.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = ModelOffers, required = false)]

@@ -6,7 +6,7 @@ use estrade_model::Invalid;
 use estrade_model::audit::Action;
 use estrade_model::error::causes;
 use estrade_model::provider::{
-    CreateProvider, KeptProvider, OfferedModel, Provider, ProviderId, ProviderKey,
+    CreateProvider, FieldRules, KeptProvider, OfferedModel, Provider, ProviderId, ProviderKey,
     ProviderSettings, UpdateProvider,
 };
 use estrade_model::secret::Secret;
@@ -90,6 +90,11 @@ fn with_key(provider: KeptProvider, api_key: Option<Secret>) -> Provider {
         timeouts: settings.timeouts.into(),
         retries: settings.retries.0,
         stream_usage: settings.stream_usage,
+        on_disconnect: settings.on_disconnect,
+        fields: FieldRules {
+            pass: settings.pass_fields.0,
+            strict: settings.strict_fields,
+        },
         models: models.collect(),
     }
 }
@@ -148,6 +153,9 @@ pub async fn create_provider(
                 timeouts: new.timeouts,
                 retries: new.retries,
                 stream_usage: new.stream_usage,
+                on_disconnect: new.on_disconnect,
+                pass_fields: new.pass_fields,
+                strict_fields: new.strict_fields,
                 models: new.models,
             },
         },
@@ -253,6 +261,21 @@ fn apply(
             "streamUsage",
             &mut settings.stream_usage,
             update.stream_usage.as_ref(),
+        ),
+        set(
+            "onDisconnect",
+            &mut settings.on_disconnect,
+            update.on_disconnect.as_ref(),
+        ),
+        set(
+            "passFields",
+            &mut settings.pass_fields,
+            update.pass_fields.as_ref(),
+        ),
+        set(
+            "strictFields",
+            &mut settings.strict_fields,
+            update.strict_fields.as_ref(),
         ),
         set("models", &mut settings.models, update.models.as_ref()),
     ]

@@ -5,7 +5,7 @@ use super::secret::Secret;
 use super::text::deserialize_listen;
 use super::url::HttpUrl;
 use estrade_model::amount::Amount;
-use estrade_model::provider::Retries;
+use estrade_model::provider::{OnDisconnect, PassFields, Retries};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -106,6 +106,12 @@ pub struct Provider {
     pub retries: Retries,
     /// Whether streams are asked for their usage when the caller did not.
     pub stream_usage: bool,
+    /// What becomes of a call whose client has left.
+    pub on_disconnect: OnDisconnect,
+    /// Request fields that pass although they can change the model, the routing or the price.
+    pub pass_fields: PassFields,
+    /// Whether only standard request fields and those in `pass_fields` are let through.
+    pub strict_fields: bool,
     /// What it offers, each `id` once.
     pub models: Vec<Model>,
 }
@@ -177,6 +183,12 @@ struct ProviderTable {
     #[serde(default = "yes")]
     stream_usage: bool,
     #[serde(default)]
+    on_disconnect: OnDisconnect,
+    #[serde(default)]
+    pass_fields: PassFields,
+    #[serde(default)]
+    strict_fields: bool,
+    #[serde(default)]
     models: Vec<Model>,
 }
 
@@ -214,6 +226,9 @@ impl TryFrom<ProviderTable> for Provider {
             timeouts: table.timeouts,
             retries: table.retries,
             stream_usage: table.stream_usage,
+            on_disconnect: table.on_disconnect,
+            pass_fields: table.pass_fields,
+            strict_fields: table.strict_fields,
             models: table.models,
         })
     }
@@ -235,6 +250,9 @@ impl From<Provider> for ProviderTable {
             timeouts: provider.timeouts,
             retries: provider.retries,
             stream_usage: provider.stream_usage,
+            on_disconnect: provider.on_disconnect,
+            pass_fields: provider.pass_fields,
+            strict_fields: provider.strict_fields,
             models: provider.models,
         }
     }

@@ -70,6 +70,11 @@ fn provider(provider: &Provider) -> Result<provider::Provider, OpenError> {
         },
         retries: provider.retries.0,
         stream_usage: provider.stream_usage,
+        on_disconnect: provider.on_disconnect,
+        fields: provider::FieldRules {
+            pass: provider.pass_fields.0.clone(),
+            strict: provider.strict_fields,
+        },
         models: provider.models.iter().map(offered).collect(),
     })
 }

@@ -76,6 +76,12 @@ pub(crate) struct Question<'q> {
     pub(crate) body: &'q Bytes,
 }
 
+impl Question<'_> {
+    fn len(&self) -> usize {
+        self.head.len() + self.more_head.len() + self.body.len()
+    }
+}
+
 /// A connection that is used by one call at a time.
 pub(crate) struct Connection {
     io: Io,
@@ -90,6 +96,10 @@ pub(crate) struct Connection {
     rings_at: Instant,
     /// Whether the present question is out, to its last byte.
     told: bool,
+    /// When it was sent.
+    sent_at: Instant,
+    /// Whether there was another one before it: then it may have been closed meanwhile.
+    pub(super) reused: bool,
     /// Since when it waits for the next call.
     pub(super) idle_since: Instant,
 }
@@ -117,12 +127,21 @@ impl Connection {
             timer: Box::pin(sleep_until(rings_at)),
             rings_at,
             told: false,
+            sent_at: now,
+            reused: false,
             idle_since: now,
         }))
     }
 
     /// Sends a question and waits for the head of its answer.
-    pub(crate) fn ask<'a>(&'a mut self, question: &'a Question<'a>, due: Instant) -> Asking<'a> {
+    pub(crate) fn ask<'a>(
+        &'a mut self,
+        question: &'a Question<'a>,
+        now: Instant,
+        due: Instant,
+    ) -> Asking<'a> {
+        self.told = false;
+        self.sent_at = now;
         Asking {
             connection: self,
             question,
@@ -138,8 +157,14 @@ impl Connection {
         sent: usize,
         outcome: Result<Box<AnswerHead>, Failure>,
     ) -> Result<Box<AnswerHead>, Failure> {
-        let whole = question.head.len() + question.more_head.len() + question.body.len();
-        self.told = sent == whole;
+        self.told = sent == question.len();
+        self.take_head(outcome)
+    }
+
+    fn take_head(
+        &mut self,
+        outcome: Result<Box<AnswerHead>, Failure>,
+    ) -> Result<Box<AnswerHead>, Failure> {
         let mut head = outcome?;
         // Who answers before it has read everything may take the rest for the next question.
         self.keep_alive = head.keep_alive && self.told;
@@ -150,6 +175,12 @@ impl Connection {
     /// Whether the last question went out as a whole: then it may have been worked on.
     pub(crate) fn is_told(&self) -> bool {
         self.told
+    }
+
+    /// Whether an end without an answer means that nobody has read the present question: the connection had
+    /// waited, and that was `recently`.
+    pub(crate) fn may_have_been_closed(&self, recently: Duration) -> bool {
+        self.reused && self.sent_at.elapsed() <= recently
     }
 
     /// Whether it will be closed after the present answer.
@@ -166,6 +197,24 @@ impl Connection {
     ) -> Poll<Result<Box<AnswerHead>, Failure>> {
         // A provider that hangs up while we send may have said why: so its answer is looked for anyway.
         let _ = self.poll_send(cx, question, sent);
+        self.told = *sent == question.len();
+        if let Poll::Ready(outcome) = self.poll_parse(cx) {
+            return Poll::Ready(outcome);
+        }
+        ready!(self.poll_due(cx, due));
+        Poll::Ready(Err(Failure::Timeout))
+    }
+
+    /// The head of the response to a request that is out, for whoever reads on.
+    pub(crate) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Box<AnswerHead>, Failure>> {
+        let outcome = ready!(self.poll_parse(cx));
+        Poll::Ready(self.take_head(outcome))
+    }
+
+    fn poll_parse(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<AnswerHead>, Failure>> {
         loop {
             if !self.buffer.is_empty() {
                 match head::parse(&mut self.buffer) {
@@ -180,11 +229,9 @@ impl Connection {
                     return Poll::Ready(Err(Failure::Unanswered));
                 }
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Failure::Garbage)),
-                Poll::Pending => break,
+                Poll::Pending => return Poll::Pending,
             }
         }
-        ready!(self.poll_due(cx, due));
-        Poll::Ready(Err(Failure::Timeout))
     }
 
     fn poll_send(
@@ -293,6 +340,7 @@ impl Connection {
     /// Begins to wait for the next call, with no more memory than it needs.
     pub(super) fn rest(&mut self, now: Instant) {
         self.idle_since = now;
+        self.reused = true;
         if self.read_size > FIRST_READ {
             self.read_size = FIRST_READ;
             self.buffer = BytesMut::new();

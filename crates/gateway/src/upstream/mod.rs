@@ -17,7 +17,7 @@ pub(crate) use tls::Trust;
 
 use estrade_model::Invalid;
 use estrade_model::call::Operation;
-use estrade_model::provider::{Provider, Timeouts};
+use estrade_model::provider::{FieldRules, OnDisconnect, Provider, Timeouts};
 use estrade_model::secret::Secret;
 use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
@@ -40,6 +40,8 @@ pub(crate) struct Upstream {
     pub(crate) timeouts: Timeouts,
     pub(crate) retries: u32,
     pub(crate) stream_usage: bool,
+    pub(crate) on_disconnect: OnDisconnect,
+    pub(crate) fields: FieldRules,
     host: String,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -87,6 +89,8 @@ impl Upstream {
             timeouts: provider.timeouts,
             retries: provider.retries,
             stream_usage: provider.stream_usage,
+            on_disconnect: provider.on_disconnect,
+            fields: provider.fields.clone(),
             heads: Operation::ALL.map(|operation| base.head(operation, bearer)),
             secret: bearer
                 .filter(|key| key.len() >= SHORTEST_SECRET)
@@ -135,6 +139,8 @@ fn fingerprint(provider: &Provider, certificates: &[u8]) -> [u8; 32] {
         provider.timeouts,
         provider.retries,
         provider.stream_usage,
+        provider.on_disconnect,
+        &provider.fields,
     );
     hasher.update(format!("{settings:?}").as_bytes());
     hasher.update(certificates);

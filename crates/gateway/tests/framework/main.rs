@@ -10,6 +10,8 @@
 mod answers;
 #[path = "../relay/cuts.rs"]
 mod cuts;
+#[path = "../relay/disconnects.rs"]
+mod disconnects;
 #[path = "../relay/failures.rs"]
 mod failures;
 #[path = "../relay/limits.rs"]

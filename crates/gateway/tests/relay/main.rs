@@ -11,6 +11,7 @@
 
 mod answers;
 mod cuts;
+mod disconnects;
 mod express;
 mod failures;
 mod limits;

@@ -4,6 +4,7 @@ use crate::support::{TestGateway, chat, provider_at, until};
 use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 const STREAM: &str = r#","stream":true"#;
@@ -59,7 +60,10 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
         _ => vec![stream_head(), event("a"), Act::AwaitClose],
     })
     .await;
-    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.detached_timeout = Duration::from_millis(100);
+    })
+    .await;
     gateway.books.relaxed.store(true, Ordering::Relaxed);
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;

@@ -130,6 +130,7 @@ pub(crate) async fn serve(
                 () = seat.serve_express(AiService(lane)) => {}
                 () = relay.tend() => {}
             }
+            relay.end().await;
         }
     };
     port.serve("ai", lane, stop).await;

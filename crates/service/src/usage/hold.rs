@@ -101,6 +101,8 @@ impl Drop for Hold<'_> {
         }
         let call = Call {
             status: self.status,
+            // It was to be asked, and was not.
+            provider: Arc::default(),
             cost: Amount::ZERO,
             ..self.call.clone()
         };

@@ -387,7 +387,7 @@ fn open_call(pass: &Pass, draft: &Draft, most: Amount) -> Call {
         created_at: draft.created_at,
         operation: draft.operation,
         model: Arc::clone(&draft.model),
-        provider: Arc::default(),
+        provider: Arc::clone(&draft.provider),
         status: 0,
         streamed: draft.streamed,
         partial: true,

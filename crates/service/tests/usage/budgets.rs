@@ -116,6 +116,8 @@ async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
     let before = rush(&heir, who, &budget, 50).await;
     assert!(before <= 30 || died.elapsed() >= deadline / 2, "{before}");
     until_none(&at.core, "SELECT COUNT(*) FROM calls WHERE open").await;
+    let nobody = "SELECT COUNT(*) FROM calls WHERE cost_nanos > 0 AND provider = ''";
+    assert_eq!(number(&at.core, nobody).await, 0, "who was asked is known");
     // 15 calls may have reached the provider: they cost what was set aside. Five cost a quarter.
     let (mut spent, most) = (before, 50 - 15 - 2);
     while spent < most && died.elapsed() < PATIENCE {

@@ -90,6 +90,7 @@ impl Node {
             created_at: self.core.now(),
             operation: Operation::Chat,
             model: Arc::from("model"),
+            provider: Arc::from("provider"),
             streamed: false,
             most: whole(1),
         };

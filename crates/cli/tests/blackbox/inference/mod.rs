@@ -3,6 +3,7 @@
 mod budgets;
 mod cuts;
 mod durability;
+mod hangups;
 mod hostile;
 mod outage;
 mod under_way;

@@ -15,7 +15,9 @@ use estrade_listener::express::Next;
 use estrade_listener::{ListenerOptions, Prefixed};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, OnRecord, Price, Ticket};
-use estrade_model::provider::{OfferedModel, Preference, Provider, Timeouts};
+use estrade_model::provider::{
+    FieldRules, OfferedModel, OnDisconnect, Preference, Provider, Timeouts,
+};
 use estrade_model::secret::Secret;
 use estrade_model::{Id, Timestamp};
 use futures_util::future::BoxFuture;
@@ -78,6 +80,8 @@ pub(crate) struct Notebook {
     drafts: Mutex<Vec<Draft>>,
     /// Whether calls go out without being on record.
     pub(crate) relaxed: AtomicBool,
+    /// Whether calls are paid from a budget.
+    pub(crate) budgets: AtomicBool,
     /// How often one that is not did.
     pub(crate) gone_out: AtomicUsize,
     /// In strict mode: lets calls be durable.
@@ -96,6 +100,11 @@ impl Books for Notebook {
         match self.refuse.lock().unwrap().clone() {
             Some(refused) => Admission::Wait(Box::pin(async { Err(refused) })),
             None if self.relaxed.load(Ordering::Relaxed) => Admission::Ready(Ticket::NONE),
+            None if self.budgets.load(Ordering::Relaxed) => Admission::Ready(Ticket {
+                key_slice: Some(Id::from_bytes([7; 12])),
+                reserved: draft.most,
+                ..TICKET
+            }),
             None => Admission::Ready(TICKET),
         }
     }
@@ -300,6 +309,8 @@ pub(crate) fn provider_at(name: &str, address: SocketAddr) -> Provider {
         },
         retries: 1,
         stream_usage: true,
+        on_disconnect: OnDisconnect::default(),
+        fields: FieldRules::default(),
         models: vec![OfferedModel {
             id: MODEL.to_owned(),
             upstream: Some("large-v1".to_owned()),

@@ -1,0 +1,340 @@
+//! Responses that are read on after their client has left: the usage is at their end, and the provider
+//! bills what it generated whether anybody reads it or not.
+//!
+//! Invariant: a call with a budget is closed at what the provider reports, or at what was reserved for it,
+//! never at less. A read is bounded in time and bytes, reads are bounded per node and per owner, and they
+//! end with the worker that they belong to.
+
+use crate::account::{Account, Ending};
+use crate::attempt::WAS_CLOSED;
+use crate::catalogue::Target;
+use crate::gateway::Gateway;
+use crate::metered::{Content, tokens};
+use crate::relay::Lane;
+use crate::scan::Scan;
+use crate::sse::Events;
+use crate::upstream::{AnswerHead, Connection, Cut, Failure};
+use bytes::Bytes;
+use estrade_model::OwnerId;
+use estrade_model::call::Price;
+use estrade_model::provider::OnDisconnect;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Detached reads of a node…
+const MAX_READS: usize = 1024;
+/// …and of all keys of one owner.
+const MAX_READS_PER_OWNER: usize = 64;
+/// What is read of one response after its client has left.
+const MAX_BYTES: u64 = 64 << 20;
+/// The status of a call whose client left before the first byte.
+const LEFT: u16 = 499;
+
+/// How many detached reads there are on this node.
+#[derive(Default)]
+pub(crate) struct ReadLimits(Mutex<HashMap<OwnerId, usize>>);
+
+impl ReadLimits {
+    fn by_owner(&self) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of the detached reads that may be.
+struct Permit {
+    gateway: Arc<Gateway>,
+    owner: OwnerId,
+}
+
+impl Permit {
+    fn acquire(gateway: &Arc<Gateway>, owner: OwnerId) -> Option<Self> {
+        let mut reads = gateway.detached.by_owner();
+        let all: usize = reads.values().sum();
+        let own = reads.entry(owner).or_default();
+        if all >= MAX_READS || *own >= MAX_READS_PER_OWNER {
+            return None;
+        }
+        *own += 1;
+        Some(Self {
+            gateway: Arc::clone(gateway),
+            owner,
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut reads = self.gateway.detached.by_owner();
+        if let Some(own) = reads.get_mut(&self.owner) {
+            *own -= 1;
+            if *own == 0 {
+                reads.remove(&self.owner);
+            }
+        }
+    }
+}
+
+/// The detached reads of one worker. None once it has ended.
+pub(crate) struct Readers(Mutex<Option<JoinSet<()>>>);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Mutex::new(Some(JoinSet::new())))
+    }
+}
+
+impl Readers {
+    fn tasks(&self) -> MutexGuard<'_, Option<JoinSet<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a response on. Dropped where that is not possible, which charges the call.
+    fn spawn(&self, read: DetachedRead) {
+        let (mut tasks, runtime) = (self.tasks(), Handle::try_current());
+        if let (Some(tasks), Ok(runtime)) = (&mut *tasks, runtime) {
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn_on(read.run(), &runtime);
+        }
+    }
+
+    /// Ends all of them, and lets none begin any more: each is charged what was reserved for it.
+    pub(crate) async fn end(&self) {
+        let tasks = self.tasks().take();
+        if let Some(mut tasks) = tasks {
+            tasks.shutdown().await;
+        }
+    }
+}
+
+/// A response whose client has left.
+pub(crate) struct PendingResponse {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) target: Arc<Target>,
+    pub(crate) connection: Box<Connection>,
+    pub(crate) received: Received,
+}
+
+/// How much of a response was received before its client left.
+pub(crate) enum Received {
+    /// Nothing.
+    Nothing,
+    /// Its head, and so many bytes of its body.
+    Head {
+        status: u16,
+        content: Content,
+        passed: u64,
+        /// Whether only the end of the connection tells where the body ends.
+        until_close: bool,
+    },
+}
+
+/// Takes over a call whose client has left: its response is read on if that is worth it, else the call is
+/// charged at once.
+pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
+    let (upstream, lane) = (&response.target.upstream, Arc::clone(&response.lane));
+    let worth_it =
+        response.target.price != Price::FREE && upstream.on_disconnect == OnDisconnect::Finish;
+    let owner = account.pass.key.owner;
+    let permit = worth_it
+        .then(|| Permit::acquire(&lane.gateway, owner))
+        .flatten();
+    let reads = permit.is_some();
+    let read = DetachedRead {
+        account,
+        response,
+        _permit: permit,
+    };
+    if reads {
+        lane.readers.spawn(read);
+    }
+}
+
+/// A response that is read on. Dropped before its end, the call is charged what was reserved.
+struct DetachedRead {
+    account: Box<Account>,
+    response: PendingResponse,
+    _permit: Option<Permit>,
+}
+
+/// What became of a wait for the provider.
+enum Wait<T> {
+    Done(T),
+    TimedOut,
+}
+
+impl DetachedRead {
+    async fn run(mut self) {
+        let timeout = self.response.lane.gateway.options.detached_timeout;
+        let deadline = Instant::now() + timeout;
+        if matches!(self.response.received, Received::Nothing) {
+            match self.read_head(deadline).await {
+                Wait::Done(Ok(head)) => self.take_head(&head),
+                Wait::Done(Err(Failure::Unanswered)) if self.may_have_been_closed() => {
+                    self.close_free();
+                }
+                // Whoever has the whole request may bill it.
+                Wait::Done(Err(_)) | Wait::TimedOut => {}
+            }
+        }
+        while self.account.is_open() {
+            match self.read_part(deadline).await {
+                Wait::Done(Ok(Some(data))) => self.take_part(data),
+                Wait::Done(Ok(None)) => self.finish(),
+                Wait::Done(Err(_)) | Wait::TimedOut => return,
+            }
+            if self.passed() > MAX_BYTES {
+                return;
+            }
+        }
+    }
+
+    async fn read_head(&mut self, deadline: Instant) -> Wait<Result<Box<AnswerHead>, Failure>> {
+        let connection = &mut self.response.connection;
+        poll_fn(|cx| match connection.poll_head(cx) {
+            Poll::Ready(head) => Poll::Ready(Wait::Done(head)),
+            Poll::Pending => connection.poll_due(cx, deadline).map(|()| Wait::TimedOut),
+        })
+        .await
+    }
+
+    /// Whether an end of the connection means that nobody has read the request.
+    fn may_have_been_closed(&self) -> bool {
+        self.response.connection.may_have_been_closed(WAS_CLOSED)
+    }
+
+    fn take_head(&mut self, head: &AnswerHead) {
+        if !matches!(head.status, 200..=299) {
+            return self.close_free();
+        }
+        let readable = head.content_encoding.is_none();
+        let content = if head.events && readable {
+            Content::Events(Events::new(false))
+        } else {
+            Content::Json {
+                scan: Scan::default(),
+                readable,
+                left: None,
+                saving: None,
+            }
+        };
+        self.response.received = Received::Head {
+            // The client has seen nothing of it.
+            status: LEFT,
+            content,
+            passed: 0,
+            until_close: self.response.connection.is_until_close(),
+        };
+    }
+
+    async fn read_part(&mut self, deadline: Instant) -> Wait<Result<Option<Bytes>, Cut>> {
+        if !matches!(self.response.received, Received::Head { .. }) {
+            return Wait::TimedOut;
+        }
+        let idle = self.response.target.upstream.timeouts.idle;
+        let due = deadline.min(Instant::now() + idle);
+        let connection = &mut self.response.connection;
+        poll_fn(|cx| match connection.poll_data(cx) {
+            // A response that never pauses is not read without end either.
+            Poll::Ready(_) if Instant::now() >= deadline => Poll::Ready(Wait::TimedOut),
+            Poll::Ready(part) => Poll::Ready(Wait::Done(part)),
+            Poll::Pending => connection.poll_due(cx, due).map(|()| Wait::TimedOut),
+        })
+        .await
+    }
+
+    fn take_part(&mut self, data: Bytes) {
+        let Received::Head {
+            content, passed, ..
+        } = &mut self.response.received
+        else {
+            return;
+        };
+        *passed += data.len() as u64;
+        let mut discarded = VecDeque::new();
+        match content {
+            Content::Events(events) => events.feed(data, &mut discarded),
+            Content::Json { scan, .. } => scan.feed(&data),
+        }
+        self.account.tally().said(content.said());
+        if content.is_announced_end() {
+            self.finish();
+        }
+    }
+
+    /// The response has ended as it should.
+    fn finish(&mut self) {
+        let Received::Head {
+            content,
+            passed,
+            until_close,
+            ..
+        } = &mut self.response.received
+        else {
+            return;
+        };
+        if *until_close && !content.is_whole(*passed) {
+            return self.close(false);
+        }
+        if let Content::Events(events) = content {
+            events.finish(&mut VecDeque::new());
+        }
+        self.response.target.health.succeeded(Instant::now());
+        self.close(true);
+    }
+
+    fn passed(&self) -> u64 {
+        match &self.response.received {
+            Received::Nothing => 0,
+            Received::Head { passed, .. } => *passed,
+        }
+    }
+
+    /// The provider did not take the request, or refused it.
+    fn close_free(&mut self) {
+        self.account.not_taken();
+        let _ = self.account.close(&Ending {
+            status: LEFT,
+            ..Ending::default()
+        });
+    }
+
+    fn close(&mut self, finished: bool) {
+        let Some(operation) = self.account.call().map(|call| call.operation) else {
+            return;
+        };
+        let (status, content) = match &self.response.received {
+            Received::Nothing => (LEFT, None),
+            Received::Head {
+                status, content, ..
+            } => (*status, Some(content)),
+        };
+        let reported = content.and_then(Content::usage);
+        let said = content.map_or(0, Content::said);
+        let prompt = self.account.prompt_estimate;
+        let (tokens, estimated) = tokens(operation, reported, prompt, said);
+        let settled = content.is_some_and(|content| content.is_settled(finished));
+        // Nobody waits for it.
+        let _ = self.account.close(&Ending {
+            status,
+            partial: true,
+            estimated,
+            unsettled: !settled,
+            cached: false,
+            tokens,
+            price: Some(self.response.target.price),
+        });
+    }
+}
+
+impl Drop for DetachedRead {
+    fn drop(&mut self) {
+        if self.account.is_open() {
+            self.close(false);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Clients that hang up on providers that bill all that they generate: a budget pays for it.
+
+use crate::support::{TestGateway, chat, chat_answer, hasty, provider_at, until};
+use estrade_model::amount::Amount;
+use estrade_model::call::Price;
+use estrade_model::provider::OnDisconnect;
+use estrade_scripted::{Act, Scripted, done, event, json, send, stream_head, usage_event};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+const STREAM: &str = r#","stream":true,"max_tokens":900"#;
+const WHOLE: &str = r#","max_tokens":900"#;
+
+/// What so many tokens cost at the provider of the tests.
+fn cost(prompt: u64, completion: u64) -> Amount {
+    let price = Price {
+        prompt: "1".parse().unwrap(),
+        completion: "2".parse().unwrap(),
+    };
+    price.cost(estrade_model::call::Tokens { prompt, completion })
+}
+
+/// A gateway whose calls are paid from a budget, and read on for so long.
+async fn with_budget(provider: &Scripted, timeout: Duration) -> TestGateway {
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.detached_timeout = timeout;
+    })
+    .await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway
+}
+
+/// Hangs up as soon as a request has arrived, before anything came back.
+async fn hang_up_early(gateway: &TestGateway, provider: &Scripted, body: &str) {
+    let (caller, before) = (gateway.caller(), provider.count());
+    let stream = caller.raw(&caller.raw_chat(body)).await;
+    until("it is asked", || provider.count() > before).await;
+    reset(stream);
+}
+
+/// Closes a connection so that the other end knows that nobody is left.
+fn reset(stream: TcpStream) {
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+}
+
+/// Reads a little of a stream and hangs up.
+async fn hang_up_within(gateway: &TestGateway, body: &str) {
+    let caller = gateway.caller();
+    let stream = caller.raw(&caller.raw_chat(body)).await;
+    let mut read = vec![0; 8192];
+    let mut text = String::new();
+    while !text.contains("data:") {
+        stream.readable().await.unwrap();
+        if let Ok(count) = stream.try_read(&mut read) {
+            assert!(count > 0, "{text}");
+            text += std::str::from_utf8(&read[..count]).unwrap();
+        }
+    }
+    reset(stream);
+}
+
+#[tokio::test]
+async fn who_hangs_up_before_the_first_byte_pays_what_was_generated() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let provider = Scripted::new(move |_| {
+        let mut acts = vec![Act::Wait(Arc::clone(&wait))];
+        acts.extend(json(200, &chat_answer(3, 400)));
+        acts
+    })
+    .await;
+    for budget in [true, false] {
+        let gateway = with_budget(&provider, Duration::from_secs(30)).await;
+        gateway.books.budgets.store(budget, Ordering::Relaxed);
+        hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(gateway.books.rows().is_empty(), "its usage is not known");
+        go.notify_one();
+        let call = gateway.books.only().await;
+        assert_eq!((call.tokens.prompt, call.tokens.completion), (3, 400));
+        assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
+        assert_eq!((call.status, call.partial), (499, true));
+    }
+}
+
+#[tokio::test]
+async fn who_hangs_up_within_a_stream_pays_what_was_generated() {
+    let provider = Scripted::new(|_| {
+        vec![
+            stream_head(),
+            event("a"),
+            Act::Sleep(Duration::from_millis(50)),
+            event("b"),
+            event("c"),
+            Act::Sleep(Duration::from_millis(50)),
+            usage_event(3, 400),
+            done(),
+        ]
+    })
+    .await;
+    let gateway = with_budget(&provider, Duration::from_secs(30)).await;
+    hang_up_within(&gateway, &chat(STREAM)).await;
+    let call = gateway.books.only().await;
+    assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
+    assert_eq!((call.status, call.partial), (200, true));
+}
+
+#[tokio::test]
+async fn who_hangs_up_within_a_json_response_pays_what_was_generated() {
+    let provider = Scripted::new(|_| {
+        let body = chat_answer(3, 400);
+        let (one, two) = body.split_at(50);
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        let pause = Act::Sleep(Duration::from_millis(100));
+        vec![send(head + one), pause.clone(), pause, send(two)]
+    })
+    .await;
+    let gateway = with_budget(&provider, Duration::from_secs(30)).await;
+    let coming = gateway.caller().stream(&chat(WHOLE)).await;
+    drop(coming);
+    let call = gateway.books.only().await;
+    assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_costs_what_was_reserved() {
+    let provider = Scripted::new(|number| match number % 4 {
+        0 | 1 => vec![Act::AwaitClose],
+        2 => vec![stream_head(), event("a"), Act::AwaitClose],
+        _ => {
+            let Act::Send(event) = event(&"x".repeat(1000)) else {
+                return Vec::new();
+            };
+            vec![stream_head(), Act::Flood(event, 1_000_000), done()]
+        }
+    })
+    .await;
+    let gateway = with_budget(&provider, Duration::from_millis(200)).await;
+    hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+    hang_up_early(&gateway, &provider, &chat(STREAM)).await;
+    for _ in 0..2 {
+        hang_up_within(&gateway, &chat(STREAM)).await;
+    }
+    for (ticket, call) in gateway.books.wait(4).await {
+        assert!(call.cost >= ticket.reserved, "{call:?}");
+        assert!(ticket.reserved > cost(0, 900), "{ticket:?}");
+        assert!(call.partial && call.estimated);
+    }
+    assert!(provider.until_open(0).await, "it is let go");
+    // Nothing was reserved without a budget: then it is an estimate.
+    gateway.books.budgets.store(false, Ordering::Relaxed);
+    hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+    let call = gateway.books.wait(5).await.remove(4).1;
+    assert!(call.cost < gateway.books.most() && call.cost > Amount::ZERO);
+}
+
+#[tokio::test]
+async fn a_provider_can_be_cancelled_at_once() {
+    let provider = Scripted::new(|number| match number {
+        0 => vec![Act::AwaitClose],
+        // Whoever is gone is noticed when something is sent.
+        _ => {
+            let mut acts = vec![stream_head()];
+            for _ in 0..50 {
+                acts.extend([event("a"), Act::Sleep(Duration::from_millis(20))]);
+            }
+            acts.push(Act::AwaitClose);
+            acts
+        }
+    })
+    .await;
+    let mut acme = provider_at("acme", provider.address);
+    acme.on_disconnect = OnDisconnect::CancelAndChargeReserved;
+    let gateway = TestGateway::new(&[acme]).await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+    hang_up_within(&gateway, &chat(STREAM)).await;
+    let left = Instant::now();
+    for (ticket, call) in gateway.books.wait(2).await {
+        assert_eq!(call.cost, ticket.reserved, "{call:?}");
+    }
+    assert!(provider.until_open(0).await);
+    assert!(left.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn a_provider_that_refuses_whom_nobody_waits_for_is_owed_nothing() {
+    let provider = Scripted::new(|number| {
+        let mut acts = vec![Act::Sleep(Duration::from_millis(50))];
+        acts.extend(json([400, 401, 429, 500][number], "{}"));
+        acts
+    })
+    .await;
+    let gateway = with_budget(&provider, Duration::from_secs(30)).await;
+    for number in 0..4 {
+        hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+        let (_, call) = gateway.books.wait(number + 1).await.remove(number);
+        assert_eq!((call.status, call.cost), (499, Amount::ZERO));
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_on_ends_with_its_worker() {
+    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let gateway = with_budget(&provider, Duration::from_mins(10)).await;
+    hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(gateway.books.rows().is_empty());
+    gateway.relay.end().await;
+    let call = gateway.books.only().await;
+    assert_eq!(call.cost, gateway.books.most());
+    assert!(provider.until_open(0).await);
+    // Whoever leaves from now on is charged at once.
+    hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
+    let call = gateway.books.wait(2).await.remove(1).1;
+    assert_eq!(call.cost, gateway.books.most());
+}
+
+#[tokio::test]
+async fn an_owner_has_only_so_many_responses_read_on() {
+    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let gateway = with_budget(&provider, Duration::from_mins(10)).await;
+    let caller = gateway.caller();
+    let mut clients = Vec::new();
+    for _ in 0..70 {
+        clients.push(caller.raw(&caller.raw_chat(&chat(WHOLE))).await);
+    }
+    until("all are asked", || provider.count() == 70).await;
+    clients.into_iter().for_each(reset);
+    for (_, call) in gateway.books.wait(6).await {
+        assert_eq!(call.cost, gateway.books.most());
+    }
+    assert!(provider.until_open(64).await);
+    gateway.relay.end().await;
+    assert_eq!(gateway.books.wait(70).await.len(), 70);
+    // All of them can be used again.
+    assert!(provider.until_open(0).await);
+}
+
+#[tokio::test]
+async fn a_provider_that_breaks_off_may_bill_the_rest() {
+    let provider = Scripted::new(|number| match number {
+        0 => vec![stream_head(), event("a"), Act::Close],
+        1 => vec![stream_head(), event("a"), usage_event(3, 400), Act::Close],
+        _ => vec![Act::Sleep(Duration::from_millis(400)), Act::Close],
+    })
+    .await;
+    let other = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let providers = [
+        provider_at("acme", provider.address),
+        provider_at("other", other.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    // Nothing is reserved for a second provider.
+    let answer = gateway.caller().chat(&chat(WHOLE)).await;
+    assert_eq!((answer.status.as_u16(), other.count()), (502, 0));
+    let rows = gateway.books.wait(3).await;
+    let costs: Vec<_> = rows.into_iter().map(|(_, call)| call.cost).collect();
+    assert_eq!(costs[1], cost(3, 400), "all is known of this one");
+    assert!(costs[0] > cost(0, 800) && costs[2] == gateway.books.most());
+}
+
+#[tokio::test]
+async fn a_provider_that_times_out_may_bill_all_of_it() {
+    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let gateway = TestGateway::new(&[hasty(provider_at("acme", provider.address))]).await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    let answer = gateway.caller().chat(&chat(WHOLE)).await;
+    assert_eq!(answer.status.as_u16(), 504);
+    let call = gateway.books.only().await;
+    assert_eq!((call.cost, provider.count()), (gateway.books.most(), 1));
+}
