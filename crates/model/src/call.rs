@@ -266,11 +266,20 @@ impl From<&Call> for LoggedCall {
 
 /// A page of a workspace's calls.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct CallLog {
     /// The calls, newest first.
     pub logs: Vec<LoggedCall>,
-    /// How many match, on all pages together; counted up to 10000.
+    /// How many match on all pages together. With `before`, how many of this page.
     pub count: u64,
+    /// Whether older calls were not looked at, so that more than `count` may match.
+    pub count_is_lower_bound: bool,
+    /// With a lower bound: the time of the oldest call that was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searched_until: Option<Timestamp>,
+    /// `before` of the page that follows; absent when nothing can follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<CallId>,
 }
 
 /// By what activity is summed up.

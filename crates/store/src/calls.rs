@@ -10,7 +10,7 @@ mod reading;
 mod snapshot;
 
 pub use reading::{
-    CallFilter, CallPage, list_calls, next_workspace_with_calls, prune_calls, read_call,
+    CallFilter, CallPage, FoundCalls, list_calls, next_workspace_with_calls, prune_calls, read_call,
 };
 pub use snapshot::Snapshot;
 

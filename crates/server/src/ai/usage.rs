@@ -73,6 +73,10 @@ pub struct CallQuery {
     #[serde(default, deserialize_with = "unless_empty")]
     #[param(value_type = Option<u16>)]
     status: Option<u16>,
+    /// Only calls older than this one: the `next` of the page before.
+    #[serde(default, deserialize_with = "unless_empty")]
+    #[param(value_type = Option<CallId>)]
+    before: Option<CallId>,
 }
 
 /// `page` and `count` of the calls, for the document.
@@ -83,7 +87,7 @@ pub struct CallQuery {
     reason = "only its description is used; Paging reads the query"
 )]
 pub struct CallPage {
-    /// Which page, from 1.
+    /// Which page, from 1; not together with `before`. Numbers reach the newest 10000 matches.
     page: Option<i64>,
     /// Calls per page: 1 to 100, 15 unless said.
     count: Option<i64>,
@@ -92,7 +96,9 @@ pub struct CallPage {
 /// Calls of a workspace
 ///
 /// Newest first. One entry per inference request of a key that was let in, refused ones included.
-/// Looks through the newest 20000 calls between `from` and `to`.
+/// Pages follow one another through everything that is kept: send `next` of an answer as `before`. One request looks at
+/// 20000 calls at most: when there are older ones, `countIsLowerBound` is true, `searchedUntil` says how far it looked,
+/// and `next` goes on from there.
 #[utoipa::path(get, path = "/v1/workspaces/{id}/logs", tag = "usage", params(("id" = WorkspaceId, Path), CallQuery, CallPage), responses(
     (status = 200, body = CallLog), (status = 404),
 ))]
@@ -111,6 +117,7 @@ pub async fn list_calls(
         model: query.model,
         key: query.key,
         status: query.status,
+        before: query.before,
     };
     let log = usage::list_calls(&app.ledger, &scope, id, &filter, count, page.offset).await?;
     Ok(Json(log))

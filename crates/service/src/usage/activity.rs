@@ -15,7 +15,7 @@ use std::time::Duration;
 const FRESH_WITHIN: Duration = Duration::from_secs(2);
 
 /// Calls that one request looks at: a search for what is not there must not read a whole workspace.
-const LOOKED_AT: u32 = 20_000;
+const MAX_LOOKED_AT: u32 = 20_000;
 
 /// What was used in a workspace, by hour, day, week or month and model, oldest first.
 pub async fn activity(
@@ -58,8 +58,7 @@ pub async fn activity(
     Ok(shown)
 }
 
-/// A page of a workspace's calls, newest first, among the newest twenty thousand of the time that
-/// the filter names.
+/// A page of a workspace's calls, newest first, among twenty thousand of those that the filter's time and cursor name.
 pub async fn list_calls(
     ledger: &Ledger,
     scope: &Scope,
@@ -68,17 +67,36 @@ pub async fn list_calls(
     count: u32,
     skip: u64,
 ) -> Result<CallLog> {
+    if filter.before.is_some() && skip > 0 {
+        return Err(Error::invalid(
+            "page: not together with before, which says where the page begins",
+        ));
+    }
     read_workspace(&ledger.core, scope, workspace).await?;
     freshen(ledger).await;
     let db = &ledger.core.db;
     let page = CallPage {
         count,
         skip,
-        within: LOOKED_AT,
+        within: MAX_LOOKED_AT,
     };
-    let page = calls::list_calls(db, scope.owner, workspace, filter, page);
-    let (logs, count) = page.await?;
-    Ok(CallLog { logs, count })
+    let found = calls::list_calls(db, scope.owner, workspace, filter, page).await?;
+    if let (true, true, Some((id, _))) = (skip > 0, found.calls.is_empty(), found.stopped_at) {
+        return Err(Error::Invalid {
+            code: "page_out_of_reach",
+            message: format!(
+                "page: numbers reach no further than the newest 10000 matches among the newest {MAX_LOOKED_AT} calls; \
+                 go on with before={id} instead, then with the `next` of each answer"
+            ),
+        });
+    }
+    Ok(CallLog {
+        logs: found.calls,
+        count: found.matching,
+        count_is_lower_bound: found.stopped_at.is_some(),
+        searched_until: found.stopped_at.map(|(_, at)| at),
+        next: found.next,
+    })
 }
 
 /// One call of a workspace.

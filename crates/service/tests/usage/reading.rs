@@ -2,8 +2,9 @@
 
 use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_engines};
-use estrade_model::KeyId;
-use estrade_model::call::{OnRecord, Span, Ticket};
+use estrade_model::call::{CallId, OnRecord, Span, Ticket};
+use estrade_model::{KeyId, WorkspaceId};
+use estrade_service::Scope;
 use estrade_service::usage::{activity, list_calls, read_call, retention};
 use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;
@@ -133,8 +134,11 @@ async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
             within,
         };
         let page = calls::list_calls(&at.core.db, scope.owner, workspace, &filter, page);
-        let (logs, count) = page.await.unwrap();
-        assert_eq!((logs.len(), count), (found, found as u64), "{within}");
+        let page = page.await.unwrap();
+        let (count, is_partial) = (page.matching, page.stopped_at.is_some());
+        assert_eq!((page.calls.len(), count), (found, found as u64), "{within}");
+        assert_eq!(is_partial, within < 4, "{within}");
+        assert_eq!(page.next, page.stopped_at.map(|(id, _)| id), "{within}");
     }
 }
 
@@ -232,6 +236,9 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
             let mut call = call(&who, id_at(created), created, "model", whole(1));
             call.attempts = u32::try_from(made.len()).unwrap();
             let recorded = number % 20 == 0;
+            if call.attempts % 401 == 7 {
+                call.status = 404;
+            }
             made.push((call.id, call.attempts));
             let ticket = Ticket {
                 on_record: if recorded {
@@ -262,6 +269,14 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
         listed.extend(page.logs.into_iter().map(|call| (call.id, call.attempts)));
     }
     assert_eq!(listed, made);
+    assert_eq!(walk(at, &scope, workspace, None).await, made);
+    let rare = Some(404);
+    let found: Vec<_> = made
+        .iter()
+        .filter(|(_, attempts)| attempts % 401 == 7)
+        .copied()
+        .collect();
+    assert_eq!(walk(at, &scope, workspace, rare).await, found);
     for (id, attempts) in made.iter().step_by(37) {
         let read = read_call(&node.ledger, &scope, workspace, *id)
             .await
@@ -282,4 +297,37 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
     let count = made.iter().filter(|(id, _)| wanted.contains(&id.millis()));
     assert_eq!(page.unwrap().count, count.count() as u64);
     node.stop().await;
+}
+
+/// Everything that has a status, found by following `next` with requests that look at few calls each.
+async fn walk(
+    at: &Installation,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    status: Option<u16>,
+) -> Vec<(CallId, u32)> {
+    let page = CallPage {
+        count: 7,
+        skip: 0,
+        within: 50,
+    };
+    let (mut found, mut before) = (Vec::new(), None);
+    for _ in 0..2400 {
+        let filter = CallFilter {
+            status,
+            before,
+            ..CallFilter::default()
+        };
+        let page = calls::list_calls(&at.core.db, scope.owner, workspace, &filter, page);
+        let page = page.await.unwrap();
+        let is_counted = before.is_none() || page.matching == page.calls.len() as u64;
+        assert!(is_counted, "{}", page.matching);
+        found.extend(page.calls.into_iter().map(|call| (call.id, call.attempts)));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(before, None);
+    found
 }

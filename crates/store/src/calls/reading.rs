@@ -7,8 +7,8 @@ use estrade_model::call::{Call, CallId, LoggedCall};
 use estrade_model::{Id, KeyId, OwnerId, Timestamp, WorkspaceId};
 use std::collections::BTreeMap;
 
-/// Totals of pages are counted up to here: more is nothing that anybody pages through.
-const MOST_COUNTED: u64 = 10_000;
+/// Matching calls are counted up to here, and pages by number reach as far; cursors reach everything.
+const MAX_COUNTED: u64 = 10_000;
 /// Rows that one query reads.
 const ROWS_AT_ONCE: u32 = 1000;
 
@@ -25,6 +25,8 @@ pub struct CallFilter {
     pub key: Option<KeyId>,
     /// With this status.
     pub status: Option<u16>,
+    /// Older than this call: the cursor of keyset paging, which need not exist.
+    pub before: Option<CallId>,
 }
 
 impl CallFilter {
@@ -56,33 +58,61 @@ pub struct CallPage {
     pub within: u32,
 }
 
-/// A page of a workspace's calls, newest first, and how many match (up to ten thousand).
+/// What a search found.
+#[derive(Debug, Default)]
+pub struct FoundCalls {
+    /// The page, newest first.
+    pub calls: Vec<LoggedCall>,
+    /// How many match among those that were looked at.
+    pub matching: u64,
+    /// The oldest call that was looked at, when older ones were not.
+    pub stopped_at: Option<(CallId, Timestamp)>,
+    /// The page that follows is of calls older than this; `None` when nothing can follow.
+    pub next: Option<CallId>,
+}
+
+/// A page of a workspace's calls, newest first, and how many match. It ends where everything was looked at, or `within`
+/// calls, or enough of them for the page and the count; with a cursor only the page is counted.
 pub async fn list_calls(
     db: &Db,
     owner: OwnerId,
     workspace: WorkspaceId,
     filter: &CallFilter,
-    shown: CallPage,
-) -> Result<(Vec<LoggedCall>, u64), StoreError> {
-    let mut newest = Newest::new(db, owner, workspace, filter.range());
-    let (mut page, mut matching) = (Vec::new(), 0);
-    for _ in 0..shown.within {
-        let Some(call) = newest.next().await? else {
+    page: CallPage,
+) -> Result<FoundCalls, StoreError> {
+    let mut newest = Newest::new(db, owner, workspace, filter);
+    let max_counted = match filter.before {
+        Some(_) => 0,
+        None => MAX_COUNTED,
+    };
+    let mut found = FoundCalls::default();
+    let mut looked_at = 0;
+    let mut last = None;
+    while let Some(call) = newest.next().await? {
+        let is_full = found.calls.len() == page.count as usize;
+        let is_counted = found.matching >= max_counted;
+        let is_out_of_reach = page.skip >= MAX_COUNTED && found.matching >= MAX_COUNTED;
+        if looked_at == page.within || (is_full && is_counted) || is_out_of_reach {
+            found.stopped_at = last;
             break;
-        };
+        }
+        looked_at += 1;
+        last = Some((call.id, call.created_at));
         if !filter.shows(&call) {
             continue;
         }
-        if matching >= shown.skip && page.len() < shown.count as usize {
-            page.push(LoggedCall::from(&call));
+        if found.matching >= page.skip && !is_full {
+            found.calls.push(LoggedCall::from(&call));
         }
-        matching += 1;
-        let is_full = page.len() == shown.count as usize || matching <= shown.skip;
-        if matching >= MOST_COUNTED && is_full {
-            break;
-        }
+        found.matching += 1;
     }
-    Ok((page, matching.min(MOST_COUNTED)))
+    let shown = page.skip.saturating_add(found.calls.len() as u64);
+    found.next = match (found.calls.last(), found.stopped_at) {
+        (Some(last), _) if found.matching > shown => Some(last.id),
+        (Some(last), Some(_)) if found.calls.len() == page.count as usize => Some(last.id),
+        (_, stopped_at) => stopped_at.map(|(id, _)| id),
+    };
+    Ok(found)
 }
 
 /// The calls of a workspace, newest first.
@@ -92,6 +122,9 @@ struct Newest<'db> {
     workspace: WorkspaceId,
     /// The milliseconds that are looked at.
     range: (i64, i64),
+    /// Only calls with smaller ids are.
+    end: Value,
+    before: Option<CallId>,
     rows: Side,
     blocks: Side,
 }
@@ -124,16 +157,22 @@ impl Side {
 }
 
 impl<'db> Newest<'db> {
-    fn new(db: &'db Db, owner: OwnerId, workspace: WorkspaceId, range: (i64, i64)) -> Self {
+    fn new(db: &'db Db, owner: OwnerId, workspace: WorkspaceId, filter: &CallFilter) -> Self {
+        let range = filter.range();
+        let before = filter.before.filter(|before| before.millis() < range.1);
+        let end = before.map_or_else(|| top(range.1), Value::from);
         // A block that ends a little later may have begun before.
-        let last_end = range.1.saturating_add(blocks::SPAN_MS);
+        let end_millis = before.map_or(range.1, |before| before.millis() + 1);
+        let last_end = end_millis.saturating_add(blocks::SPAN_MS);
         Self {
             db,
             owner,
             workspace,
             range,
-            rows: Side::from(top(range.1)),
+            rows: Side::from(end.clone()),
             blocks: Side::from(top(last_end)),
+            end,
+            before,
         }
     }
 
@@ -185,7 +224,7 @@ impl<'db> Newest<'db> {
         let found = found.bind(self.workspace).bind(self.owner);
         let found = found.bind(value::first_id_of(self.range.0));
         let found = found.bind(self.blocks.next.take().unwrap_or(Value::Null));
-        let found = found.bind(top(self.range.1)).bind(BLOCKS_AT_ONCE);
+        let found = found.bind(self.end.clone()).bind(BLOCKS_AT_ONCE);
         let found: Vec<Block> = found.fetch_all().await?;
         if found.len() == BLOCKS_AT_ONCE as usize {
             self.blocks.next = found.last().map(|block| block.last.into());
@@ -193,9 +232,10 @@ impl<'db> Newest<'db> {
         for block in found {
             let calls = blocks::decode(self.workspace, &block.data)?;
             let wanted = self.range.0..self.range.1;
-            let calls = calls
-                .into_iter()
-                .filter(|call| wanted.contains(&call.id.millis()));
+            let calls = calls.into_iter().filter(|call| {
+                wanted.contains(&call.id.millis())
+                    && self.before.is_none_or(|before| call.id < before)
+            });
             self.blocks.read.extend(calls.map(|call| (call.id, call)));
         }
         Ok(())

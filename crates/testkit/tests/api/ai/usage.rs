@@ -5,11 +5,12 @@ use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Ticket, Tokens};
 use estrade_testkit::{TestApp, User, on_both_engines};
-use serde_json::json;
+use serde_json::{Value, json};
 
 on_both_engines! {
     a_call_is_shown_as_soon_as_it_has_ended;
     calls_are_filtered_and_paged;
+    old_calls_are_found_however_many_there_are;
     a_workspace_has_limits_and_a_preference;
     whoever_asks_wrongly_is_told;
 }
@@ -64,7 +65,10 @@ async fn a_call_is_shown_as_soon_as_it_has_ended(app: &TestApp) {
         json!([])
     );
     let empty = ada.get(&format!("{path}/logs")).await.assert(200).json();
-    assert_eq!(empty, json!({"logs": [], "count": 0}));
+    assert_eq!(
+        empty,
+        json!({"logs": [], "count": 0, "countIsLowerBound": false})
+    );
     let id = end_call(app, &workspace, &key, "some/model", 200);
     let log = ada.get(&format!("{path}/logs")).await.assert(200).json();
     assert_eq!(log["count"], 1);
@@ -155,6 +159,81 @@ async fn calls_are_filtered_and_paged(app: &TestApp) {
     );
     assert_eq!(log("?to=2020-01-01T00:00:00Z").await["count"], 0);
     assert_eq!(log("?from=2020-01-01T00:00:00Z&model=").await["count"], 20);
+    let first = log("?count=8").await;
+    assert_eq!(
+        (&first["count"], &first["next"]),
+        (&json!(20), &ids[7].clone().into())
+    );
+    assert_eq!(first["countIsLowerBound"], false);
+    let rest = log(&format!("?count=100&before={}", ids[7])).await;
+    assert_eq!(column(&rest["logs"], "_id"), ids[8..]);
+    assert_eq!((&rest["count"], &rest["next"]), (&json!(12), &Value::Null));
+    let both = ada
+        .get(&format!("{path}/logs?page=2&before={}", ids[7]))
+        .await;
+    assert_eq!(both.assert(400).header("x-error-code"), "invalid");
+    ada.get(&format!("{path}/logs?before=yesterday"))
+        .await
+        .assert(400);
+}
+
+/// More calls than one request looks at: no page is silently empty, and every call is reached.
+async fn old_calls_are_found_however_many_there_are(app: &TestApp) {
+    const CALLS: usize = 20_300;
+    let ada = app.new_account("ada").await.ai();
+    let (key, workspace, path) = world(&ada).await;
+    let mut made = Vec::new();
+    for number in 0..CALLS {
+        let status = if number < 2 { 504 } else { 200 };
+        made.push(end_call(app, &workspace, &key, "model", status).to_string());
+        if number % 1000 == 0 {
+            app.ledger().flush().await;
+        }
+    }
+    made.sort_unstable();
+    made.reverse();
+    let log = async |query: &str| {
+        let answer = ada.get(&format!("{path}/logs{query}")).await;
+        answer.assert(200).json()
+    };
+    let first = log("?count=100").await;
+    assert_eq!(
+        (&first["count"], &first["countIsLowerBound"]),
+        (&json!(10_000), &json!(true))
+    );
+    assert_time(&first["searchedUntil"]);
+    let last = log("?count=100&page=100").await;
+    assert_eq!(column(&last["logs"], "_id"), made[9_900..10_000]);
+    let beyond = ada
+        .get(&format!("{path}/logs?count=100&page=101"))
+        .await
+        .assert(400);
+    assert_eq!(beyond.header("x-error-code"), "page_out_of_reach");
+    let message = beyond.header("x-error-message");
+    assert!(
+        message.contains(&format!("before={}", made[9_999])),
+        "{message}"
+    );
+    let mut listed = Vec::new();
+    let mut next = last["next"].clone();
+    while let Some(before) = next.as_str() {
+        let page = log(&format!("?count=100&before={before}")).await;
+        listed.extend(column(&page["logs"], "_id"));
+        next = page["next"].clone();
+    }
+    assert_eq!(listed, made[10_000..]);
+    // Nothing among those that one request looks at, and it says so.
+    let none = log("?status=504").await;
+    assert_eq!(
+        (&none["logs"], &none["countIsLowerBound"]),
+        (&json!([]), &json!(true))
+    );
+    let before = none["next"].as_str().unwrap();
+    assert_eq!(before, made[19_999]);
+    let found = log(&format!("?status=504&before={before}")).await;
+    let calls = log(&format!("?status=504&before={before}")).await["logs"].clone();
+    assert_eq!(column(&calls, "_id").len(), 2);
+    assert_eq!((&found["count"], &found["next"]), (&json!(2), &Value::Null));
 }
 
 async fn a_workspace_has_limits_and_a_preference(app: &TestApp) {
