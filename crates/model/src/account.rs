@@ -28,23 +28,117 @@ pub struct Me {
     pub user: User,
     /// What projects can be made of.
     pub plans: MePlans,
+    /// Versions of databases, by kind: none, because databases are not offered.
+    #[serde(rename = "databaseVersions")]
+    pub database_versions: BTreeMap<String, Vec<String>>,
 }
 
 /// The plans of this installation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MePlans {
-    /// Plans of projects, by `planID`.
-    pub projects: BTreeMap<String, Plan>,
-    /// Bundle plans, by id.
-    pub project_bundle_plans: BTreeMap<String, BundlePlan>,
+    /// Plans of projects, by `planID` and by its alias, which ends with `-g2`.
+    pub projects: BTreeMap<String, OfferedPlan>,
+    /// The bundle plans that go with each of them.
+    pub project_bundle_plans: BTreeMap<String, OfferedBundles>,
+}
+
+/// A plan, with the names that public clients have for what it grants.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct OfferedPlan {
+    /// Whether projects can be made with it.
+    pub available: bool,
+    /// Always `iran`: public clients leave out plans of other regions.
+    #[schema(example = "iran")]
+    pub region: &'static str,
+    /// Memory in GB.
+    #[serde(rename = "RAM")]
+    pub ram: Amount,
+    /// CPU cores.
+    #[serde(rename = "CPU")]
+    pub cpu: Amount,
+    /// Disk space in GB.
+    pub volume: u64,
+    /// Price per hour.
+    pub price: u64,
+    /// The same in the words of the configuration.
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// How much of something.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct Amount {
+    /// The number, with two decimals at most.
+    pub amount: f64,
+}
+
+impl OfferedPlan {
+    /// How a plan is shown.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "no machine has so much memory or so many cores"
+    )]
+    pub fn new(plan: &Plan) -> Self {
+        // Public clients have room for five characters.
+        let gigabytes = (plan.memory_mb as f64 / 10.24).round() / 100.0;
+        Self {
+            available: true,
+            region: "iran",
+            ram: Amount { amount: gigabytes },
+            cpu: Amount {
+                amount: plan.cpus as f64,
+            },
+            volume: plan.disk_gb,
+            price: plan.hourly_price,
+            plan: plan.clone(),
+        }
+    }
+}
+
+/// The bundle plans of a plan. In this order, because public clients name the first three by their place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct OfferedBundles {
+    /// `basic`.
+    pub basic: OfferedBundle,
+    /// `standard`.
+    pub standard: OfferedBundle,
+    /// `pro`.
+    pub pro: OfferedBundle,
+    /// `free`.
+    pub free: OfferedBundle,
+}
+
+impl OfferedBundles {
+    /// All bundle plans; none of them costs anything or limits anything here.
+    pub fn new(max_logs_retention: u64) -> Self {
+        let bundle = |name| OfferedBundle {
+            available: true,
+            name,
+            display_price: 0,
+            max_logs_retention,
+        };
+        Self {
+            basic: bundle("basic"),
+            standard: bundle("standard"),
+            pro: bundle("pro"),
+            free: bundle("free"),
+        }
+    }
 }
 
 /// A level of service.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct BundlePlan {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedBundle {
+    /// Whether projects can be made with it.
+    pub available: bool,
     /// The name to show.
-    pub name: String,
+    pub name: &'static str,
+    /// Price per month.
+    pub display_price: u64,
+    /// For how many days logs are kept.
+    pub max_logs_retention: u64,
 }
 
 /// `POST /v1/login`.
@@ -127,4 +221,37 @@ pub struct NewAccount {
     pub password: Option<Secret>,
     /// Whether it may use the admin API.
     pub admin: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_shown_in_gigabytes_that_fit() {
+        for (memory_mb, amount) in [(512, "0.5"), (1024, "1.0"), (700, "0.68"), (8192, "8.0")] {
+            let plan = Plan {
+                memory_mb,
+                cpus: 1,
+                disk_gb: 1,
+                hourly_price: 0,
+            };
+            let shown = serde_json::to_value(OfferedPlan::new(&plan)).unwrap();
+            assert_eq!(shown["RAM"]["amount"].to_string(), amount);
+            assert_eq!(shown["memoryMB"], memory_mb);
+        }
+    }
+
+    #[test]
+    fn every_bundle_plan_is_offered() {
+        let shown = serde_json::to_value(OfferedBundles::new(30)).unwrap();
+        for name in crate::plan::BUNDLE_PLANS {
+            assert_eq!(shown[name]["name"], name);
+            assert_eq!(shown[name]["maxLogsRetention"], 30);
+        }
+        assert_eq!(
+            shown.as_object().unwrap().len(),
+            crate::plan::BUNDLE_PLANS.len()
+        );
+    }
 }

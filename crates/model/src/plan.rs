@@ -67,6 +67,23 @@ impl Plans {
         self.0.get(id)
     }
 
+    /// The plan that a client means, with its own id: the id itself, or its alias.
+    pub fn resolve(&self, id: &str) -> Option<(&str, &Plan)> {
+        let entry = self.0.get_key_value(id).or_else(|| {
+            let name = id.strip_suffix(ALIAS_SUFFIX)?;
+            self.0.get_key_value(name)
+        });
+        entry.map(|(name, plan)| (name.as_str(), plan))
+    }
+
+    /// Every id that a client may name, aliases included, with its plan.
+    pub fn named(&self) -> BTreeMap<String, &Plan> {
+        let aliases = self.0.keys().map(|id| format!("{id}{ALIAS_SUFFIX}"));
+        let ids = self.0.keys().cloned().chain(aliases);
+        ids.filter_map(|id| self.resolve(&id).map(|(_, plan)| (id.clone(), plan)))
+            .collect()
+    }
+
     /// The ids, for an error message that helps.
     pub fn ids(&self) -> String {
         self.0
@@ -82,8 +99,12 @@ impl Plans {
     }
 }
 
+/// Public clients offer only plans whose id is `free` or contains `g2`, so every plan has an alias of that
+/// form. Projects are stored with the plan's own id, and show that one.
+const ALIAS_SUFFIX: &str = "-g2";
+
 /// Bundle plans: levels of service that public clients know by name.
-pub const BUNDLE_PLANS: [&str; 3] = ["free", "standard", "pro"];
+pub const BUNDLE_PLANS: [&str; 4] = ["free", "basic", "standard", "pro"];
 
 #[cfg(test)]
 mod tests {
@@ -104,5 +125,26 @@ mod tests {
         assert_eq!(row("performance-1x"), Some((6144, 4, 40)));
         assert_eq!(row("performance-2x"), Some((8192, 4, 60)));
         assert_eq!(plans.all().len(), 6);
+    }
+
+    #[test]
+    fn an_alias_leads_to_its_plan_unless_a_plan_has_that_id() {
+        let mut plans = Plans::default();
+        let id = |plans: &Plans, id: &str| plans.resolve(id).map(|(id, _)| id.to_owned());
+        assert_eq!(id(&plans, "nano"), Some("nano".into()));
+        assert_eq!(id(&plans, "nano-g2"), Some("nano".into()));
+        for unknown in ["g2", "-g2", "nano-g2-g2", "huge-g2", "NANO-g2"] {
+            assert_eq!(id(&plans, unknown), None, "{unknown}");
+        }
+        assert_eq!(plans.named().len(), 12);
+        let own = Plan {
+            memory_mb: 1,
+            cpus: 1,
+            disk_gb: 1,
+            hourly_price: 0,
+        };
+        plans.set("nano-g2".into(), own.clone());
+        assert_eq!(plans.resolve("nano-g2"), Some(("nano-g2", &own)));
+        assert_eq!(plans.named()["nano-g2"], &own);
     }
 }

@@ -159,7 +159,7 @@ pub struct CreateProject {
     /// Its plan.
     #[serde(rename = "planID")]
     pub plan_id: String,
-    /// Its bundle plan: `free`, `standard` or `pro`.
+    /// Its bundle plan: `free`, `basic`, `standard` or `pro`.
     #[serde(rename = "bundlePlanID", default)]
     pub bundle_plan_id: Option<String>,
     /// A private network, by name or id.

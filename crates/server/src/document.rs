@@ -44,6 +44,7 @@ pub const PLATFORM: Description = Description {
         ("account", "Signing in, and tokens"),
         ("teams", "Working together"),
         ("networks", "Private networks"),
+        ("databases", "Not offered"),
         ("health", "For those who watch the server"),
     ],
     personal: &["account", "teams", "health"],

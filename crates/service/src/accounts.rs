@@ -1,13 +1,14 @@
 //! Accounts: made and managed by the administrator, used by logging in.
 
+use crate::containers::logs::RETENTION;
 use crate::{Caller, Core, Error, Result, passwords};
-use estrade_model::account::{BundlePlan, Me, MePlans, NewAccount, User};
+use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
 use estrade_model::names::Email;
-use estrade_model::plan::BUNDLE_PLANS;
 use estrade_model::secret::Secret;
 use estrade_model::{AccountId, Timestamp};
 use estrade_store::accounts::{self, AccountRow};
 use estrade_store::{ChangeKind, StoreError, Tx, networks};
+use std::collections::BTreeMap;
 
 /// Adds an account; 409 when the address is taken.
 pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
@@ -99,14 +100,9 @@ pub async fn disable_account(core: &Core, email: &Email) -> Result<()> {
 
 /// Who the caller is, and what projects can be made of here.
 pub fn read_me(core: &Core, caller: &Caller) -> Me {
-    let bundles = BUNDLE_PLANS.iter().map(|name| {
-        (
-            (*name).to_owned(),
-            BundlePlan {
-                name: (*name).to_owned(),
-            },
-        )
-    });
+    let plans = core.settings.plans.named();
+    let days = RETENTION.as_secs() / (24 * 60 * 60);
+    let bundles = OfferedBundles::new(days);
     Me {
         user: User {
             id: caller.account,
@@ -115,8 +111,15 @@ pub fn read_me(core: &Core, caller: &Caller) -> Me {
             avatar: String::new(),
         },
         plans: MePlans {
-            projects: core.settings.plans.all().clone(),
-            project_bundle_plans: bundles.collect(),
+            project_bundle_plans: plans
+                .keys()
+                .map(|id| (id.clone(), bundles.clone()))
+                .collect(),
+            projects: plans
+                .into_iter()
+                .map(|(id, plan)| (id, OfferedPlan::new(plan)))
+                .collect(),
         },
+        database_versions: BTreeMap::new(),
     }
 }

@@ -73,7 +73,7 @@ pub async fn read_project(
 /// Makes a project; 409 `project_exists` when anybody has one of that name.
 pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> Result<Project> {
     let permission = scope.require(Role::Developer)?;
-    require_plan(core, &new.plan_id)?;
+    let (plan, _) = require_plan(core, &new.plan_id)?;
     let bundle_plan = new.bundle_plan_id.unwrap_or_else(|| "standard".into());
     if !BUNDLE_PLANS.contains(&bundle_plan.as_str()) {
         return Err(Error::invalid(format!(
@@ -89,7 +89,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         id: core.new_id()?,
         name: new.name.into(),
         platform: new.platform,
-        plan: new.plan_id,
+        plan: plan.to_owned(),
         bundle_plan,
         scale: 1,
         status: ProjectStatus::Active,
@@ -185,8 +185,8 @@ pub async fn scale_project(core: &Core, scope: &Scope, project: &str, scale: u32
 
 /// Moves a project to another plan.
 pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &str) -> Result<()> {
-    let granted = require_plan(core, plan)?.clone();
-    let alteration = Alteration::Plan(plan.to_owned(), granted);
+    let (plan, granted) = require_plan(core, plan)?;
+    let alteration = Alteration::Plan(plan.to_owned(), granted.clone());
     change_project(core, scope, project, alteration).await
 }
 
@@ -272,9 +272,10 @@ pub(crate) fn parse_key(project: &str) -> Result<ProjectKey> {
     project.parse().map_err(|_| NOT_FOUND)
 }
 
-fn require_plan<'c>(core: &'c Core, id: &str) -> Result<&'c Plan> {
+/// The plan of that id or alias, with its own id.
+fn require_plan<'c>(core: &'c Core, id: &str) -> Result<(&'c str, &'c Plan)> {
     let plans = &core.settings.plans;
-    plans.get(id).ok_or_else(|| {
+    plans.resolve(id).ok_or_else(|| {
         Error::invalid(format!(
             "planID: unknown plan; choose one of {}",
             plans.ids()

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod blobs;
+pub mod databases;
 pub mod disks;
 pub mod domains;
 pub mod events;
@@ -58,6 +59,7 @@ fn all() -> Vec<Endpoints> {
         endpoints!(releases::download_source),
         endpoints!(releases::read_build_logs),
         endpoints!(networks::list_networks, networks::create_network),
+        endpoints!(databases::list_databases, databases::create_database),
         endpoints!(domains::list_domains, domains::create_domain),
         endpoints!(domains::read_domain, domains::delete_domain),
         endpoints!(domains::check_domain),

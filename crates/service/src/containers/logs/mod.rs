@@ -24,3 +24,4 @@ pub use keeper::LogKeeper;
 pub use line::{Cursor, KeptLine};
 pub(crate) use news::LogNews;
 pub use read::{LogQuery, read_logs, read_logs_since};
+pub(crate) use retention::RETENTION;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 on_both_engines! {
     who_am_i;
+    what_public_clients_read_of_plans;
+    databases_are_not_offered;
     a_login_gives_a_token_for_both_apis;
     a_wrong_password_and_an_unknown_account_look_alike;
     nobody_learns_who_has_an_account;
@@ -22,7 +24,8 @@ on_both_engines! {
 async fn who_am_i(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let me = ada.get("/v1/me").await.assert(200).json();
-    assert_eq!(fields(&me), ["plans", "user"]);
+    assert_eq!(fields(&me), ["databaseVersions", "plans", "user"]);
+    assert_eq!(me["databaseVersions"], json!({}));
     assert_eq!(fields(&me["user"]), ["_id", "avatar", "email", "fullname"]);
     assert_eq!(me["user"]["_id"], ada.account.as_str());
     assert_eq!(me["user"]["email"], "ada@example.com");
@@ -30,6 +33,55 @@ async fn who_am_i(app: &TestApp) {
     assert_eq!(fields(&me["plans"]), ["projectBundlePlans", "projects"]);
     let admin = app.admin().await.get("/v1/me").await.assert(200);
     assert_eq!(admin.field("/user/email"), "admin@localhost");
+}
+
+/// Clients look up both plans of a project there, and list those whose id contains `g2`.
+async fn what_public_clients_read_of_plans(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let plans = ada.get("/v1/me").await.assert(200).json()["plans"].clone();
+    let offered = plans["projects"].as_object().unwrap();
+    let for_new_clients = offered.keys().filter(|id| id.contains("g2"));
+    assert_eq!(for_new_clients.count(), 6);
+    let number = |value: &Value| value.as_f64().unwrap();
+    for (id, plan) in offered {
+        assert_eq!(plan["available"], true, "{id}");
+        assert_eq!(plan["region"], "iran", "{id}");
+        let memory = number(&plan["RAM"]["amount"]) * 1024.0;
+        assert!((memory - number(&plan["memoryMB"])).abs() < 1e-9, "{id}");
+        assert!(number(&plan["CPU"]["amount"]) >= 1.0, "{id}");
+        assert_eq!(plan["volume"], plan["diskGB"], "{id}");
+        assert_eq!(plan["price"], 0, "{id}");
+        for bundle in ["free", "basic", "standard", "pro"] {
+            let bundle = &plans["projectBundlePlans"][id][bundle];
+            assert_eq!(bundle["available"], true, "{id}");
+            assert_eq!(bundle["displayPrice"], 0, "{id}");
+            assert_eq!(bundle["maxLogsRetention"], 30, "{id}");
+        }
+    }
+    // Whatever is chosen there, the project shows ids that are there, too.
+    for (number, bundle) in ["free", "basic", "standard", "pro"].iter().enumerate() {
+        let name = format!("app-{number}");
+        let new =
+            json!({"name": name, "platform": "node", "planID": "micro-g2", "bundlePlanID": bundle});
+        ada.post("/v1/projects", &new).await.assert(200);
+        let resize = json!({"planID": "standard-1x-g2"});
+        let made = ada.get(&format!("/v1/projects/{name}")).await.assert(200);
+        assert_eq!(made.field("/project/planID"), "micro");
+        assert_eq!(made.field("/project/bundlePlanID"), *bundle);
+        let path = format!("/v1/projects/{name}/resize");
+        ada.post(&path, &resize).await.assert(200);
+        let resized = ada.get(&format!("/v1/projects/{name}")).await.assert(200);
+        assert_eq!(resized.field("/project/planID"), "standard-1x");
+    }
+}
+
+async fn databases_are_not_offered(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let list = ada.get("/v1/databases?teamID=").await.assert(200).json();
+    assert_eq!(list, json!({"databases": []}));
+    let new = json!({"hostname": "db", "planID": "nano", "type": "postgres", "version": "17"});
+    let refused = ada.post("/v1/databases", &new).await;
+    refused.refused(400, "not_offered").naming("not offered");
 }
 
 async fn a_login_gives_a_token_for_both_apis(app: &TestApp) {

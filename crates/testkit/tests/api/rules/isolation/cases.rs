@@ -301,7 +301,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         (
             Api::Platform,
             "GET /v1/projects" | "GET /v1/networks" | "GET /v1/domains" | "GET /v1/me"
-            | "GET /v1/tokens" | "GET /v2/teams",
+            | "GET /v1/tokens" | "GET /v2/teams" | "GET /v1/databases",
         )
         | (Api::Ai, "GET /v1/keys" | "GET /v1/workspaces" | "GET /v1/audit") => list(),
         // Only administrators: whatever there is, the answer is the same.
@@ -313,6 +313,8 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
             let new = json!({"name": "mine", "baseURL": "http://127.0.0.1:9/v1"});
             in_body(new.clone(), new)
         }
+        // Refused for everybody alike.
+        (Api::Platform, "POST /v1/databases") => in_body(json!({}), json!({})),
         (Api::Platform, "POST /v1/networks") => own(json!({"name": "secret-network"})),
         (Api::Platform, "POST /v1/api-token") => own(json!({"name": "mine"})),
         (Api::Platform, "POST /v2/teams") => own(json!({"name": "Mine"})),

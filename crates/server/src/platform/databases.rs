@@ -1,0 +1,38 @@
+//! Platform API: databases, which are not offered. Public clients ask for them all the same.
+
+use crate::auth::Scoped;
+use crate::error::PlatformError;
+use axum::Json;
+use estrade_service::Error;
+
+/// `GET /v1/databases`.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+pub struct DatabaseList {
+    /// Always empty.
+    #[schema(value_type = Vec<Object>, max_items = 0)]
+    databases: [(); 0],
+}
+
+/// List databases
+///
+/// Always none: databases are not offered.
+#[utoipa::path(get, path = "/v1/databases", tag = "databases", responses((status = 200, body = DatabaseList)))]
+pub async fn list_databases(Scoped(_scope): Scoped<PlatformError>) -> Json<DatabaseList> {
+    Json(DatabaseList { databases: [] })
+}
+
+/// Create a database
+///
+/// Refused with the code `not_offered`, whatever the body says.
+#[utoipa::path(post, path = "/v1/databases", tag = "databases", responses(
+    (status = 400, description = "Databases are not offered"),
+))]
+pub async fn create_database(Scoped(_scope): Scoped<PlatformError>) -> Result<(), PlatformError> {
+    Err(Error::Invalid {
+        code: "not_offered",
+        message: "databases are not offered here; run one as a project of the platform docker with a disk, \
+                  or use one that you have elsewhere"
+            .into(),
+    }
+    .into())
+}
