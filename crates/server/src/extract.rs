@@ -1,13 +1,11 @@
 //! Path parameters and queries, with errors in the API's own shape.
 
 use crate::error::ErrorShape;
-use axum::extract::{FromRequestParts, Path, Query};
+use crate::query;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use estrade_service::Error;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use std::fmt::Display;
-use std::str::FromStr;
 
 /// Path parameters. What cannot be an id answers as the API says: 400 for keys, else 404.
 pub struct Params<T, E: ErrorShape>(pub E::Plain<T>);
@@ -29,14 +27,12 @@ where
 }
 
 /// Reads a query parameter that may be absent, or there and empty, which is the same.
-pub fn unless_empty<'de, D: Deserializer<'de>, T>(source: D) -> Result<Option<T>, D::Error>
+pub fn unless_empty<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
 where
-    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
 {
-    let text = Option::<String>::deserialize(source)?;
-    let text = text.filter(|text| !text.is_empty());
-    text.map(|text| text.parse().map_err(serde::de::Error::custom))
-        .transpose()
+    Option::deserialize(source)
 }
 
 /// Query parameters; a bad one is a 400 that names it.
@@ -50,10 +46,8 @@ where
 {
     type Rejection = E;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, E> {
-        match Query::<T>::from_request_parts(parts, state).await {
-            Ok(Query(query)) => Ok(Self(E::plain(query))),
-            Err(rejection) => Err(Error::invalid(rejection.body_text()).into()),
-        }
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, E> {
+        let read = query::parse(parts.uri.query().unwrap_or_default())?;
+        Ok(Self(E::plain(read)))
     }
 }

@@ -29,6 +29,7 @@ pub mod multipart;
 pub mod paging;
 pub mod platform;
 pub mod problem;
+mod query;
 pub mod rate;
 pub mod run;
 pub mod spool;

@@ -5,9 +5,9 @@
 
 use crate::error::ErrorShape;
 use crate::problem::Problem;
+use crate::query;
 use axum::body::Body;
 use axum::extract::FromRequestParts;
-use axum::extract::Query;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -73,8 +73,7 @@ impl<S: Send + Sync, E: ErrorShape> FromRequestParts<S> for Paging<E> {
             page: Option<String>,
             count: Option<String>,
         }
-        let Query(raw) = Query::<Raw>::try_from_uri(&parts.uri)
-            .map_err(|rejection| Error::invalid(rejection.body_text()))?;
+        let raw: Raw = query::parse(parts.uri.query().unwrap_or_default())?;
         Ok(Self {
             page: number("page", raw.page.as_deref())?,
             count: number("count", raw.count.as_deref())?,

@@ -79,8 +79,8 @@ async fn require_room(tx: &mut Tx, project: &ProjectRow, plans: &Plans, size: u6
     let reserved = disks::find_reserved_space(tx, project.id).await?;
     if reserved.saturating_add(size) > most {
         return Err(Error::invalid(format!(
-            "size: the plan {} has {most} GB for all disks of the project together, and {reserved} GB are reserved; \
-             ask for less, or change the plan",
+            "size: not_enough_storage_space: the plan {} has {most} GB for all disks of the project together, \
+             and {reserved} GB are reserved; ask for less, or change the plan",
             project.plan
         )));
     }

@@ -8,13 +8,14 @@ use crate::extract::{Params, Queries, unless_empty};
 use crate::follow::{self, Follower, last_seen};
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response, sse};
 use estrade_model::log::{Direction, LegacyLine, Logs, Since};
 use estrade_model::{Invalid, ReleaseId};
 use estrade_service::Error;
 use estrade_service::containers::logs::{self, KeptLine, LogFollower, LogQuery};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 /// Which lines are asked for.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -40,14 +41,30 @@ pub struct LogParams {
     #[serde(default, rename = "releaseId", deserialize_with = "unless_empty")]
     #[param(value_type = Option<ReleaseId>)]
     release: Option<ReleaseId>,
-    /// Only the newest so many lines, 5000 at most.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<u32>)]
+    /// Only the newest so many lines, 5000 at most; `true` means 100, `false` is as if it were absent.
+    #[serde(default, deserialize_with = "last_lines")]
+    #[param(value_type = Option<String>, pattern = "^([0-9]+|true|false)$")]
     last_lines: Option<u32>,
     // Not a parameter of the document: a client that tries all of them would wait for ever.
     #[serde(default, deserialize_with = "unless_empty")]
     #[param(ignore)]
     follow: Option<bool>,
+}
+
+/// How many lines `last_lines=true` asks for.
+const LAST_LINES: u32 = 100;
+
+/// A number of lines, or a flag, as public clients send it.
+fn last_lines<'de, D: Deserializer<'de>>(source: D) -> Result<Option<u32>, D::Error> {
+    let text: Option<String> = Option::deserialize(source)?;
+    match text.as_deref() {
+        None | Some("false") => Ok(None),
+        Some("true") => Ok(Some(LAST_LINES)),
+        Some(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok(Some(text.parse().unwrap_or(u32::MAX)))
+        }
+        Some(_) => Err(D::Error::custom("must be a number of lines, true or false")),
+    }
 }
 
 /// Read the logs of a project
@@ -60,7 +77,6 @@ pub struct LogParams {
     ("Last-Event-ID" = Option<String>, Header, description = "With `follow`: the last line that was seen"),
 ), responses(
     (status = 200, content((Logs = "application/json"), (String = "text/event-stream"))),
-    (status = 204, description = "No such lines"),
 ))]
 pub async fn read_logs(
     State(app): State<AppState>,
@@ -85,9 +101,6 @@ pub async fn read_logs(
         return Ok(follow::answer(app, scope.caller, follower));
     }
     let lines = logs::read_logs(&app.core, &scope, &project, &query).await?;
-    if lines.is_empty() {
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
     Ok(Json(logs::grouped(&lines)?).into_response())
 }
 

@@ -92,11 +92,17 @@ async fn disks_of_a_project_share_what_the_plan_has(app: &TestApp) {
     let new = |size: Value| json!({"name": "big", "size": size});
     for too_much in [json!(3), json!("3"), json!(u64::MAX), json!(i64::MAX)] {
         let refused = ada.post(DISKS, &new(too_much)).await;
-        refused.refused(400, "invalid").naming("size");
+        // Public clients look for that word.
+        refused
+            .refused(400, "invalid")
+            .naming("size")
+            .naming("not_enough_storage_space");
     }
     add(&ada, "small", json!(1)).await;
     let refused = ada.post(DISKS, &new(json!(2))).await;
-    refused.refused(400, "invalid").naming("size");
+    refused
+        .refused(400, "invalid")
+        .naming("not_enough_storage_space");
     add(&ada, "other", json!(1)).await;
     let resize = json!({"planID": "micro"});
     ada.post("/v1/projects/shop/resize", &resize)
