@@ -1,16 +1,20 @@
 //! Finds a provider's key in what the provider answers.
 //!
-//! Every part of every answer is looked through. Four bytes at a time are looked up in a table that says how far
-//! on the key can end at the earliest (Horspool's algorithm): an event of a stream takes a handful of steps.
+//! Every part of every answer is looked through, and a hostile provider chooses what is in it. So both searches
+//! take a time that is linear in what came, also for a key that repeats itself: the key as a whole is found by
+//! `memmem` (Two-Way with a vectorized prefilter), its beginning at the end of a part by the failure function of
+//! Knuth, Morris and Pratt.
 
-/// So many bytes are looked at together. A key has at least as many.
-const TOGETHER: usize = 4;
+use memchr::memmem::Finder;
+
+/// What is shorter is not looked for.
+const MIN_KEY: usize = 4;
 
 /// A key that is looked for.
 pub(crate) struct KeyFinder {
-    key: Box<[u8]>,
-    /// For four bytes, by their hash: how far behind them the key can end at the earliest.
-    skips: [u8; 256],
+    finder: Finder<'static>,
+    /// For each beginning of the key: how long the longest other beginning is that it ends with.
+    failures: Box<[usize]>,
     /// Which bytes are in the key.
     members: [bool; 256],
 }
@@ -18,36 +22,23 @@ pub(crate) struct KeyFinder {
 impl KeyFinder {
     /// Looks for this key; none when it is too short to be looked for.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        let spare = key.len().checked_sub(TOGETHER)?;
-        let mut skips = [skip(spare + 1); 256];
-        for (start, four) in key.array_windows::<TOGETHER>().enumerate() {
-            skips[slot(four)] = skip(spare - start);
+        if key.len() < MIN_KEY {
+            return None;
         }
         let mut members = [false; 256];
         for byte in key {
             members[usize::from(*byte)] = true;
         }
         Some(Self {
-            key: key.into(),
-            skips,
+            finder: Finder::new(key).into_owned(),
+            failures: failures(key),
             members,
         })
     }
 
     /// Whether the key is in this.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
-        let mut end = self.key.len();
-        while let Some(window) = text.get(..end) {
-            let Some(last) = window.last_chunk() else {
-                return false;
-            };
-            end += match self.skips[slot(last)] {
-                0 if window.ends_with(&self.key) => return true,
-                0 => 1,
-                skip => usize::from(skip),
-            };
-        }
-        false
+        self.finder.find(text).is_some()
     }
 
     /// Where something begins at the end of a text that may be the beginning of the key.
@@ -59,21 +50,35 @@ impl KeyFinder {
         {
             return text.len();
         }
-        let from = text.len().saturating_sub(self.key.len() - 1);
-        (from..text.len())
-            .find(|at| self.key.starts_with(&text[*at..]))
-            .unwrap_or(text.len())
+        let key = self.finder.needle();
+        let from = text.len().saturating_sub(key.len() - 1);
+        let matched = text[from..]
+            .iter()
+            .fold(0, |matched, byte| step(key, &self.failures, matched, *byte));
+        text.len() - matched
     }
 }
 
-/// What is farther away than the table can say is looked for earlier.
-fn skip(distance: usize) -> u8 {
-    u8::try_from(distance).unwrap_or(u8::MAX)
+/// How much of the key's beginning a text ends with, if it did so with `matched` bytes before this one.
+fn step(key: &[u8], failures: &[usize], mut matched: usize, byte: u8) -> usize {
+    loop {
+        match key.get(matched) {
+            Some(next) if *next == byte => return matched + 1,
+            _ if matched == 0 => return 0,
+            _ => matched = failures[matched - 1],
+        }
+    }
 }
 
-fn slot(four: &[u8; TOGETHER]) -> usize {
-    // The upper bits of a product depend on all of its bytes.
-    (u32::from_le_bytes(*four).wrapping_mul(0x9E37_79B1) >> 24) as usize
+fn failures(key: &[u8]) -> Box<[usize]> {
+    let mut failures = Vec::with_capacity(key.len());
+    failures.push(0);
+    for byte in &key[1..] {
+        let before = failures.last().copied().unwrap_or(0);
+        let matched = step(key, &failures, before, *byte);
+        failures.push(matched);
+    }
+    failures.into()
 }
 
 #[cfg(test)]
@@ -137,6 +142,26 @@ mod tests {
             assert!(!finder.is_in(&text), "{before}");
             assert_eq!(finder.beginning(&text), before);
         }
+    }
+
+    /// A key that repeats itself, in an answer that nearly has it everywhere: both searches were quadratic.
+    #[test]
+    fn a_key_that_repeats_itself_costs_no_more_than_others() {
+        let half = "a".repeat(1000);
+        let key = format!("{half}b{half}");
+        let finder = KeyFinder::new(key.as_bytes()).unwrap();
+        let text = "a".repeat(4 << 20).into_bytes();
+        let started = std::time::Instant::now();
+        assert!(!finder.is_in(&text));
+        for part in text.chunks(4096) {
+            assert_eq!(part.len() - finder.beginning(part), 1000);
+        }
+        let other = KeyFinder::new(format!("{half}{half}").as_bytes()).unwrap();
+        let nearly = format!("{}b", "a".repeat(1999)).repeat(2000);
+        assert!(!other.is_in(nearly.as_bytes()));
+        // Eight million steps; it was as many times a thousand.
+        let took = started.elapsed();
+        assert!(took < std::time::Duration::from_secs(3), "{took:?}");
     }
 
     #[test]
