@@ -362,7 +362,7 @@ impl Metered {
             && let Some(saving) = saving.take()
             && !self.until_close
             && !scan.is_open()
-           
+            && !scan.has_error()
         {
             saving.save(self.content.usage());
         }

@@ -88,7 +88,7 @@ impl Lane {
         headers.insert(PROVIDER, target.provider().1.clone());
         if let Some(saving) = saving {
             headers.insert(CACHE, HeaderValue::from_static("miss"));
-            if !scan.is_open() {
+            if !scan.is_open() && !scan.has_error() {
                 saving
                     .answers
                     .keep(saving.key, &body, saving.content_type, tokens);

@@ -34,6 +34,8 @@ pub(crate) struct Scan {
     /// Whether `choices` has just been opened, and was closed again at once.
     choices_open: bool,
     choices_empty: bool,
+    /// Whether there is an error at the top.
+    has_error: bool,
     said: u64,
     /// Where the first string that was said lay in the part that it was in, if there is nothing unusual in it.
     spoken: Option<Range<usize>>,
@@ -46,6 +48,7 @@ enum Name {
     Other,
     Usage,
     Choices,
+    Error,
     /// A string under it is what was said.
     Said,
 }
@@ -55,6 +58,7 @@ impl Name {
         match name {
             b"usage" => Self::Usage,
             b"choices" => Self::Choices,
+            b"error" => Self::Error,
             b"content" | b"reasoning_content" | b"reasoning" | b"arguments" | b"refusal"
             | b"text" => Self::Said,
             _ => Self::Other,
@@ -133,6 +137,7 @@ impl Scan {
         let rest = &part[at..];
         let stop = find_stop(rest);
         let said = self.after_colon && self.name == Name::Said;
+        self.has_error |= self.depth == 1 && self.after_colon && self.name == Name::Error;
         if rest.get(stop) == Some(&b'"') {
             if said {
                 self.said += stop as u64;
@@ -201,6 +206,7 @@ impl Scan {
             self.has_usage = false;
             self.usage.clear();
         }
+        self.has_error |= member && self.name == Name::Error;
         self.choices_open = member && byte == b'[' && self.name == Name::Choices;
         self.depth = self.depth.saturating_add(1);
         self.after_colon = false;
@@ -222,6 +228,11 @@ impl Scan {
     /// The usage, if one was reported.
     pub(crate) fn usage(&self) -> Option<Tokens> {
         tokens(self.has_usage.then_some(&self.usage)?)
+    }
+
+    /// Whether it says at its top that something went wrong: such an answer is not repeated.
+    pub(crate) fn has_error(&self) -> bool {
+        self.has_error
     }
 
     /// Whether this is an event that says nothing but a usage.

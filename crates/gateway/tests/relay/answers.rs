@@ -318,8 +318,14 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
 }
 
 #[tokio::test]
-async fn what_is_no_whole_object_is_not_kept() {
-    let bodies = ["", r#"{"choices":[{"#, "<html></html>"];
+async fn what_is_no_whole_object_or_has_an_error_is_not_kept() {
+    let bodies = [
+        "",
+        r#"{"choices":[{"#,
+        "<html></html>",
+        r#"{"error":{"message":"busy"}}"#,
+        r#"{"id":"a", "error" : "busy","choices":[]}"#,
+    ];
     let provider = Scripted::new(move |number| {
         let body = bodies[number / 4];
         if number % 4 < 2 {
