@@ -19,6 +19,12 @@ enum Kind {
     Metered(Flow),
 }
 
+impl Default for GatewayBody {
+    fn default() -> Self {
+        Self::whole(Bytes::new())
+    }
+}
+
 /// The provider broke off, so the answer is cut: the caller shall notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken(pub(crate) Cut);

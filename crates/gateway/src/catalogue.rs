@@ -2,7 +2,9 @@
 
 use crate::health::{Health, Notice};
 use crate::metrics::{Registry, Series};
+use crate::model_name;
 use crate::upstream::{Trust, Upstream};
+use bytes::Bytes;
 use estrade_model::Invalid;
 use estrade_model::call::{Price, Tokens};
 use estrade_model::provider::{ECHO_MODEL, Provider};
@@ -47,6 +49,10 @@ pub(crate) struct Target {
     pub(crate) upstream: Arc<Upstream>,
     /// Its name there, as JSON, if it is another one.
     pub(crate) name: Option<Box<[u8]>>,
+    /// The same for callers, if a header can have it.
+    pub(crate) name_header: Option<HeaderValue>,
+    /// The id that callers know it by, as JSON.
+    pub(crate) quoted_id: Bytes,
     pub(crate) price: Price,
     pub(crate) context_length: Option<u32>,
     pub(crate) weight: Option<u32>,
@@ -92,6 +98,8 @@ impl Catalogue {
                             .into_bytes()
                             .into()
                     }),
+                    name_header: model_name::header(sent.as_bytes()),
+                    quoted_id: model_name::quoted(&offered.id),
                     price: offered.price,
                     context_length: offered.context_length.map(Into::into),
                     weight: offered.weight.map(Into::into),

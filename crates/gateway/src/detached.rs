@@ -10,6 +10,7 @@ use crate::attempt::WAS_CLOSED;
 use crate::catalogue::Target;
 use crate::gateway::Gateway;
 use crate::metered::{Content, tokens};
+use crate::model_name::ModelRewriter;
 use crate::relay::Lane;
 use crate::scan::Scan;
 use crate::sse::Events;
@@ -213,13 +214,15 @@ impl DetachedRead {
         }
         let readable = head.content_encoding.is_none();
         let content = if head.events && readable {
-            Content::Events(Events::new(false))
+            Content::Events(Events::new(false, None))
         } else {
             Content::Json {
                 scan: Scan::default(),
                 readable,
                 left: None,
                 saving: None,
+                // Nobody reads it, so nothing is rewritten.
+                model: ModelRewriter::new(Bytes::new()),
             }
         };
         self.response.received = Received::Head {

@@ -258,6 +258,7 @@ fn parse_length(value: &[u8]) -> Option<usize> {
 /// The headers that a call looks at, the key aside.
 fn looked_at(name: &str) -> Option<HeaderName> {
     let known = match name.len() {
+        6 if name.as_bytes()[0] | 0x20 == b'o' => header::ORIGIN,
         6 => header::ACCEPT,
         11 if name.as_bytes()[0] | 0x20 == b't' => TRACEPARENT,
         11 => BETA,

@@ -106,6 +106,11 @@ impl Gateway {
         models::list(&self.catalogue.load(), None, self.started)
     }
 
+    /// `GET models/{id}`, as a JSON body; none: there is no such model, or not for this key.
+    pub fn model_for(&self, id: &str, key: Option<&KeyPass>) -> Option<Bytes> {
+        models::one(&self.catalogue.load(), id, key, self.started)
+    }
+
     /// What was counted since the start.
     pub fn snapshot(&self) -> Vec<Snapshot> {
         self.metrics.snapshot()

@@ -27,6 +27,7 @@ mod json;
 mod look;
 mod metered;
 pub mod metrics;
+mod model_name;
 mod models;
 mod options;
 mod order;

@@ -7,6 +7,7 @@ use crate::catalogue::Target;
 use crate::censor::Censor;
 use crate::detached::{self, PendingResponse, Received};
 use crate::error::last_event;
+use crate::model_name::ModelRewriter;
 use crate::relay::Lane;
 use crate::scan::Scan;
 use crate::sse::Events;
@@ -41,6 +42,8 @@ pub(crate) enum Content {
         left: Option<u64>,
         /// For the cache.
         saving: Option<Saving>,
+        /// Names the model as the caller did.
+        model: ModelRewriter,
     },
 }
 
@@ -199,7 +202,10 @@ impl Metered {
                 if !harmless || !events.pass(event) {
                     break;
                 }
-                output.add(event);
+                match events.rewrite(event) {
+                    None => output.add(event),
+                    Some(pieces) => output.add_pieces(&pieces),
+                }
                 (self.passed, at) = (passed, at + end);
             }
             self.tally.said(events.said());
@@ -292,12 +298,27 @@ impl Metered {
                     self.close(false);
                 }
             }
-            Content::Json { scan, saving, .. } => {
+            Content::Json {
+                scan,
+                readable,
+                saving,
+                model,
+                ..
+            } => {
                 scan.feed(&data);
-                if let Some(saving) = saving {
-                    saving.add(&data);
+                let mut push = |piece: Bytes| {
+                    if let Some(saving) = saving {
+                        saving.add(&piece);
+                    }
+                    if !piece.is_empty() {
+                        self.out.push_back(piece);
+                    }
+                };
+                if *readable {
+                    model.pass(data, scan, push);
+                } else {
+                    push(data);
                 }
-                self.out.push_back(data);
             }
         }
     }
@@ -344,6 +365,10 @@ impl Metered {
     fn finish(&mut self) {
         let rest = self.censor.rest();
         self.feed(rest);
+        if let Content::Json { model, .. } = &mut self.content {
+            let rest = model.rest();
+            self.out.extend((!rest.is_empty()).then_some(rest));
+        }
         if self.until_close && !self.content.is_whole(self.passed) {
             return self.cut(Cut::Closed);
         }

@@ -57,6 +57,20 @@ pub(crate) fn list(catalogue: &Catalogue, key: Option<&KeyPass>, created: i64) -
     Bytes::from(serde_json::to_vec(&list).unwrap_or_default())
 }
 
+/// One model, if there is one of this id that the key may use.
+pub(crate) fn one(
+    catalogue: &Catalogue,
+    id: &str,
+    key: Option<&KeyPass>,
+    created: i64,
+) -> Option<Bytes> {
+    let model = catalogue
+        .model(id)
+        .filter(|model| key.is_none_or(|key| may_use(key, &model.id)))?;
+    let body = serde_json::to_vec(&entry(model, created)).unwrap_or_default();
+    Some(Bytes::from(body))
+}
+
 fn entry(model: &Model, created: i64) -> Entry<'_> {
     let first = model.targets.first();
     let Price { prompt, completion } = first.map_or(Price::FREE, |target| target.price);

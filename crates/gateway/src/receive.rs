@@ -4,9 +4,11 @@ use crate::account::{Account, Ending};
 use crate::attempt::Answered;
 use crate::body::GatewayBody;
 use crate::cache::{CacheKey, Saving};
+use crate::catalogue::Target;
 use crate::error::Refusal;
 use crate::metered::{Content, Metered, tokens};
-use crate::relay::{CACHE, Lane, MOST_HEADERS, Outcome, PROVIDER, Whole};
+use crate::model_name::{ModelRewriter, header_of_quoted, replace};
+use crate::relay::{CACHE, Lane, MOST_HEADERS, Outcome, PROVIDER, UPSTREAM_MODEL, Whole};
 use crate::scan::Scan;
 use crate::sse::Events;
 use crate::upstream::Connection;
@@ -56,7 +58,7 @@ impl Lane {
             content_type: json.unwrap_or_else(|| HeaderValue::from_static("application/json")),
             body: Vec::new(),
         });
-        let Some(body) = whole else {
+        let Some(mut body) = whole else {
             return Ok(Outcome::Flowing(Box::new(answered), saving));
         };
         let Answered {
@@ -85,7 +87,15 @@ impl Lane {
         target.measured(waited, Duration::ZERO, tokens, estimated);
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
-        headers.insert(PROVIDER, target.provider().1.clone());
+        name_origin(&target, &mut headers);
+        if let (Some(span), true) = (scan.model().whole(), readable)
+            && body[span.clone()] != target.quoted_id
+        {
+            if let Some(name) = header_of_quoted(&body[span.clone()]) {
+                headers.insert(UPSTREAM_MODEL, name);
+            }
+            body = replace(&body, span, &target.quoted_id);
+        }
         if let Some(saving) = saving {
             headers.insert(CACHE, HeaderValue::from_static("miss"));
             if !scan.is_open() && !scan.has_error() {
@@ -134,7 +144,7 @@ impl Lane {
         self.pool.put(&target.upstream, connection, now);
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
-        headers.insert(PROVIDER, target.provider().1.clone());
+        name_origin(&target, &mut headers);
         Ok(Whole {
             status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
             headers,
@@ -164,22 +174,25 @@ impl Lane {
         let (events, readable) = (head.events, head.content_encoding.is_none());
         let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
         head.pass_on(&mut headers);
-        headers.insert(PROVIDER, target.provider().1.clone());
+        name_origin(&target, &mut headers);
         let content = if events && readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // A proxy between us and the caller shall not collect events.
             headers.insert(BUFFERING, HeaderValue::from_static("no"));
-            Content::Events(Events::new(hide_usage))
+            let model = Some(target.quoted_id.clone());
+            Content::Events(Events::new(hide_usage, model))
         } else {
             if saving.is_some() {
                 headers.insert(CACHE, HeaderValue::from_static("miss"));
             }
-            let left = connection.length();
+            // The name of the model may have another length.
+            let left = connection.length().filter(|_| !readable);
             Content::Json {
                 scan: Scan::default(),
                 readable,
                 left,
                 saving,
+                model: ModelRewriter::new(target.quoted_id.clone()),
             }
         };
         let flow = self.flows.add(|place| {
@@ -198,6 +211,14 @@ impl Lane {
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         *response.headers_mut() = headers;
         response
+    }
+}
+
+/// Says who answers, and what the model is called there.
+fn name_origin(target: &Target, headers: &mut HeaderMap) {
+    headers.insert(PROVIDER, target.provider().1.clone());
+    if let Some(name) = &target.name_header {
+        headers.insert(UPSTREAM_MODEL, name.clone());
     }
 }
 

@@ -24,12 +24,15 @@ use crate::upstream::Pool;
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation, Ticket};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 const CALL: HeaderName = HeaderName::from_static("x-estrade-call");
 pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-estrade-provider");
+/// What the provider calls the model: as it says itself when its whole response is there, else as it was asked.
+pub(crate) const UPSTREAM_MODEL: HeaderName = HeaderName::from_static("x-estrade-upstream-model");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
 /// The one header of the caller that says how to answer.
 pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
@@ -130,7 +133,9 @@ impl Relay {
         let key = request.key.as_ref();
         let operation = match route.endpoint {
             Endpoint::Call(operation) => operation,
-            Endpoint::Models => return Err(Box::new(self.models(route.place, key).await)),
+            Endpoint::Models | Endpoint::Model(_) => {
+                return Err(Box::new(self.models(route, key).await));
+            }
             other => {
                 // Who has no key learns nothing of what is where.
                 let refusal = match (self.let_in(key, route.place, started).await, other) {
@@ -153,17 +158,29 @@ impl Relay {
         Ok((operation, account))
     }
 
-    async fn models(&self, place: Place<'_>, key: Option<&SentKey>) -> Response<GatewayBody> {
-        match self.let_in(key, place, Instant::now()).await {
-            Err(refusal) => refusal.into_response(),
-            Ok((pass, _)) => {
-                let mut response =
-                    Response::new(GatewayBody::whole(self.0.gateway.models_for(&pass.key)));
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(header::CONTENT_TYPE, json);
-                response
+    async fn models(
+        &self,
+        route: InferenceRoute<'_>,
+        key: Option<&SentKey>,
+    ) -> Response<GatewayBody> {
+        let pass = match self.let_in(key, route.place, Instant::now()).await {
+            Err(refusal) => return refusal.into_response(),
+            Ok((pass, _)) => pass,
+        };
+        let gateway = &self.0.gateway;
+        let body = if let Endpoint::Model(id) = route.endpoint {
+            let id = percent_decode_str(id).decode_utf8_lossy();
+            match gateway.model_for(&id, Some(&pass.key)) {
+                None => return Refusal::model_not_found(&id).into_response(),
+                Some(body) => body,
             }
-        }
+        } else {
+            gateway.models_for(&pass.key)
+        };
+        let mut response = Response::new(GatewayBody::whole(body));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
     }
 
     /// Checks the key of a request, from memory if possible. It is `now`, and later if that had to be waited

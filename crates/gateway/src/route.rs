@@ -10,16 +10,18 @@ pub struct InferenceRoute<'p> {
     /// Where.
     pub place: Place<'p>,
     /// What.
-    pub endpoint: Endpoint,
+    pub endpoint: Endpoint<'p>,
 }
 
 /// What a path asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum Endpoint<'p> {
     /// A call.
     Call(Operation),
     /// The list of models.
     Models,
+    /// One model, by its id as the path has it: percent-encoded or not, slashes included.
+    Model(&'p str),
     /// There is something here, but not for this method; these are allowed.
     WrongMethod(&'static str),
     /// There is nothing here.
@@ -32,9 +34,9 @@ pub fn parse<'p>(method: &Method, path: &'p str) -> Option<InferenceRoute<'p>> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let Some(inside) = path.strip_prefix("/api/") else {
         let endpoint = endpoint(method, path.strip_prefix("/v1/")?);
-        // The list of models without a workspace, and all that is not inference, is the management API's.
-        let ours =
-            !matches!(endpoint, Endpoint::Models | Endpoint::Unknown) && path != "/v1/models";
+        // Models without a workspace, and all that is not inference, are the management API's.
+        let is_models = path == "/v1/models" || path.starts_with("/v1/models/");
+        let ours = !matches!(endpoint, Endpoint::Unknown) && !is_models;
         let place = Place::Only;
         return ours.then_some(InferenceRoute { place, endpoint });
     };
@@ -50,10 +52,12 @@ pub fn parse<'p>(method: &Method, path: &'p str) -> Option<InferenceRoute<'p>> {
     })
 }
 
-fn endpoint(method: &Method, tail: &str) -> Endpoint {
-    if tail == "models" {
-        return match *method {
-            Method::GET | Method::HEAD => Endpoint::Models,
+fn endpoint<'p>(method: &Method, tail: &'p str) -> Endpoint<'p> {
+    let model = tail.strip_prefix("models/").filter(|id| !id.is_empty());
+    if tail == "models" || model.is_some() {
+        return match (method, model) {
+            (&Method::GET | &Method::HEAD, None) => Endpoint::Models,
+            (&Method::GET | &Method::HEAD, Some(id)) => Endpoint::Model(id),
             _ => Endpoint::WrongMethod("GET, HEAD"),
         };
     }
@@ -98,6 +102,12 @@ mod tests {
             at(Method::GET, "/api/v1/w1/models"),
             Some((ws, Endpoint::Models))
         );
+        for path in ["/api/w1/v1/models/a/b%2Fc", "/api/v1/w1/models/a/b%2Fc"] {
+            let model = Endpoint::Model("a/b%2Fc");
+            assert_eq!(at(Method::GET, path), Some((ws, model)));
+            let wrong = Endpoint::WrongMethod("GET, HEAD");
+            assert_eq!(at(Method::DELETE, path), Some((ws, wrong)));
+        }
         assert_eq!(
             at(Method::GET, "/api/w1/v1/embeddings"),
             Some((ws, Endpoint::WrongMethod("POST")))
@@ -113,6 +123,7 @@ mod tests {
         assert_eq!(at(Method::POST, "/api/w1"), Some((ws, Endpoint::Unknown)));
         for other in [
             "/v1/models",
+            "/v1/models/a/b",
             "/v1/keys",
             "/v1/workspaces",
             "/",

@@ -1,4 +1,4 @@
-//! Reads an answer as it passes: its usage and how much was said. Keeps nothing else of it.
+//! Reads an answer as it passes: its usage, how much was said, and where it names its model. Keeps nothing else of it.
 
 use estrade_model::call::Tokens;
 use std::ops::Range;
@@ -39,6 +39,28 @@ pub(crate) struct Scan {
     said: u64,
     /// Where the first string that was said lay in the part that it was in, if there is nothing unusual in it.
     spoken: Option<Range<usize>>,
+    /// Whether the value of the top-level `model` has begun.
+    has_model: bool,
+    /// Whether it has begun and not ended.
+    in_model: bool,
+    /// Where it begins and ends in the last part, if it does so there; with its quotes.
+    model: ModelSpan,
+}
+
+/// The value of the top-level `model` in one part of a text.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ModelSpan {
+    /// Where it begins; none: in an earlier part, or it is not in this one.
+    pub(crate) start: Option<usize>,
+    /// Where it ends; none: in a later part, or it is not in this one.
+    pub(crate) end: Option<usize>,
+}
+
+impl ModelSpan {
+    /// Where it is, if all of it is in this part.
+    pub(crate) fn whole(self) -> Option<Range<usize>> {
+        Some(self.start?..self.end?)
+    }
 }
 
 /// What the last string means if it was a name.
@@ -51,6 +73,7 @@ enum Name {
     Error,
     /// A string under it is what was said.
     Said,
+    Model,
 }
 
 impl Name {
@@ -59,6 +82,7 @@ impl Name {
             b"usage" => Self::Usage,
             b"choices" => Self::Choices,
             b"error" => Self::Error,
+            b"model" => Self::Model,
             b"content" | b"reasoning_content" | b"reasoning" | b"arguments" | b"refusal"
             | b"text" => Self::Said,
             _ => Self::Other,
@@ -89,6 +113,7 @@ impl Pieces {
 impl Scan {
     /// Reads the next part.
     pub(crate) fn feed(&mut self, part: &[u8]) {
+        self.model = ModelSpan::default();
         let (mut at, mut usage) = (0, self.in_usage.then_some(0));
         while at < part.len() {
             if self.in_string {
@@ -138,7 +163,14 @@ impl Scan {
         let stop = find_stop(rest);
         let said = self.after_colon && self.name == Name::Said;
         self.has_error |= self.depth == 1 && self.after_colon && self.name == Name::Error;
+        let is_model = self.after_colon && self.name == Name::Model && self.depth == 1;
+        if is_model && !self.has_model {
+            self.has_model = true;
+            self.in_model = true;
+            self.model.start = Some(at - 1);
+        }
         if rest.get(stop) == Some(&b'"') {
+            self.ends_model(at + stop + 1);
             if said {
                 self.said += stop as u64;
                 self.spoken.get_or_insert(at..at + stop);
@@ -177,6 +209,7 @@ impl Scan {
                 }
                 self.in_string = false;
                 self.counting = false;
+                self.ends_model(at + stop + 1);
             }
             Some(_) => {
                 self.escaped = true;
@@ -187,6 +220,13 @@ impl Scan {
             }
         }
         at + stop + 1
+    }
+
+    /// A string ends before here.
+    fn ends_model(&mut self, end: usize) {
+        if std::mem::take(&mut self.in_model) {
+            self.model.end = Some(end);
+        }
     }
 
     fn inside(&mut self, bytes: &[u8]) {
@@ -253,6 +293,11 @@ impl Scan {
     /// How many bytes were said.
     pub(crate) fn said(&self) -> u64 {
         self.said
+    }
+
+    /// Where the first top-level `model` has its value in the last part.
+    pub(crate) fn model(&self) -> ModelSpan {
+        self.model
     }
 
     /// Where the first string that was said lies in the only part that there was; none: there is none, or
@@ -392,6 +437,36 @@ mod tests {
             r#"{"choices":[{"delta":{}}],"usage":{"prompt_tokens":1}}"#
         ));
         assert!(!only(r#"{"x":{"choices":[]},"usage":{"prompt_tokens":1}}"#));
+    }
+
+    #[test]
+    fn only_the_top_level_model_is_found_wherever_the_text_is_split() {
+        let text = r#"{"choices":[{"model":"no","content":"{\"model\":\"no\"}"}],"x":"model","y":{"model":"no"}, "model" : "a\"b","model":"no"}"#;
+        let wanted = r#""a\"b""#;
+        for at in 0..text.len() {
+            let (before, after) = text.split_at(at);
+            let mut scan = Scan::default();
+            scan.feed(before.as_bytes());
+            let (first, is_open) = (scan.model(), scan.in_model);
+            scan.feed(after.as_bytes());
+            let second = scan.model();
+            let start = first.start.or(second.start.map(|start| at + start));
+            let end = first.end.or(second.end.map(|end| at + end));
+            assert_eq!(&text[start.unwrap()..end.unwrap()], wanted, "{at}");
+            assert_eq!(
+                is_open,
+                first.start.is_some() && first.end.is_none(),
+                "{at}"
+            );
+        }
+        for none in [
+            r#"{"model":["a"]}"#,
+            r#"["model","a"]"#,
+            r#"{"model":null,"x":"a"}"#,
+            "\"model\"",
+        ] {
+            assert_eq!(scan(none, 0).model(), ModelSpan::default(), "{none}");
+        }
     }
 
     #[test]

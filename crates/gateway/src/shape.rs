@@ -1,6 +1,10 @@
 //! What the events of a stream have in common. Most differ from the one before in a single string, what was
 //! said; who knows the rest need not read it again.
 
+use crate::model_name::replace;
+use bytes::Bytes;
+use std::ops::Range;
+
 /// Streams whose events have nothing in common are not asked again after so many.
 const MOST_MISSES: u8 = 16;
 
@@ -17,6 +21,15 @@ pub(crate) struct Shape {
     /// What else is said in it, in bytes.
     said: u64,
     misses: u8,
+    /// The same for the caller, if it reads another name of the model.
+    rewritten: Option<Rewritten>,
+}
+
+/// An event as the caller reads it, without what was said in it.
+#[derive(Debug)]
+struct Rewritten {
+    rest: Box<[u8]>,
+    gap: usize,
 }
 
 impl Shape {
@@ -36,14 +49,28 @@ impl Shape {
         }
     }
 
+    /// What the caller gets of an event that is like the last one, in three pieces; none: the event as it is.
+    pub(crate) fn rewrite<'e>(&'e self, event: &'e [u8]) -> Option<[&'e [u8]; 3]> {
+        let Rewritten { rest, gap } = self.rewritten.as_ref()?;
+        let (before, after) = rest.split_at_checked(*gap)?;
+        let end = (event.len() + self.gap).checked_sub(self.rest.len())?;
+        Some([before, event.get(self.gap..end)?, after])
+    }
+
     /// Whether the next event may be like the last one.
     pub(crate) fn is_known(&self) -> bool {
         !self.rest.is_empty() && self.misses < MOST_MISSES
     }
 
     /// Remembers an event in which so much is said, the string at `place` included, and in which nothing is
-    /// that has to be read each time.
-    pub(crate) fn learn(&mut self, event: &[u8], place: std::ops::Range<usize>, said: u64) {
+    /// that has to be read each time. For the caller, the part that `edit` names is replaced.
+    pub(crate) fn learn(
+        &mut self,
+        event: &[u8],
+        place: Range<usize>,
+        said: u64,
+        edit: Option<(Range<usize>, &[u8])>,
+    ) {
         if self.misses >= MOST_MISSES {
             return;
         }
@@ -54,6 +81,22 @@ impl Shape {
         self.rest = [before, after].concat().into();
         self.gap = before.len();
         self.said = said.saturating_sub(place.len() as u64);
+        self.rewritten = edit.and_then(|(span, with)| {
+            let is_before = span.end <= place.start;
+            if !is_before && span.start < place.end {
+                return None;
+            }
+            let [before, after] = if is_before {
+                [replace(before, span, with), Bytes::copy_from_slice(after)]
+            } else {
+                let span = span.start - place.end..span.end - place.end;
+                [Bytes::copy_from_slice(before), replace(after, span, with)]
+            };
+            Some(Rewritten {
+                rest: [&before[..], &after[..]].concat().into(),
+                gap: before.len(),
+            })
+        });
     }
 }
 
@@ -75,7 +118,7 @@ mod tests {
         assert_eq!(shape.said_in(b"data: {}"), None);
         assert!(!shape.is_known());
         // Two bytes are said elsewhere in it.
-        shape.learn(b"<Hello>no", 1..6, 7);
+        shape.learn(b"<Hello>no", 1..6, 7, None);
         assert!(shape.is_known());
         assert_eq!(shape.said_in(b"<Hi>no"), Some(4));
         assert_eq!(shape.said_in(b"<>no"), Some(2));
@@ -92,11 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_replaced_is_replaced_in_every_event_like_the_first() {
+        for (event, place, edit) in [
+            (&b"<up>Hello</up>"[..], 4..9, 1..3),
+            (b"<x>Hello<up></up>", 3..8, 9..11),
+        ] {
+            let mut shape = Shape::default();
+            shape.learn(event, place.clone(), 5, Some((edit.clone(), b"model")));
+            for said in [&b"Hi"[..], b"", b"something longer"] {
+                let next = replace(event, place.clone(), said);
+                assert_eq!(shape.said_in(&next), Some(said.len() as u64));
+                let wanted = replace(&replace(event, edit.clone(), b"model"), 0..0, b"");
+                let at = if edit.start < place.start { 3 } else { 0 };
+                let wanted = replace(&wanted, place.start + at..place.end + at, said);
+                assert_eq!(shape.rewrite(&next).unwrap().concat(), wanted);
+            }
+            shape.learn(event, place, 5, None);
+            assert_eq!(shape.rewrite(event), None);
+        }
+    }
+
+    #[test]
     fn who_never_says_the_same_is_not_listened_to_for_ever() {
         let mut shape = Shape::default();
         for number in 0..=MOST_MISSES {
             let event = format!("<Hello>{number}");
-            shape.learn(event.as_bytes(), 1..6, 5);
+            shape.learn(event.as_bytes(), 1..6, 5, None);
         }
         assert!(!shape.is_known());
         assert_eq!(shape.said_in(format!("<x>{MOST_MISSES}").as_bytes()), None);

@@ -1,11 +1,13 @@
-//! A stream of events on its way to the caller: whole events only, the usage read, and what the
-//! caller did not ask for left out.
+//! A stream of events on its way to the caller: whole events only, the usage read, the model named as the caller did,
+//! and what the caller did not ask for left out.
 
+use crate::model_name::replace;
 use crate::scan::Scan;
 use crate::shape::Shape;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Tokens;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// An event that is longer is passed on in pieces.
 const LONGEST_HELD: usize = 256 * 1024;
@@ -24,6 +26,8 @@ pub(crate) struct Events {
     torn: bool,
     /// Whether the event with the usage is for us only.
     hide_usage: bool,
+    /// What the caller calls the model, as JSON; none: what the provider calls it.
+    model: Option<Bytes>,
     usage: Option<Tokens>,
     /// Whether that was in an event of its own, which is the last one.
     final_usage: bool,
@@ -34,9 +38,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(hide_usage: bool) -> Self {
+    pub(crate) fn new(hide_usage: bool, model: Option<Bytes>) -> Self {
         Self {
             hide_usage,
+            model,
             ..Self::default()
         }
     }
@@ -57,10 +62,16 @@ impl Events {
         said.is_some()
     }
 
+    /// What goes out of a part that was just taken in, when that is not the part as it is.
+    pub(crate) fn rewrite<'e>(&'e self, part: &'e [u8]) -> Option<[&'e [u8]; 3]> {
+        self.shape.rewrite(part)
+    }
+
     /// Takes in what came; what can go out is added to `out`.
     pub(crate) fn feed(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) {
         if self.pass(&part) {
-            return out.push_back(part);
+            let rewritten = self.rewrite(&part).map(|pieces| pieces.concat());
+            return out.push_back(rewritten.map_or(part, Bytes::from));
         }
         let part = if self.held.is_empty() {
             part
@@ -76,10 +87,13 @@ impl Events {
         // From `kept` to `at` are whole events that go out as they are.
         let (mut kept, mut at) = (0, 0);
         while let Some(end) = event_end(&part, at.max(searched)) {
-            let hidden = self.note(&part[at..end]);
-            if hidden {
+            let verdict = self.note(&part[at..end]);
+            if verdict != Verdict::Pass {
                 push(out, part.slice(kept..at));
                 kept = end;
+            }
+            if let Verdict::Replace(event) = verdict {
+                out.push_back(event);
             }
             at = end;
         }
@@ -99,8 +113,13 @@ impl Events {
         self.searched = self.held.len().saturating_sub(3);
         if self.held.len() > LONGEST_HELD {
             self.said += self.searched as u64;
-            self.torn = true;
-            out.push_back(self.held.split_to(self.searched).freeze());
+            let piece = self.held.split_to(self.searched).freeze();
+            let is_first = !std::mem::replace(&mut self.torn, true);
+            let edit = is_first.then(|| self.edit(&piece, EventFields::read(&piece).model));
+            out.push_back(match edit.flatten() {
+                None => piece,
+                Some((span, id)) => replace(&piece, span, id),
+            });
             self.searched = 0;
         }
     }
@@ -108,42 +127,57 @@ impl Events {
     /// The stream has ended as it should; what was held back goes out.
     pub(crate) fn finish(&mut self, out: &mut VecDeque<Bytes>) {
         let rest = self.held.split().freeze();
-        if !rest.is_empty() && !self.note(&rest) {
-            out.push_back(rest);
+        if rest.is_empty() {
+            return;
+        }
+        match self.note(&rest) {
+            Verdict::Pass => out.push_back(rest),
+            Verdict::Replace(event) => out.push_back(event),
+            Verdict::Hide => {}
         }
     }
 
-    /// Reads an event; whether it is hidden from the caller.
-    fn note(&mut self, event: &[u8]) -> bool {
+    /// Reads an event; what the caller gets of it.
+    fn note(&mut self, event: &[u8]) -> Verdict {
         if std::mem::take(&mut self.torn) {
-            return false;
+            return Verdict::Pass;
         }
         if let Some(said) = self.shape.said_in(event) {
             self.said += said;
-            return false;
+            let rewritten = self.shape.rewrite(event);
+            return rewritten.map_or(Verdict::Pass, |it| Verdict::Replace(it.concat().into()));
         }
-        let mut scan = Scan::default();
-        let mut lines = event;
-        // Where the last line of data begins, and how many there are.
-        let (mut first, mut count) = (0, 0);
-        while !lines.is_empty() {
-            let end = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
-            if let Some(data) = lines[..end].strip_prefix(DATA) {
-                self.done |= is_end(data);
-                (first, count) = (event.len() - lines.len() + DATA.len(), count + 1);
-                scan.feed(data);
-            }
-            lines = &lines[end..];
-        }
-        if let (1, false, Some(spoken)) = (count, scan.has_usage(), scan.spoken()) {
-            let place = first + spoken.start..first + spoken.end;
-            self.shape.learn(event, place, scan.said());
+        let EventFields {
+            scan,
+            data,
+            lines,
+            is_end,
+            model,
+        } = EventFields::read(event);
+        self.done |= is_end;
+        let edit = self.edit(event, model);
+        let verdict = match &edit {
+            _ if self.hide_usage && scan.is_usage_only() => Verdict::Hide,
+            None => Verdict::Pass,
+            Some((span, id)) => Verdict::Replace(replace(event, span.clone(), id)),
+        };
+        if let (1, false, Some(spoken)) = (lines, scan.has_usage(), scan.spoken()) {
+            let place = data + spoken.start..data + spoken.end;
+            let edit = edit.map(|(span, id)| (span, id.to_vec()));
+            let edit = edit.as_ref().map(|(span, id)| (span.clone(), &id[..]));
+            self.shape.learn(event, place, scan.said(), edit);
         }
         self.said += scan.said();
         let usage = scan.usage();
         self.final_usage |= usage.is_some() && scan.is_usage_only();
         self.usage = usage.or(self.usage);
-        self.hide_usage && scan.is_usage_only()
+        verdict
+    }
+
+    /// What has to be written where, if the model is called something else there.
+    fn edit(&self, event: &[u8], model: Option<Range<usize>>) -> Option<(Range<usize>, &[u8])> {
+        let (span, id) = (model?, self.model.as_deref()?);
+        (event.get(span.clone()) != Some(id)).then_some((span, id))
     }
 
     /// Whether something may be put in: nothing of an unfinished event is out.
@@ -175,6 +209,51 @@ impl Events {
     /// How many bytes were said.
     pub(crate) fn said(&self) -> u64 {
         self.said
+    }
+}
+
+/// What becomes of an event.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The caller gets it as it is.
+    Pass,
+    /// It is for us only.
+    Hide,
+    /// The caller gets this instead.
+    Replace(Bytes),
+}
+
+/// What is read of an event.
+#[derive(Default)]
+struct EventFields {
+    scan: Scan,
+    /// Where the last line of data begins, and how many there are.
+    data: usize,
+    lines: usize,
+    /// Whether it says that nothing more comes.
+    is_end: bool,
+    /// Where the model's name is, with its quotes.
+    model: Option<Range<usize>>,
+}
+
+impl EventFields {
+    fn read(event: &[u8]) -> Self {
+        let mut fields = Self::default();
+        let mut lines = event;
+        while !lines.is_empty() {
+            let end = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
+            if let Some(data) = lines[..end].strip_prefix(DATA) {
+                fields.is_end |= is_end(data);
+                let at = event.len() - lines.len() + DATA.len();
+                (fields.data, fields.lines) = (at, fields.lines + 1);
+                fields.scan.feed(data);
+                if let Some(span) = fields.scan.model().whole() {
+                    fields.model = Some(at + span.start..at + span.end);
+                }
+            }
+            lines = &lines[end..];
+        }
+        fields
     }
 }
 
@@ -213,7 +292,7 @@ mod tests {
         data: [DONE]\n\n";
 
     fn pass(parts: &[&str], hide: bool) -> (String, Events) {
-        let (mut events, mut out) = (Events::new(hide), VecDeque::new());
+        let (mut events, mut out) = (Events::new(hide, None), VecDeque::new());
         for part in parts {
             events.feed(Bytes::copy_from_slice(part.as_bytes()), &mut out);
         }
@@ -288,7 +367,7 @@ mod tests {
             usize::try_from(random >> 33).unwrap() % most
         };
         for _ in 0..300 {
-            let (mut events, mut out) = (Events::new(true), VecDeque::new());
+            let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
             let (mut said, mut usage, mut done) = (0, None, false);
             let mut shape = 0;
             for _ in 0..40 {
@@ -309,7 +388,7 @@ mod tests {
 
     #[test]
     fn whole_events_go_out_at_once_and_without_a_copy() {
-        let (mut events, mut out) = (Events::new(true), VecDeque::new());
+        let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
         let part = Bytes::from_static(b"data: {}\n\ndata: {}\n\ndata: {");
         events.feed(part.clone(), &mut out);
         assert_eq!(out.len(), 1);
@@ -329,7 +408,7 @@ mod tests {
 
     #[test]
     fn an_event_that_comes_byte_by_byte_is_not_copied_each_time() {
-        let (mut events, mut out) = (Events::new(true), VecDeque::new());
+        let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
         let byte = Bytes::from_static(b"x");
         let mut places = Vec::new();
         for _ in 0..LONGEST_HELD {
@@ -348,7 +427,7 @@ mod tests {
 
     #[test]
     fn an_endless_event_is_not_held() {
-        let (mut events, mut out) = (Events::new(true), VecDeque::new());
+        let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
         let part = Bytes::from(vec![b'x'; 100 * 1024]);
         for _ in 0..10 {
             events.feed(part.clone(), &mut out);

@@ -136,11 +136,20 @@ pub struct Output<'o> {
 impl Output<'_> {
     /// Adds a part.
     pub fn add(&mut self, part: &[u8]) {
-        if part.is_empty() || self.end == End::Nothing {
+        self.add_pieces(&[part]);
+    }
+
+    /// Adds a part that lies in several places.
+    #[inline]
+    pub fn add_pieces(&mut self, pieces: &[&[u8]]) {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        if length == 0 || self.end == End::Nothing {
             return;
         }
-        self.begin(part.len());
-        self.bytes.extend_from_slice(part);
+        self.begin(length);
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
         if self.end == End::Chunks {
             self.bytes.extend_from_slice(b"\r\n");
         }

@@ -138,6 +138,7 @@ impl Server {
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
         inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
+        let cors = options.inference.cors.clone();
         let providers = ProviderSync::new(&core, &gateway, options.inference);
         providers
             .set()
@@ -191,6 +192,7 @@ impl Server {
             ai_front,
             gateway,
             instances,
+            cors,
             shutdown.clone(),
         ));
         let stop_workers = CancellationToken::new();

@@ -3,7 +3,7 @@
 use super::listeners::{Metrics, Tls, loopback};
 use super::secret::Secret;
 use super::text::deserialize_listen;
-use super::url::HttpUrl;
+use super::url::{HttpUrl, WebOrigin};
 use estrade_model::amount::Amount;
 use estrade_model::provider::{OnDisconnect, PassFields, Retries};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct Ai {
     pub echo: bool,
     /// Most bytes of an inference request.
     pub body_bytes: NonZeroU64,
+    /// The origins whose scripts may call models from a browser.
+    pub cors_origins: Vec<WebOrigin>,
     /// Absent: plain HTTP.
     pub tls: Option<Tls>,
     /// Where inference goes.
@@ -44,6 +46,7 @@ impl Default for Ai {
             unknown_workspace: UnknownWorkspace::default(),
             echo: true,
             body_bytes: NonZeroU64::MIN.saturating_add((32 << 20) - 1),
+            cors_origins: Vec::new(),
             tls: None,
             providers: Providers::default(),
         }

@@ -36,7 +36,7 @@ pub use network::DomainName;
 pub use secret::{MASK, Secret, SecretUrl};
 pub use telemetry::Telemetry;
 pub use text::{Invalid, parse_listen};
-pub use url::{BlobUrl, HttpUrl};
+pub use url::{BlobUrl, HttpUrl, WebOrigin};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

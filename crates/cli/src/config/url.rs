@@ -100,6 +100,50 @@ impl fmt::Display for HttpUrl {
 
 serde_as_text!(HttpUrl);
 
+/// An origin as browsers write it in the `Origin` header: `https://app.example.com`, `http://localhost:5173`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebOrigin(String);
+
+impl WebOrigin {
+    /// As browsers write it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for WebOrigin {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = |reason: &str| Invalid(format!("`{text}` {reason}"));
+        if text.contains('*') || text == "null" {
+            return Err(refuse(
+                "is not one origin; name each one, such as https://app.example.com",
+            ));
+        }
+        let origin = text.parse::<HttpUrl>()?.origin().to_ascii_lowercase();
+        if !origin.eq_ignore_ascii_case(text) {
+            return Err(refuse("must end after the host and its port"));
+        }
+        let is_usual =
+            |scheme: &str, port: &str| origin.starts_with(scheme) && origin.ends_with(port);
+        if is_usual("https://", ":443") || is_usual("http://", ":80") {
+            return Err(refuse(
+                "must not name the usual port: browsers leave it out",
+            ));
+        }
+        Ok(Self(origin))
+    }
+}
+
+impl fmt::Display for WebOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+serde_as_text!(WebOrigin);
+
 /// Where blobs are kept.
 #[derive(Debug, Clone)]
 pub enum BlobUrl {
@@ -186,6 +230,31 @@ mod tests {
         assert_eq!(url("0.0.0.0:3000", false), "http://127.0.0.1:3000");
         assert_eq!(url("[::]:3000", true), "https://[::1]:3000");
         assert_eq!(url("10.0.0.7:80", false), "http://10.0.0.7:80");
+    }
+
+    #[test]
+    fn an_origin_is_written_as_browsers_do() {
+        let origin = |text: &str| text.parse::<WebOrigin>().map(|it| it.to_string());
+        assert_eq!(
+            origin("https://App.example.com").unwrap(),
+            "https://app.example.com"
+        );
+        assert_eq!(
+            origin("http://localhost:5173").unwrap(),
+            "http://localhost:5173"
+        );
+        for bad in [
+            "*",
+            "null",
+            "https://*.example.com",
+            "app.example.com",
+            "https://app.example.com/",
+            "https://app.example.com/x",
+            "https://app.example.com:443",
+            "http://app.example.com:80",
+        ] {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! `[ai]` and `[usage]`, as the gateway and the ledger take them.
 
-use crate::config::{Config, Credential, Durability, Model, Provider, Telemetry, Timeouts};
+use crate::config::{
+    Config, Credential, Durability, Model, Provider, Telemetry, Timeouts, WebOrigin,
+};
 use estrade_model::call;
 use estrade_model::provider::{self, OfferedModel};
 use estrade_model::secret::Secret;
+use estrade_server::ai::cors::Cors;
 use estrade_server::ai::inference::InferenceOptions;
 use estrade_server::ai::traces::TraceOptions;
 use estrade_service::bootstrap::OpenError;
@@ -19,6 +22,7 @@ pub(super) fn inference(config: &Config) -> Result<InferenceOptions, OpenError> 
         echo: config.ai.echo,
         most_body: Some(config.ai.body_bytes.get()),
         traces: traces(&config.telemetry)?,
+        cors: Cors::new(config.ai.cors_origins.iter().map(WebOrigin::as_str)),
     })
 }
 

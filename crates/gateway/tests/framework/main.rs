@@ -16,6 +16,8 @@ mod disconnects;
 mod failures;
 #[path = "../relay/limits.rs"]
 mod limits;
+#[path = "../relay/model_name.rs"]
+mod model_name;
 #[path = "../relay/refusals.rs"]
 mod refusals;
 #[path = "../relay/streams.rs"]

@@ -27,6 +27,7 @@ async fn a_call_is_passed_on_and_metered() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.text(), chat_answer(12, 34));
     assert_eq!(answer.header("x-estrade-provider"), "acme");
+    assert_eq!(answer.header("x-estrade-upstream-model"), "large-v1");
     assert_eq!(answer.header("x-estrade-attempts"), "1");
     assert_eq!(answer.header("content-type"), "application/json");
     for gone in [

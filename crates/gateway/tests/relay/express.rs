@@ -255,10 +255,11 @@ async fn an_answer_that_is_cut_has_no_end() {
     wire.write(&gateway.caller().raw_chat(&chat(""))).await;
     let (status, head) = wire.head().await;
     assert_eq!(status, 200);
-    assert!(head.contains("content-length: 100\r\n"), "{head}");
+    // The name of the model may still change its length.
+    assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
     let mut rest = Vec::new();
     let _ = wire.0.read_to_end(&mut rest).await;
-    assert_eq!(rest, b"{\"a\":");
+    assert_eq!(rest, b"5\r\n{\"a\":\r\n");
     let call = gateway.books.only().await;
     assert!(call.partial);
     assert_eq!(&*call.model, MODEL);

@@ -15,6 +15,7 @@ mod disconnects;
 mod express;
 mod failures;
 mod limits;
+mod model_name;
 mod refusals;
 mod streams;
 mod support;

@@ -3,6 +3,7 @@
 //! A serving thread looks at the path: inference goes to its relay, everything else to the router.
 
 use super::authorize;
+use super::cors::Cors;
 use super::traces::{self, Exporter, TraceOptions};
 use crate::context::request_id;
 use crate::error::KeysError;
@@ -55,6 +56,8 @@ pub struct InferenceOptions {
     pub most_body: Option<u64>,
     /// Where traces of calls go.
     pub traces: Option<TraceOptions>,
+    /// The origins whose scripts may call models from a browser.
+    pub cors: Cors,
 }
 
 /// The gateway over these services, and what sends its traces.
@@ -113,6 +116,7 @@ pub(crate) async fn serve(
     front: Front<KeysError>,
     gateway: Arc<Gateway>,
     instances: IpRange,
+    cors: Cors,
     stop: CancellationToken,
 ) {
     let runtime = Handle::current();
@@ -123,6 +127,7 @@ pub(crate) async fn serve(
             relay: relay.clone(),
             runtime: runtime.clone(),
             instances,
+            cors: cors.clone(),
             chats: front.metrics().series(&Method::POST, CHAT, StatusCode::OK),
         });
         async move {
@@ -143,6 +148,7 @@ struct Lane {
     runtime: Handle,
     /// The addresses of instances.
     instances: IpRange,
+    cors: Cors,
     /// Where the ordinary request is counted: looking that up every time takes longer than counting.
     chats: RequestSeries,
 }
@@ -198,11 +204,26 @@ impl Service<Request<Incoming>> for AiService {
         Answering::Right(Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let Some(route) = route::parse(&method, uri.path()) else {
-                if lane.is_instance(&request) && !is_list_of_models(&method, uri.path()) {
+                let is_models = is_models(uri.path());
+                let reads = matches!(method, Method::GET | Method::HEAD);
+                if is_models && let Some(response) = lane.preflight(&request, READS) {
+                    return Ok(response.map(Either::Left));
+                }
+                if lane.is_instance(&request) && !(is_models && reads) {
                     return Ok(lane.refuse(&request).map(Either::Right));
                 }
-                return Ok(Box::pin(lane.manage(request)).await.map(Either::Right));
+                let origin = lane.cors.allowed(request.headers());
+                let mut response = Box::pin(lane.manage(request)).await;
+                if is_models {
+                    lane.cors.finish(response.headers_mut(), origin);
+                }
+                return Ok(response.map(Either::Right));
             };
+            if let Endpoint::WrongMethod(methods) = route.endpoint
+                && let Some(response) = lane.preflight(&request, methods)
+            {
+                return Ok(response.map(Either::Left));
+            }
             // Every step below hands it on: that is cheap only for something small.
             let request = Box::new(CallRequest::from(request));
             Ok(lane.infer(&method, route, request).await.map(Either::Left))
@@ -218,14 +239,30 @@ impl Lane {
         request: Box<CallRequest>,
     ) -> Response<GatewayBody> {
         let id = request_id(&request.headers);
+        let origin = self.cors.allowed(&request.headers);
         let watch = self.front.metrics().watch(method);
         let mut response = self.relay.handle(route, request).await;
         front::finish(response.headers_mut(), id);
+        self.cors.finish(response.headers_mut(), origin);
         match (route.endpoint, response.status()) {
             (Endpoint::Call(Operation::Chat), StatusCode::OK) => watch.done_as(&self.chats),
             (endpoint, status) => watch.done(Route::Named(label(endpoint)), status),
         }
         response
+    }
+
+    /// Answers a browser that asks whether a script may send a request.
+    fn preflight(
+        &self,
+        request: &Request<Incoming>,
+        methods: &'static str,
+    ) -> Option<Response<GatewayBody>> {
+        let (method, headers) = (request.method(), request.headers());
+        let mut response = self.cors.preflight(method, headers, methods)?;
+        let watch = self.front.metrics().watch(method);
+        front::finish(response.headers_mut(), request_id(headers));
+        watch.done(Route::Named("preflight"), response.status());
+        Some(response)
     }
 
     /// Answers whether a key is good, if that is known: proxies ask before each of their requests, and this
@@ -272,22 +309,26 @@ impl Lane {
     }
 }
 
-/// The list of models without a workspace is not one of the gateway's routes.
-fn is_list_of_models(method: &Method, path: &str) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
-        && path.strip_suffix('/').unwrap_or(path) == "/v1/models"
+/// How models are read.
+const READS: &str = "GET, HEAD";
+
+/// Models without a workspace are not among the gateway's routes.
+fn is_models(path: &str) -> bool {
+    path.strip_prefix("/v1/models")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What metrics call the route that most requests take.
 const CHAT: &str = "/api/{workspace}/v1/chat/completions";
 
 /// What metrics call it.
-fn label(endpoint: Endpoint) -> &'static str {
+fn label(endpoint: Endpoint<'_>) -> &'static str {
     match endpoint {
         Endpoint::Call(Operation::Chat) => CHAT,
         Endpoint::Call(Operation::Embeddings) => "/api/{workspace}/v1/embeddings",
         Endpoint::Call(Operation::Images) => "/api/{workspace}/v1/images/generations",
         Endpoint::Models => "/api/{workspace}/v1/models",
+        Endpoint::Model(_) => "/api/{workspace}/v1/models/{id}",
         Endpoint::WrongMethod(_) | Endpoint::Unknown => "none",
     }
 }

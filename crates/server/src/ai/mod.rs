@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod authorize;
+pub mod cors;
 pub mod inference;
 pub mod keys;
 mod metrics;
@@ -21,12 +22,16 @@ use crate::health;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use axum::routing::get;
 use utoipa::openapi::OpenApi;
 
 /// Every route of the AI API's management.
 pub fn routes() -> axum::Router<AppState> {
     // The document names the two methods that proxies use; every other one works as well.
-    endpoints::serve(all()).route(authorize::PATH, axum::routing::any(authorize::authorize))
+    endpoints::serve(all())
+        .route(authorize::PATH, axum::routing::any(authorize::authorize))
+        // Ids of models have slashes in them.
+        .route("/v1/models/{id}/{*name}", get(models::read_named_model))
 }
 
 /// The document that describes them.
@@ -69,6 +74,7 @@ fn all() -> Vec<Endpoints> {
             providers::delete_provider
         ),
         endpoints!(models::list_models),
+        endpoints!(models::read_model),
         endpoints!(jwks),
         endpoints!(health::healthz),
         endpoints!(health::ai_readyz),

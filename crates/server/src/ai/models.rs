@@ -1,13 +1,15 @@
-//! `GET /v1/models`: what there is to call. Open to both kinds of credential.
+//! `GET /v1/models` and `GET /v1/models/{id}`: what there is to call. Open to both kinds of credential.
 
 use super::authorize::refuse;
 use crate::app::AppState;
 use crate::auth::{self, bearer};
 use crate::error::KeysError;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use estrade_gateway::doors::KeyPass;
 use estrade_service::Error;
 use estrade_service::key_check::Refusal;
 
@@ -21,17 +23,67 @@ pub async fn list_models(
     State(app): State<AppState>,
     mut parts: Parts,
 ) -> Result<Response, KeysError> {
-    let models = match bearer(&parts.headers).map(str::to_owned) {
-        None => return Err(Error::Unauthenticated.into()),
-        Some(token) => match app.keys.check_key(&token, None).await? {
-            Ok(key) => app.gateway.models_for(&key.pass()),
-            // Not a key: then it has to be an account's token.
-            Err(Refusal::Unknown) => {
-                auth::authenticate(&app, &mut parts).await?;
-                app.gateway.all_models()
-            }
-            Err(refusal) => return Ok(refuse(refusal)),
-        },
+    Ok(match reader(&app, &mut parts).await? {
+        Reader::Account => json(app.gateway.all_models()),
+        Reader::Key(key) => json(app.gateway.models_for(&key)),
+        Reader::Refused(response) => response,
+    })
+}
+
+/// Read a model
+///
+/// The id may have slashes in it, as they are or percent-encoded.
+#[utoipa::path(get, path = "/v1/models/{id}", tag = "models", params(
+    ("id" = String, Path, description = "The model's id", example = "estrade/echo"),
+), responses(
+    (status = 200, description = "The model, as the list has it", body = serde_json::Value),
+    (status = 404, description = "There is no such model, or the key may not use it"),
+), security(("account_token" = []), ("inference_key" = [])))]
+pub async fn read_model(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    mut parts: Parts,
+) -> Result<Response, KeysError> {
+    let model = match reader(&app, &mut parts).await? {
+        Reader::Account => app.gateway.model_for(&id, None),
+        Reader::Key(key) => app.gateway.model_for(&id, Some(&key)),
+        Reader::Refused(response) => return Ok(response),
     };
-    Ok(([(header::CONTENT_TYPE, "application/json")], models).into_response())
+    let model = model.ok_or(Error::NotFound("the model"))?;
+    Ok(json(model))
+}
+
+/// The same of an id whose slashes are not encoded.
+pub async fn read_named_model(
+    state: State<AppState>,
+    Path((vendor, name)): Path<(String, String)>,
+    parts: Parts,
+) -> Result<Response, KeysError> {
+    read_model(state, Path(format!("{vendor}/{name}")), parts).await
+}
+
+/// Who reads the catalogue.
+enum Reader {
+    Account,
+    Key(KeyPass),
+    Refused(Response),
+}
+
+async fn reader(app: &AppState, parts: &mut Parts) -> Result<Reader, KeysError> {
+    let Some(token) = bearer(&parts.headers).map(str::to_owned) else {
+        return Err(Error::Unauthenticated.into());
+    };
+    match app.keys.check_key(&token, None).await? {
+        Ok(key) => Ok(Reader::Key(key.pass())),
+        // Not a key: then it has to be an account's token.
+        Err(Refusal::Unknown) => {
+            auth::authenticate(app, parts).await?;
+            Ok(Reader::Account)
+        }
+        Err(refusal) => Ok(Reader::Refused(refuse(refusal))),
+    }
+}
+
+fn json(body: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

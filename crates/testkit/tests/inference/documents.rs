@@ -20,7 +20,9 @@ async fn every_documented_path_is_served_and_says_what_it_answers(app: &TestApp)
             continue;
         }
         paths += 1;
-        let path = path.replace("{workspace}", id);
+        let path = path
+            .replace("{workspace}", id)
+            .replace("{id}", "estrade%2Fecho");
         let (about, get) = match item.get("post") {
             Some(about) => (about, false),
             None => (&item["get"], true),
@@ -49,5 +51,5 @@ async fn every_documented_path_is_served_and_says_what_it_answers(app: &TestApp)
             );
         }
     }
-    assert_eq!(paths, 4);
+    assert_eq!(paths, 5);
 }

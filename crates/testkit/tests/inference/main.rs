@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod browsers;
 mod documents;
 mod keys;
 mod limits;

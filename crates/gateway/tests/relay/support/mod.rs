@@ -329,10 +329,10 @@ pub(crate) fn chat(more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"hi"}}]{more}}}"#)
 }
 
-/// A chat answer with so many tokens.
+/// A chat answer with so many tokens, in which the model is called as callers call it.
 pub(crate) fn chat_answer(prompt: u64, completion: u64) -> String {
     format!(
-        r#"{{"id":"c1","object":"chat.completion","model":"large-v1","choices":[{{"index":0,"message":{{"role":"assistant","content":"Hello there"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{}}}}}"#,
+        r#"{{"id":"c1","object":"chat.completion","model":"{MODEL}","choices":[{{"index":0,"message":{{"role":"assistant","content":"Hello there"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{}}}}}"#,
         prompt + completion
     )
 }

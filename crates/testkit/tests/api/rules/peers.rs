@@ -81,7 +81,12 @@ async fn instances_call_models_and_manage_nothing(app: &TestApp) {
             assert!(last.starts_with("200"), "{path}: {answer}");
         }
     }
-    for path in ["/v1/models", "/v1/models/", "/api/main/v1/models"] {
+    for path in [
+        "/v1/models",
+        "/v1/models/",
+        "/v1/models/estrade/echo",
+        "/api/main/v1/models",
+    ] {
         let answer = ask(INSTANCE, to, &get(path, &token)).await;
         assert_eq!(status(&answer), "200", "{path}: {answer}");
     }
@@ -98,7 +103,7 @@ async fn instances_call_models_and_manage_nothing(app: &TestApp) {
         "/metrics",
         "/docs",
         "/openapi.json",
-        "/v1/models/more",
+        "/v1/models-more",
         "//v1/models",
         "/",
     ];

@@ -207,6 +207,7 @@ impl World {
             path if path.starts_with("/v1/workspaces/") => &self.workspace,
             path if path.starts_with("/v1/domains/") => &self.domain,
             path if path.starts_with("/v1/providers/") => NOTHING,
+            path if path.starts_with("/v1/models/") => "estrade%2Fecho",
             _ => "",
         };
         let filled = path
@@ -296,7 +297,7 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         | (Api::Ai, "GET /.well-known/jwks.json")
         | (Api::Platform, "POST /v1/login" | "POST /v1/login/check-if-exists") => Case::Public,
         (Api::Ai, "GET /v1/keys/authorize" | "POST /v1/keys/authorize") => Case::ForKeys,
-        (Api::Ai, "GET /v1/models") => Case::ForBoth,
+        (Api::Ai, "GET /v1/models" | "GET /v1/models/{id}") => Case::ForBoth,
 
         (
             Api::Platform,

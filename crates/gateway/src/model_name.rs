@@ -1,0 +1,138 @@
+//! The model's name in a response: the caller reads the id that it asked for, whatever the provider calls it.
+
+use crate::scan::{ModelSpan, Scan};
+use bytes::Bytes;
+use http::HeaderValue;
+use std::ops::Range;
+
+/// A longer name that comes in several parts is passed on as it is.
+const MAX_HELD: usize = 16 * 1024;
+/// A longer name is not put into a header.
+const MAX_HEADER: usize = 256;
+
+/// Replaces the value of the top-level `model` in a JSON text that comes in parts. Only that value is ever held back,
+/// from its first byte until its last.
+#[derive(Debug)]
+pub(crate) struct ModelRewriter {
+    /// The id, as JSON.
+    id: Bytes,
+    held: Vec<u8>,
+}
+
+impl ModelRewriter {
+    pub(crate) fn new(id: Bytes) -> Self {
+        Self {
+            id,
+            held: Vec::new(),
+        }
+    }
+
+    /// Passes on a part that `scan` has just read.
+    pub(crate) fn pass(&mut self, part: Bytes, scan: &Scan, mut out: impl FnMut(Bytes)) {
+        let ModelSpan { start, end } = scan.model();
+        match (start, end) {
+            (Some(start), Some(end)) if part[start..end] != self.id => {
+                out(part.slice(..start));
+                out(self.id.clone());
+                out(part.slice(end..));
+            }
+            (Some(start), None) => {
+                out(part.slice(..start));
+                self.hold(&part[start..], out);
+            }
+            (None, Some(end)) if !self.held.is_empty() => {
+                self.held.clear();
+                out(self.id.clone());
+                out(part.slice(end..));
+            }
+            (None, None) if !self.held.is_empty() => self.hold(&part, out),
+            _ => out(part),
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8], mut out: impl FnMut(Bytes)) {
+        self.held.extend_from_slice(bytes);
+        if self.held.len() > MAX_HELD {
+            out(self.rest());
+        }
+    }
+
+    /// What is held back, when nothing more comes.
+    pub(crate) fn rest(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.held))
+    }
+}
+
+/// A text with something else at one place.
+pub(crate) fn replace(text: &[u8], span: Range<usize>, with: &[u8]) -> Bytes {
+    let (before, after) = (&text[..span.start], &text[span.end..]);
+    Bytes::from([before, with, after].concat())
+}
+
+/// An id as JSON.
+pub(crate) fn quoted(id: &str) -> Bytes {
+    Bytes::from(serde_json::Value::from(id).to_string())
+}
+
+/// A name as a header; none: it is too long or has something in it that no header can have.
+pub(crate) fn header(name: &[u8]) -> Option<HeaderValue> {
+    let name = (name.len() <= MAX_HEADER).then_some(name)?;
+    HeaderValue::from_bytes(name).ok()
+}
+
+/// The same of a name as a provider wrote it: as JSON, with its quotes.
+pub(crate) fn header_of_quoted(name: &[u8]) -> Option<HeaderValue> {
+    let name = name.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    header(name).filter(|_| !name.contains(&b'\\'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewrite<'p>(parts: impl IntoIterator<Item = &'p [u8]>, id: &str) -> String {
+        let (mut rewriter, mut scan) = (ModelRewriter::new(quoted(id)), Scan::default());
+        let mut all = Vec::new();
+        for part in parts {
+            scan.feed(part);
+            let part = Bytes::copy_from_slice(part);
+            rewriter.pass(part, &scan, |piece| all.extend_from_slice(&piece));
+        }
+        all.extend_from_slice(&rewriter.rest());
+        String::from_utf8(all).unwrap()
+    }
+
+    #[test]
+    fn only_the_top_level_name_changes_wherever_the_text_is_split() {
+        let text =
+            r#"{"x":{"model":"up"},"content":"\"model\":\"up\"", "model" : "up\"stream","y":1}"#;
+        let wanted =
+            r#"{"x":{"model":"up"},"content":"\"model\":\"up\"", "model" : "open/\"id","y":1}"#;
+        for one in 0..text.len() {
+            for two in one..text.len().min(one + 9) {
+                let parts = [&text[..one], &text[one..two], &text[two..]].map(str::as_bytes);
+                assert_eq!(rewrite(parts, "open/\"id"), wanted, "{one} {two}");
+            }
+        }
+        assert_eq!(rewrite(text.as_bytes().chunks(1), "open/\"id"), wanted);
+        let same = r#"{"model":"id"}"#;
+        assert_eq!(rewrite([same.as_bytes()], "id"), same);
+        let open = r#"{"model":"up"#;
+        assert_eq!(rewrite(open.as_bytes().chunks(3), "id"), open);
+    }
+
+    #[test]
+    fn a_name_without_end_is_not_held() {
+        let long = format!(r#"{{"model":"{}"}}"#, "x".repeat(MAX_HELD * 2));
+        assert_eq!(rewrite(long.as_bytes().chunks(1000), "id"), long);
+    }
+
+    #[test]
+    fn names_become_headers_if_they_can() {
+        assert_eq!(header_of_quoted(b"\"a/b:1\"").unwrap(), "a/b:1");
+        for none in [&b"\"a\\nb\""[..], b"a", b"\"a\nb\""] {
+            assert_eq!(header_of_quoted(none), None);
+        }
+        assert_eq!(header("x".repeat(MAX_HEADER + 1).as_bytes()), None);
+    }
+}
