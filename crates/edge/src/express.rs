@@ -24,6 +24,7 @@ use rustix::net::SendFlags;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -31,8 +32,10 @@ use tokio_util::sync::CancellationToken;
 
 /// A body that is copied behind its head rather than sent beside it.
 const WORTH_COPYING: usize = 8 * 1024;
-/// Answers in a row, to a client that does not wait for them, before others get their turn.
+/// Answers in a row, to a client that does not wait for them, before others get their turn, and the
+/// longest that they may take together: some cost much more than others.
 const IN_A_ROW: u32 = 32;
+const MAX_TURN: Duration = Duration::from_micros(500);
 
 /// Serves a connection for as long as its requests are simple; what was read of the first that is not.
 pub(crate) async fn serve(
@@ -44,6 +47,7 @@ pub(crate) async fn serve(
     let mut input = Input::default();
     let mut head = Vec::with_capacity(1024);
     let (mut second, mut answered) = (Second::default(), 0_u32);
+    let mut turn = Turn::default();
     let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     // What a visitor sends while an instance answers it.
@@ -123,9 +127,33 @@ pub(crate) async fn serve(
         ahead.move_to(&mut input);
         patience.next_request();
         answered += 1;
-        if answered % IN_A_ROW == 0 {
+        let pipelined = !input.is_empty();
+        if turn.is_over(pipelined.then_some(started)) {
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// What a connection has had since others last got their turn.
+#[derive(Default)]
+struct Turn {
+    /// When the first answer was begun, of those whose requests had all come already.
+    began: Option<Instant>,
+    answers: u32,
+}
+
+impl Turn {
+    /// Counts an answer; true when others are due, and a new turn begins. `pipelined` is when the
+    /// answer was begun, if the next request has come already: only then nobody else ran in between.
+    fn is_over(&mut self, pipelined: Option<Instant>) -> bool {
+        self.began = pipelined.map(|started| self.began.unwrap_or(started));
+        self.answers += 1;
+        let is_long = self.began.is_some_and(|began| began.elapsed() >= MAX_TURN);
+        let over = self.answers >= IN_A_ROW || is_long;
+        if over {
+            *self = Self::default();
+        }
+        over
     }
 }
 
@@ -300,6 +328,17 @@ pub(crate) fn forwarded_headers(forwarded: &[&[u8]]) -> HeaderMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costly_answers_end_a_turn_early() {
+        let mut turn = Turn::default();
+        let few = (1..IN_A_ROW).map(|_| turn.is_over(None));
+        assert_eq!(few.filter(|over| *over).count(), 0);
+        assert!(turn.is_over(None));
+        let costly = Instant::now().checked_sub(MAX_TURN).unwrap();
+        assert!(turn.is_over(Some(costly)));
+        assert!(!turn.is_over(None));
+    }
 
     #[test]
     fn a_second_word_on_the_connection_does_not_undo_the_first() {

@@ -1,15 +1,14 @@
 //! `_headers`: a path pattern, and indented below it the headers that its files get.
 
 use crate::pattern::Pattern;
+use crate::pattern_index::PatternIndex;
 use estrade_model::site::PathHeaders;
+use estrade_model::site_rules::{MAX_HEADER_RULES, MAX_HEADERS};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The file that holds the rules; it is not served.
-pub(crate) const FILE: &str = "_headers";
-/// More rules than this are not read.
-const MOST_RULES: usize = 1000;
-/// Nor more headers of all rules together.
-const MOST_HEADERS: usize = 5000;
+pub(crate) use estrade_model::site_rules::HEADERS_FILE as FILE;
+
 /// Most headers that rules add to one answer, and most bytes: clients take no more, and whoever
 /// writes a file of them must not make each of our answers as long as that.
 const MOST_ADDED: usize = 100;
@@ -35,12 +34,17 @@ const OURS: [&str; 14] = [
 
 /// The extra headers of a site.
 #[derive(Debug, Default)]
-pub struct HeaderRules(Vec<(Pattern, Vec<(HeaderName, HeaderValue)>)>);
+pub struct HeaderRules {
+    rules: Vec<Rule>,
+    index: PatternIndex,
+}
+
+type Rule = (Pattern, Vec<(HeaderName, HeaderValue)>);
 
 impl HeaderRules {
     /// Reads the rules; lines that make no sense are left out.
     pub fn parse(text: &str) -> Self {
-        let mut rules: Vec<(Pattern, Vec<_>)> = Vec::new();
+        let mut rules: Vec<Rule> = Vec::new();
         let (mut wanted, mut count) = (false, 0);
         for line in text.lines() {
             let trimmed = line.trim();
@@ -48,27 +52,39 @@ impl HeaderRules {
                 continue;
             }
             if trimmed.starts_with('/') {
-                let pattern = Pattern::parse(trimmed).filter(|_| rules.len() < MOST_RULES);
+                let pattern = Pattern::parse(trimmed).filter(|_| rules.len() < MAX_HEADER_RULES);
                 wanted = pattern.is_some();
                 rules.extend(pattern.map(|pattern| (pattern, Vec::new())));
             } else if let (true, Some((_, headers))) = (wanted, rules.last_mut()) {
-                let header = parse_header(trimmed).filter(|_| count < MOST_HEADERS);
+                let header = parse_header(trimmed).filter(|_| count < MAX_HEADERS);
                 count += usize::from(header.is_some());
                 headers.extend(header);
             }
         }
-        Self(rules)
+        Self::new(rules)
+    }
+
+    fn new(mut rules: Vec<Rule>) -> Self {
+        // So that each that fits brings an answer nearer to its limit.
+        rules.retain(|(_, headers)| !headers.is_empty());
+        let index = PatternIndex::new(rules.iter().map(|(pattern, _)| pattern));
+        Self { rules, index }
     }
 
     /// Adds the rules of a site's configuration.
     pub fn extend(&mut self, more: &[PathHeaders]) {
-        for rule in more.iter().take(MOST_RULES.saturating_sub(self.0.len())) {
+        if more.is_empty() {
+            return;
+        }
+        let mut rules = std::mem::take(&mut self.rules);
+        let free = MAX_HEADER_RULES.saturating_sub(rules.len());
+        for rule in more.iter().take(free) {
             let headers = rule.headers.iter();
             let headers = headers.filter_map(|(name, value)| checked(name, value));
             let pattern = Pattern::parse(&rule.path);
-            self.0
-                .extend(pattern.map(|pattern| (pattern, headers.collect())));
+            rules.extend(pattern.map(|pattern| (pattern, headers.collect())));
         }
+        *self = Self::new(rules);
     }
 
     /// How much memory they take, roughly.
@@ -76,17 +92,15 @@ impl HeaderRules {
         let header = |(name, value): &(HeaderName, HeaderValue)| {
             name.as_str().len() + value.len() + size_of::<(HeaderName, HeaderValue)>()
         };
-        let rules = self.0.iter();
-        rules
-            .map(|(pattern, headers)| {
-                pattern.bytes() + 64 + headers.iter().map(header).sum::<usize>()
-            })
-            .sum()
+        let rules = self.rules.iter().map(|(pattern, headers)| {
+            pattern.bytes() + 64 + headers.iter().map(header).sum::<usize>()
+        });
+        rules.sum::<usize>() + self.index.bytes()
     }
 
     /// Whether there are none, which is what most sites have.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.rules.is_empty()
     }
 
     /// Sets the headers of a path. Several values of one name stand side by side; the first of ours
@@ -96,8 +110,8 @@ impl HeaderRules {
         // What our own answer varies by, it goes on to vary by.
         let mut replaced = vec![&header::VARY];
         let (mut added, mut bytes) = (0, 0);
-        let fitting = self.0.iter();
-        let fitting = fitting.filter(|(pattern, _)| pattern.captures(path).is_some());
+        let fitting = self.index.find(path).positions.into_iter();
+        let fitting = fitting.filter_map(|position| self.rules.get(position as usize));
         for (name, value) in fitting.flat_map(|(_, extra)| extra) {
             if is_error && name == header::CACHE_CONTROL {
                 continue;

@@ -31,6 +31,7 @@ mod negotiate;
 mod numbered;
 mod pages;
 mod pattern;
+mod pattern_index;
 mod precondition;
 mod proxy;
 mod range;

@@ -1,13 +1,11 @@
 //! Path patterns of `_redirects` and `_headers`: `/blog/:year/*`.
 
 use crate::request_path::UNSAFE_IN_PATH;
+use estrade_model::site_rules::MAX_SEGMENTS;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 /// Longest target that captures may make: one line of rules can name a long capture very often.
 const LONGEST_TARGET: usize = 8 * 1024;
-
-/// Most segments of a pattern: real ones have a few, and each takes memory for as long as it serves.
-const MOST_SEGMENTS: usize = 32;
 
 /// What a captured text may not contain in a query, where more has a meaning.
 const UNSAFE_IN_QUERY: &AsciiSet = &UNSAFE_IN_PATH.add(b'&').add(b'+').add(b'=');
@@ -17,7 +15,7 @@ const UNSAFE_IN_QUERY: &AsciiSet = &UNSAFE_IN_PATH.add(b'&').add(b'+').add(b'=')
 pub(crate) struct Pattern(Vec<Segment>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Segment {
+pub(crate) enum Segment {
     Literal(String),
     Placeholder(String),
     /// The rest of the path, also none; only at the end.
@@ -34,7 +32,7 @@ impl Pattern {
         let rest = text.strip_prefix('/')?;
         let mut segments = Vec::new();
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
-            if segments.last() == Some(&Segment::Splat) || segments.len() == MOST_SEGMENTS {
+            if segments.last() == Some(&Segment::Splat) || segments.len() == MAX_SEGMENTS {
                 return None;
             }
             segments.push(match segment.strip_prefix(':') {
@@ -45,6 +43,32 @@ impl Pattern {
             });
         }
         Some(Self(segments))
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    /// The one path that it fits, without slashes around it; none when it has variable parts.
+    pub(crate) fn literal_path(&self) -> Option<String> {
+        let literal = |segment: &Segment| match segment {
+            Segment::Literal(text) => Some(text.clone()),
+            _ => None,
+        };
+        let segments: Option<Vec<_>> = self.0.iter().map(literal).collect();
+        Some(segments?.join("/"))
+    }
+
+    /// Which of its captures has this name.
+    fn capture_position(&self, name: &str) -> Option<usize> {
+        let captures = self.0.iter().filter_map(|segment| match segment {
+            Segment::Placeholder(name) => Some(name.as_str()),
+            Segment::Splat => Some("splat"),
+            Segment::Literal(_) => None,
+        });
+        let mut captures = captures.enumerate();
+        let (position, _) = captures.find(|(_, known)| *known == name)?;
+        Some(position)
     }
 
     /// How much memory it takes, roughly.
@@ -78,42 +102,84 @@ impl Pattern {
     }
 }
 
-impl Captures<'_> {
-    /// Puts what was captured into `:name` and `:splat` of a target, encoded as an address carries
-    /// it. None when that makes it too long.
-    pub(crate) fn fill(&self, target: &str) -> Option<String> {
-        let mut filled = String::with_capacity(target.len());
-        let mut rest = target;
+/// What a rule leads to, split into texts and the captures between them when the rule is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// The capture at this position, of those of the pattern.
+    Capture {
+        position: usize,
+        in_query: bool,
+    },
+}
+
+impl Target {
+    /// Reads `/to/:name/:splat`. A name that the pattern does not have is text.
+    pub(crate) fn parse(text: &str, pattern: &Pattern) -> Self {
+        let mut pieces = Vec::new();
+        let (mut plain, mut rest, mut in_query) = (String::new(), text, false);
         while let Some(colon) = rest.find(':') {
             let (before, after) = rest.split_at(colon);
-            filled.push_str(before);
+            plain.push_str(before);
             let name_end = after[1..]
                 .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
                 .map_or(after.len(), |end| end + 1);
-            let name = &after[1..name_end];
-            match self
-                .0
-                .iter()
-                .find(|(known, _)| *known == name && !name.is_empty())
-            {
-                Some((_, value)) => {
-                    let is_query = filled.contains('?');
-                    let kept = if is_query {
+            match pattern.capture_position(&after[1..name_end]) {
+                Some(position) => {
+                    in_query |= plain.contains('?');
+                    if !plain.is_empty() {
+                        pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    }
+                    pieces.push(Piece::Capture { position, in_query });
+                }
+                None => plain.push_str(&after[..name_end]),
+            }
+            rest = &after[name_end..];
+        }
+        plain.push_str(rest);
+        pieces.push(Piece::Text(plain));
+        Self(pieces)
+    }
+
+    /// How much memory it takes, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) => text.len() + 16,
+            Piece::Capture { .. } => 0,
+        };
+        let pieces = self.0.iter();
+        pieces.map(|it| text(it) + size_of::<Piece>()).sum()
+    }
+
+    /// The target with what was captured, encoded as an address carries it. None when that makes it
+    /// too long.
+    pub(crate) fn fill(&self, captures: &Captures<'_>) -> Option<String> {
+        let mut filled = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::Capture { position, in_query } => {
+                    let (_, value) = captures.0.get(*position)?;
+                    // Encoding makes nothing shorter.
+                    if filled.len() + value.len() > LONGEST_TARGET {
+                        return None;
+                    }
+                    let unsafe_here = if *in_query {
                         UNSAFE_IN_QUERY
                     } else {
                         UNSAFE_IN_PATH
                     };
-                    filled.extend(utf8_percent_encode(value, kept));
+                    filled.extend(utf8_percent_encode(value, unsafe_here));
                 }
-                None => filled.push_str(&after[..name_end]),
             }
             if filled.len() > LONGEST_TARGET {
                 return None;
             }
-            rest = &after[name_end..];
         }
-        filled.push_str(rest);
-        Some(filled).filter(|filled| filled.len() <= LONGEST_TARGET)
+        Some(filled)
     }
 }
 
@@ -124,7 +190,7 @@ mod tests {
     fn filled(pattern: &str, path: &str, target: &str) -> Option<String> {
         let pattern = Pattern::parse(pattern)?;
         let captures = pattern.captures(path)?;
-        captures.fill(target)
+        Target::parse(target, &pattern).fill(&captures)
     }
 
     #[test]
@@ -181,7 +247,7 @@ mod tests {
                 "{pattern} {path}"
             );
         }
-        let endless = "/a".repeat(MOST_SEGMENTS + 1);
+        let endless = "/a".repeat(MAX_SEGMENTS + 1);
         assert!(Pattern::parse(&endless[2..]).is_some());
         for bad in ["", "a", "/a*b", "/*/b", &endless] {
             assert_eq!(Pattern::parse(bad), None, "{bad}");

@@ -1,22 +1,27 @@
 //! `_redirects`: one rule a line, `from to [status]`, the first that fits wins.
 
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, Target};
+use crate::pattern_index::PatternIndex;
+use estrade_model::site_rules::{MAX_LINE_BYTES, MAX_REDIRECTS};
 
 /// The file that holds the rules; it is not served.
-pub(crate) const FILE: &str = "_redirects";
-/// More rules than this are not read: each request may have to look at all of them.
-const MOST_RULES: usize = 2000;
-/// Nor are lines that are longer than this.
-const LONGEST_LINE: usize = 4096;
+pub(crate) use estrade_model::site_rules::REDIRECTS_FILE as FILE;
+
+/// Most rules that are tried for a request, of those that fit: one is left out when its target becomes
+/// too long, which is only known after it was made.
+const MAX_TRIED: usize = 16;
 
 /// The redirects of a site.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Redirects(Vec<Rule>);
+#[derive(Debug, Default)]
+pub struct Redirects {
+    rules: Vec<Rule>,
+    index: PatternIndex,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Rule {
     from: Pattern,
-    to: String,
+    to: Target,
     status: u16,
     /// Whether it holds although the site has a file at that path.
     force: bool,
@@ -45,36 +50,34 @@ impl Redirects {
     /// Reads the rules. A line that we do not follow is left out: conditions on country or language,
     /// and rewrites to other hosts, which would make us anybody's proxy.
     pub fn parse(text: &str) -> Self {
-        Self(
-            text.lines()
-                .filter(|line| line.len() <= LONGEST_LINE)
-                .filter_map(parse_line)
-                .take(MOST_RULES)
-                .collect(),
-        )
+        let lines = text.lines().filter(|line| line.len() <= MAX_LINE_BYTES);
+        let rules: Vec<_> = lines.filter_map(parse_line).take(MAX_REDIRECTS).collect();
+        let index = PatternIndex::new(rules.iter().map(|rule| &rule.from));
+        Self { rules, index }
     }
 
     /// Whether there are none, which is what most sites have.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.rules.is_empty()
     }
 
     /// How much memory they take, roughly.
     pub fn bytes(&self) -> usize {
-        let rules = self.0.iter();
-        rules
-            .map(|rule| rule.from.bytes() + rule.to.len() + size_of::<Rule>())
-            .sum()
+        let rules = self.rules.iter();
+        let rules = rules.map(|rule| rule.from.bytes() + rule.to.bytes() + size_of::<Rule>());
+        rules.sum::<usize>() + self.index.bytes()
     }
 
     /// What the first rule that fits says. Where the site has a file, only forced rules hold.
     pub fn action(&self, path: &str, query: Option<&str>, has_file: bool) -> Option<Action> {
-        let rules = self.0.iter().filter(|rule| rule.force || !has_file);
-        for rule in rules {
+        let found = self.index.find(path).positions.into_iter();
+        let rules = found.filter_map(|position| self.rules.get(position as usize));
+        let rules = rules.filter(|rule| rule.force || !has_file);
+        for rule in rules.take(MAX_TRIED) {
             let Some(captures) = rule.from.captures(path) else {
                 continue;
             };
-            let Some(mut to) = captures.fill(&rule.to) else {
+            let Some(mut to) = rule.to.fill(&captures) else {
                 continue;
             };
             if !is_redirect(rule.status) {
@@ -118,9 +121,10 @@ fn parse_line(line: &str) -> Option<Rule> {
         return None;
     }
     // Without a scheme and host a rule for another host name would look like a path.
+    let from = Pattern::parse(from)?;
     Some(Rule {
-        from: Pattern::parse(from)?,
-        to: to.to_owned(),
+        to: Target::parse(to, &from),
+        from,
         status,
         force,
     })
@@ -185,12 +189,22 @@ mod tests {
     }
 
     #[test]
+    fn targets_that_become_too_long_are_not_tried_without_end() {
+        let long = format!("/u/{}", "a".repeat(5000));
+        let too_long = "/u/* /:splat/:splat 302\n";
+        let first = Redirects::parse(&format!("{too_long}/u/* /short 302\n"));
+        assert_eq!(first.action(&long, None, false), redirect(302, "/short"));
+        let many = format!("{}/u/* /short 302\n", too_long.repeat(MAX_REDIRECTS - 1));
+        assert_eq!(Redirects::parse(&many).action(&long, None, false), None);
+    }
+
+    #[test]
     fn rules_are_counted_with_all_that_they_hold() {
         let line = format!("{} /x 302\n", "/:a".repeat(30));
         let rules = Redirects::parse(&line.repeat(100));
         assert!(rules.bytes() > 100 * 30 * size_of::<String>());
-        let long = format!("/a /{} 302\n/b /c 302\n", "x".repeat(LONGEST_LINE));
-        assert_eq!(Redirects::parse(&long).0.len(), 1);
+        let long = format!("/a /{} 302\n/b /c 302\n", "x".repeat(MAX_LINE_BYTES));
+        assert_eq!(Redirects::parse(&long).rules.len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::redirects;
 use crate::site::{Parts, Site};
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
+use estrade_model::site_rules::MAX_FILE_BYTES;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::{Core, Error, Result};
 use estrade_store::blobs::{DigestMap, StoredBlob};
@@ -17,8 +18,6 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Longest `_redirects` or `_headers` that is read.
-const MOST_RULES_BYTES: u64 = 512 * 1024;
 /// Projects whose last release is remembered as a model for the next.
 const MOST_PREPARED: usize = 1024;
 /// Parts of the cache, which are locked one by one.
@@ -192,7 +191,7 @@ async fn read_rules(
         .iter()
         .find(|file| file.path.as_str() == name);
     let blob = file.and_then(|file| blobs.get(&file.digest));
-    let Some(blob) = blob.copied().filter(|blob| blob.size <= MOST_RULES_BYTES) else {
+    let Some(blob) = blob.copied().filter(|blob| blob.size <= MAX_FILE_BYTES) else {
         return Ok(String::new());
     };
     let core = Arc::clone(core);

@@ -31,6 +31,7 @@ pub mod release;
 pub mod secret;
 pub mod serde_rules;
 pub mod site;
+pub mod site_rules;
 pub mod site_settings;
 pub mod team;
 pub mod time;

@@ -7,6 +7,7 @@ use crate::Invalid;
 use crate::paths::FilePath;
 use crate::platform::Platform;
 use crate::site::{PathHeaders, SiteConfig};
+use crate::site_rules::MAX_SEGMENTS;
 use serde_json::{Map, Value};
 
 /// Project files, the one that counts first. They are read, and never served.
@@ -167,6 +168,10 @@ fn read_rule(value: &Value) -> Result<PathHeaders, Invalid> {
 fn rule(path: &str, headers: &Value) -> Result<PathHeaders, Invalid> {
     if !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control) {
         return Err(format!("`{}`: a path begins with /", path.escape_debug()).into());
+    }
+    let segments = path.split('/').filter(|segment| !segment.is_empty());
+    if segments.count() > MAX_SEGMENTS {
+        return Err(format!("`{path}`: a path has at most {MAX_SEGMENTS} segments").into());
     }
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),

@@ -18,6 +18,7 @@ mod incoming;
 mod known;
 mod layout;
 mod read;
+mod site_rules;
 mod sources;
 mod transition;
 mod unpack;

@@ -7,6 +7,7 @@ use super::build::{broken, build_files, is_built, use_image};
 use super::claim::{Claim, Luggage};
 use super::compress::{Made, Work};
 use super::create::open_settings;
+use super::site_rules::check_rules;
 use super::transition::Failure;
 use super::unpack::unpack_source;
 use crate::Error;
@@ -134,6 +135,7 @@ async fn compress(journey: &mut Journey) -> Result<(), Halt> {
         return Ok(());
     };
     let core = Arc::clone(journey.claim.core());
+    check_rules(&core, artifact).await?;
     let work = Work::find(&core, journey.claim.project(), artifact).await?;
     let made = if work.bytes() < WORTH_SHOWING {
         work.carry_out(&core).await?

@@ -1,13 +1,78 @@
 //! `_redirects` and `_headers`.
 
-use crate::support::{deploy, site};
+use crate::support::{deploy, new_project, site};
 use estrade_testkit::{TestApp, on_both_engines};
+use serde_json::json;
 
 on_both_engines! {
     redirects_send_people_on;
     rewrites_stay_inside_the_site;
     headers_are_added_where_their_pattern_fits;
     rules_that_stay_the_same_stay_in_force;
+    too_many_rules_fail_the_release_and_say_where;
+    the_first_of_many_rules_wins;
+}
+
+async fn too_many_rules_fail_the_release_and_say_where(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "my-site").await;
+    for (file, rules, message) in [
+        (
+            "_redirects",
+            "/a /b 302\n".repeat(2001),
+            "_redirects, line 2001: at most 2000 rules are allowed",
+        ),
+        (
+            "_redirects",
+            "/:a/b /b 302\n".repeat(101),
+            "_redirects, line 101: at most 100 rules with placeholders are allowed",
+        ),
+        (
+            "_headers",
+            format!("{}\n  x: y\n", "/a".repeat(33)),
+            "_headers, line 1: a path has at most 32 segments",
+        ),
+    ] {
+        let body = json!({"files": [
+            {"path": file, "data": rules},
+            {"path": "index.html", "data": "x"},
+        ]});
+        let created = ada.post("/v2/projects/my-site/releases", &body).await;
+        let release = created.assert(201).field("/releaseID");
+        let path = format!("/v1/releases/{release}?wait=READY&timeout=60");
+        let ended = ada.get(&path).await.assert(200);
+        assert_eq!(ended.field("/release/state"), "FAILED", "{message}");
+        assert_eq!(ended.field("/release/failReason"), "rules_exceeded");
+        let said = ended.field("/release/failMessage");
+        assert!(said.starts_with(message), "{said}");
+    }
+}
+
+/// Rules of all kinds side by side: whatever is looked up how, their order decides.
+async fn the_first_of_many_rules_wins(app: &TestApp) {
+    let exact = |number: usize| format!("/many/{number} /exact/{number} 302\n");
+    let rules = format!(
+        "{}/many/:id /named/:id 302\n/many/* /rest/:splat 302\n/many/7000 /late 302\n/* /any 302\n",
+        (0..1900).map(exact).collect::<String>()
+    );
+    let files = [("_redirects", rules.as_str()), ("index.html", "x")];
+    let (_, mut visitor) = site(app, "my-site", &files).await;
+    for (path, location) in [
+        ("/many/0", "/exact/0"),
+        ("/many/1899/", "/exact/1899"),
+        ("/many/1900", "/named/1900"),
+        ("/many/7000", "/named/7000"),
+        ("/many/7000/x", "/rest/7000/x"),
+        ("/many/", "/rest/"),
+        ("/other", "/any"),
+    ] {
+        let page = visitor.get(path).await;
+        assert_eq!(
+            (page.status, page.header("location")),
+            (302, Some(location)),
+            "{path}"
+        );
+    }
 }
 
 async fn redirects_send_people_on(app: &TestApp) {
