@@ -3,6 +3,7 @@
 //! [`crate::front`] makes one per request and puts it into the request's extensions. Handlers and
 //! extractors reach the request id through it, and move the deadline.
 
+use crate::body_budget::BodyBudget;
 use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue};
@@ -29,17 +30,19 @@ struct State {
     /// Milliseconds after `started`; `u64::MAX` is never.
     deadline: AtomicU64,
     route: OnceLock<MatchedPath>,
+    bodies: BodyBudget,
 }
 
 impl RequestContext {
     /// A request that starts now and must be answered within `allowance`.
-    pub fn new(id: HeaderValue, allowance: Duration) -> Self {
+    pub fn new(id: HeaderValue, allowance: Duration, bodies: BodyBudget) -> Self {
         Self(Arc::new(State {
             id,
             started: Instant::now(),
             allowance,
             deadline: AtomicU64::new(millis(allowance)),
             route: OnceLock::new(),
+            bodies,
         }))
     }
 
@@ -56,6 +59,11 @@ impl RequestContext {
     /// The request id as a header's value.
     pub fn id_header(&self) -> HeaderValue {
         self.0.id.clone()
+    }
+
+    /// The bytes that bodies may hold.
+    pub fn bodies(&self) -> &BodyBudget {
+        &self.0.bodies
     }
 
     /// When the request came.
@@ -100,7 +108,8 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let known = Self::of(&parts.extensions).cloned();
-        Ok(known.unwrap_or_else(|| Self::new(new_request_id(), Duration::MAX)))
+        Ok(known
+            .unwrap_or_else(|| Self::new(new_request_id(), Duration::MAX, BodyBudget::default())))
     }
 }
 
@@ -155,7 +164,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_deadline_moves_while_the_body_arrives() {
-        let context = RequestContext::new(new_request_id(), Duration::from_secs(9));
+        let context = RequestContext::new(
+            new_request_id(),
+            Duration::from_secs(9),
+            BodyBudget::default(),
+        );
         let first = context.deadline().unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         context.restart_deadline();

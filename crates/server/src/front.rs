@@ -9,6 +9,7 @@ mod routes;
 
 pub use routes::finish_router;
 
+use crate::body_budget::BodyBudget;
 use crate::context::{REQUEST_ID, RequestContext, request_id};
 use crate::error::ErrorShape;
 use crate::metrics::{ListenerMetrics, RequestSeries, Route};
@@ -63,6 +64,7 @@ struct Inner {
     metrics: ListenerMetrics,
     timeout: Duration,
     fast: Option<Fast>,
+    bodies: BodyBudget,
 }
 
 struct Fast {
@@ -104,6 +106,7 @@ impl<E: ErrorShape> Front<E> {
                 metrics,
                 timeout,
                 fast,
+                bodies: BodyBudget::default(),
             }),
             shape: PhantomData,
         }
@@ -170,7 +173,7 @@ impl<E: ErrorShape> Front<E> {
         let id = request_id(request.headers());
         strip_trailing_slash(request.uri_mut());
         let watch = self.inner.metrics.watch(request.method());
-        let context = RequestContext::new(id, self.inner.timeout);
+        let context = RequestContext::new(id, self.inner.timeout, self.inner.bodies.clone());
         request.extensions_mut().insert(context.clone());
         // At the highest level, so that the id is in the lines of every level.
         let span = tracing::error_span!("request", id = context.id());

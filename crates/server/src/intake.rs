@@ -3,6 +3,7 @@
 //! [`crate::body`] and [`crate::spool`] read through here, so that every body has a size limit and
 //! nobody can hold a handler by sending slowly.
 
+use crate::body_budget::{BodyBudget, BodyReservation, Client};
 use crate::context::RequestContext;
 use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
@@ -34,6 +35,14 @@ impl IntakeLimits {
             min_rate: 1024,
         }
     }
+
+    /// The limits of an upload: it holds more than a small body does, so it may not take as long.
+    pub const fn upload(max_bytes: u64) -> Self {
+        Self {
+            min_rate: 4096,
+            ..Self::at_most(max_bytes)
+        }
+    }
 }
 
 impl Default for IntakeLimits {
@@ -51,6 +60,8 @@ pub struct Intake {
     context: Option<RequestContext>,
     started: Instant,
     received: u64,
+    client: Client,
+    reserved: BodyReservation,
 }
 
 impl Intake {
@@ -63,8 +74,16 @@ impl Intake {
         if announced.is_some_and(|length| length > limits.max_bytes) {
             return Err(too_large(limits.max_bytes));
         }
+        let context = RequestContext::of(request.extensions()).cloned();
+        let client = Client::of(request.extensions());
+        let reserved = match &context {
+            Some(context) => context.bodies().begin(client),
+            None => BodyBudget::default().begin(client),
+        };
         Ok(Self {
-            context: RequestContext::of(request.extensions()).cloned(),
+            reserved,
+            client,
+            context,
             body: request.into_body(),
             limits,
             announced,
@@ -76,6 +95,27 @@ impl Intake {
     /// How long the sender says that it is.
     pub fn announced(&self) -> Option<u64> {
         self.announced
+    }
+
+    /// Who sends it.
+    pub fn client(&self) -> Client {
+        self.client
+    }
+
+    /// Reserves memory for as long as the body is read; what is returned by [`next`](Self::next) is
+    /// the caller's to count.
+    pub fn reserve(&mut self, bytes: u64) -> Result<(), Problem> {
+        self.reserved.grow(bytes)
+    }
+
+    /// Gives back what was reserved, because it is not in memory any more.
+    pub fn release(&mut self) {
+        self.reserved.release();
+    }
+
+    /// The end of reading; the reservation goes to whoever keeps the bytes.
+    pub fn into_reservation(self) -> BodyReservation {
+        self.reserved
     }
 
     /// The next chunk; `None` at the end.
@@ -114,13 +154,19 @@ impl Intake {
         let Some(first) = self.next().await? else {
             return Ok(Bytes::new());
         };
-        // Most bodies come in one chunk, which then needs no copy.
+        // Most bodies come in one chunk, which then needs no copy, and is not waited for.
+        if self.body.is_end_stream() {
+            return Ok(first);
+        }
+        self.reserve(first.len() as u64)?;
         let Some(second) = self.next().await? else {
             return Ok(first);
         };
+        self.reserve(second.len() as u64)?;
         let mut whole = BytesMut::from(first);
         whole.extend_from_slice(&second);
         while let Some(chunk) = self.next().await? {
+            self.reserve(chunk.len() as u64)?;
             whole.extend_from_slice(&chunk);
         }
         Ok(whole.freeze())

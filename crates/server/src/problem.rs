@@ -23,6 +23,10 @@ pub enum Problem {
     MethodNotAllowed,
     /// The body did not arrive, or too slowly.
     BodyTimeout,
+    /// The client has as many bytes of bodies on their way as it may.
+    TooManyBodies,
+    /// All clients together have.
+    BodiesFull,
     /// The handler took too long.
     Timeout,
     /// The handler panicked; the panic is already in the log.
@@ -66,7 +70,8 @@ impl Problem {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyBodies => StatusCode::TOO_MANY_REQUESTS,
+            Self::BodiesFull | Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
         }
@@ -79,6 +84,8 @@ impl Problem {
             Self::NoRoute => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::BodyTimeout => "request_timeout",
+            Self::TooManyBodies => "too_many_uploads",
+            Self::BodiesFull => "uploads_full",
             Self::Timeout => "timeout",
             Self::Panic => "internal",
             Self::RateLimited(_) => "rate_limited",
@@ -94,6 +101,10 @@ impl Problem {
                 "this endpoint does not take this method; the Allow header names those that it takes".into()
             }
             Self::BodyTimeout => "the body did not arrive in time; send it again without pauses".into(),
+            Self::TooManyBodies => {
+                "this account has too many requests with a body on their way; wait until some have ended".into()
+            }
+            Self::BodiesFull => "the server receives too many bodies at once; repeat in a moment".into(),
             Self::Timeout => "this took too long and was given up; repeat in a moment".into(),
             Self::Panic => "something went wrong on our side; the log has the details under this request id".into(),
             Self::RateLimited(standing) => Error::RateLimited(standing.retry_after).to_string().into(),
@@ -148,9 +159,10 @@ impl Problem {
         match self {
             Self::Service(Error::RateLimited(wait)) => Some(*wait),
             Self::RateLimited(standing) => Some(standing.retry_after),
-            Self::Service(Error::Unavailable(_) | Error::IdempotencyInProgress) | Self::Timeout => {
-                Some(Duration::from_secs(1))
-            }
+            Self::Service(Error::Unavailable(_) | Error::IdempotencyInProgress)
+            | Self::TooManyBodies
+            | Self::BodiesFull
+            | Self::Timeout => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

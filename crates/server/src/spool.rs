@@ -4,6 +4,8 @@
 //! for it. Others go to an unnamed temporary file, which the system removes when it is closed, also
 //! when the process dies. Only so many of these exist at once.
 
+use crate::body_budget::{BodyReservation, Client};
+use crate::fair_slots::{FairSlots, Slot};
 use crate::intake::{Intake, IntakeLimits};
 use crate::problem::Problem;
 use crate::strict_json;
@@ -38,16 +40,17 @@ const PARSED_INLINE: u64 = 64 * 1024;
 #[derive(Debug, Clone)]
 pub struct SpoolRoom {
     directory: PathBuf,
-    slots: Arc<Semaphore>,
+    slots: FairSlots<Client>,
     seats: Arc<Semaphore>,
 }
 
 impl SpoolRoom {
-    /// Files go to `directory`, which must exist; at most `at_once` of them exist at a time.
+    /// Files go to `directory`, which must exist; at most `at_once` of them exist at a time, and a
+    /// quarter of that for one client.
     pub fn new(directory: PathBuf, at_once: usize) -> Self {
         Self {
             directory,
-            slots: Arc::new(Semaphore::new(at_once)),
+            slots: FairSlots::new(at_once),
             seats: Arc::new(Semaphore::new(SEATS)),
         }
     }
@@ -66,15 +69,17 @@ impl SpoolRoom {
             if buffer.len() + chunk.len() > seat.as_ref().map_or(IN_MEMORY, Seat::bytes) {
                 let writer = match file.take() {
                     Some(writer) => writer,
-                    None => self.open(limits).await?,
+                    None => self.open(limits, intake.client()).await?,
                 };
                 file = Some(writer.write(std::mem::take(&mut buffer)).await?);
+                intake.release();
                 seat = None;
             }
+            intake.reserve(chunk.len() as u64)?;
             buffer.extend_from_slice(&chunk);
         }
         match file {
-            None => Ok(Spool::in_memory(buffer, seat)),
+            None => Ok(Spool::in_memory(buffer, seat, intake.into_reservation())),
             Some(writer) => Ok(writer.write(buffer).await?.finish()),
         }
     }
@@ -92,11 +97,14 @@ impl SpoolRoom {
         })
     }
 
-    async fn open(&self, limits: IntakeLimits) -> Result<Writer, Problem> {
-        let slot = timeout(limits.idle, Arc::clone(&self.slots).acquire_owned())
-            .await
-            .map_err(|_| Problem::Timeout)?
-            .map_err(Error::internal)?;
+    async fn open(&self, limits: IntakeLimits, client: Client) -> Result<Writer, Problem> {
+        let Ok(slot) = timeout(limits.idle, self.slots.acquire(client)).await else {
+            return Err(if self.slots.has_its_share(client) {
+                Problem::TooManyBodies
+            } else {
+                Problem::Timeout
+            });
+        };
         let directory = self.directory.clone();
         let file = blocking(move || tempfile::tempfile_in(directory)).await?;
         Ok(Writer {
@@ -126,7 +134,7 @@ struct Writer {
     file: File,
     hasher: Hasher,
     length: u64,
-    slot: OwnedSemaphorePermit,
+    slot: Slot<Client>,
 }
 
 impl Writer {
@@ -180,21 +188,23 @@ enum Content {
     Memory {
         bytes: Bytes,
         _seat: Option<Seat>,
+        _reserved: BodyReservation,
     },
     File {
         file: File,
         hash: Hash,
-        _slot: OwnedSemaphorePermit,
+        _slot: Slot<Client>,
     },
 }
 
 impl Spool {
-    fn in_memory(bytes: Vec<u8>, seat: Option<Seat>) -> Self {
+    fn in_memory(bytes: Vec<u8>, seat: Option<Seat>, reserved: BodyReservation) -> Self {
         Self {
             length: bytes.len() as u64,
             content: Content::Memory {
                 bytes: bytes.into(),
                 _seat: seat,
+                _reserved: reserved,
             },
         }
     }
@@ -392,7 +402,7 @@ mod tests {
         let first = receive(&room, vec![b' '; 2_000_000]).await.unwrap();
         assert!(matches!(
             receive(&room, vec![b' '; 2_000_000]).await,
-            Err(Problem::Timeout)
+            Err(Problem::TooManyBodies)
         ));
         assert!(receive(&room, vec![b' '; 1000]).await.is_ok());
         drop(first);

@@ -115,8 +115,13 @@ async fn ask(
     options: &ProxyOptions,
 ) -> Result<AnswerHead, Failure> {
     let mut since = Instant::now();
+    // How long the visitor has been waited for before, and since when it is.
+    let (mut waited, mut waiting) = (Duration::ZERO, None::<Instant>);
     poll_fn(|cx| {
         let mut moved = false;
+        if let Some(began) = waiting.take() {
+            waited += began.elapsed();
+        }
         let progress = match outgoing.poll_send(cx, connection, &mut moved) {
             Ok(progress) => progress,
             // One that hangs up while we send may have said why: so its answer is looked for anyway.
@@ -134,11 +139,20 @@ async fn ask(
         if moved {
             since = Instant::now();
         }
-        let (limit, failure) = match progress {
-            Progress::Visitor => (options.idle_timeout, Failure::VisitorSilent),
-            _ => (options.first_byte_timeout, Failure::Timeout),
+        let (due, failure) = match progress {
+            Progress::Visitor => {
+                let now = *waiting.insert(Instant::now());
+                let earned = outgoing.received() / options.min_upload_rate.max(1);
+                let allowed = options.upload_grace + Duration::from_secs(earned);
+                let due = now + allowed.saturating_sub(waited);
+                (
+                    due.min(since + options.idle_timeout),
+                    Failure::VisitorSilent,
+                )
+            }
+            _ => (since + options.first_byte_timeout, Failure::Timeout),
         };
-        ready!(connection.poll_due(cx, since + limit));
+        ready!(connection.poll_due(cx, due));
         Poll::Ready(Err(failure))
     })
     .await

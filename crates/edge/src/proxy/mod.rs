@@ -40,6 +40,12 @@ pub struct ProxyOptions {
     pub first_byte_timeout: Duration,
     /// How long either side may be silent within a body.
     pub idle_timeout: Duration,
+    /// How long a visitor may keep us waiting within the body of its request, in all, before an
+    /// instance has begun to answer…
+    pub upload_grace: Duration,
+    /// …and how many bytes a second it has to send from then on, on average: a byte before each
+    /// silence ends would otherwise hold an instance for ever.
+    pub min_upload_rate: u64,
     /// How long both sides of an upgraded connection may be silent.
     pub tunnel_timeout: Duration,
     /// Upgraded connections at once.
@@ -58,6 +64,8 @@ impl Default for ProxyOptions {
             connect_timeout: Duration::from_secs(3),
             first_byte_timeout: Duration::from_mins(1),
             idle_timeout: Duration::from_mins(5),
+            upload_grace: Duration::from_mins(1),
+            min_upload_rate: 4096,
             tunnel_timeout: Duration::from_hours(1),
             most_tunnels: 10_000,
             body_bytes: 1 << 30,

@@ -22,6 +22,7 @@ pub(crate) struct Outgoing {
     chunked: bool,
     /// How much of the body may still come.
     room: u64,
+    received: u64,
     /// Whether a part of the body was taken: then the request cannot be sent again.
     begun: bool,
 }
@@ -59,6 +60,7 @@ impl Outgoing {
             body: None,
             chunked: false,
             room: 0,
+            received: 0,
             begun: false,
         }
     }
@@ -82,6 +84,11 @@ impl Outgoing {
     /// Whether it has a body.
     pub(crate) fn has_body(&self) -> bool {
         self.body.is_some() || self.begun
+    }
+
+    /// How many bytes of the body have come.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether everything is out.
@@ -170,6 +177,7 @@ impl Outgoing {
                 }
                 let left = self.room.checked_sub(data.len() as u64);
                 self.room = left.ok_or(Stop::TooLarge)?;
+                self.received += data.len() as u64;
                 if self.chunked {
                     if !first {
                         self.lead.extend_from_slice(b"\r\n");

@@ -292,3 +292,33 @@ async fn a_visitor_that_stops_in_the_middle_of_its_body_is_not_waited_for() {
     eventually("it is not any more", || instances.in_flight() == 0).await;
     stage.finish().await;
 }
+
+#[tokio::test]
+async fn a_visitor_that_drips_does_not_keep_an_instance() {
+    let stage = Stage::start_with(|setup| {
+        setup.edge.proxy.upload_grace = Duration::from_millis(600);
+    })
+    .await;
+    // It answers only when it has everything.
+    let patient = App::start(|request| async move {
+        drop(request.into_body().collect().await);
+        Response::new(whole("all of it"))
+    })
+    .await;
+    stage.serve(&[patient.address]).await;
+    let mut visitor = stage.visitor().await;
+    visitor
+        .send("POST", "/", &[("Content-Length", "1000")], b"")
+        .await;
+    // Never silent for long, and never done.
+    for _ in 0..10 {
+        visitor.send_raw(b"x").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let page = timeout(SOON, visitor.answer("POST"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(page.status, 408);
+    stage.finish().await;
+}

@@ -5,6 +5,7 @@ use crate::auth::Scoped;
 use crate::error::PlatformError;
 use crate::extract::Params;
 use crate::intake::{Intake, IntakeLimits};
+use crate::multipart::HELD;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -45,7 +46,8 @@ pub async fn put_blob(
     let digest: Digest = digest
         .parse()
         .map_err(|bad: BadDigest| Error::invalid(format!("digest: {bad}")))?;
-    let mut intake = Intake::new(request, IntakeLimits::at_most(incoming.most_bytes()))?;
+    let mut intake = Intake::new(request, IntakeLimits::upload(incoming.most_bytes()))?;
+    intake.reserve(HELD)?;
     while let Some(piece) = intake.next().await? {
         incoming = incoming.write(&piece).await?;
     }

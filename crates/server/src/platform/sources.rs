@@ -59,7 +59,7 @@ pub async fn create_source(
 
 async fn receive(request: Request, incoming: Incoming) -> Result<Received, Problem> {
     let most = incoming.most_bytes().saturating_add(OVERHEAD);
-    let mut parts = Multipart::new(request, IntakeLimits::at_most(most))?;
+    let mut parts = Multipart::new(request, IntakeLimits::upload(most))?;
     let (mut waiting, mut received) = (Some(incoming), None);
     while let Some(name) = parts.next_part().await? {
         if !FIELDS.contains(&name.as_str()) {

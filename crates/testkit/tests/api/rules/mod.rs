@@ -12,5 +12,6 @@ mod lists;
 mod peers;
 mod requests;
 mod routes;
+mod uploads;
 
 pub(crate) use routes::{Operation, operations};
