@@ -325,9 +325,10 @@ pub async fn rollback_release(
 /// Download the source of a release
 ///
 /// The archive as it was uploaded; for a release from files a `.tar.gz` of them, always the same bytes
-/// for the same release.
+/// for the same release. Not for viewers, for whom the values of environment variables are masked.
 #[utoipa::path(get, path = "/v2/releases/{releaseID}/source", tag = "releases", params(("releaseID" = ReleaseId, Path)), responses(
     (status = 200, content((Vec<u8> = "application/gzip"), (Vec<u8> = "application/zip"))),
+    (status = 403, description = "The caller is a viewer"),
     (status = 410, description = "It was removed"),
 ))]
 pub async fn download_source(

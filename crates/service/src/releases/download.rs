@@ -7,6 +7,7 @@ use super::archive::{Archive, Packing};
 use crate::{Core, Error, Result, Scope};
 use bytes::Bytes;
 use estrade_model::release::{ArchiveFormat, SourceId};
+use estrade_model::team::Role;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::releases::ReleaseRow;
 use estrade_store::{artifacts, releases, sources};
@@ -30,7 +31,7 @@ pub struct SourceDownload {
 }
 
 /// The source of a release: the archive as it came, or its files as a `.tar.gz`; 404 when it was made
-/// from an image, 410 when it is gone.
+/// from an image, 410 when it is gone. Not for viewers: sources may hold what is masked for them.
 pub fn download_source<'a>(
     core: &'a Core,
     scope: &'a Scope,
@@ -39,6 +40,7 @@ pub fn download_source<'a>(
     Box::pin(async move {
         let row = releases::read_release(&core.db, scope.owner, id).await?;
         let row = row.ok_or(NOT_FOUND)?;
+        scope.require_to_read(Role::Developer)?;
         if row.image.is_some() {
             return Err(Error::NotFound("a source of this release"));
         }
