@@ -119,6 +119,14 @@ pub struct Invite {
     pub role: Role,
 }
 
+/// `POST /v2/teams/invitations/join`.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+pub struct JoinTeam {
+    /// The token of the invitation's link.
+    #[serde(default)]
+    pub token: Option<Secret>,
+}
+
 /// The answer to an invitation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Invited {

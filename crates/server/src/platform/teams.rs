@@ -2,7 +2,7 @@
 
 use crate::app::AppState;
 use crate::auth::Auth;
-use crate::body::Body;
+use crate::body::{Body, OptionalBody};
 use crate::error::PlatformError;
 use crate::extract::{Params, Queries};
 use crate::idempotency::Redacted;
@@ -10,11 +10,15 @@ use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use estrade_model::id::kind;
-use estrade_model::team::{CreateTeam, Invite, Invited, MemberList, SetRole, Team, TeamList};
+use estrade_model::secret::Secret;
+use estrade_model::team::{
+    CreateTeam, Invite, Invited, JoinTeam, MemberList, SetRole, Team, TeamList,
+};
 use estrade_model::{AccountId, TeamId};
-use estrade_service::{invitations, members, teams};
+use estrade_service::{Error, invitations, members, teams};
 
 /// List my teams
 ///
@@ -40,7 +44,9 @@ pub async fn list_teams(
 /// Create a team
 ///
 /// The caller becomes its owner.
-#[utoipa::path(post, path = "/v2/teams", tag = "teams", request_body = CreateTeam, responses((status = 200, body = Team)))]
+#[utoipa::path(post, path = "/v2/teams", tag = "teams", request_body = CreateTeam, responses(
+    (status = 200, body = Team), (status = 403, description = "The account owns as many teams as it may own"),
+))]
 pub async fn create_team(
     State(app): State<AppState>,
     Auth(caller): Auth<PlatformError>,
@@ -125,24 +131,42 @@ pub async fn create_invitation(
     Ok(Redacted::attach(answer, &invited))
 }
 
+/// The header that carries the token of an invitation.
+const INVITATION_HEADER: &str = "x-invitation-token";
+
 /// The query of joining a team.
-#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
+#[derive(Debug, serde::Deserialize)]
 pub struct JoinQuery {
-    /// The token of the invitation's link.
-    token: estrade_model::secret::Secret,
+    token: Option<Secret>,
 }
 
 /// Join a team
 ///
-/// Works once, for the account with the invited address.
-#[utoipa::path(post, path = "/v2/teams/invitations/join", tag = "teams", params(JoinQuery), responses((status = 200, body = Team), (status = 404)))]
+/// Works once, for the account with the invited address. The token of the invitation's link is sent in the
+/// body or in a header, because a URL ends up in the logs of proxies.
+#[utoipa::path(post, path = "/v2/teams/invitations/join", tag = "teams", params(
+    ("x-invitation-token" = Option<String>, Header, description = "The token of the invitation's link, unless it is in the body"),
+    ("token" = Option<String>, Query, deprecated, description = "The same; send it in the body or the header instead"),
+), request_body = Option<JoinTeam>, responses(
+    (status = 200, body = Team),
+    (status = 400, description = "No token, or more than one"),
+    (status = 404),
+))]
 pub async fn join_team(
     State(app): State<AppState>,
     Auth(caller): Auth<PlatformError>,
     Queries(query): Queries<JoinQuery, PlatformError>,
+    headers: HeaderMap,
+    OptionalBody(body): OptionalBody<JoinTeam, PlatformError>,
 ) -> Result<Json<Team>, PlatformError> {
+    let sent = headers.get_all(INVITATION_HEADER).iter();
+    let sent = sent.map(|value| Secret(value.to_str().unwrap_or_default().to_owned()));
+    let mut tokens = sent.chain(body.token).chain(query.token);
+    let (Some(token), None) = (tokens.next(), tokens.next()) else {
+        let message = "token: send the token of the invitation's link once, in the body or as x-invitation-token";
+        return Err(Error::invalid(message).into());
+    };
     Ok(Json(
-        invitations::join_team(&app.core, &caller, query.token.expose()).await?,
+        invitations::join_team(&app.core, &caller, token.expose()).await?,
     ))
 }

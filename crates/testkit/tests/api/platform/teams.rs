@@ -1,13 +1,14 @@
 //! `/v2/teams`, and `teamID` on both APIs
 
 use crate::support::{assert_id, column, fields, new_key, new_project};
-use estrade_testkit::{Api, TestApp, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_engines};
 use serde_json::json;
 use std::time::Duration;
 
 on_both_engines! {
     teams_and_their_members;
     an_invitation_lets_one_address_in_once;
+    the_token_of_an_invitation_is_not_in_the_url;
     the_last_owner_stays;
     a_team_that_owns_something_stays;
     the_team_is_named_by_query_or_header;
@@ -120,6 +121,41 @@ async fn an_invitation_lets_one_address_in_once(app: &TestApp) {
     ] {
         ada.post(&path, &bad).await.refused(400, "invalid");
     }
+}
+
+async fn the_token_of_an_invitation_is_not_in_the_url(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let team = app.new_team(&ada, "Shop").await;
+    let invite = async |user: &User| {
+        let invite = json!({"email": user.email, "role": "viewer"});
+        let path = format!("/v2/teams/{team}/invitations");
+        let link = ada.post(&path, &invite).await.assert(200).field("/link");
+        link.split_once("?token=").unwrap().1.to_owned()
+    };
+    let join = "/v2/teams/invitations/join";
+    let (bob, eve) = (app.new_account("bob").await, app.new_account("eve").await);
+    let token = invite(&bob).await;
+    // More than one way at once is a mistake.
+    bob.post(&format!("{join}?token={token}"), &json!({"token": token}))
+        .await
+        .refused(400, "invalid")
+        .naming("token");
+    bob.post(join, &json!({"token": token}))
+        .header("x-invitation-token", &token)
+        .await
+        .refused(400, "invalid");
+    bob.post(join, &json!({}))
+        .await
+        .refused(400, "invalid")
+        .naming("token");
+    bob.post(join, &json!({"token": token})).await.assert(200);
+    let other = invite(&eve).await;
+    eve.post_empty(join)
+        .header("x-invitation-token", &other)
+        .await
+        .assert(200);
+    // Neither the log nor anything else has them, not even the one that was in a URL.
+    assert!(!app.holds(&token).await && !app.holds(&other).await);
 }
 
 async fn the_last_owner_stays(app: &TestApp) {

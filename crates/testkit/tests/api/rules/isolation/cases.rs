@@ -345,10 +345,16 @@ pub(crate) fn case(world: &World, operation: &Operation, number: usize) -> Case 
         (Api::Platform, "GET /v1/exec") => {
             of_project(&|project| with(&format!("{path}?project_id={project}"), None))
         }
-        (Api::Platform, "POST /v2/teams/invitations/join") => Case::Theirs(vec![Try {
-            theirs: (format!("{path}?token={}", world.invitation), None),
-            nobodys: (format!("{path}?token=nothing"), None),
-        }]),
+        (Api::Platform, "POST /v2/teams/invitations/join") => Case::Theirs(vec![
+            Try {
+                theirs: (format!("{path}?token={}", world.invitation), None),
+                nobodys: (format!("{path}?token=nothing"), None),
+            },
+            Try {
+                theirs: (path.to_owned(), Some(json!({"token": world.invitation}))),
+                nobodys: (path.to_owned(), Some(json!({"token": "nothing"}))),
+            },
+        ]),
 
         (api, name) => match body_about(api, name) {
             Some(body) => named(Some(body).filter(|body| !body.is_null())),
