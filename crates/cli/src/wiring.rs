@@ -59,6 +59,8 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
             projects: cap(limits.projects).into(),
             keys: cap(limits.keys).into(),
             workspaces: cap(limits.workspaces).into(),
+            tokens: cap(limits.tokens).into(),
+            teams: cap(limits.teams).into(),
         },
         most_instances: limits.scale.get(),
         most_files: limits.release_files.get() as usize,
@@ -141,11 +143,8 @@ pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
 
 /// How the server shall listen.
 pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
-    let cap = config
-        .limits
-        .requests_per_second
-        .get()
-        .map_or(0, std::num::NonZeroU32::get);
+    let cap = |cap: crate::config::Cap| cap.get().map_or(0, std::num::NonZeroU32::get);
+    let limits = &config.limits;
     let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
         address,
         options: listener_options(config, tls),
@@ -163,8 +162,10 @@ pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
         ),
         ai: bind(config.ai.listen, config.ai.tls.as_ref(), config.ai.metrics),
         edge: edge_bind(config),
-        requests_per_second: cap,
-        burst: config.limits.burst.get(),
+        requests_per_second: cap(limits.requests_per_second),
+        burst: limits.burst.get(),
+        account_requests_per_second: cap(limits.account_requests_per_second),
+        account_burst: limits.account_burst.get(),
         body_bytes: config.limits.body_bytes.get(),
         inference: inference::inference(config)?,
         temporary: config.data_dir.join("tmp"),

@@ -51,6 +51,8 @@ pub struct App {
     pub shells: Arc<Semaphore>,
     /// Requests per second and credential.
     pub rates: RateLimits,
+    /// Requests per second of all credentials of an account.
+    pub account_rates: RateLimits,
     /// Where large bodies wait.
     pub spool: SpoolRoom,
     /// What Prometheus reads.

@@ -89,6 +89,7 @@ async fn verify(
     let mut caller = app.tokens.authenticate(token).await?;
     caller.origin = origin(parts);
     app.rates.check(caller.token.as_bytes())?;
+    app.account_rates.check(caller.account.as_bytes())?;
     Ok(caller)
 }
 

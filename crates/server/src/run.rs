@@ -73,6 +73,10 @@ pub struct ServeOptions {
     pub requests_per_second: u32,
     /// How many of them may come at once.
     pub burst: u32,
+    /// Requests per second of all credentials of an account; 0, here or above, is without limit.
+    pub account_requests_per_second: u32,
+    /// How many of them may come at once.
+    pub account_burst: u32,
     /// Most bytes of an ordinary body.
     pub body_bytes: u64,
     /// Inference.
@@ -154,6 +158,10 @@ impl Server {
             meter: UsageMeter::new(&core),
             shells: Arc::new(Semaphore::new(platform::shell::MOST_SHELLS)),
             rates: RateLimits::new(options.requests_per_second, options.burst),
+            account_rates: match options.requests_per_second {
+                0 => RateLimits::new(0, 0),
+                _ => RateLimits::new(options.account_requests_per_second, options.account_burst),
+            },
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
             tasks: TaskTracker::new(),

@@ -152,6 +152,10 @@ pub struct Quotas {
     pub keys: u64,
     /// Workspaces.
     pub workspaces: u64,
+    /// Tokens that an account made and that have not ended.
+    pub tokens: u64,
+    /// Teams that an account owns.
+    pub teams: u64,
 }
 
 /// What the configuration says to the services.
@@ -169,9 +173,9 @@ pub struct Settings {
     pub most_release_bytes: u64,
     /// What to do with unknown workspace names.
     pub unknown_workspace: UnknownWorkspace,
-    /// Failed logins per account in 15 minutes; 0 is without limit.
+    /// Failed logins per account before the next ones have to wait; 0 is without limit.
     pub login_failures_per_account: u32,
-    /// Failed logins per address in 15 minutes; 0 is without limit.
+    /// Failed logins per address before the next ones have to wait; 0 is without limit.
     pub login_failures_per_address: u32,
     /// How many releases of a project keep what they were made of.
     pub release_history: u32,
@@ -199,6 +203,8 @@ impl Default for Settings {
                 projects: 1000,
                 keys: 100_000,
                 workspaces: 10_000,
+                tokens: 1000,
+                teams: 1000,
             },
             most_instances: 10,
             most_files: 10_000,

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a link is good.
 const LIFETIME: Duration = Duration::from_hours(7 * 24);
 
+/// How many invitations into one team may be open.
+const MAX_OPEN: u64 = 500;
+
 /// Makes a link that lets the account with an address join; replaces an earlier one for it.
 pub async fn create_invitation(
     core: &Core,
@@ -22,6 +25,7 @@ pub async fn create_invitation(
     invite: Invite,
 ) -> Result<Invited> {
     let permission = require_in_team(core, caller, team, Role::Admin).await?;
+    let now = core.now();
     let token = URL_SAFE_NO_PAD.encode(random::bytes::<32>()?);
     let row = InvitationRow {
         id: core.new_id()?,
@@ -29,7 +33,7 @@ pub async fn create_invitation(
         email: invite.email.into(),
         role: invite.role,
         secret_hash: hash(&token),
-        expires_at: core.now().after(LIFETIME),
+        expires_at: now.after(LIFETIME),
         invited_by: caller.account,
     };
     permission
@@ -42,6 +46,12 @@ pub async fn create_invitation(
                         "you can invite with your own role at most, which is {}",
                         role.as_str()
                     )));
+                }
+                if invitations::count_open(tx, team, &row.email, now).await? >= MAX_OPEN {
+                    return Err(Error::Quota {
+                        what: "open invitations",
+                        limit: MAX_OPEN,
+                    });
                 }
                 match invitations::insert_invitation(tx, &row).await {
                     // Deleted in the meantime.

@@ -6,18 +6,24 @@ use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Role, Team};
 use estrade_store::{StoreError, Tx, members, networks, teams};
 
-/// Makes a team; the caller becomes its owner.
+/// Makes a team; the caller becomes its owner. 403 `quota` when they own too many.
 pub async fn create_team(core: &Core, caller: &Caller, new: CreateTeam) -> Result<Team> {
     let (now, account, network) = (core.now(), caller.account, core.new_id()?);
     let team = Team {
         id: core.new_id()?,
         name: new.name.into(),
     };
-    let row = team.clone();
+    let (row, quota) = (team.clone(), core.settings.quotas.teams);
     core.db
         .transact(move |tx| {
             let row = row.clone();
             Box::pin(async move {
+                if quota > 0 && members::count_owned_teams(tx, account).await? >= quota {
+                    return Err(Error::Quota {
+                        what: "teams",
+                        limit: quota,
+                    });
+                }
                 teams::insert_team(tx, &row, now).await?;
                 members::insert_member(tx, row.id, account, Role::Owner, now).await?;
                 let owner = row.id.cast();

@@ -64,6 +64,23 @@ pub async fn insert_invitation(tx: &mut Tx, invitation: &InvitationRow) -> Resul
     .map(drop)
 }
 
+/// How many invitations into a team are open, besides one for `email`, which a new one replaces.
+pub async fn count_open(
+    tx: &mut Tx,
+    team: TeamId,
+    email: &str,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    tx.query(
+        "SELECT COUNT(*) FROM invitations WHERE team_id = $1 AND email <> $2 AND expires_at > $3",
+    )
+    .bind(team)
+    .bind(email)
+    .bind(now)
+    .fetch_one()
+    .await
+}
+
 /// Uses up an invitation and returns what it grants; none unless it is for `email` and still good.
 pub async fn take_invitation(
     tx: &mut Tx,

@@ -117,6 +117,15 @@ pub async fn count_owners(tx: &mut Tx, team: TeamId) -> Result<u64, StoreError> 
         .await
 }
 
+/// How many teams an account owns.
+pub async fn count_owned_teams(tx: &mut Tx, account: AccountId) -> Result<u64, StoreError> {
+    tx.query("SELECT COUNT(*) FROM team_members WHERE account_id = $1 AND role = $2")
+        .bind(account)
+        .bind(Role::Owner.as_str())
+        .fetch_one()
+        .await
+}
+
 /// Gives a member another role.
 pub async fn set_role(
     tx: &mut Tx,

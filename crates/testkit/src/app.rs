@@ -48,6 +48,10 @@ pub struct Setup {
     pub requests_per_second: u32,
     /// How many of them may come at once.
     pub burst: u32,
+    /// Requests per second of all credentials of an account; 0 is without limit.
+    pub account_requests_per_second: u32,
+    /// How many of them may come at once.
+    pub account_burst: u32,
     /// Most bytes of an ordinary body.
     pub body_bytes: u64,
     /// Who may read the metrics.
@@ -81,6 +85,8 @@ impl Default for Setup {
             settings: without_engine(),
             requests_per_second: 0,
             burst: 1,
+            account_requests_per_second: 0,
+            account_burst: 1,
             body_bytes: 1 << 20,
             metrics: MetricsAccess::Public,
             inference: InferenceOptions {
@@ -165,6 +171,8 @@ impl TestApp {
             },
             requests_per_second: setup.requests_per_second,
             burst: setup.burst,
+            account_requests_per_second: setup.account_requests_per_second,
+            account_burst: setup.account_burst,
             body_bytes: setup.body_bytes,
             inference: setup.inference,
             temporary: directory.path().join("tmp"),

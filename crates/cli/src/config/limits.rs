@@ -14,6 +14,10 @@ pub struct Limits {
     pub requests_per_second: Cap,
     /// How many of them may come at once.
     pub burst: NonZeroU32,
+    /// Management requests per second of all credentials of an account together.
+    pub account_requests_per_second: Cap,
+    /// How many of them may come at once.
+    pub account_burst: NonZeroU32,
     /// The largest JSON body.
     pub body_bytes: NonZeroU64,
     /// The largest release.
@@ -28,13 +32,17 @@ pub struct Limits {
     pub keys: Cap,
     /// Workspaces per owner.
     pub workspaces: Cap,
+    /// Tokens per account.
+    pub tokens: Cap,
+    /// Teams that an account owns.
+    pub teams: Cap,
     /// Open connections per listener.
     pub connections: NonZeroU32,
     /// The most instances that a project may be scaled to.
     pub scale: NonZeroU32,
-    /// Failed logins per account within 15 minutes.
+    /// Failed logins per account before the next ones have to wait.
     pub login_failures_per_account: Cap,
-    /// Failed logins per address within 15 minutes.
+    /// Failed logins per address before the next ones have to wait.
     pub login_failures_per_address: Cap,
 }
 
@@ -43,6 +51,8 @@ impl Default for Limits {
         Self {
             requests_per_second: Cap::at(500),
             burst: at_least_one(2000),
+            account_requests_per_second: Cap::at(2000),
+            account_burst: at_least_one(8000),
             body_bytes: MEBIBYTE,
             release_bytes: MEBIBYTE.saturating_mul(at_least_one(256).into()),
             release_files: at_least_one(10_000),
@@ -50,6 +60,8 @@ impl Default for Limits {
             projects: Cap::at(1000),
             keys: Cap::at(100_000),
             workspaces: Cap::at(10_000),
+            tokens: Cap::at(1000),
+            teams: Cap::at(1000),
             connections: at_least_one(10_000),
             scale: at_least_one(10),
             login_failures_per_account: Cap::at(10),

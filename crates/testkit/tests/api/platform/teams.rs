@@ -1,7 +1,7 @@
 //! `/v2/teams`, and `teamID` on both APIs
 
 use crate::support::{assert_id, column, fields, new_key, new_project};
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, User, on_both_engines};
 use serde_json::json;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ on_both_engines! {
     teams_and_their_members;
     an_invitation_lets_one_address_in_once;
     the_token_of_an_invitation_is_not_in_the_url;
+    teams_and_invitations_have_a_quota with few_teams;
     the_last_owner_stays;
     a_team_that_owns_something_stays;
     the_team_is_named_by_query_or_header;
@@ -296,4 +297,35 @@ async fn things_of_a_team_are_not_things_of_its_members(app: &TestApp) {
         .refused(404, "not_found");
     ada.get("/v1/projects/shop").await.refused(404, "not_found");
     member.get("/v1/projects/shop").await.assert(200);
+}
+
+fn few_teams() -> Setup {
+    Setup::with(|setup| setup.settings.quotas.teams = 2)
+}
+
+async fn teams_and_invitations_have_a_quota(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let first = app.new_team(&ada, "One").await;
+    app.new_team(&ada, "Two").await;
+    let new = json!({"name": "Three"});
+    ada.post("/v2/teams", &new).await.refused(403, "quota");
+    // To be in a team of others does not count.
+    let theirs = app.new_team(&bob, "Theirs").await;
+    app.join(&theirs, &bob, &ada, "admin").await;
+    ada.delete(&format!("/v2/teams/{first}")).await.assert(200);
+    ada.post("/v2/teams", &new).await.assert(200);
+
+    let path = format!("/v2/teams/{theirs}/invitations");
+    let invite = |number: u32| {
+        let email = format!("guest{number}@example.com");
+        bob.post(&path, &json!({"email": email, "role": "viewer"}))
+    };
+    for number in 0..500 {
+        invite(number).await.assert(200);
+    }
+    invite(500).await.refused(403, "quota");
+    // One for the same address takes the place of the first.
+    invite(0).await.assert(200);
+    app.core().clock.advance(Duration::from_hours(7 * 24 + 1));
+    invite(500).await.assert(200);
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 on_both_engines! {
     a_credential_that_asks_too_fast_is_429 with slow;
+    an_account_has_one_rate_however_many_tokens with slow_accounts;
     quotas_per_owner_are_403 with small_quotas;
 }
 
@@ -43,6 +44,45 @@ async fn a_credential_that_asks_too_fast_is_429(app: &TestApp) {
             .await
             .refused(401, "unauthenticated");
     }
+}
+
+fn slow_accounts() -> Setup {
+    Setup::with(|setup| {
+        (setup.requests_per_second, setup.burst) = (1000, 1000);
+        (setup.account_requests_per_second, setup.account_burst) = (1, 12);
+    })
+}
+
+async fn an_account_has_one_rate_however_many_tokens(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let mut users = vec![ada.clone()];
+    for _ in 0..5 {
+        let made = ada.post_empty("/v1/api-token").await.assert(201);
+        users.push(app.stranger().with_token(&made.field("/api_token")));
+    }
+    let mut limited = 0;
+    // One request more is allowed each second, so a slow machine needs some more.
+    for round in 0..100 {
+        let user = &users[round % users.len()];
+        let user = if round % 2 == 0 {
+            user.clone()
+        } else {
+            user.ai()
+        };
+        let path = if round % 2 == 0 {
+            "/v1/projects"
+        } else {
+            "/v1/keys"
+        };
+        let answer = user.get(path).await;
+        if answer.status() == 429 {
+            assert_eq!(answer.header("ratelimit-limit"), "12");
+            assert!(!answer.header("retry-after").is_empty());
+            limited += 1;
+        }
+    }
+    assert!(limited > 50, "{limited}");
+    bob.get("/v1/projects").await.assert(200);
 }
 
 fn small_quotas() -> Setup {
