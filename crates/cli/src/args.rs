@@ -174,7 +174,7 @@ Example:
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Change the password of an account.
+    /// Change the password of an account; whoever is signed in with the old one is signed out.
     #[command(after_help = "\
 Example:
   printf %s \"$PASSWORD\" | estrade account password --email ada@example.com --password-stdin")]
@@ -186,9 +186,18 @@ Example:
         /// of the machine could read it there.
         #[arg(long)]
         password_stdin: bool,
+        /// End all tokens of the account as well, not only those that signing in made.
+        #[arg(long)]
+        revoke_tokens: bool,
     },
     /// Lock an account: it cannot sign in, and its tokens and AI keys stop working.
     Disable {
+        /// The account.
+        #[arg(long)]
+        email: String,
+    },
+    /// Let an account in again that was disabled. `estrade token revoke --all` ends what it had first.
+    Enable {
         /// The account.
         #[arg(long)]
         email: String,
@@ -222,10 +231,22 @@ Examples:
         #[arg(long, value_name = "EMAIL")]
         account: String,
     },
-    /// End a token now.
+    /// End a token now, or all of them.
+    #[command(after_help = "\
+Examples:
+  estrade token revoke 6659b3f0a1c2d3e4f5a6b7c8
+  estrade token revoke --all --account ada@example.com
+  estrade token revoke --all                  of every account, also admin.token")]
     Revoke {
         /// The token's id, as `estrade token list` shows it.
-        id: String,
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        id: Option<String>,
+        /// End every token.
+        #[arg(long)]
+        all: bool,
+        /// With --all: only those of this account, by email.
+        #[arg(long, value_name = "EMAIL", requires = "all", conflicts_with = "id")]
+        account: Option<String>,
     },
 }
 
@@ -289,10 +310,13 @@ mod tests {
             "account create --email a@b.c --fullname A --password-stdin",
             "account password --email a@b.c",
             "account disable --email a@b.c",
+            "account enable --email a@b.c",
             "account list",
             "token create --account a@b.c --name n --expires-in 1h",
             "token list --account a@b.c",
             "token revoke 0123456789abcdef01234567",
+            "token revoke --all",
+            "token revoke --all --account a@b.c",
             "openapi platform",
             "openapi ai",
         ] {
@@ -339,6 +363,14 @@ mod tests {
             panic!("not a token command");
         };
         assert_eq!(Ok(expires_in), "30d".parse());
+    }
+
+    #[test]
+    fn a_token_or_all_of_them_are_revoked() {
+        for bad in ["", "--account a@b.c", "x --all", "x --account a@b.c"] {
+            let error = parse(&format!("estrade token revoke {bad}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{bad}");
+        }
     }
 
     #[test]

@@ -87,6 +87,15 @@ pub struct ServeOptions {
     pub calls: PathBuf,
 }
 
+impl ServeOptions {
+    fn account_rates(&self) -> RateLimits {
+        match self.requests_per_second {
+            0 => RateLimits::new(0, 0),
+            _ => RateLimits::new(self.account_requests_per_second, self.account_burst),
+        }
+    }
+}
+
 /// A server whose listeners are bound.
 pub struct Server {
     app: AppState,
@@ -119,6 +128,7 @@ impl Server {
         options: ServeOptions,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
+        let account_rates = options.account_rates();
         let ServeOptions {
             mut platform,
             ai,
@@ -158,10 +168,7 @@ impl Server {
             meter: UsageMeter::new(&core),
             shells: Arc::new(Semaphore::new(platform::shell::MOST_SHELLS)),
             rates: RateLimits::new(options.requests_per_second, options.burst),
-            account_rates: match options.requests_per_second {
-                0 => RateLimits::new(0, 0),
-                _ => RateLimits::new(options.account_requests_per_second, options.account_burst),
-            },
+            account_rates,
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
             tasks: TaskTracker::new(),

@@ -7,7 +7,7 @@ use estrade_model::names::Email;
 use estrade_model::secret::Secret;
 use estrade_model::{AccountId, Timestamp};
 use estrade_store::accounts::{self, AccountRow};
-use estrade_store::{ChangeKind, StoreError, Tx, networks};
+use estrade_store::{ChangeKind, StoreError, Tx, networks, tokens};
 use std::collections::BTreeMap;
 
 /// Adds an account; 409 when the address is taken.
@@ -67,19 +67,37 @@ pub async fn list_accounts(core: &Core) -> Result<Vec<AccountRow>> {
     Ok(accounts::list_accounts(&core.db).await?)
 }
 
-/// Sets a new password.
-pub async fn set_password(core: &Core, email: &Email, password: Secret) -> Result<()> {
-    let account = find_account(core, email).await?;
+/// Which tokens end with a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedTokens {
+    /// Those that logging in made.
+    Sessions,
+    /// Every one of the account.
+    All,
+}
+
+/// Sets a new password; whoever is logged in with the old one is not any more. Returns how many tokens
+/// ended.
+pub async fn set_password(
+    core: &Core,
+    email: &Email,
+    password: Secret,
+    ended: EndedTokens,
+) -> Result<u64> {
+    let account = find_account(core, email).await?.id;
     let hash = passwords::hash(password).await?;
+    let now = core.now();
     core.db
         .transact(move |tx| {
             let hash = hash.clone();
             Box::pin(async move {
-                Ok::<_, Error>(
-                    accounts::set_password(tx, account.id, &hash)
-                        .await
-                        .map(drop)?,
-                )
+                accounts::set_password(tx, account, &hash).await?;
+                let ended = match ended {
+                    EndedTokens::Sessions => tokens::delete_sessions(tx, account).await?,
+                    EndedTokens::All => tokens::delete_tokens(tx, account).await?,
+                };
+                tx.changed(ChangeKind::Account, account, now).await?;
+                Ok::<_, Error>(ended)
             })
         })
         .await
@@ -87,11 +105,20 @@ pub async fn set_password(core: &Core, email: &Email, password: Secret) -> Resul
 
 /// Locks an account out at once, with all its tokens and AI keys.
 pub async fn disable_account(core: &Core, email: &Email) -> Result<()> {
+    set_disabled(core, email, true).await
+}
+
+/// Lets an account in again; the tokens and AI keys that it had work again.
+pub async fn enable_account(core: &Core, email: &Email) -> Result<()> {
+    set_disabled(core, email, false).await
+}
+
+async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> {
     let (account, now) = (find_account(core, email).await?, core.now());
     core.db
         .transact(move |tx| {
             Box::pin(async move {
-                accounts::set_disabled(tx, account.id, true).await?;
+                accounts::set_disabled(tx, account.id, disabled).await?;
                 Ok::<_, Error>(tx.changed(ChangeKind::Account, account.id, now).await?)
             })
         })

@@ -5,6 +5,7 @@ use crate::containers::logs::{KeeperSlot, LogNews};
 use crate::core::{Clock, Core, Settings};
 use crate::idempotency::Tickets;
 use crate::jwt::{self, Audience, Keyring};
+use crate::login::LoginGate;
 use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
@@ -120,6 +121,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         master,
         keyring: ArcSwap::from_pointee(keyring),
         tickets: Tickets::default(),
+        logins: LoginGate::default(),
         rush: Rush::default(),
         head_start: HeadStart::default(),
         fleet: Fleet::default(),
@@ -230,6 +232,7 @@ async fn first_start(
         secret_hash: signed.secret_hash,
         created_at: now,
         expires_at: None,
+        session: false,
     };
     // The file first: a token that is in the database but in no file would be lost for good.
     let file = places.data_dir.join(ADMIN_TOKEN_FILE);

@@ -5,6 +5,7 @@ use crate::containers::{ContainerSettings, Fleet};
 use crate::domains::DomainSettings;
 use crate::idempotency::Tickets;
 use crate::jwt::Keyring;
+use crate::login::LoginGate;
 use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::MasterKey;
@@ -42,6 +43,8 @@ pub struct Core {
     pub(crate) keyring: ArcSwap<Keyring>,
     /// Requests with an idempotency key that this process is carrying out.
     pub(crate) tickets: Tickets,
+    /// Logins that are under way.
+    pub(crate) logins: LoginGate,
     /// What somebody waits for, so that other work gives way.
     pub(crate) rush: Rush,
     /// What is compressed ahead of time.

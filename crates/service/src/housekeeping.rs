@@ -5,6 +5,7 @@ use crate::credentials::AccountTokens;
 use crate::idempotency::RENEW_EVERY;
 use crate::key_check::KeyCheck;
 use crate::{Core, Result, idempotency, login, usage};
+use estrade_model::Timestamp;
 use estrade_model::error::causes;
 use estrade_store::{
     StoreError, acme, changes, housekeeping as secrets, idempotency as answers, invitations,
@@ -111,9 +112,14 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     let (db, now) = (&core.db, core.now());
     let old = now.before(CHANGES_KEPT);
     drain("changes", stop, || changes::prune_changes(db, old, BATCH)).await;
-    let old = now.before(login::WINDOW);
-    drain("login_attempts", stop, || {
-        login_attempts::prune_attempts(db, old, BATCH)
+    let old = oldest_failure_kept(core).await;
+    drain("login_failures", stop, || {
+        login_attempts::prune_failures(db, old, BATCH)
+    })
+    .await;
+    let old = now.before(login::NETWORKS_KEPT);
+    drain("login_networks", stop, || {
+        login_attempts::prune_networks(db, old, BATCH)
     })
     .await;
     let old = now.before(ENDED_TOKENS_KEPT);
@@ -134,6 +140,13 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
         secrets::prune_old_secrets(db, now, BATCH)
     })
     .await;
+}
+
+/// Sums of failed logins from before this moment have faded, or are too many.
+async fn oldest_failure_kept(core: &Core) -> Timestamp {
+    let faded = core.now().before(login::FADED);
+    let surplus = login_attempts::nth_latest_failure(&core.db, login::MAX_SUMS).await;
+    surplus.ok().flatten().map_or(faded, |at| at.max(faded))
 }
 
 async fn drain<F>(table: &'static str, stop: &CancellationToken, prune: impl Fn() -> F)

@@ -1,4 +1,6 @@
 //! Passwords: argon2id, off the async threads, a few at a time.
+//!
+//! Each hash takes tens of milliseconds of a core and 19 MiB.
 
 use crate::{Error, Result};
 use argon2::Argon2;
@@ -7,8 +9,13 @@ use estrade_model::secret::Secret;
 use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
-/// Each hash takes tens of milliseconds and 19 MiB: as many at once as a small machine bears.
-static AT_ONCE: Semaphore = Semaphore::const_new(4);
+/// How many passwords of strangers are checked at once: a flood of them takes half of the cores at most.
+static STRANGERS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Semaphore::new((cores / 2).clamp(1, 4))
+});
+/// The same for those who do not have to wait behind strangers.
+static KNOWN: Semaphore = Semaphore::const_new(1);
 
 /// Stands in for the hash of an account that does not exist, so that the answer takes as long.
 static DECOY: LazyLock<Option<String>> = LazyLock::new(|| hash_now("decoy").ok());
@@ -28,12 +35,15 @@ pub(crate) async fn hash(password: Secret) -> Result<String> {
     if !LENGTH.contains(&password.expose().len()) {
         return Err(Error::invalid("password: must be 8 to 1024 bytes long"));
     }
-    off_thread(move || hash_now(password.expose())).await?
+    off_thread(&KNOWN, move || hash_now(password.expose())).await?
 }
 
 /// Whether the password fits; `None` takes as long as a real hash and never fits.
-pub(crate) async fn verify(password: Secret, hash: Option<String>) -> Result<bool> {
-    off_thread(move || {
+///
+/// `known` is for who has given the right one before: they do not wait behind strangers.
+pub(crate) async fn verify(password: Secret, hash: Option<String>, known: bool) -> Result<bool> {
+    let turns = if known { &KNOWN } else { &*STRANGERS };
+    off_thread(turns, move || {
         // Before the choice: making the decoy must not single out the first unknown account.
         let decoy = DECOY.as_deref();
         let (stored, real) = match &hash {
@@ -54,8 +64,11 @@ pub(crate) async fn verify(password: Secret, hash: Option<String>) -> Result<boo
     .await
 }
 
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let turn = AT_ONCE.acquire().await.map_err(Error::internal)?;
+async fn off_thread<T: Send + 'static>(
+    turns: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let turn = turns.acquire().await.map_err(Error::internal)?;
     // The turn ends with the work, not with the wait: who hangs up leaves the work running.
     let in_turn = move || {
         let _turn = turn;
@@ -75,16 +88,16 @@ mod tests {
         let hash = hash(Secret("correct horse".into())).await.unwrap();
         assert!(hash.starts_with("$argon2id$"));
         assert!(
-            verify(Secret("correct horse".into()), Some(hash.clone()))
+            verify(Secret("correct horse".into()), Some(hash.clone()), false)
                 .await
                 .unwrap()
         );
         assert!(
-            !verify(Secret("wrong horse".into()), Some(hash))
+            !verify(Secret("wrong horse".into()), Some(hash), true)
                 .await
                 .unwrap()
         );
-        assert!(!verify(Secret("decoy".into()), None).await.unwrap());
+        assert!(!verify(Secret("decoy".into()), None, false).await.unwrap());
         assert!(super::hash(Secret("short".into())).await.is_err());
     }
 }

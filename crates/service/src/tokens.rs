@@ -5,8 +5,11 @@ use crate::{Caller, Core, Error, Result};
 use estrade_model::account::{CreatedToken, Token};
 use estrade_model::time::Lifetime;
 use estrade_model::{AccountId, TokenId};
-use estrade_store::ChangeKind;
+use estrade_store::accounts::{self, PasswordRow};
 use estrade_store::tokens::{self, NewToken, TokenRow};
+use estrade_store::{ChangeKind, Tx};
+use std::sync::Arc;
+use std::time::Duration;
 
 fn on_the_wire(row: TokenRow) -> Token {
     Token {
@@ -18,12 +21,60 @@ fn on_the_wire(row: TokenRow) -> Token {
     }
 }
 
-/// Makes a token for an account; the text is in the answer and nowhere else.
+/// How long a login lasts.
+const SESSION: Lifetime = Lifetime(Some(Duration::from_hours(30 * 24)));
+/// How many logins of an account last; the oldest ends with one more.
+const MAX_SESSIONS: u32 = 100;
+
+/// Why a token is made.
+#[derive(Clone)]
+enum Purpose {
+    /// The holder of another one asked for it; at most so many, 0 is without limit.
+    Api { by: TokenId, quota: u64 },
+    /// The administrator asked for it.
+    CommandLine,
+    /// Somebody logged in with the password of this hash.
+    Session { hash: Option<Arc<str>> },
+}
+
+/// Makes a token for the caller; the text is in the answer and nowhere else.
 pub async fn create_token(
+    core: &Core,
+    caller: &Caller,
+    name: &str,
+    lifetime: Lifetime,
+) -> Result<CreatedToken> {
+    let purpose = Purpose::Api {
+        by: caller.token,
+        quota: core.settings.quotas.tokens,
+    };
+    create(core, caller.account, name, lifetime, purpose).await
+}
+
+/// The same for any account, however many it has, for the administrator's command line.
+pub async fn create_any_token(
     core: &Core,
     account: AccountId,
     name: &str,
     lifetime: Lifetime,
+) -> Result<CreatedToken> {
+    create(core, account, name, lifetime, Purpose::CommandLine).await
+}
+
+/// Makes a token for who has logged in with a password, as long as it is the account's.
+pub(crate) async fn create_session(core: &Core, login: &PasswordRow) -> Result<CreatedToken> {
+    let purpose = Purpose::Session {
+        hash: login.hash.as_deref().map(Arc::from),
+    };
+    create(core, login.account, "login", SESSION, purpose).await
+}
+
+async fn create(
+    core: &Core,
+    account: AccountId,
+    name: &str,
+    lifetime: Lifetime,
+    purpose: Purpose,
 ) -> Result<CreatedToken> {
     let now = core.now();
     let id: TokenId = core.new_id()?;
@@ -39,17 +90,52 @@ pub async fn create_token(
         secret_hash: signed.secret_hash,
         created_at: now,
         expires_at,
+        session: matches!(purpose, Purpose::Session { .. }),
     };
     core.db
         .transact(move |tx| {
-            let row = row.clone();
-            Box::pin(async move { Ok::<_, Error>(tokens::insert_token(tx, &row).await?) })
+            let (row, purpose) = (row.clone(), purpose.clone());
+            Box::pin(async move { insert(tx, &row, &purpose).await })
         })
         .await?;
     Ok(CreatedToken {
         id,
         api_token: Some(signed.token),
     })
+}
+
+/// Inserts a token, unless what it is made with has ended since it was checked: a token that was revoked
+/// must not leave another one behind, nor a password that was changed.
+async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
+    let (account, now) = (row.account, row.created_at);
+    match purpose {
+        Purpose::CommandLine => {}
+        Purpose::Api { by, quota } => {
+            if !tokens::has_token(tx, account, *by).await? {
+                return Err(Error::Unauthenticated);
+            }
+            if *quota > 0 && tokens::count_tokens(tx, account, now).await? >= *quota {
+                return Err(Error::Quota {
+                    what: "tokens",
+                    limit: *quota,
+                });
+            }
+        }
+        Purpose::Session { hash } => {
+            let stored = accounts::find_password(tx, account).await?;
+            let stored = stored.filter(|row| !row.disabled).map(|row| row.hash);
+            if stored != Some(hash.as_deref().map(str::to_owned)) {
+                return Err(Error::WrongCredentials);
+            }
+        }
+    }
+    tokens::insert_token(tx, row).await?;
+    if row.session {
+        for ended in tokens::delete_old_sessions(tx, account, MAX_SESSIONS).await? {
+            tx.changed(ChangeKind::Token, ended, now).await?;
+        }
+    }
+    Ok(())
 }
 
 /// A page of an account's tokens, newest first.
@@ -72,6 +158,27 @@ pub async fn delete_token(core: &Core, caller: &Caller, id: TokenId) -> Result<(
 /// Revokes a token whoever owns it, for the administrator's command line.
 pub async fn revoke_any_token(core: &Core, id: TokenId) -> Result<()> {
     revoke(core, None, id).await
+}
+
+/// Revokes every token of an account, or of all of them; returns how many there were.
+pub async fn revoke_all_tokens(core: &Core, account: Option<AccountId>) -> Result<u64> {
+    let now = core.now();
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let accounts = match account {
+                    Some(account) => vec![account],
+                    None => tokens::list_holders(tx).await?,
+                };
+                let mut ended = 0;
+                for account in accounts {
+                    ended += tokens::delete_tokens(tx, account).await?;
+                    tx.changed(ChangeKind::Account, account, now).await?;
+                }
+                Ok::<_, Error>(ended)
+            })
+        })
+        .await
 }
 
 async fn revoke(core: &Core, account: Option<AccountId>, id: TokenId) -> Result<()> {

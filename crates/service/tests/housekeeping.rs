@@ -9,7 +9,7 @@ use estrade_model::Timestamp;
 use estrade_service::credentials::AccountTokens;
 use estrade_service::housekeeping::{run, sweep};
 use estrade_service::key_check::KeyCheck;
-use estrade_service::tokens::{create_token, list_tokens};
+use estrade_service::tokens::{create_any_token, list_tokens};
 use estrade_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ const TABLES: [(&str, &str); 6] = [
         "INSERT INTO idempotency (scope, request, holder, expires_at) VALUES ($2, $2, 'me', $1)",
     ),
     (
-        "SELECT COUNT(*) FROM login_attempts",
-        "INSERT INTO login_attempts (id, scope, at) VALUES ('id', $2, $1)",
+        "SELECT COUNT(*) FROM login_failures",
+        "INSERT INTO login_failures (scope, weight, last_at) VALUES ($2, 1000, $1)",
     ),
     (
         "SELECT COUNT(*) FROM invitations",
@@ -115,7 +115,7 @@ async fn everything_that_has_ended_is_removed_and_nothing_else(at: &Installation
 async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
     let ada = at.person("ada").await;
     let lifetime = "30d".parse().unwrap();
-    let token = create_token(&at.core, ada.account, "ci", lifetime)
+    let token = create_any_token(&at.core, ada.account, "ci", lifetime)
         .await
         .unwrap();
     let tokens = Arc::new(AccountTokens::new(&at.core));

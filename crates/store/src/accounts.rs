@@ -130,6 +130,14 @@ pub async fn password_by_email(db: &Db, email: &str) -> Result<Option<PasswordRo
         .await
 }
 
+/// The password hash of an account, inside a transaction that depends on it.
+pub async fn find_password(tx: &mut Tx, id: AccountId) -> Result<Option<PasswordRow>, StoreError> {
+    tx.query("SELECT id, password, disabled FROM accounts WHERE id = $1")
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
 /// Whether an account is an administrator and not locked out, inside a transaction that depends on it.
 pub async fn is_admin(tx: &mut Tx, id: AccountId) -> Result<bool, StoreError> {
     let sql = if tx.has_many_writers() {

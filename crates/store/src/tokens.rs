@@ -19,6 +19,8 @@ pub struct NewToken {
     pub created_at: Timestamp,
     /// When it ends; never when none.
     pub expires_at: Option<Timestamp>,
+    /// Whether logging in made it.
+    pub session: bool,
 }
 
 /// A token as listed.
@@ -87,8 +89,8 @@ impl Record for TokenState {
 /// Adds a token.
 pub async fn insert_token(tx: &mut Tx, token: &NewToken) -> Result<(), StoreError> {
     tx.query(
-        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO tokens (id, account_id, name, secret_hash, created_at, expires_at, session)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
     )
     .bind(token.id)
     .bind(token.account)
@@ -96,6 +98,7 @@ pub async fn insert_token(tx: &mut Tx, token: &NewToken) -> Result<(), StoreErro
     .bind(token.secret_hash)
     .bind(token.created_at)
     .bind(token.expires_at)
+    .bind(token.session)
     .execute()
     .await
     .map(drop)
@@ -155,6 +158,74 @@ pub async fn delete_any_token(tx: &mut Tx, id: TokenId) -> Result<bool, StoreErr
         .execute()
         .await?
         > 0)
+}
+
+/// Whether an account still has a token.
+pub async fn has_token(tx: &mut Tx, account: AccountId, id: TokenId) -> Result<bool, StoreError> {
+    let row: Option<TokenId> = tx
+        .query("SELECT id FROM tokens WHERE id = $1 AND account_id = $2")
+        .bind(id)
+        .bind(account)
+        .fetch_optional()
+        .await?;
+    Ok(row.is_some())
+}
+
+/// How many tokens an account has that have not ended, besides those that logging in made.
+pub async fn count_tokens(
+    tx: &mut Tx,
+    account: AccountId,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    tx.query(
+        "SELECT COUNT(*) FROM tokens
+         WHERE account_id = $1 AND NOT session AND (expires_at IS NULL OR expires_at > $2)",
+    )
+    .bind(account)
+    .bind(now)
+    .fetch_one()
+    .await
+}
+
+/// Removes all but the `most` newest tokens that logging in made; returns which.
+pub async fn delete_old_sessions(
+    tx: &mut Tx,
+    account: AccountId,
+    most: u32,
+) -> Result<Vec<TokenId>, StoreError> {
+    tx.query(
+        "DELETE FROM tokens WHERE id IN
+         (SELECT id FROM tokens WHERE account_id = $1 AND session
+          ORDER BY id DESC LIMIT 1000 OFFSET $2)
+         RETURNING id",
+    )
+    .bind(account)
+    .bind(most)
+    .fetch_all()
+    .await
+}
+
+/// Removes the tokens of an account that logging in made; returns how many there were.
+pub async fn delete_sessions(tx: &mut Tx, account: AccountId) -> Result<u64, StoreError> {
+    tx.query("DELETE FROM tokens WHERE account_id = $1 AND session")
+        .bind(account)
+        .execute()
+        .await
+}
+
+/// Removes every token of an account; returns how many there were.
+pub async fn delete_tokens(tx: &mut Tx, account: AccountId) -> Result<u64, StoreError> {
+    tx.query("DELETE FROM tokens WHERE account_id = $1")
+        .bind(account)
+        .execute()
+        .await
+}
+
+/// Accounts that have tokens.
+pub async fn list_holders(tx: &mut Tx) -> Result<Vec<AccountId>, StoreError> {
+    tx.query("SELECT DISTINCT account_id FROM tokens")
+        .fetch_all()
+        .await
 }
 
 /// Notes when tokens were last used.

@@ -408,7 +408,7 @@ impl TestApp {
         let account = accounts::create_account(&self.core, new)
             .await
             .expect("a new account");
-        let token = tokens::create_token(&self.core, account, "test", Lifetime(None))
+        let token = tokens::create_any_token(&self.core, account, "test", Lifetime(None))
             .await
             .expect("a token");
         let token = token.api_token.expect("its text").expose().to_owned();

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
-use estrade_service::accounts;
+use estrade_service::accounts::{self, EndedTokens};
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -45,16 +45,28 @@ pub async fn run(
         AccountCommand::Password {
             email,
             password_stdin,
+            revoke_tokens,
         } => {
             if !password_stdin {
                 bail!("give the password on standard input: add --password-stdin");
             }
-            accounts::set_password(&core, &parse_email(email)?, read_password()?).await?;
-            printer.note("password changed");
+            let ends = if *revoke_tokens {
+                EndedTokens::All
+            } else {
+                EndedTokens::Sessions
+            };
+            let email = parse_email(email)?;
+            let ended = accounts::set_password(&core, &email, read_password()?, ends).await?;
+            let kind = if *revoke_tokens { "tokens" } else { "logins" };
+            printer.note(format_args!("password changed; {ended} {kind} ended"));
         }
         AccountCommand::Disable { email } => {
             accounts::disable_account(&core, &parse_email(email)?).await?;
             printer.note("account disabled; its tokens and AI keys no longer work");
+        }
+        AccountCommand::Enable { email } => {
+            accounts::enable_account(&core, &parse_email(email)?).await?;
+            printer.note("account enabled; the tokens and AI keys that it still has work again");
         }
         AccountCommand::List => {
             let row = |account: estrade_store::accounts::AccountRow| {

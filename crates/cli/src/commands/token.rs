@@ -31,7 +31,8 @@ pub async fn run(
                 .unwrap_or("command line")
                 .parse()
                 .context("--name")?;
-            let made = tokens::create_token(&core, account.id, name.as_str(), *expires_in).await?;
+            let made =
+                tokens::create_any_token(&core, account.id, name.as_str(), *expires_in).await?;
             let token = made.api_token.context("the token was not made")?;
             printer.data(token.expose())?;
         }
@@ -41,10 +42,26 @@ pub async fn run(
             let rows: Vec<_> = all.into_iter().map(row).collect();
             printer.table(["ID", "NAME", "MADE", "ENDS", "LAST USED"], &rows)?;
         }
-        TokenCommand::Revoke { id } => {
+        TokenCommand::Revoke { id: Some(id), .. } => {
             let id = id.parse().with_context(|| format!("`{id}`"))?;
             tokens::revoke_any_token(&core, id).await?;
             printer.note("token revoked");
+        }
+        TokenCommand::Revoke { account, .. } => {
+            let account = match account {
+                Some(email) => {
+                    let email = parse_email(email)?;
+                    Some(accounts::find_account(&core, &email).await?.id)
+                }
+                None => None,
+            };
+            let ended = tokens::revoke_all_tokens(&core, account).await?;
+            printer.note(format_args!("{ended} tokens revoked"));
+            if account.is_none() {
+                printer.note(
+                    "admin.token no longer works; `estrade token create --account admin@localhost` gives a new one",
+                );
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -83,6 +83,14 @@ async fn log_in(server: &Server, password: &str) -> u16 {
     answer.await.unwrap().status.as_u16()
 }
 
+/// The token of a new login.
+async fn session(server: &Server, password: &str) -> String {
+    let body = json!({"email": ADA, "password": password});
+    let answer = server.ask(&server.platform, "", Method::POST, "/v1/login", body);
+    let body = answer.await.unwrap().json();
+    body["api_token"].as_str().unwrap().to_owned()
+}
+
 /// Everything that an administrator changes is in force in the running server.
 async fn check_changes_reach_the_server(home: &Home, within: Duration, engine: &str) {
     let server = Server::start(home);
@@ -105,8 +113,13 @@ async fn check_changes_reach_the_server(home: &Home, within: Duration, engine: &
     assert!(slowest < within, "{slowest:?}");
     assert_eq!(server.me(&laptop).await, 200, "it was not this one: {id}");
 
+    let login = session(&server, "correct horse").await;
+    assert_eq!(server.me(&login).await, 200);
     let args = ["account", "password", "--email", ADA, "--password-stdin"];
     home.run_with_input(args, "another horse").assert(0);
+    let took = time_until(401, || server.me(&login)).await;
+    assert!(took < within, "{took:?}");
+    assert_eq!(server.me(&laptop).await, 200, "it is no login");
     assert_eq!(log_in(&server, "correct horse").await, 401);
     assert_eq!(log_in(&server, "another horse").await, 200);
 
@@ -116,6 +129,35 @@ async fn check_changes_reach_the_server(home: &Home, within: Duration, engine: &
     assert!(took < within, "{took:?}");
     assert_eq!(log_in(&server, "another horse").await, 401);
     assert_eq!(server.me(&server.token).await, 200);
+
+    home.run(["account", "enable", "--email", ADA]).assert(0);
+    let took = time_until(200, || server.me(&laptop)).await;
+    assert!(took < within, "{took:?}");
+    assert_eq!(log_in(&server, "another horse").await, 200);
+    let args = [
+        "account",
+        "password",
+        "--email",
+        ADA,
+        "--password-stdin",
+        "--revoke-tokens",
+    ];
+    home.run_with_input(args, "a third horse").assert(0);
+    let took = time_until(401, || server.me(&laptop)).await;
+    assert!(took < within, "{took:?}");
+
+    let token = home.create_token(ADA);
+    let revoke = ["token", "revoke", "--all", "--account", ADA];
+    home.run(revoke).assert(0).assert_says("1 tokens revoked");
+    let took = time_until(401, || server.me(&token)).await;
+    assert!(took < within, "{took:?}");
+    assert_eq!(server.me(&server.token).await, 200);
+    home.run(["token", "revoke", "--all"])
+        .assert(0)
+        .assert_says("estrade token create --account admin@localhost");
+    let took = time_until(401, || server.me(&server.token)).await;
+    assert!(took < within, "{took:?}");
+    assert_eq!(server.me(&home.create_token(ADMIN)).await, 200);
     server.stop();
 }
 

@@ -109,6 +109,7 @@ pub struct TokenQuery {
 /// The answer is the only place where the token is shown.
 #[utoipa::path(post, path = "/v1/api-token", tag = "account", params(TokenQuery), request_body = Option<CreateToken>, responses(
     (status = 201, body = CreatedToken),
+    (status = 403, description = "The account has as many tokens as it may have"),
 ))]
 pub async fn create_token(
     State(app): State<AppState>,
@@ -117,8 +118,7 @@ pub async fn create_token(
     OptionalBody(new): OptionalBody<CreateToken, PlatformError>,
 ) -> Result<Response, PlatformError> {
     let name = new.name.map_or_else(|| "token".to_owned(), String::from);
-    let mut made =
-        tokens::create_token(&app.core, caller.account, &name, query.expires_in.into()).await?;
+    let mut made = tokens::create_token(&app.core, &caller, &name, query.expires_in.into()).await?;
     let answer = (StatusCode::CREATED, Json(&made)).into_response();
     made.api_token = None;
     Ok(Redacted::attach(answer, &made))

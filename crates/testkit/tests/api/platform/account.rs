@@ -175,12 +175,17 @@ async fn guessing_is_limited_per_account(app: &TestApp) {
             .await
             .refused(401, "wrong_credentials");
     }
-    for password in ["wrong", "correct horse"] {
-        let answer = login("ADA@example.com", password)
+    // Each further failure doubles the wait.
+    for least in [1, 2, 4, 8] {
+        let answer = login("ADA@example.com", "correct horse!")
             .await
             .refused(429, "rate_limited");
         let wait: u64 = answer.header("retry-after").parse().unwrap();
-        assert!((1..=900).contains(&wait), "{wait}");
+        assert!((1..=least).contains(&wait), "{wait} of {least}");
+        app.core().clock.advance(Duration::from_secs(wait));
+        login("ada@example.com", "wrong")
+            .await
+            .refused(401, "wrong_credentials");
     }
     // Others are not concerned, and an unknown account is limited in the same way.
     for _ in 0..2 {
