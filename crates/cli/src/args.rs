@@ -142,6 +142,10 @@ Example:
 pub struct ServeArgs {
     #[command(flatten)]
     listen: Listen,
+    /// Begin a new installation although the data directory holds one whose database is missing or
+    /// empty; what is there is kept in DIR/replaced-<time>
+    #[arg(long, help_heading = "Installation")]
+    pub new_installation: bool,
 }
 
 /// `estrade config`.

@@ -77,7 +77,7 @@ fn run(command: &Command, config: &Config, printer: &Printer) -> anyhow::Result<
     match command {
         Command::Config(args) => commands::config::run(args, config, printer),
         Command::Openapi(args) => commands::openapi::run(args, printer),
-        Command::Serve(_) => block_on(commands::serve::run(config, printer)),
+        Command::Serve(args) => block_on(commands::serve::run(args, config, printer)),
         Command::Account(command) => block_on(commands::account::run(command, config, printer)),
         Command::Token(command) => block_on(commands::token::run(command, config, printer)),
     }

@@ -30,6 +30,8 @@ pub fn places(config: &Config) -> Places {
             DatabaseUrl::Postgres(url) => Location::Postgres(Secret(url.expose().to_owned())),
         },
         master_key: config.master_key_path(),
+        master_key_is_given: config.master_key_file.is_some(),
+        new_installation: false,
     }
 }
 
@@ -85,6 +87,7 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
         domains: domains(config),
         usage: inference::usage(config),
         containers: containers(config)?,
+        ..Settings::default()
     })
 }
 
@@ -138,7 +141,12 @@ fn domains(config: &Config) -> DomainSettings {
 
 /// Opens the installation that the configuration names.
 pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
-    estrade_service::bootstrap::open(&places(config), settings(config)?).await
+    open_at(&places(config), config).await
+}
+
+/// Opens it at these places.
+pub async fn open_at(places: &Places, config: &Config) -> Result<Arc<Core>, OpenError> {
+    estrade_service::bootstrap::open(places, settings(config)?).await
 }
 
 /// How the server shall listen.

@@ -339,7 +339,7 @@ mod tests {
     #[tokio::test]
     async fn a_removed_file_does_not_stay_open() {
         let directory = tempfile::tempdir().unwrap();
-        let store = BlobStore::open(directory.path()).unwrap();
+        let store = BlobStore::open(directory.path(), "test").unwrap();
         let publish = |content: &[u8]| {
             let mut staging = store.stage(u64::MAX, |_| Ok(DigestSet::default()));
             staging.add(content).unwrap();

@@ -9,12 +9,12 @@ use crate::login::LoginGate;
 use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
-use crate::{Error, accounts, random};
+use crate::{Error, accounts, first_start, random};
 use arc_swap::ArcSwap;
-use estrade_model::{Invalid, Timestamp, TokenId};
+use estrade_model::{Invalid, TokenId};
 use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
-use estrade_store::blobs::BlobStore;
+use estrade_store::blobs::{BlobError, BlobStore};
 use estrade_store::tokens::NewToken;
 use estrade_store::{Db, Location, StoreError, installation, signing_keys, tokens};
 use futures_util::future::BoxFuture;
@@ -63,6 +63,10 @@ pub struct Places {
     pub database: Location,
     /// The master key; by default a file inside the data directory.
     pub master_key: PathBuf,
+    /// Whether the administrator named the master key's file: then it proves no earlier installation.
+    pub master_key_is_given: bool,
+    /// Make a new installation even where another one lies, whose files are moved away.
+    pub new_installation: bool,
 }
 
 impl Places {
@@ -72,6 +76,8 @@ impl Places {
             data_dir: data_dir.to_owned(),
             database: Location::Sqlite(data_dir.join("estrade.db")),
             master_key: data_dir.join("master.key"),
+            master_key_is_given: false,
+            new_installation: false,
         }
     }
 }
@@ -87,10 +93,16 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
     make_directory(&places.data_dir)?;
     let clock = Clock::default();
     let now = clock.now();
+    first_start::check_before_opening(places, now)?;
     let mut opened = None;
     let db = Db::open(&places.database, async |db: Db| {
         let rows = signing_keys::list_signing_keys(&db).await?;
         let first = rows.is_empty();
+        match (first, places.new_installation) {
+            (true, _) => first_start::begin(places, now)?,
+            (false, true) => return Err(in_use()),
+            (false, false) => {}
+        }
         let master = load_master_key(&places.master_key, first)?;
         let rows = if first {
             vec![first_start(&db, places, &master, now).await?]
@@ -109,9 +121,11 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
     .await?;
     let (master, keyring) =
         opened.ok_or_else(|| OpenError::Failed("the database was not initialised".into()))?;
-    let blobs = BlobStore::open(&places.data_dir.join("blobs"))
-        .map_err(|error| OpenError::Failed(error.into()))?;
-    let engine = open_engine(&db, places, &settings, now).await?;
+    first_start::end(places)?;
+    let fresh = random::id::<()>(now)?.to_string();
+    let name = installation::name_installation(&db, fresh).await?;
+    let blobs = open_blobs(&places.data_dir.join("blobs"), &name)?;
+    let engine = open_engine(&name, places, &settings)?;
     Ok(Arc::new(Core {
         db,
         blobs,
@@ -132,15 +146,26 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
     }))
 }
 
+fn in_use() -> OpenError {
+    OpenError::Refused(
+        "this database has an installation already; start without --new-installation, or name an empty database".into(),
+    )
+}
+
+/// The blob store of this installation, and of no other.
+fn open_blobs(directory: &Path, installation: &str) -> Result<BlobStore, OpenError> {
+    BlobStore::open(directory, installation).map_err(|error| match error {
+        BlobError::OtherInstallation { owner } => OpenError::Refused(format!(
+            "{} holds the files of another installation ({owner}; this database is of {installation}); \
+             name the database that belongs to them, or move the directory away, or, if they are this one's all the same, remove the file `installation` in it; nothing was removed",
+            directory.display()
+        )),
+        other => OpenError::Failed(other.into()),
+    })
+}
+
 /// The container engine, as this installation sees it; it is not asked anything yet.
-async fn open_engine(
-    db: &Db,
-    places: &Places,
-    settings: &Settings,
-    now: Timestamp,
-) -> Result<Engine, OpenError> {
-    let fresh = random::id::<()>(now)?.to_string();
-    let name = installation::name_installation(db, fresh).await?;
+fn open_engine(name: &str, places: &Places, settings: &Settings) -> Result<Engine, OpenError> {
     let refused = |Invalid(reason)| OpenError::Failed(reason.into());
     let name = name.parse().map_err(refused)?;
     let containers = &settings.containers;

@@ -184,6 +184,8 @@ pub struct Settings {
     pub release_history: u32,
     /// How long after it stopped being live the assets of a release stay reachable.
     pub skew: Duration,
+    /// How long files that nothing names stay in the blob store.
+    pub min_orphan_age: Duration,
     /// Where the platform API is reached, for links.
     pub public_url: String,
     /// What stands before a project's name in its URL, such as `http://`.
@@ -217,6 +219,7 @@ impl Default for Settings {
             login_failures_per_address: 50,
             release_history: 20,
             skew: Duration::from_hours(1),
+            min_orphan_age: Duration::from_hours(24),
             public_url: "http://127.0.0.1:3000".into(),
             edge_scheme: "http".into(),
             edge_authority: "localhost:8080".into(),

@@ -3,8 +3,6 @@
 
 use crate::{Core, Error, Result};
 use estrade_store::blob_rows;
-use estrade_store::blobs::PlaceId;
-use std::collections::HashSet;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,9 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
-
-/// How long PostgreSQL may go on with a commit whose client was killed.
-const LATE_COMMIT: Duration = Duration::from_mins(1);
 
 /// Makes the directory for temporary files and removes what is in it, and what is half-written in
 /// the blob store. Call it before the first request is accepted.
@@ -45,25 +40,16 @@ fn naming(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Removes packs and files of this node that hold no content, except those in `kept`; returns how
-/// many there were.
-pub(crate) async fn remove_orphans(core: &Arc<Core>, kept: HashSet<PlaceId>) -> Result<u64> {
-    // What this process publishes it claims until the commit has ended. On PostgreSQL a commit may
-    // go on although its client is gone.
-    let late = if core.db.is_sqlite() {
-        Duration::ZERO
-    } else {
-        LATE_COMMIT
-    };
-    let millis = u64::try_from(core.now().before(late).millis()).unwrap_or(0);
-    let before = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+/// Removes packs and files of this node that hold no content, a day after they were found to be such; returns how
+/// many there were. By then also a commit of PostgreSQL has ended whose client was killed.
+pub(crate) async fn remove_orphans(core: &Arc<Core>) -> Result<u64> {
+    let millis = u64::try_from(core.now().millis()).unwrap_or(0);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
     let (core, runtime) = (Arc::clone(core), Handle::current());
     let look = move || {
-        let is_known = |place| {
-            let known = || runtime.block_on(blob_rows::is_known_place(&core.db, place));
-            Ok(kept.contains(&place) || known()?)
-        };
-        core.blobs.remove_orphans(is_known, before)
+        let is_known = |place| Ok(runtime.block_on(blob_rows::is_known_place(&core.db, place))?);
+        let min_age = core.settings.min_orphan_age;
+        core.blobs.remove_orphans(is_known, now, min_age)
     };
     let removed = tokio::task::spawn_blocking(look)
         .await

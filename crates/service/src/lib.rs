@@ -17,6 +17,7 @@ pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;
+mod first_start;
 pub mod housekeeping;
 pub mod idempotency;
 pub mod invitations;

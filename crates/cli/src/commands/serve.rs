@@ -1,23 +1,28 @@
 //! `estrade serve`: everything in one process.
 
+use crate::args::ServeArgs;
 use crate::config::Config;
 use crate::printer::Printer;
 use crate::wiring;
 use anyhow::{Context, bail};
 use estrade_server::run::Server;
-use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, OpenError};
+use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, OpenError, Places};
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight.
-pub async fn run(config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
+pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
     crate::logging::init(&config.log)?;
     refuse_unfinished(config)?;
     let _lock = bootstrap::lock_server(&config.data_dir)?;
     let options = wiring::serve_options(config)?;
-    let core = wiring::open(config).await?;
+    let places = Places {
+        new_installation: args.new_installation,
+        ..wiring::places(config)
+    };
+    let core = wiring::open_at(&places, config).await?;
     let shutdown = CancellationToken::new();
     let server = Server::start(core, options, shutdown.clone()).await?;
     let impatient = stop_on_signal(shutdown)?;

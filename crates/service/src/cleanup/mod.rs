@@ -4,7 +4,7 @@
 //! ```text
 //! retention   releases beyond a project's history lose what they were made of
 //! sweep       contents that nothing needs lose their rows
-//! orphans     packs and files without rows are removed        (crate::leftovers)
+//! orphans     packs and files that were without rows for a day are removed   (crate::leftovers)
 //! packs       what is left of sparse packs moves together
 //! ```
 //!
@@ -21,7 +21,6 @@ use estrade_model::error::causes;
 use estrade_store::cleanup::CleanupGuard;
 use estrade_store::{Change, ChangeKind, routes};
 use futures_util::future::BoxFuture;
-use packs::Retired;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,19 +134,15 @@ async fn wake(changes: &mut Receiver<Change>, rest: Instant, next_full: Instant)
     Reason::Changes(projects)
 }
 
-/// Cleans up, and remembers what must be kept a little longer.
+/// Cleans up.
 pub struct Cleaner {
     core: Arc<Core>,
-    retired: Retired,
 }
 
 impl Cleaner {
     /// One that has not cleaned up yet.
     pub fn new(core: Arc<Core>) -> Self {
-        Self {
-            core,
-            retired: Retired::default(),
-        }
+        Self { core }
     }
 
     async fn clean_for(&mut self, reason: &Reason) -> Result<Cleaned> {
@@ -189,10 +184,9 @@ impl Cleaner {
             guard.release().await;
             cleaned.contents = swept?;
         }
-        let kept = self.retired.kept(self.core.now());
-        cleaned.files = leftovers::remove_orphans(&self.core, kept).await?;
+        cleaned.files = leftovers::remove_orphans(&self.core).await?;
         // After it, because it needs room on a disk that may be full.
-        cleaned.packs = packs::compact(&self.core, &mut self.retired).await?;
+        cleaned.packs = packs::compact(&self.core).await?;
         if cleaned != Cleaned::default() {
             let Cleaned {
                 contents,

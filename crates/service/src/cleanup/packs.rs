@@ -1,33 +1,18 @@
 //! Packs of which little is still needed: what is, moves into a new one.
 
 use crate::{Core, Error, Result};
-use estrade_model::Timestamp;
 use estrade_store::blobs::{
     BlobError, BlobStore, Digest, DigestSet, PlaceEntry, PlaceId, Published, StoredBlob,
 };
 use estrade_store::cleanup;
-use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::collections::HashMap;
 
 /// How many bytes move at once.
 const GROUP: u64 = 8 << 20;
-/// How long a pack is kept after its contents have moved: who has read where they lie may still come.
-const KEPT: Duration = Duration::from_hours(1);
 
-/// Packs whose contents have moved, and since when.
-#[derive(Debug, Default)]
-pub(super) struct Retired(HashMap<PlaceId, Timestamp>);
-
-impl Retired {
-    /// The packs that must still be kept.
-    pub(super) fn kept(&mut self, now: Timestamp) -> HashSet<PlaceId> {
-        self.0.retain(|_, since| since.after(KEPT) > now);
-        self.0.keys().copied().collect()
-    }
-}
-
-/// Moves the contents of sparse packs on this node's disk; returns how many packs were emptied.
-pub(super) async fn compact(core: &Core, retired: &mut Retired) -> Result<usize> {
+/// Moves the contents of sparse packs on this node's disk; returns how many packs were emptied. They stay as orphans
+/// for a while: who has read where a content lies may still come.
+pub(super) async fn compact(core: &Core) -> Result<usize> {
     let blobs = core.blobs.clone();
     let packs = tokio::task::spawn_blocking(move || list_packs(&blobs))
         .await
@@ -47,13 +32,13 @@ pub(super) async fn compact(core: &Core, retired: &mut Retired) -> Result<usize>
         bytes += live;
         if bytes >= GROUP {
             emptied += group.len();
-            move_out(core, std::mem::take(&mut group), retired).await?;
+            move_out(core, std::mem::take(&mut group)).await?;
             bytes = 0;
         }
     }
     emptied += group.len();
     if !group.is_empty() {
-        move_out(core, group, retired).await?;
+        move_out(core, group).await?;
     }
     Ok(emptied)
 }
@@ -71,7 +56,7 @@ fn list_packs(blobs: &BlobStore) -> std::result::Result<Vec<PlaceEntry>, BlobErr
     blobs.places()?.filter(is_pack).collect()
 }
 
-async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Result<()> {
+async fn move_out(core: &Core, packs: Vec<PlaceId>) -> Result<()> {
     let mut contents = Vec::new();
     for pack in &packs {
         contents.extend(cleanup::blobs_in(&core.db, *pack).await?);
@@ -99,10 +84,7 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>, retired: &mut Retired) -> Re
         .await;
     // After a failure nobody knows; if it did not happen, the new pack is an orphan.
     published.keep();
-    noted?;
-    let now = core.now();
-    retired.0.extend(packs.into_iter().map(|pack| (pack, now)));
-    Ok(())
+    noted
 }
 
 /// Copies contents into a new pack, those that are what they should be.

@@ -7,10 +7,12 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use tempfile::{NamedTempFile, TempPath};
 
 use super::claims::Claims;
+use super::orphans::Orphans;
 use super::shared::SharedPack;
 use super::{Digest, PlaceId};
 
@@ -19,6 +21,8 @@ const PACK_SUFFIX: &str = ".pack";
 /// One root directory, and the claims on what is in it.
 #[derive(Debug)]
 pub(super) struct Disk {
+    root: PathBuf,
+    installation: String,
     packs: PathBuf,
     files: PathBuf,
     temporary: PathBuf,
@@ -28,17 +32,22 @@ pub(super) struct Disk {
     pub(super) wanted: Claims<Digest>,
     /// Where small stagings go.
     pub(super) shared: SharedPack,
+    /// What was found to be without rows.
+    pub(super) orphans: Mutex<Orphans>,
 }
 
 impl Disk {
-    pub(super) fn open(root: &Path) -> io::Result<Self> {
+    pub(super) fn open(root: &Path, installation: &str) -> io::Result<Self> {
         let disk = Self {
+            root: root.to_owned(),
+            installation: installation.to_owned(),
             packs: root.join("packs"),
             files: root.join("files"),
             temporary: root.join("tmp"),
             claims: Claims::default(),
             wanted: Claims::default(),
             shared: SharedPack::default(),
+            orphans: Mutex::default(),
         };
         for directory in [&disk.packs, &disk.files, &disk.temporary] {
             DirBuilder::new()
@@ -51,6 +60,19 @@ impl Disk {
         sync_directory(root)?;
         sync_directory(&root.join(".."))?;
         Ok(disk)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whose store this is.
+    pub(super) fn installation(&self) -> &str {
+        &self.installation
+    }
+
+    pub(super) fn orphans_path(&self) -> PathBuf {
+        self.root.join("orphans")
     }
 
     pub(super) fn path(&self, id: PlaceId) -> PathBuf {
@@ -136,7 +158,7 @@ fn read_directory(path: &Path) -> io::Result<fs::ReadDir> {
     fs::read_dir(path).map_err(naming(path))
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)
         .and_then(|directory| directory.sync_all())
         .map_err(naming(path))

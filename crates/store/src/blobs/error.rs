@@ -27,6 +27,12 @@ pub enum BlobError {
     /// The question whether a content is known failed.
     #[error("could not look up a content")]
     Lookup(#[source] LookupError),
+    /// The directory holds the blobs of another installation.
+    #[error("the blob store belongs to the installation {owner}")]
+    OtherInstallation {
+        /// Its name.
+        owner: String,
+    },
     /// Any other failure of the file system.
     #[error("the blob store could not use its files")]
     Io(#[source] io::Error),

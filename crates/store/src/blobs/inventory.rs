@@ -1,11 +1,13 @@
 //! What lies on disk, and which of it nobody knows: for the garbage collector.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{BlobError, BlobStore, LookupError, PlaceId};
+use super::orphans::Orphans;
+use super::{BlobError, BlobStore, LookupError, PlaceId, owner};
 
 /// One pack or file as it lies on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +16,8 @@ pub struct PlaceEntry {
     pub id: PlaceId,
     /// Its length in bytes.
     pub size: u64,
-    /// When it was published, or added to for the last time. This is the inode's change time, which a rename
-    /// and a write move and the modification time of a slow upload is not.
-    pub published: SystemTime,
+    /// When something was written to it for the last time.
+    pub written: SystemTime,
 }
 
 /// What [`BlobStore::remove_orphans`] removed.
@@ -44,34 +45,65 @@ impl BlobStore {
     /// Removes packs and files that no row names: what a crash between publishing and the commit
     /// left, and copies of contents that another release committed first.
     ///
-    /// Leaves alone what was published at or after `before`, for the sake of other processes
-    /// whose commit may be under way, whatever a [`Published`](super::Published) of this process
-    /// holds, and the pack that its small stagings add to.
+    /// Each is kept for `min_age` after it was found to be without a row for the first time, so that a database
+    /// that is restored from a backup finds what it names, and after the last write to it, for the sake of other
+    /// processes whose commit may be under way. Left alone are whatever a [`Published`](super::Published) of this process holds, the pack that
+    /// its small stagings add to, and everything if the directory belongs to another installation by now.
     pub fn remove_orphans(
         &self,
-        mut is_known: impl FnMut(PlaceId) -> Result<bool, LookupError>,
-        before: SystemTime,
+        is_known: impl FnMut(PlaceId) -> Result<bool, LookupError>,
+        now: SystemTime,
+        min_age: Duration,
     ) -> Result<RemovedOrphans, BlobError> {
+        // Also when the directory was exchanged under a running server, as by a mount.
+        if !owner::check(self.disk.root(), self.disk.installation())? {
+            let owner = "nobody".into();
+            return Err(BlobError::OtherInstallation { owner });
+        }
+        let mut orphans = std::mem::take(&mut *self.lock_orphans());
+        let removed = self.remove_old(is_known, now, min_age, &mut orphans);
+        orphans.save(&self.disk);
+        *self.lock_orphans() = orphans;
+        removed
+    }
+
+    fn remove_old(
+        &self,
+        mut is_known: impl FnMut(PlaceId) -> Result<bool, LookupError>,
+        now: SystemTime,
+        min_age: Duration,
+        orphans: &mut Orphans,
+    ) -> Result<RemovedOrphans, BlobError> {
+        orphans.load(&self.disk)?;
         let mut removed = RemovedOrphans::default();
+        let mut met = HashSet::new();
         for entry in self.places()? {
-            let PlaceEntry {
-                id,
-                size,
-                published,
-            } = entry?;
+            let PlaceEntry { id, size, written } = entry?;
             // The claim is asked first: whoever gave it up has ended the transaction, so that
             // the database, asked after that, gives the final answer.
-            if published >= before || self.disk.claims.contains(&id) {
+            if self.disk.claims.contains(&id) {
                 continue;
             }
             if is_known(id).map_err(BlobError::Lookup)? {
                 continue;
             }
+            met.insert(id);
+            let since = orphans.note(id, now).max(written);
+            if now.duration_since(since).unwrap_or_default() < min_age {
+                continue;
+            }
             self.disk.remove(id)?;
             removed.places += 1;
             removed.bytes += size;
+            met.remove(&id);
         }
+        orphans.retain(&met);
         Ok(removed)
+    }
+
+    fn lock_orphans(&self) -> MutexGuard<'_, Orphans> {
+        let orphans = self.disk.orphans.lock();
+        orphans.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn look_at(&self, id: PlaceId) -> io::Result<Option<PlaceEntry>> {
@@ -79,17 +111,10 @@ impl BlobStore {
             Ok(metadata) => Ok(Some(PlaceEntry {
                 id,
                 size: metadata.len(),
-                published: change_time(&metadata),
+                written: metadata.modified()?,
             })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
-}
-
-/// A clock before 1970 counts as 1970.
-fn change_time(metadata: &fs::Metadata) -> SystemTime {
-    let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
-    let nanos = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
-    SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)
 }

@@ -13,6 +13,8 @@
 //! <root>/packs/<24 hex>.pack   small contents, back to back; small stagings share one
 //! <root>/files/<24 hex>        one large content each
 //! <root>/tmp/                  what is being written
+//! <root>/installation          whose store this is
+//! <root>/orphans               which packs and files are without rows, and since when
 //! ```
 //!
 //! Names on disk are random, not digests. Two stagings that meet the same new content write two
@@ -25,6 +27,8 @@ mod digest;
 mod disk;
 mod error;
 mod inventory;
+mod orphans;
+mod owner;
 mod pack;
 mod place;
 mod published;
@@ -57,13 +61,22 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Opens the store in `root`, which is created if it does not exist.
+    /// Opens the store in `root`, which is created if it does not exist. It belongs to the first installation
+    /// that opens it; another one gets [`BlobError::OtherInstallation`].
     ///
     /// One process should open a root once and clone the handle: the clones share the knowledge
     /// of what is published but not yet in the database.
-    pub fn open(root: &Path) -> Result<Self, BlobError> {
-        let disk = Arc::new(Disk::open(root)?);
-        Ok(Self { disk })
+    pub fn open(root: &Path, installation: &str) -> Result<Self, BlobError> {
+        let disk = Disk::open(root, installation)?;
+        owner::claim(&disk)?;
+        Ok(Self {
+            disk: Arc::new(disk),
+        })
+    }
+
+    /// Whether an installation has used the store in `root`: it has an owner, or contents.
+    pub fn is_in_use(root: &Path) -> Result<bool, BlobError> {
+        owner::is_in_use(root)
     }
 
     /// Removes what an earlier process left half-written; returns how many files that were.

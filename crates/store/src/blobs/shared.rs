@@ -214,7 +214,7 @@ mod tests {
 
     /// A disk whose open pack has a name, but writes to a device that fails in its own way.
     fn with_device(root: &Path, device: &str) -> io::Result<(Disk, PlaceId, Arc<SharedFile>)> {
-        let disk = Disk::open(root)?;
+        let disk = Disk::open(root, "test")?;
         let mut open = disk.begin_shared()?;
         let (place, device) = (
             PlaceId::Pack(open.id),

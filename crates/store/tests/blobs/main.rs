@@ -22,7 +22,7 @@ const NO_LIMIT: u64 = u64::MAX;
 
 fn new_store() -> (TempDir, BlobStore) {
     let root = TempDir::new().unwrap();
-    let store = BlobStore::open(root.path()).unwrap();
+    let store = BlobStore::open(root.path(), "test").unwrap();
     (root, store)
 }
 

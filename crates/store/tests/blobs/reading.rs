@@ -45,7 +45,7 @@ fn a_store_that_is_opened_again_has_its_contents() {
     let (root, store) = new_store();
     let blobs = store_contents(&store, &[b"kept", &bytes(LARGE, 1)]);
     drop(store);
-    let store = BlobStore::open(root.path()).unwrap();
+    let store = BlobStore::open(root.path(), "test").unwrap();
     for blob in &blobs {
         let (place, offset) = blob.place.to_columns();
         let place = Place::from_columns(&place, offset).unwrap();
@@ -129,7 +129,7 @@ fn damage_and_loss_are_told_apart() {
 fn only_the_owner_can_read() {
     let parent = TempDir::new().unwrap();
     let root = parent.path().join("blobs");
-    let store = BlobStore::open(&root).unwrap();
+    let store = BlobStore::open(&root, "test").unwrap();
     store_contents(&store, &[b"secret", &bytes(LARGE, 0)]);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&root), 0o700);

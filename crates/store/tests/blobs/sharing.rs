@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use estrade_store::blobs::{BlobError, BlobStore, StoredBlob};
 
@@ -122,7 +123,9 @@ fn stagings_that_come_and_go_at_once_do_not_disturb_each_other() {
     }
     // Nothing is claimed any more but what is open.
     close_packs(&store);
-    let removed = store.remove_orphans(|_| Ok(false), soon()).unwrap();
+    let removed = store
+        .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
+        .unwrap();
     assert!(removed.places > 0);
     assert_eq!(counts(root.path()), [0, 0, 0]);
 }
@@ -145,7 +148,9 @@ fn small_stagings_share_a_pack_until_it_is_full() {
     }
     // The full one is not open any more.
     assert_eq!(close_packs(&store), 1);
-    let removed = store.remove_orphans(|_| Ok(false), soon()).unwrap();
+    let removed = store
+        .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
+        .unwrap();
     assert_eq!(removed.places, 2);
 }
 
@@ -176,7 +181,7 @@ fn nobody_adds_to_a_pack_of_an_earlier_process() {
     std::mem::forget(store);
     let length = fs::metadata(&path).unwrap().len();
 
-    let store = BlobStore::open(root.path()).unwrap();
+    let store = BlobStore::open(root.path(), "test").unwrap();
     let after = store_contents(&store, &[b"after"])[0];
     assert_ne!(before.place.id(), after.place.id());
     assert_eq!(fs::metadata(&path).unwrap().len(), length);
@@ -184,9 +189,13 @@ fn nobody_adds_to_a_pack_of_an_earlier_process() {
     store.verify(&after).unwrap();
     // Known by one row it stays, without one it goes; the new one is open.
     let known = before.place.id();
-    let removed = store.remove_orphans(|id| Ok(id == known), soon()).unwrap();
+    let removed = store
+        .remove_orphans(|id| Ok(id == known), soon(), Duration::ZERO)
+        .unwrap();
     assert_eq!(removed.places, 0);
-    let removed = store.remove_orphans(|_| Ok(false), soon()).unwrap();
+    let removed = store
+        .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
+        .unwrap();
     assert_eq!((removed.places, removed.bytes), (1, length));
     store.verify(&after).unwrap();
 }
@@ -195,16 +204,18 @@ fn nobody_adds_to_a_pack_of_an_earlier_process() {
 fn what_was_added_lately_makes_a_pack_young() {
     let (_root, store) = new_store();
     store_contents(&store, &[b"first"]);
-    let age = || store.places().unwrap().next().unwrap().unwrap().published;
+    let age = || store.places().unwrap().next().unwrap().unwrap().written;
     let before = age();
     // The clock of a file system ticks a hundred times a second.
-    thread::sleep(std::time::Duration::from_millis(50));
+    thread::sleep(Duration::from_millis(50));
     let second = store_contents(&store, &[b"second"])[0];
     let after = age();
     assert!(after > before);
     // As seen by a process that cannot know the claims of this one.
     close_packs(&store);
-    let removed = store.remove_orphans(|_| Ok(false), after).unwrap();
+    let removed = store
+        .remove_orphans(|_| Ok(false), after, Duration::from_nanos(1))
+        .unwrap();
     assert_eq!(removed.places, 0, "its commit may be under way");
     store.verify(&second).unwrap();
 }

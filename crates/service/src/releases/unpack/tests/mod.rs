@@ -22,7 +22,7 @@ impl Bench {
     fn new(files: usize, bytes: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self {
-            blobs: BlobStore::open(directory.path()).unwrap(),
+            blobs: BlobStore::open(directory.path(), "test").unwrap(),
             caps: Caps::new(files, bytes),
             directory,
         }

@@ -1,0 +1,150 @@
+//! Whether a first start may make a new installation: never where another one lies whose database is missing.
+//!
+//! An empty database alone proves nothing: its file may be lost, its name mistyped. So the data directory is asked
+//! too. A marker file is there from before the first secret is written until the database has its first rows: a first
+//! start that was killed in between goes on.
+
+use crate::bootstrap::{ADMIN_TOKEN_FILE, OpenError, Places};
+use estrade_model::Timestamp;
+use estrade_store::Location;
+use estrade_store::blobs::BlobStore;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// There while a first start is under way.
+const MARKER: &str = "first-start";
+/// What belongs to an installation but does not prove that there is one.
+const ALSO_MOVED: &str = "calls";
+
+/// Before a SQLite file is opened: SQLite would delete the write-ahead log of a file that is missing.
+pub(crate) fn check_before_opening(places: &Places, now: Timestamp) -> Result<(), OpenError> {
+    let Location::Sqlite(file) = &places.database else {
+        return Ok(());
+    };
+    match fs::metadata(file) {
+        Ok(metadata) if metadata.len() > 0 => return Ok(()),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(cannot("read", file, &error));
+        }
+        _ => {}
+    }
+    let mut remains = find_remains(places)?;
+    let mut log = file.clone().into_os_string();
+    log.push("-wal");
+    remains.extend(Some(PathBuf::from(log)).filter(|log| has_bytes(log)));
+    refuse_or_move(places, &remains, now)
+}
+
+/// Begins a first start, now that the database is known to be empty.
+pub(crate) fn begin(places: &Places, now: Timestamp) -> Result<(), OpenError> {
+    refuse_or_move(places, &find_remains(places)?, now)?;
+    let marker = places.data_dir.join(MARKER);
+    let write = || {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&marker)?;
+        file.sync_all()?;
+        sync_directory(&places.data_dir)
+    };
+    write().map_err(|error| cannot("write", &marker, &error))
+}
+
+/// Ends a first start: the database is not empty any more.
+pub(crate) fn end(places: &Places) -> Result<(), OpenError> {
+    let marker = places.data_dir.join(MARKER);
+    match fs::remove_file(&marker) {
+        Ok(()) => {
+            sync_directory(&places.data_dir).map_err(|error| cannot("write", &marker, &error))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(cannot("remove", &marker, &error)),
+    }
+}
+
+/// What in the data directory says that there was an installation. A first start that was cut off has written secrets,
+/// but no contents.
+fn find_remains(places: &Places) -> Result<Vec<PathBuf>, OpenError> {
+    let mut remains = Vec::new();
+    if !places.data_dir.join(MARKER).exists() {
+        let key = Some(&places.master_key).filter(|_| !places.master_key_is_given);
+        remains.extend(key.filter(|path| path.exists()).cloned());
+        let token = places.data_dir.join(ADMIN_TOKEN_FILE);
+        remains.extend(Some(token).filter(|path| path.exists()));
+    }
+    let blobs = places.data_dir.join("blobs");
+    let in_use = BlobStore::is_in_use(&blobs);
+    if in_use.map_err(|error| OpenError::Failed(error.into()))? {
+        remains.push(blobs);
+    }
+    let disks = places.data_dir.join("disks");
+    if fs::read_dir(&disks).is_ok_and(|mut entries| entries.next().is_some()) {
+        remains.push(disks);
+    }
+    Ok(remains)
+}
+
+fn has_bytes(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0)
+}
+
+fn refuse_or_move(places: &Places, remains: &[PathBuf], now: Timestamp) -> Result<(), OpenError> {
+    if remains.is_empty() {
+        return Ok(());
+    }
+    if places.new_installation {
+        return set_aside(places, remains, now);
+    }
+    let database = match &places.database {
+        Location::Sqlite(file) => file.display().to_string(),
+        Location::Postgres(_) => "named by database_url".into(),
+    };
+    let data_dir = places.data_dir.display();
+    Err(OpenError::Refused(format!(
+        "the database {database} is missing or empty, but {data_dir} holds an installation ({}); \
+         correct the path or name of the database, or restore it from your backup; nothing was removed. \
+         To begin a new installation, run `estrade serve --new-installation` once: it keeps what is there in {data_dir}/replaced-<time>",
+        names(remains)
+    )))
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    paths.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Moves what another installation left into a directory of its own. Nothing is deleted, and whoever is killed here
+/// only has to start again.
+fn set_aside(places: &Places, remains: &[PathBuf], now: Timestamp) -> Result<(), OpenError> {
+    let directory = places.data_dir.join(format!("replaced-{}", now.millis()));
+    let made = DirBuilder::new().mode(0o700).create(&directory);
+    made.map_err(|error| cannot("create", &directory, &error))?;
+    let also = places.data_dir.join(ALSO_MOVED);
+    let also = Some(&also).filter(|path| path.exists());
+    for from in remains.iter().chain(also) {
+        let to = directory.join(from.file_name().unwrap_or(from.as_os_str()));
+        fs::rename(from, &to).map_err(|error| cannot("move away", from, &error))?;
+    }
+    sync_directory(&places.data_dir).map_err(|error| cannot("write", &directory, &error))?;
+    tracing::warn!(
+        kept_in = %directory.display(),
+        moved = names(remains),
+        "began a new installation; what another one left was moved"
+    );
+    Ok(())
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn cannot(verb: &str, path: &Path, error: &io::Error) -> OpenError {
+    OpenError::Refused(format!("cannot {verb} {}: {error}", path.display()))
+}
