@@ -146,6 +146,9 @@ pub struct ServeArgs {
     /// empty; what is there is kept in DIR/replaced-<time>
     #[arg(long, help_heading = "Installation")]
     pub new_installation: bool,
+    /// Start although a check after a crash finds the SQLite database damaged: what is damaged stays so
+    #[arg(long, help_heading = "Installation")]
+    pub accept_damaged_database: bool,
 }
 
 /// `estrade config`.

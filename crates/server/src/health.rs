@@ -8,8 +8,13 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use estrade_service::Error;
+use estrade_service::{Core, Error};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
 use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -21,9 +26,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Health {
     /// `ok`, `starting` or `unavailable`.
     status: &'static str,
-    /// `up` or `down`; absent where it was not asked.
+    /// `up`, `down` (it does not answer, or does not take writes) or `damaged` (it works, but its file does not pass
+    /// a check: restore a backup); absent where it was not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<&'static str>,
+    /// `failing` while nothing can be written: the disk is full or read-only, or somebody has locked the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes: Option<&'static str>,
 }
 
 /// Is the process alive?
@@ -32,10 +41,11 @@ pub async fn healthz() -> Json<Health> {
     Json(Health {
         status: "ok",
         database: None,
+        writes: None,
     })
 }
 
-/// Can the platform API do its work? Needs every listener and the database.
+/// Can the platform API do its work? Needs every listener, and a database that takes writes.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, body = Health), (status = 503, body = Health)), security(()))]
 pub async fn platform_readyz(State(app): State<AppState>) -> Response {
     readiness(&app, StatusCode::SERVICE_UNAVAILABLE).await
@@ -48,9 +58,13 @@ pub async fn ai_readyz(State(app): State<AppState>) -> Response {
 }
 
 async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
-    let answers = timeout(PATIENCE, app.core.db.ping()).await;
-    let answers = answers.is_ok_and(|ping| ping.is_ok());
-    let (code, status, database) = match (app.is_ready(), answers) {
+    let (pinged, writable) = tokio::join!(
+        timeout(PATIENCE, app.core.db.ping()),
+        app.core.write_probe.is_writable()
+    );
+    let answers = pinged.is_ok_and(|ping| ping.is_ok());
+    let (code, status, database) = match (app.is_ready(), answers && writable) {
+        (true, true) if app.core.is_damaged() => (StatusCode::OK, "ok", "damaged"),
         (true, true) => (StatusCode::OK, "ok", "up"),
         (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "starting", "up"),
         (true, false) if without_database.is_success() => (without_database, "ok", "down"),
@@ -61,9 +75,29 @@ async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
         Json(Health {
             status,
             database: Some(database),
+            writes: (answers && !writable).then_some("failing"),
         }),
     )
         .into_response()
+}
+
+/// What is known of the database, for Prometheus.
+pub(crate) struct DatabaseMetrics(pub(crate) Arc<Core>);
+
+impl fmt::Debug for DatabaseMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseMetrics")
+    }
+}
+
+impl Collector for DatabaseMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let name = "estrade_database_damaged";
+        let help = "1 when the database's file did not pass a check; restore a backup";
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&i64::from(self.0.is_damaged()))
+    }
 }
 
 /// The numbers, for Prometheus.

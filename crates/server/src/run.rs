@@ -32,7 +32,7 @@ use estrade_service::credentials::AccountTokens;
 use estrade_service::key_check::KeyCheck;
 use estrade_service::releases::{self, Worker};
 use estrade_service::usage::Ledger;
-use estrade_service::{cleanup, domains, housekeeping, leftovers};
+use estrade_service::{cleanup, domains, housekeeping, integrity, leftovers, write_probe};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -278,7 +278,9 @@ impl Server {
 fn register_numbers(app: &AppState, edge: EdgeMetrics) {
     let gateway = ai::GatewayMetrics(Arc::clone(&app.gateway));
     let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
+    let database = health::DatabaseMetrics(Arc::clone(&app.core));
     app.metrics.register(|registry| {
+        registry.register_collector(Box::new(database));
         registry.register_collector(Box::new(edge));
         registry.register_collector(Box::new(gateway));
         registry.register_collector(Box::new(ledger));
@@ -292,6 +294,8 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Reconciler::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(cleanup::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(integrity::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(write_probe::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
     workers.spawn(Arc::clone(&app.log_keeper).run(stop.clone()));

@@ -9,8 +9,10 @@ use crate::login::LoginGate;
 use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
-use crate::{Error, accounts, first_start, random};
+use crate::write_probe::WriteProbe;
+use crate::{Error, accounts, first_start, integrity, random};
 use arc_swap::ArcSwap;
+use estrade_model::error::causes;
 use estrade_model::{Invalid, TokenId};
 use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
@@ -35,6 +37,9 @@ pub enum OpenError {
     /// Something that the administrator has to put right first.
     #[error("{0}")]
     Refused(String),
+    /// The database's file is damaged.
+    #[error("the database is damaged")]
+    Damaged(#[source] StoreError),
     /// Something failed that should not.
     #[error("cannot open the installation")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -44,6 +49,7 @@ impl From<StoreError> for OpenError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unusable(reason) => Self::Refused(reason),
+            damage if damage.is_damage() => Self::Damaged(damage),
             other => Self::Failed(other.into()),
         }
     }
@@ -86,7 +92,10 @@ impl Places {
 ///
 /// Boxed, so that it is compiled here and not in every program that opens one.
 pub fn open(places: &Places, settings: Settings) -> BoxFuture<'_, Result<Arc<Core>, OpenError>> {
-    Box::pin(open_places(places, settings))
+    Box::pin(async move {
+        let opened = open_places(places, settings).await;
+        opened.map_err(|error| name_damage(error, &places.database))
+    })
 }
 
 async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, OpenError> {
@@ -142,8 +151,20 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         log_news: LogNews::default(),
         log_blocks: tokio::sync::RwLock::default(),
         log_keeper: KeeperSlot::default(),
+        damage: OnceLock::new(),
+        write_probe: WriteProbe::default(),
         publisher: OnceLock::new(),
     }))
+}
+
+/// Says what to do about a damaged file, wherever that comes to light.
+fn name_damage(error: OpenError, location: &Location) -> OpenError {
+    match (error, location) {
+        (OpenError::Damaged(error), Location::Sqlite(file)) => {
+            integrity::refusal(file, &causes(&error).to_string())
+        }
+        (other, _) => other,
+    }
 }
 
 fn in_use() -> OpenError {

@@ -10,6 +10,7 @@ use crate::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::MasterKey;
 use crate::usage::UsageSettings;
+use crate::write_probe::WriteProbe;
 use crate::{Result, random};
 use arc_swap::ArcSwap;
 use estrade_model::plan::Plans;
@@ -57,6 +58,10 @@ pub struct Core {
     pub(crate) log_blocks: tokio::sync::RwLock<()>,
     /// Who stores what instances write.
     pub(crate) log_keeper: KeeperSlot,
+    /// What is wrong with the database's file, once that was found.
+    pub(crate) damage: OnceLock<String>,
+    /// Whether writes succeed.
+    pub write_probe: WriteProbe,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }
@@ -92,6 +97,11 @@ impl Core {
 
     pub(crate) fn publisher(&self) -> Option<Arc<dyn Publisher>> {
         self.publisher.get()?.upgrade()
+    }
+
+    /// Whether the database was found to be damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.get().is_some()
     }
 
     /// The present moment.

@@ -20,6 +20,7 @@ pub mod events;
 mod first_start;
 pub mod housekeeping;
 pub mod idempotency;
+pub mod integrity;
 pub mod invitations;
 mod jwt;
 pub mod key_check;
@@ -42,6 +43,7 @@ pub mod usage;
 pub mod watch;
 mod workspace_lists;
 pub mod workspaces;
+pub mod write_probe;
 
 pub use access::{Caller, Origin, Scope};
 pub use core::{Clock, Core, Publisher, Quotas, Settings, UnknownWorkspace};

@@ -8,12 +8,14 @@
 //! wait together, with one fsync (group commit); on PostgreSQL each runs serialisably on a pooled
 //! connection and is repeated when it clashed. Either way the job behaves as if it ran alone.
 
+use crate::blobs::PROBE_BYTES;
 use crate::changes::{Change, Changes};
 use crate::postgres::{Postgres, PostgresTx};
 use crate::sqlite::{Sqlite, SqliteTx};
 use crate::value::{Record, Value};
 use crate::{StoreError, migrate};
 use std::future::Future;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -159,6 +161,28 @@ impl Db {
             .fetch_optional::<Ping>()
             .await
             .map(drop)
+    }
+
+    /// Commits a change that changes nothing.
+    pub async fn probe_write(&self) -> Result<(), StoreError> {
+        self.transact(|tx| {
+            Box::pin(async move {
+                tx.query("UPDATE installation SET name = name WHERE slot = 1")
+                    .execute()
+                    .await
+                    .map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Whether the file of a SQLite database could grow: its log may have room for small changes on a full disk.
+    pub fn probe_files(&self) -> Result<(), StoreError> {
+        let Some(directory) = self.file().and_then(Path::parent) else {
+            return Ok(());
+        };
+        let write = || tempfile::tempfile_in(directory)?.write_all(&[0; PROBE_BYTES]);
+        write().map_err(|error| StoreError::Unavailable(error.into()))
     }
 
     /// Tidies up; called when the server stops.

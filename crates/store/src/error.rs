@@ -32,6 +32,21 @@ impl StoreError {
         Self::Statement(what.into())
     }
 
+    /// Whether the file is damaged, or is no database.
+    pub fn is_damage(&self) -> bool {
+        use rusqlite::ffi::ErrorCode;
+        let Self::Statement(error) = self else {
+            return false;
+        };
+        let code = error
+            .downcast_ref::<rusqlite::Error>()
+            .and_then(rusqlite::Error::sqlite_error_code);
+        matches!(
+            code,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        )
+    }
+
     /// Whether it is about what was to be written; everything else may pass without our doing.
     pub fn is_about_values(&self) -> bool {
         matches!(self, Self::Values(_) | Self::Duplicate | Self::Reference)

@@ -26,6 +26,7 @@ pub mod housekeeping;
 pub mod idempotency;
 pub mod images;
 pub mod installation;
+pub mod integrity;
 pub mod invitations;
 pub mod keys;
 pub mod log_blocks;

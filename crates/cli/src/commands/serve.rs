@@ -7,6 +7,7 @@ use crate::wiring;
 use anyhow::{Context, bail};
 use estrade_server::run::Server;
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, OpenError, Places};
+use estrade_service::integrity::{self, RunMarker};
 use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,13 +23,21 @@ pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow
         new_installation: args.new_installation,
         ..wiring::places(config)
     };
+    let marker = RunMarker::find(&config.data_dir);
+    if marker.is_after_crash() && !args.accept_damaged_database {
+        integrity::check_after_crash(&places).await?;
+    }
     let core = wiring::open_at(&places, config).await?;
+    marker.begin()?;
     let shutdown = CancellationToken::new();
     let server = Server::start(core, options, shutdown.clone()).await?;
     let impatient = stop_on_signal(shutdown)?;
     greet(config, &server, printer)?;
     tokio::select! {
-        () = server.run() => Ok(ExitCode::SUCCESS),
+        () = server.run() => {
+            marker.end();
+            Ok(ExitCode::SUCCESS)
+        }
         () = impatient.cancelled() => bail!("stopped at once by the second signal; requests in flight were cut off"),
     }
 }

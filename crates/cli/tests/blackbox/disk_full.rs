@@ -128,11 +128,13 @@ async fn a_full_disk_refuses_and_recovers() {
     }
     assert_eq!(names_in(&disk.join("blobs/packs")), packs);
     assert_eq!(names_in(&disk.join("blobs/tmp")), [""; 0]);
+    server.assert_ready(false).await;
     // Reading goes on, and so does everything that needs no disk.
     assert_eq!(key_names(&server).await, stored);
     assert_eq!(server.authorize(&key).await, 200);
 
     fs::remove_file(disk.join("filler")).unwrap();
+    server.assert_ready(true).await;
     for name in refused {
         let body = json!({"name": name, "workspaces": ["main"]});
         server.ai(Method::POST, "/v1/keys", body).await.assert(201);

@@ -10,6 +10,7 @@
 mod administration;
 mod containers;
 mod crashes;
+mod damage;
 mod disk_full;
 mod first_start;
 mod greeting;

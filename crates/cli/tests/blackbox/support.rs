@@ -343,6 +343,32 @@ impl Server {
         answer.await.unwrap().status.as_u16()
     }
 
+    /// Waits until both APIs say that writes succeed, or that they do not.
+    pub(crate) async fn assert_ready(&self, ready: bool) {
+        let ask = async |base: &str| {
+            let answer = self.ask(base, "", Method::GET, "/readyz", Value::Null);
+            let answer = answer.await.unwrap();
+            (answer.status.as_u16(), answer.json())
+        };
+        let good = serde_json::json!({"status": "ok", "database": "up"});
+        let bad =
+            |status| serde_json::json!({"status": status, "database": "down", "writes": "failing"});
+        let (platform, ai) = if ready {
+            ((200, good.clone()), (200, good))
+        } else {
+            ((503, bad("unavailable")), (200, bad("ok")))
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = (ask(&self.platform).await, ask(&self.ai).await);
+            if found == (platform.clone(), ai.clone()) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{found:?}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// One request; `null` is no body.
     pub(crate) async fn ask(
         &self,

@@ -37,6 +37,7 @@ mod shared;
 mod staging;
 mod writer;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +54,9 @@ use disk::Disk;
 
 /// Contents of at least this many bytes get a file of their own; smaller ones share a pack.
 pub const LARGE_CONTENT: u64 = 1 << 20;
+
+/// What is written to find out whether writes succeed: more than a file system has left over in a full block.
+pub(crate) const PROBE_BYTES: usize = 64 << 10;
 
 /// The blob store of one data directory. Cloning is cheap and shares the store.
 #[derive(Clone, Debug)]
@@ -85,6 +89,12 @@ impl BlobStore {
     /// temporary files of stagings that are under way.
     pub fn sweep_temporary(&self) -> Result<u64, BlobError> {
         Ok(self.disk.sweep_temporary()?)
+    }
+
+    /// Writes a little, and takes it away again: fails where contents could not be written either.
+    pub fn probe_write(&self) -> Result<(), BlobError> {
+        let mut file = self.disk.new_temporary()?;
+        Ok(file.write_all(&[0; PROBE_BYTES])?)
     }
 
     /// Begins to collect contents, together at most `max_total` bytes.
