@@ -97,7 +97,7 @@ mod tests {
     fn bound(providers: &[Provider], operation: Operation, more: &str) -> (Bound, u64) {
         let catalogue = build(providers, &Catalogue::default());
         let body = format!(r#"{{"model":"m"{more}}}"#);
-        let look = look(body.as_bytes()).unwrap();
+        let look = look(body.as_bytes(), false).unwrap();
         let model = catalogue.model("m").unwrap();
         let bound = Bound::new(operation, &look, model, body.len());
         (bound, body.len() as u64)

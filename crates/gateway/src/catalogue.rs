@@ -24,6 +24,8 @@ pub(crate) struct Catalogue {
     /// In the order of the configuration.
     pub(crate) listed: Vec<Arc<Model>>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Whether a provider takes standard fields only.
+    pub(crate) strict_fields: bool,
 }
 
 /// A model that callers can name.
@@ -133,6 +135,7 @@ impl Catalogue {
         Ok(Self {
             models,
             listed,
+            strict_fields: upstreams.iter().any(|upstream| upstream.fields.strict),
             upstreams,
         })
     }

@@ -23,7 +23,7 @@ pub(crate) struct Refusal {
     kind: &'static str,
     code: &'static str,
     message: Cow<'static, str>,
-    param: Option<&'static str>,
+    param: Option<Cow<'static, str>>,
     limit: Option<Box<Limit>>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -180,22 +180,34 @@ impl Refusal {
                 ),
             ),
             BadBody::NoModel => Self {
-                param: Some("model"),
+                param: Some("model".into()),
                 ..refuse(
                     "model_required",
                     "model is missing: name the one to use".to_owned(),
                 )
             },
             BadBody::Field(field, why) => Self {
-                param: Some(field),
+                param: Some((*field).into()),
                 ..refuse("invalid_value", format!("{field} {why}"))
             },
         }
     }
 
+    pub(crate) fn field_not_allowed(field: String) -> Self {
+        let said = format!(
+            "`{field}` is not passed to this model's provider, where it may change the model, the routing or the \
+             price: leave it out, or ask the operator to add it to the provider's pass_fields"
+        );
+        let status = StatusCode::BAD_REQUEST;
+        Self {
+            param: Some(field.into()),
+            ..Self::new(status, INVALID, "field_not_allowed", said)
+        }
+    }
+
     pub(crate) fn echo(message: &'static str, param: &'static str) -> Self {
         Self {
-            param: Some(param),
+            param: Some(param.into()),
             ..Self::new(StatusCode::BAD_REQUEST, INVALID, "invalid_value", message)
         }
     }
@@ -203,7 +215,7 @@ impl Refusal {
     pub(crate) fn model_not_allowed(model: &str) -> Self {
         let said = format!("this key may not use the model {}", shown(model));
         Self {
-            param: Some("model"),
+            param: Some("model".into()),
             ..Self::new(
                 StatusCode::FORBIDDEN,
                 "permission_error",
@@ -219,7 +231,7 @@ impl Refusal {
             shown(model)
         );
         Self {
-            param: Some("model"),
+            param: Some("model".into()),
             ..Self::new(StatusCode::NOT_FOUND, INVALID, "model_not_found", said)
         }
     }
@@ -367,7 +379,7 @@ impl Refusal {
                 message: &self.message,
                 kind: self.kind,
                 code: self.code,
-                param: self.param,
+                param: self.param.as_deref(),
                 limit: self.limit.as_deref(),
             },
         };

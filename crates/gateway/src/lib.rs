@@ -19,6 +19,7 @@ pub mod doors;
 mod echo;
 mod error;
 pub mod express;
+mod fields;
 mod flows;
 mod gateway;
 mod health;

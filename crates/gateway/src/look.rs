@@ -1,6 +1,7 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
-use crate::json::{Kind, Malformed, Scanner};
+use crate::fields::{FieldSet, STANDARD};
+use crate::json::{Kind, Malformed, Scanner, Text};
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -20,10 +21,21 @@ pub(crate) struct Look {
     pub(crate) max_tokens: Option<u64>,
     /// How many images, sounds and files it may have.
     pub(crate) media: u64,
-    /// How many answers.
+    /// How many answers are generated.
     pub(crate) n: u64,
+    /// Fields that not every provider may be sent. In a box: most requests have none.
+    pub(crate) guarded: Option<Box<GuardedFields>>,
     /// Whether the same request gives the same answer.
     pub(crate) deterministic: bool,
+}
+
+/// Fields that not every provider may be sent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct GuardedFields {
+    /// Fields that can change the model, the routing or the price.
+    pub(crate) restricted: FieldSet,
+    /// Fields that are not standard; looked for only where a provider is strict.
+    pub(crate) extra: Vec<String>,
 }
 
 /// Why a body is refused.
@@ -45,7 +57,7 @@ impl From<Malformed> for BadBody {
     }
 }
 
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "model",
     "stream",
     "stream_options",
@@ -55,16 +67,19 @@ const FIELDS: [&str; 9] = [
     "temperature",
     "seed",
     "n_predict",
+    "best_of",
 ];
 /// Fields that only describe: a tool may well have a parameter that is called `file`.
 const DESCRIPTIONS: [&str; 3] = ["tools", "functions", "response_format"];
 
+/// So many characters of a name that is refused are shown.
+const MAX_SHOWN: usize = 100;
 /// More than any limit.
 const UNLIMITED: u64 = u64::MAX;
 const OTHER_CASE: &str = "must be written exactly so: some servers do not mind the case";
 
-/// Looks at a body.
-pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
+/// Looks at a body; `strict`: also for fields that are not standard.
+pub(crate) fn look(body: &[u8], strict: bool) -> Result<Look, BadBody> {
     let text = std::str::from_utf8(body).map_err(|_| BadBody::NotText)?;
     let mut look = Look {
         n: 1,
@@ -84,6 +99,7 @@ pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
                 return Err(BadBody::Field(field, OTHER_CASE));
             }
             let media = scanner.media;
+            look.other_field(scanner, name, strict)?;
             scanner.skip()?;
             if DESCRIPTIONS.iter().any(|field| scanner.says(name, field)) {
                 scanner.media = media;
@@ -110,6 +126,27 @@ pub(crate) fn look(body: &[u8]) -> Result<Look, BadBody> {
 }
 
 impl Look {
+    /// Takes note of a field that is passed on, if a provider may not be sent it.
+    fn other_field(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        name: &Text,
+        strict: bool,
+    ) -> Result<(), BadBody> {
+        if let Some(restricted) = FieldSet::find(scanner, name) {
+            // Nothing is what it is without the field.
+            if scanner.kind()? != Kind::Null {
+                let guarded = self.guarded.get_or_insert_default();
+                guarded.restricted.add(restricted);
+            }
+        } else if strict && !STANDARD.iter().any(|field| scanner.says(name, field)) {
+            let name = scanner.value(name);
+            let guarded = self.guarded.get_or_insert_default();
+            guarded.extra.push(name.chars().take(MAX_SHOWN).collect());
+        }
+        Ok(())
+    }
+
     fn field(&mut self, field: &'static str, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
         let kind = scanner.kind()?;
         match (field, kind) {
@@ -137,7 +174,10 @@ impl Look {
                 let most = count(field, scanner.number()?.max(0.0))?;
                 self.limit(most);
             }
-            ("n", Kind::Number) => self.n = count(field, scanner.number()?)?.max(1),
+            // So many are generated, and the best `n` of them sent.
+            ("n" | "best_of", Kind::Number) => {
+                self.n = self.n.max(count(field, scanner.number()?)?);
+            }
             ("temperature", Kind::Number) => {
                 let temperature = scanner.number()?;
                 self.deterministic |= temperature == 0.0;
@@ -223,6 +263,10 @@ impl Look {
 }
 
 fn count(field: &'static str, number: f64) -> Result<u64, BadBody> {
+    // Whoever rounds it may round it up.
+    if number.fract() != 0.0 {
+        return Err(BadBody::Field(field, "must be an integer"));
+    }
     if !(0.0..1e12).contains(&number) {
         return Err(BadBody::Field(field, "must not be negative or so large"));
     }
@@ -231,7 +275,7 @@ fn count(field: &'static str, number: f64) -> Result<u64, BadBody> {
         clippy::cast_sign_loss,
         reason = "its range was checked"
     )]
-    let count = number.ceil() as u64;
+    let count = number as u64;
     Ok(count)
 }
 
@@ -242,7 +286,7 @@ mod tests {
 
     fn rewritten(text: &str, model: Option<&str>, usage: bool) -> String {
         let body = Bytes::copy_from_slice(text.as_bytes());
-        let new = look(&body)
+        let new = look(&body, false)
             .unwrap()
             .rewrite(&body, model.map(str::as_bytes), usage);
         String::from_utf8(new.to_vec()).unwrap()
@@ -252,7 +296,7 @@ mod tests {
     fn what_is_needed_is_found_and_the_rest_is_left_alone() {
         let body = br#" {"messages":[{"model":"inner","n":9}],"model":"a\/b","stream":true,"n":2,
             "max_tokens":7,"max_completion_tokens":null,"temperature":0.0,"x":{"stream":false}} "#;
-        let found = look(body).unwrap();
+        let found = look(body, false).unwrap();
         assert_eq!(found.model, "a/b");
         assert!(found.stream && found.deterministic && !found.include_usage);
         assert_eq!((found.n, found.max_tokens), (2, Some(7)));
@@ -278,20 +322,20 @@ mod tests {
                 format!(r#"{{"model":"a","{name}":1}}"#),
                 format!(r#"{{"{name}":1,"model":"a"}}"#),
             ] {
-                let found = look(text.as_bytes());
+                let found = look(text.as_bytes(), false);
                 assert_eq!(found, Err(BadBody::Field(field, OTHER_CASE)), "{text}");
             }
         }
         let nested = br#"{"model":"a","stream_options":{"Include_usage":false}}"#;
         assert_eq!(
-            look(nested),
+            look(nested, false),
             Err(BadBody::Field("include_usage", OTHER_CASE))
         );
         for fine in [
             r#"{"mod\u0065l":"a"}"#,
             r#"{"model":"a","models":1,"Nn":2,"\u212a":3,"x":{"Model":"b"},"":1,"\ud800":1}"#,
         ] {
-            assert_eq!(look(fine.as_bytes()).unwrap().model, "a", "{fine}");
+            assert_eq!(look(fine.as_bytes(), false).unwrap().model, "a", "{fine}");
         }
     }
 
@@ -299,7 +343,7 @@ mod tests {
     fn a_limit_is_the_largest_that_anybody_may_believe() {
         let limit = |more: &str| {
             let text = format!(r#"{{"model":"a"{more}}}"#);
-            look(text.as_bytes()).unwrap().max_tokens
+            look(text.as_bytes(), false).unwrap().max_tokens
         };
         assert_eq!(limit(r#","max_tokens":7,"n_predict":900"#), Some(900));
         assert_eq!(limit(r#","n_predict":7"#), Some(7));
@@ -316,10 +360,22 @@ mod tests {
     }
 
     #[test]
+    fn as_many_answers_are_paid_for_as_are_generated() {
+        let n = |more: &str| {
+            let text = format!(r#"{{"model":"a"{more}}}"#);
+            look(text.as_bytes(), false).unwrap().n
+        };
+        assert_eq!((n(""), n(r#","n":0"#), n(r#","n":3.0"#)), (1, 1, 3));
+        assert_eq!(n(r#","n":2,"best_of":8"#), 8);
+        assert_eq!(n(r#","best_of":2,"n":3"#), 3);
+        assert_eq!(n(r#","best_of":null"#), 1);
+    }
+
+    #[test]
     fn images_and_files_are_noticed_however_they_are_written() {
         let media = |more: &str| {
             let text = format!(r#"{{"model":"a",{more}}}"#);
-            look(text.as_bytes()).unwrap().media
+            look(text.as_bytes(), false).unwrap().media
         };
         let part = |name: &str| format!(r#""messages":[{{"content":[{{"{name}":{{}}}}]}}]"#);
         assert_eq!(media(&part("image_url")), 1);
@@ -367,7 +423,7 @@ mod tests {
 
     #[test]
     fn bad_bodies_are_refused_by_name() {
-        let field = |text: &str| match look(text.as_bytes()) {
+        let field = |text: &str| match look(text.as_bytes(), false) {
             Err(BadBody::Field(field, _)) => field,
             other => panic!("{text}: {other:?}"),
         };
@@ -377,11 +433,23 @@ mod tests {
         assert_eq!(field(r#"{"model":"a","stream":"yes"}"#), "stream");
         assert_eq!(field(r#"{"model":"a","max_tokens":-1}"#), "max_tokens");
         assert_eq!(field(r#"{"model":"a","max_tokens":1e400}"#), "max_tokens");
+        for (name, value) in [
+            ("max_tokens", "1.5"),
+            ("max_tokens", r#""7""#),
+            ("max_completion_tokens", "0.1"),
+            ("max_completion_tokens", "true"),
+            ("n", "2.5"),
+            ("n", "[2]"),
+            ("best_of", "2.5"),
+        ] {
+            let text = format!(r#"{{"model":"a","{name}":{value}}}"#);
+            assert_eq!(field(&text), name, "{text}");
+        }
         assert_eq!(field(r#"{"model":"a","n":1,"n":2}"#), "n");
         assert_eq!(field(r#"{"model":"a","n_predict":1e400}"#), "n_predict");
-        assert_eq!(look(b"{}"), Err(BadBody::NoModel));
-        assert_eq!(look(br#"{"model":""}"#), Err(BadBody::NoModel));
-        assert_eq!(look(b"{\"model\":\"\xff\"}"), Err(BadBody::NotText));
+        assert_eq!(look(b"{}", false), Err(BadBody::NoModel));
+        assert_eq!(look(br#"{"model":""}"#, false), Err(BadBody::NoModel));
+        assert_eq!(look(b"{\"model\":\"\xff\"}", false), Err(BadBody::NotText));
         for text in [
             "",
             "[]",
@@ -391,11 +459,14 @@ mod tests {
             r#"{"model":"a",}"#,
         ] {
             assert!(
-                matches!(look(text.as_bytes()), Err(BadBody::Malformed(_))),
+                matches!(look(text.as_bytes(), false), Err(BadBody::Malformed(_))),
                 "{text}"
             );
         }
         let deep = format!(r#"{{"model":"a","x":{}}}"#, "[".repeat(10_000));
-        assert!(matches!(look(deep.as_bytes()), Err(BadBody::Malformed(_))));
+        assert!(matches!(
+            look(deep.as_bytes(), false),
+            Err(BadBody::Malformed(_))
+        ));
     }
 }

@@ -276,14 +276,17 @@ impl Lane {
         } else {
             Instant::now()
         };
-        let look = look(&body).map_err(|bad| Refusal::bad_body(&bad))?;
         let catalogue = self.gateway.catalogue.load_full();
+        let look = look(&body, catalogue.strict_fields).map_err(|bad| Refusal::bad_body(&bad))?;
         let model = choose_model(&catalogue, &look, account)?;
+        check_fields(model, &look)?;
         let bound = Bound::new(operation, &look, model, body.len());
         account.prompt_estimate = bound.prompt;
         standings.tokens = self.take_tokens(account, bound, &look, now)?;
         // Before it is put on record, where it says who is asked first.
-        let order = model.order(account.pass.workspace.preference, now);
+        let mut order = model.order(account.pass.workspace.preference, now);
+        order.retain(|(target, _)| target.upstream.fields.refused(&look).is_none());
+        let order = order.into_boxed_slice();
         let first = order.first().map(|(target, _)| &target.upstream.name);
         let now = self.set_aside(account, model, first, bound, now).await?;
         if model.echo {
@@ -410,6 +413,20 @@ fn choose_model<'c>(
     let model = model.ok_or_else(|| Refusal::model_not_found(&look.model))?;
     account.count_in(&model.series);
     Ok(model)
+}
+
+/// Refuses what no provider of a model may be sent.
+fn check_fields(model: &Model, look: &Look) -> Result<(), Refusal> {
+    let mut refused = None;
+    for target in &model.targets {
+        match target.upstream.fields.refused(look) {
+            None => return Ok(()),
+            Some(field) => refused = Some(field),
+        }
+    }
+    refused.map_or(Ok(()), |field| {
+        Err(Refusal::field_not_allowed(field.into_owned()))
+    })
 }
 
 fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Outcome, Refusal> {

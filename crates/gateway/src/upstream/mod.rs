@@ -15,9 +15,10 @@ pub(crate) use key_finder::KeyFinder;
 pub(crate) use pool::Pool;
 pub(crate) use tls::Trust;
 
+use crate::fields::FieldPolicy;
 use estrade_model::Invalid;
 use estrade_model::call::Operation;
-use estrade_model::provider::{FieldRules, OnDisconnect, Provider, Timeouts};
+use estrade_model::provider::{OnDisconnect, Provider, Timeouts};
 use estrade_model::secret::Secret;
 use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
@@ -41,7 +42,7 @@ pub(crate) struct Upstream {
     pub(crate) retries: u32,
     pub(crate) stream_usage: bool,
     pub(crate) on_disconnect: OnDisconnect,
-    pub(crate) fields: FieldRules,
+    pub(crate) fields: FieldPolicy,
     host: String,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -90,7 +91,7 @@ impl Upstream {
             retries: provider.retries,
             stream_usage: provider.stream_usage,
             on_disconnect: provider.on_disconnect,
-            fields: provider.fields.clone(),
+            fields: FieldPolicy::new(&provider.fields),
             heads: Operation::ALL.map(|operation| base.head(operation, bearer)),
             secret: bearer
                 .filter(|key| key.len() >= SHORTEST_SECRET)

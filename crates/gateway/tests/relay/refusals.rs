@@ -218,3 +218,90 @@ async fn read_some(stream: &mut tokio::net::TcpStream) -> String {
     let length = read.unwrap().unwrap();
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
+
+#[tokio::test]
+async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let mut open = provider_at("open", provider.address);
+    open.models[0].id = "acme/open".to_owned();
+    open.fields.pass = vec!["service_tier".to_owned()];
+    let mut strict = provider_at("strict", provider.address);
+    strict.models[0].id = "acme/strict".to_owned();
+    strict.fields.strict = true;
+    strict.fields.pass = vec!["top_k".to_owned()];
+    let mut both = open.clone();
+    both.name = "both".to_owned();
+    both.models[0].id = MODEL.to_owned();
+    let providers = [provider_at("acme", provider.address), open, strict];
+    let gateway = TestGateway::new(&providers).await;
+    let caller = gateway.caller();
+    let refused = async |model: &str, more: &str, field: &str| {
+        let asked = provider.count();
+        let body = chat(more).replace(MODEL, model);
+        let answer = caller.chat(&body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert_eq!(error_code(&answer.body), "field_not_allowed", "{body}");
+        let said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(said["error"]["param"], field, "{body}");
+        assert!(said["error"]["message"].as_str().unwrap().contains(field));
+        assert_eq!(provider.count(), asked, "it is not sent");
+    };
+    for field in [
+        "models",
+        "fallbacks",
+        "route",
+        "service_tier",
+        "max_new_tokens",
+        "provider",
+        "transforms",
+        "plugins",
+        "web_search_options",
+    ] {
+        refused(MODEL, &format!(r#","{field}":["x"]"#), field).await;
+    }
+    let tier = r#","service_tier":"flex""#;
+    refused("acme/open", r#","models":["x"]"#, "models").await;
+    refused("acme/strict", r#","my_own":1"#, "my_own").await;
+    refused("acme/strict", tier, "service_tier").await;
+    let passes = async |model: &str, more: &str| {
+        let body = chat(more).replace(MODEL, model);
+        assert_eq!(caller.chat(&body).await.status, 200, "{body}");
+        assert!(provider.asked().last().unwrap().body.contains(more));
+    };
+    passes(MODEL, r#","my_own":{"models":1},"top_k":4,"route":null"#).await;
+    passes("acme/open", tier).await;
+    passes("acme/strict", r#","top_k":4,"temperature":1,"tools":[]"#).await;
+    // Of several providers only those are asked that may be sent it.
+    gateway
+        .gateway
+        .set_providers(&[provider_at("acme", provider.address), both], false)
+        .unwrap();
+    passes(MODEL, tier).await;
+    let call = gateway.books.rows().pop().unwrap().1;
+    assert_eq!((&*call.provider, call.attempts), ("both", 1));
+}
+
+#[tokio::test]
+async fn what_multiplies_the_cost_is_reserved_for() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let most = async |more: &str| {
+        assert_eq!(gateway.caller().chat(&chat(more)).await.status, 200);
+        gateway.books.most().nanos()
+    };
+    // Two millionths for each token of an answer.
+    let (one, five) = (most(r#","max_tokens":100,"n":1"#).await, 5 * 100 * 2000);
+    let many = most(r#","max_tokens":100,"n":5"#).await;
+    assert_eq!(many - one, five - 100 * 2000);
+    let best = most(r#","max_tokens":100,"n":1,"best_of":5"#).await;
+    assert!(best > five, "{best}");
+    for bad in [
+        r#","max_tokens":1.5"#,
+        r#","max_completion_tokens":"9""#,
+        r#","n":0.5"#,
+    ] {
+        let answer = gateway.caller().chat(&chat(bad)).await;
+        assert_eq!(answer.status, 400, "{bad}");
+        assert_eq!(error_code(&answer.body), "invalid_value", "{bad}");
+    }
+}

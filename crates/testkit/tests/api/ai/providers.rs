@@ -1,6 +1,7 @@
 //! `/v1/providers`
 
 use crate::support::{assert_id, assert_time, column, fields};
+use estrade_model::provider::OnDisconnect;
 use estrade_service::providers;
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
@@ -33,8 +34,11 @@ async fn providers_are_kept_and_their_keys_never_shown(app: &TestApp) {
             "hasKey",
             "models",
             "name",
+            "onDisconnect",
+            "passFields",
             "retries",
             "streamUsage",
+            "strictFields",
             "timeouts"
         ]
     );
@@ -60,6 +64,20 @@ async fn providers_are_kept_and_their_keys_never_shown(app: &TestApp) {
     assert_eq!(
         (opened.models.len(), opened.models[0].upstream.as_deref()),
         (2, Some("gpt"))
+    );
+    assert_eq!(provider["onDisconnect"], "finish");
+    let policy = json!({
+        "onDisconnect": "cancel_and_charge_reserved", "passFields": ["service_tier"], "strictFields": true,
+    });
+    let updated = admin.put(&path, &policy).await.assert(200).json();
+    for field in ["onDisconnect", "passFields", "strictFields"] {
+        assert_eq!(updated["provider"][field], policy[field]);
+    }
+    let opened = &providers::list(app.core()).await.unwrap()[0];
+    assert_eq!(opened.on_disconnect, OnDisconnect::CancelAndChargeReserved);
+    assert_eq!(
+        (&opened.fields.pass[..], opened.fields.strict),
+        (&["service_tier".to_owned()][..], true)
     );
     // The key stays unless it is named.
     let updated = admin
@@ -132,6 +150,9 @@ async fn what_is_no_provider_is_400(app: &TestApp) {
         ("apiKey", json!("a\nb")),
         ("retries", json!(11)),
         ("timeouts", json!({"connect": 0})),
+        ("onDisconnect", json!("maybe")),
+        ("passFields", json!([""])),
+        ("strictFields", json!("yes")),
         ("models", json!([{"id": "a"}, {"id": "a"}])),
         ("models", json!([{"id": "a", "price": {"prompt": 1}}])),
     ] {
