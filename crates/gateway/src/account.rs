@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What to wait for before the caller sees the end, in strict mode.
-pub(crate) type Hold = Option<BoxFuture<'static, ()>>;
+/// What to wait for before the caller sees the end, in strict mode: whether the call is on disk.
+pub(crate) type Hold = Option<BoxFuture<'static, bool>>;
 
 /// A call that is under way.
 pub(crate) struct Account {

@@ -18,7 +18,8 @@ pub trait Books: Send + Sync + 'static {
     /// Writes down a call that has ended and gives back what was set aside. Every call that was let
     /// in is closed exactly once, also those that were refused ([`Ticket::NONE`]). Never waits.
     ///
-    /// In strict mode it returns what to wait for before the caller sees the end of the answer. Nobody
-    /// waits for it when the caller has left: the call is written all the same.
-    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>>;
+    /// In strict mode it returns what to wait for before the caller sees the end of the answer: whether the
+    /// call is on disk, which is known after a bounded time. Nobody waits for it when the caller has left: the
+    /// call is written all the same.
+    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, bool>>;
 }

@@ -116,6 +116,15 @@ impl Refusal {
             .header(header::RETRY_AFTER, "1")
     }
 
+    /// In strict mode a call that is not on disk has no answer. It was made: nobody should make it again by itself.
+    pub(crate) fn not_recorded() -> Self {
+        let said = "the call was made and will be charged, but it could not be written to disk in time: \
+                    usage.durability is strict, so its answer is withheld";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, SERVER, "usage_not_recorded", said)
+            .header(HeaderName::from_static("x-should-retry"), "false")
+    }
+
     pub(crate) fn unknown_path() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -406,6 +415,7 @@ pub(crate) fn last_event(cut: Cut) -> Bytes {
         Cut::Closed | Cut::Garbage => b"data: {\"error\":{\"message\":\"the provider broke off before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_error\",\"param\":null}}\n\n",
         Cut::Idle => b"data: {\"error\":{\"message\":\"the provider went silent before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_timeout\",\"param\":null}}\n\n",
         Cut::Unread => b"data: {\"error\":{\"message\":\"the answer was not read for too long and was cut\",\"type\":\"invalid_request_error\",\"code\":\"answer_unread\",\"param\":null}}\n\n",
+        Cut::NotRecorded => b"data: {\"error\":{\"message\":\"the call could not be written to disk in time, so its answer has no end\",\"type\":\"server_error\",\"code\":\"usage_not_recorded\",\"param\":null}}\n\n",
         Cut::TooLarge => b"data: {\"error\":{\"message\":\"the answer is too large and was cut\",\"type\":\"server_error\",\"code\":\"answer_too_large\",\"param\":null}}\n\n",
     })
 }

@@ -234,8 +234,11 @@ impl Metered {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         for _ in 0..MOST_STEPS {
             if let Some(hold) = &mut self.hold {
-                ready!(hold.as_mut().poll(cx));
+                let on_disk = ready!(hold.as_mut().poll(cx));
                 self.hold = None;
+                if !on_disk {
+                    self.withhold();
+                }
             }
             if let Some(data) = self.out.pop_front() {
                 if let Content::Json {
@@ -413,6 +416,16 @@ impl Metered {
             Content::Json { .. } => self.broken = Some(cut),
         }
         self.close(true);
+    }
+
+    /// The call is not on disk in time: in strict mode its answer has no end then.
+    fn withhold(&mut self) {
+        self.out.clear();
+        self.connection = None;
+        match &self.content {
+            Content::Events(_) => self.out.push_back(last_event(Cut::NotRecorded)),
+            Content::Json { .. } => self.broken = Some(Cut::NotRecorded),
+        }
     }
 
     fn close(&mut self, partial: bool) {

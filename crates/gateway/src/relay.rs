@@ -223,13 +223,18 @@ impl Lane {
                 self.flowing(operation, *answered, saving, account)
             }
             Ok(Outcome::Whole(whole)) => {
-                if let Some(hold) = account.close(&whole.ending) {
-                    hold.await;
+                let on_disk = match account.close(&whole.ending) {
+                    Some(hold) => hold.await,
+                    None => true,
+                };
+                if on_disk {
+                    let mut response = Response::new(whole.body);
+                    *response.status_mut() = whole.status;
+                    *response.headers_mut() = whole.headers;
+                    response
+                } else {
+                    Refusal::not_recorded().into_response()
                 }
-                let mut response = Response::new(whole.body);
-                *response.status_mut() = whole.status;
-                *response.headers_mut() = whole.headers;
-                response
             }
             Err(refusal) => {
                 let status = refusal.status.as_u16();

@@ -55,6 +55,8 @@ pub(crate) enum Cut {
     TooLarge,
     /// The caller did not read it.
     Unread,
+    /// The call could not be written to disk in time.
+    NotRecorded,
 }
 
 impl From<BadEnd> for Cut {

@@ -1,6 +1,6 @@
 //! Streams: at once, whole events, metered.
 
-use crate::support::{SECRET, TestGateway, chat, provider_at, until};
+use crate::support::{SECRET, TestGateway, chat, error_code, provider_at, until};
 use estrade_scripted::{
     Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
 };
@@ -325,6 +325,35 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
     assert_eq!(gateway.books.wait(2).await[1].1.status, 200);
     durable.notify_one();
     assert_eq!(whole.await.status, 200);
+}
+
+#[tokio::test]
+async fn in_strict_mode_what_is_not_on_disk_in_time_has_no_end() {
+    let provider = Scripted::new(|number| match number {
+        0 => vec![stream_head(), event("a"), usage_event(1, 1), done()],
+        1 => estrade_scripted::json(200, "{}"),
+        _ => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n";
+            let pause = Act::Sleep(Duration::from_millis(50));
+            vec![send(head), pause, send("{}")]
+        }
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let durable = Arc::new(Notify::new());
+    *gateway.books.durable.lock().unwrap() = Some(Arc::clone(&durable));
+    gateway.books.full.store(true, Ordering::Relaxed);
+    durable.notify_one();
+    let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
+    assert!(text.contains("usage_not_recorded"), "{text}");
+    assert!(!text.contains("[DONE]"), "{text}");
+    durable.notify_one();
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(error_code(&answer.body), "usage_not_recorded");
+    durable.notify_one();
+    let (text, whole) = gateway.caller().stream(&chat("")).await.rest().await;
+    assert!(!whole, "{text}");
 }
 
 #[tokio::test]

@@ -374,7 +374,7 @@ impl Books for LedgerBooks {
         self.ledger.goes_out();
     }
 
-    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {
+    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, bool>> {
         self.ledger.close(ticket, call)
     }
 }

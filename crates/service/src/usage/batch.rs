@@ -128,8 +128,11 @@ impl Batch {
         for done in self.opened {
             let _ = done.send(opened);
         }
+        // Whoever is told nothing knows that it is not on disk.
         for done in self.closing.into_iter().flatten() {
-            let _ = done.send(());
+            if opened != Opened::Refused {
+                let _ = done.send(());
+            }
         }
         for done in self.marks {
             let _ = done.send(());

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedMutexGuard, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// The most that one call is written down with: a million. Sums of them fit whatever happens.
@@ -258,8 +258,9 @@ impl Ledger {
 
     /// Writes down a call that has ended and gives back what was set aside. Never waits; in strict
     /// mode it returns what to wait for before the caller sees the end of the answer, if the call
-    /// was on record: nobody waits for a refusal.
-    pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, ()>> {
+    /// was on record: nobody waits for a refusal. It says whether the call is on disk, after
+    /// [`PATIENCE`] at the latest; what is not is written when the database is back.
+    pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, bool>> {
         // Calls that cost something were counted when they were let in; refusals come without end.
         let on_record = ticket.on_record;
         let owed = on_record == OnRecord::Open || call.cost > Amount::ZERO;
@@ -275,7 +276,8 @@ impl Ledger {
         self.settle(slices, ticket.reserved, call.cost);
         let (done, on_disk) = if self.settings().strict && on_record == OnRecord::Open {
             let (done, on_disk) = oneshot::channel();
-            (Some(done), Some(on_disk.map(drop).boxed()))
+            let on_disk = timeout(PATIENCE, on_disk).map(|outcome| matches!(outcome, Ok(Ok(()))));
+            (Some(done), Some(on_disk.boxed()))
         } else {
             (None, None)
         };

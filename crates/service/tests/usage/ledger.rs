@@ -181,6 +181,32 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_call_waits_for_a_silent_database_only_so_long() {
+    let at = Installation::on_postgres().await;
+    let who = Who::new();
+    let node = Node::start(&at, |usage| usage.strict = true).await;
+    let (id, ticket) = node.admit(&who, None).await.unwrap();
+    let silence = "DO $$ BEGIN LOCK TABLE calls; PERFORM pg_sleep(10); END $$";
+    let closes = async {
+        sleep(Duration::from_millis(300)).await;
+        let call = call(&who, id, at.core.now(), "model", whole(1));
+        let on_disk = node.ledger.close(ticket, call).unwrap();
+        let on_disk = timeout(Duration::from_secs(8), on_disk).await;
+        assert_eq!(on_disk, Ok(false), "it says so before the database does");
+    };
+    tokio::join!(at.database().query(silence), closes);
+    // It is written all the same, and the next one does not wait.
+    node.ledger.flush().await;
+    let closed = "SELECT COUNT(*) FROM calls WHERE NOT open";
+    assert_eq!(number(&at.core, closed).await, 1);
+    let (id, ticket) = node.admit(&who, None).await.unwrap();
+    let call = call(&who, id, at.core.now(), "model", whole(1));
+    assert!(node.ledger.close(ticket, call).unwrap().await);
+    node.stop().await;
+    at.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_database_that_says_nothing() {
     let at = Installation::on_postgres().await;
     let (who, budget) = (Who::new(), total(10));

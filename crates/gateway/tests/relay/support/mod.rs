@@ -80,6 +80,8 @@ pub(crate) struct Notebook {
     drafts: Mutex<Vec<Draft>>,
     /// Whether calls go out without being on record.
     pub(crate) relaxed: AtomicBool,
+    /// In strict mode: whether calls are not durable in time.
+    pub(crate) full: AtomicBool,
     /// Whether calls are paid from a budget.
     pub(crate) budgets: AtomicBool,
     /// How often one that is not did.
@@ -113,11 +115,15 @@ impl Books for Notebook {
         self.gone_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, ()>> {
+    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, bool>> {
         self.closed.lock().unwrap().push((ticket, call));
         self.changed.notify_waiters();
         let durable = self.durable.lock().unwrap().clone()?;
-        Some(Box::pin(async move { durable.notified().await }))
+        let on_disk = !self.full.load(Ordering::Relaxed);
+        Some(Box::pin(async move {
+            durable.notified().await;
+            on_disk
+        }))
     }
 }
 
