@@ -1,5 +1,6 @@
 //! The account of one call: opened when its key was let in, closed exactly once, whatever happens.
 
+use crate::catalogue::Target;
 use crate::detached::{self, PendingResponse};
 use crate::doors::Pass;
 use crate::gateway::Gateway;
@@ -10,8 +11,10 @@ use crate::under_way::{Noted, Standing, Tally, UnderWay};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, OnRecord, Operation, Price, Ticket, Tokens};
+use estrade_model::provider::OnDisconnect;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -45,6 +48,8 @@ pub(crate) struct Account {
     /// What was being received when the client left, and when that was.
     pending: Option<Box<PendingResponse>>,
     left_at: Option<Instant>,
+    /// Set when nothing is waited for once the client has left.
+    pub(crate) cancel: Option<Arc<AtomicBool>>,
     pub(crate) trace: Option<Trace>,
 }
 
@@ -108,6 +113,7 @@ impl Account {
             unsettled: false,
             pending: None,
             left_at: None,
+            cancel: None,
             trace: None,
         })
     }
@@ -138,8 +144,15 @@ impl Account {
             unsettled: self.unsettled,
             pending: None,
             left_at: Some(Instant::now()),
+            cancel: self.cancel.take(),
             trace: self.trace,
         })
+    }
+
+    /// Whether nothing is waited for once the client has left.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        let cancel = self.cancel.as_ref();
+        cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
     /// Whether it is paid from a budget.
@@ -201,8 +214,12 @@ impl Account {
     }
 
     /// The question goes out: from now on the prompt may have to be paid for.
-    pub(crate) fn sends(&mut self, price: Price, under_way: &Arc<UnderWay>) {
-        self.sent = Some(price);
+    pub(crate) fn sends(&mut self, target: &Target, under_way: &Arc<UnderWay>) {
+        self.sent = Some(target.price);
+        if let Some(cancel) = &self.cancel {
+            let at_once = target.upstream.on_disconnect == OnDisconnect::CancelAndChargeReserved;
+            cancel.store(at_once, Ordering::Relaxed);
+        }
         if self.ticket.on_record != OnRecord::No {
             return;
         }

@@ -217,7 +217,7 @@ async fn ask(
         opened
     };
     loop {
-        account.sends(target.price, &lane.under_way);
+        account.sends(target, &lane.under_way);
         let due = now + upstream.timeouts.first_byte;
         let mut guard = DisconnectGuard {
             lane,

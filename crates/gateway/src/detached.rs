@@ -138,8 +138,9 @@ pub(crate) enum Received {
 /// charged at once.
 pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
     let (upstream, lane) = (&response.target.upstream, Arc::clone(&response.lane));
-    let worth_it =
-        response.target.price != Price::FREE && upstream.on_disconnect == OnDisconnect::Finish;
+    let worth_it = !account.is_cancelled()
+        && response.target.price != Price::FREE
+        && upstream.on_disconnect == OnDisconnect::Finish;
     let owner = account.pass.key.owner;
     let permit = worth_it
         .then(|| Permit::acquire(&lane.gateway, owner))

@@ -23,6 +23,8 @@ use std::future::Future;
 use std::io::Write;
 use std::ops::Range;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -49,6 +51,9 @@ pub trait Answerer: Sync {
 
     /// The time.
     fn now(&self) -> Timestamp;
+
+    /// For how long a response is awaited for a client that has closed its sending side.
+    fn half_close_timeout(&self) -> Duration;
 }
 
 /// Serves a connection for as long as its requests are ordinary calls.
@@ -58,9 +63,10 @@ pub async fn serve(
     options: &ListenerOptions,
     stop: &CancellationToken,
 ) -> Next {
+    let cancel = Arc::new(AtomicBool::new(false));
     let mut caller = Caller {
         stream,
-        ahead: Ahead::default(),
+        ahead: Ahead::half_closable(answerer.half_close_timeout(), Arc::clone(&cancel)),
         output: Vec::new(),
     };
     let mut input = Input::default();
@@ -102,7 +108,9 @@ pub async fn serve(
             key: head.key,
             headers: head.headers,
             body: CallBody::Whole(Bytes::copy_from_slice(&input.bytes()[head.length..end])),
+            cancel: Some(Arc::clone(&cancel)),
         };
+        cancel.store(false, Ordering::Relaxed);
         caller.ahead.begin(input.bytes().len() - end);
         let outcome = {
             let answering = pin!(answerer.answer(route, Box::new(request)));

@@ -19,6 +19,7 @@ use estrade_model::provider::Provider;
 use estrade_model::{Invalid, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The gateway: who may call, what there is, what was used. One per process.
 pub struct Gateway {
@@ -78,6 +79,11 @@ impl Gateway {
     /// The time.
     pub fn now(&self) -> Timestamp {
         (self.options.clock)()
+    }
+
+    /// For how long a response is awaited for its usage after its client has left, or may have.
+    pub fn detached_timeout(&self) -> Duration {
+        self.options.detached_timeout
     }
 
     /// Bytes of request bodies that are held now.

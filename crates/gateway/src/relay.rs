@@ -210,6 +210,7 @@ impl Lane {
         mut account: Box<Account>,
     ) -> Response<GatewayBody> {
         let id = account.call().map(|call| call.id);
+        account.cancel.clone_from(&request.cancel);
         let mut standings = Standings::default();
         let outcome = self
             .steps(operation, request, &mut account, &mut standings)

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use http::{HeaderMap, Request, header};
 use hyper::body::Incoming;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A request for inference, whose path was understood already.
 pub struct CallRequest {
@@ -12,6 +14,8 @@ pub struct CallRequest {
     pub headers: HeaderMap,
     /// Its body.
     pub body: CallBody,
+    /// Set when nothing is waited for once the client has left; none: nobody looks at it.
+    pub cancel: Option<Arc<AtomicBool>>,
 }
 
 /// The body of a request.
@@ -30,6 +34,7 @@ impl From<Request<Incoming>> for CallRequest {
             key: sent.and_then(|value| SentKey::parse(value.as_bytes())),
             headers: parts.headers,
             body: CallBody::Incoming(body),
+            cancel: None,
         }
     }
 }

@@ -9,10 +9,14 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::has_budget_remaining;
+use tokio::time::{Sleep, sleep};
 
 /// What a caller may send before its answers are there.
 const MOST_AHEAD: usize = 64 * 1024;
@@ -27,12 +31,69 @@ pub struct Ahead {
     bytes: Vec<u8>,
     /// What it had sent already, besides what is being answered.
     before: usize,
+    /// Whether it has closed its sending side.
+    ended: bool,
+    /// How it is treated then; none: it is gone.
+    half_close: Option<HalfClose>,
+}
+
+/// How a client is treated that has closed its sending side. It may wait for its response or be gone: that is
+/// known only when something is sent to it.
+#[derive(Debug)]
+struct HalfClose {
+    timeout: Duration,
+    /// Whether it counts as gone all the same; set when the time is over.
+    cancel: Arc<AtomicBool>,
+    /// When it does anyway, unless something can be sent to it.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Ahead {
+    /// Of a client that does not count as gone when it closes its sending side, unless it was sent nothing for
+    /// so long, or `cancel` says that it does.
+    pub fn half_closable(timeout: Duration, cancel: Arc<AtomicBool>) -> Self {
+        let half_close = Some(HalfClose {
+            timeout,
+            cancel,
+            timer: None,
+        });
+        Self {
+            half_close,
+            ..Self::default()
+        }
+    }
+
     /// An answer begins, and so many bytes wait for the next ones.
     pub fn begin(&mut self, before: usize) {
         self.before = before;
+        self.sent();
+    }
+
+    /// Something could be sent to the client.
+    fn sent(&mut self) {
+        if let Some(half_close) = &mut self.half_close {
+            half_close.timer = None;
+        }
+    }
+
+    /// Ready when a client that has closed its sending side counts as gone.
+    fn poll_half_closed(&mut self, stream: &TcpStream, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(half_close) = &mut self.half_close else {
+            return Poll::Ready(());
+        };
+        let failed = !matches!(stream.take_error(), Ok(None));
+        if failed || half_close.cancel.load(Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        let timeout = half_close.timeout;
+        let timer = half_close
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep(timeout)));
+        let over = timer.as_mut().poll(cx);
+        if over.is_ready() {
+            half_close.cancel.store(true, Ordering::Relaxed);
+        }
+        over
     }
 
     /// Moves what came behind what waits.
@@ -65,15 +126,19 @@ pub async fn while_there<T>(
 /// Ready when the caller has gone.
 fn poll_gone(stream: &mut TcpStream, ahead: &mut Ahead, cx: &mut Context<'_>) -> Poll<()> {
     let mut piece = [MaybeUninit::uninit(); 1024];
-    while !ahead.is_full() {
+    while !ahead.ended && !ahead.is_full() {
         let mut buffer = ReadBuf::uninit(&mut piece);
         match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                 ahead.bytes.extend_from_slice(buffer.filled());
             }
-            Poll::Ready(_) => return Poll::Ready(()),
+            Poll::Ready(Ok(())) => ahead.ended = true,
+            Poll::Ready(Err(_)) => return Poll::Ready(()),
         }
+    }
+    if ahead.ended {
+        return ahead.poll_half_closed(stream, cx);
     }
     Poll::Pending
 }
@@ -224,6 +289,7 @@ impl Sending<'_> {
                         return false;
                     }
                     self.output.clear();
+                    self.ahead.sent();
                     if !large.is_empty() && end == End::Chunks {
                         self.output.extend_from_slice(b"\r\n");
                     }
@@ -281,7 +347,9 @@ impl Sending<'_> {
         cx: &mut Context<'_>,
     ) -> Poll<Collected> {
         while bytes.len() < MOST_COLLECTED {
-            match body.poll_part(cx, &mut Output { bytes, end }) {
+            let polled = body.poll_part(cx, &mut Output { bytes, end });
+            let wrote = !bytes.is_empty();
+            match polled {
                 Poll::Ready(Part::Added) => {}
                 Poll::Ready(Part::Large(part)) => return Poll::Ready(Collected::Part(part)),
                 Poll::Ready(Part::Cut) => return Poll::Ready(Collected::Cut),
@@ -289,6 +357,9 @@ impl Sending<'_> {
                 // It wakes us: what is there goes out at once, and nothing is asked twice.
                 Poll::Pending => match write_now(self.stream, bytes) {
                     Ok(true) => {
+                        if wrote {
+                            self.ahead.sent();
+                        }
                         let gone = watch.poll_gone(self.stream, self.ahead, cx);
                         return gone.map(|()| Collected::Gone);
                     }

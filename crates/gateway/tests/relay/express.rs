@@ -2,10 +2,11 @@
 //! connection.
 
 use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
+use estrade_model::provider::OnDisconnect;
 use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -160,6 +161,86 @@ async fn what_comes_while_an_answer_flows_is_kept() {
     assert!(streamed.head.contains("content-type: text/event-stream"));
     assert!(streamed.body.ends_with("data: [DONE]\n\n"), "{streamed:?}");
     assert_eq!(wire.answer().await.body, chat_answer(1, 1));
+}
+
+#[tokio::test]
+async fn who_closes_only_the_sending_side_gets_its_answers() {
+    let provider = Scripted::by(|_, asked| {
+        let pause = || Act::Sleep(Duration::from_millis(60));
+        if asked.body.contains(STREAM) {
+            return vec![
+                stream_head(),
+                event("a"),
+                pause(),
+                event("b"),
+                pause(),
+                done(),
+            ];
+        }
+        let mut acts = vec![pause()];
+        acts.extend(json(200, &chat_answer(3, 4)));
+        acts
+    })
+    .await;
+    let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
+    let caller = gateway.caller();
+    let (one, stream) = (chat(""), chat(STREAM));
+    for bodies in [vec![&one], vec![&stream], vec![&one, &stream, &one]] {
+        let mut wire = Wire::open(&gateway).await;
+        let all: String = bodies.iter().map(|body| caller.raw_chat(body)).collect();
+        wire.write(&all).await;
+        wire.0.get_mut().shutdown().await.unwrap();
+        for body in bodies {
+            let answer = wire.answer().await;
+            assert_eq!(answer.status, 200);
+            let end = if body == &one {
+                "}"
+            } else {
+                "data: [DONE]\n\n"
+            };
+            assert!(answer.body.ends_with(end), "{answer:?}");
+        }
+        assert!(wire.ended().await);
+    }
+    for (_, call) in gateway.books.wait(5).await {
+        assert!(call.status == 200 && !call.partial, "{call:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_closes_everything_is_not_waited_for_without_end() {
+    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let mut acme = provider_at("acme", provider.address);
+    let gateway = TestGateway::with(&[acme.clone()], |options| {
+        options.detached_timeout = Duration::from_millis(300);
+    })
+    .await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    let hang_up = async |asked: usize| {
+        let mut wire = Wire::open(&gateway).await;
+        wire.write(&gateway.caller().raw_chat(&chat(""))).await;
+        until("it is asked", || provider.count() == asked).await;
+        wire.0.get_mut().shutdown().await.unwrap();
+        let started = Instant::now();
+        let (ticket, call) = gateway.books.wait(asked).await.remove(asked - 1);
+        assert_eq!((call.status, call.cost), (499, ticket.reserved));
+        started.elapsed()
+    };
+    let took = hang_up(1).await;
+    assert!(took >= Duration::from_millis(290), "{took:?}");
+    assert!(provider.until_open(0).await);
+    // A provider that is cancelled at once is not waited for at all.
+    acme.on_disconnect = OnDisconnect::CancelAndChargeReserved;
+    gateway.gateway.set_providers(&[acme], false).unwrap();
+    let mut took = Vec::new();
+    while took
+        .last()
+        .is_none_or(|took| *took > Duration::from_millis(200))
+    {
+        assert!(took.len() < 20, "{took:?}");
+        let asked = provider.count() + 1;
+        took.push(hang_up(asked).await);
+    }
 }
 
 #[tokio::test]

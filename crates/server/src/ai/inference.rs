@@ -40,6 +40,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -183,6 +184,10 @@ impl Answerer for Lane {
 
     fn now(&self) -> Timestamp {
         self.relay.gateway().now()
+    }
+
+    fn half_close_timeout(&self) -> Duration {
+        self.relay.gateway().detached_timeout()
     }
 }
 

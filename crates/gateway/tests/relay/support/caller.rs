@@ -70,9 +70,16 @@ impl Caller {
         }
     }
 
+    /// A connection that is reset when it is dropped: who closes it otherwise may still read.
+    async fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_zero_linger().unwrap();
+        stream
+    }
+
     /// Calls, and waits for the head of the answer.
     pub(crate) async fn begin(&self, request: Request<Full<Bytes>>) -> Coming {
-        let stream = TcpStream::connect(self.address).await.unwrap();
+        let stream = self.connect().await;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .unwrap();
@@ -134,7 +141,7 @@ impl Caller {
 
     /// A connection on which a request was sent, as it is.
     pub(crate) async fn raw(&self, text: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let mut stream = self.connect().await;
         stream.set_nodelay(true).unwrap();
         stream.write_all(text.as_bytes()).await.unwrap();
         stream

@@ -261,6 +261,10 @@ impl Answerer for Plain {
     fn now(&self) -> Timestamp {
         self.0.gateway().now()
     }
+
+    fn half_close_timeout(&self) -> Duration {
+        self.0.gateway().detached_timeout()
+    }
 }
 
 async fn serve(socket: TcpListener, relay: Relay) {
