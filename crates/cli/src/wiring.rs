@@ -2,9 +2,9 @@
 
 mod inference;
 
-use crate::config::{Challenge, Config, DatabaseUrl, Tls, UnknownWorkspace};
+use crate::config::{Challenge, Config, DatabaseUrl, HttpUrl, Tls, UnknownWorkspace};
 use estrade_edge::EdgeOptions;
-use estrade_listener::{ListenerOptions, TlsFiles};
+use estrade_listener::{AllowedHosts, ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
 use estrade_plans::BaseImages;
@@ -153,9 +153,15 @@ pub async fn open_at(places: &Places, config: &Config) -> Result<Arc<Core>, Open
 pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
     let cap = |cap: crate::config::Cap| cap.get().map_or(0, std::num::NonZeroU32::get);
     let limits = &config.limits;
-    let bind = |address: SocketAddr, tls: Option<&Tls>, metrics: crate::config::Metrics| Bind {
+    let bind = |address: SocketAddr,
+                public_url: Option<&HttpUrl>,
+                tls: Option<&Tls>,
+                metrics: crate::config::Metrics| Bind {
         address,
-        options: listener_options(config, tls),
+        options: ListenerOptions {
+            allowed_hosts: allowed_hosts(config, address, public_url),
+            ..listener_options(config, tls)
+        },
         metrics: match metrics {
             crate::config::Metrics::Public => MetricsAccess::Public,
             crate::config::Metrics::Admin => MetricsAccess::Admin,
@@ -165,10 +171,16 @@ pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
     Ok(ServeOptions {
         platform: bind(
             config.platform.listen,
+            config.platform.public_url.as_ref(),
             config.platform.tls.as_ref(),
             config.platform.metrics,
         ),
-        ai: bind(config.ai.listen, config.ai.tls.as_ref(), config.ai.metrics),
+        ai: bind(
+            config.ai.listen,
+            config.ai.public_url.as_ref(),
+            config.ai.tls.as_ref(),
+            config.ai.metrics,
+        ),
         edge: edge_bind(config),
         requests_per_second: cap(limits.requests_per_second),
         burst: limits.burst.get(),
@@ -217,11 +229,29 @@ fn acme(config: &Config) -> AcmeSettings {
     }
 }
 
+/// The hosts that a management listener answers to; any when others than this machine reach it.
+fn allowed_hosts(
+    config: &Config,
+    address: SocketAddr,
+    public_url: Option<&HttpUrl>,
+) -> Option<AllowedHosts> {
+    if !address.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    let listed = config.allowed_hosts.iter().map(ToString::to_string);
+    let public = public_url.map(|url| url.host().to_owned());
+    Some(listed.chain(public).collect())
+}
+
 fn listener_options(config: &Config, tls: Option<&Tls>) -> ListenerOptions {
     ListenerOptions {
         tls: tls.map(|tls| tls_files(tls).into()),
         trusted_proxies: config.trusted_proxies.iter().copied().collect(),
         max_connections: config.limits.connections.get() as usize,
+        max_connections_per_address: config
+            .limits
+            .connections_per_address
+            .map(|most| most.get() as usize),
         ..ListenerOptions::default()
     }
 }

@@ -13,22 +13,22 @@ use crate::edge::Reply;
 use crate::lane::Lane;
 use crate::pages::Page;
 use crate::proxy::express_visitor::{self, Origins, Passed, Passing};
-use estrade_listener::Second;
 use estrade_listener::express::{
     self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,
 };
 use estrade_listener::sending::{Ahead, Sending};
+use estrade_listener::{ConnectionHandle, Second};
 use http::HeaderMap;
 use rustix::net::SendFlags;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// A body that is copied behind its head rather than sent beside it.
 const WORTH_COPYING: usize = 8 * 1024;
@@ -42,13 +42,18 @@ pub(crate) async fn serve(
     lane: &Lane,
     stream: &mut TcpStream,
     peer: IpAddr,
-    stop: &CancellationToken,
+    connection: &Arc<ConnectionHandle>,
 ) -> Option<Input> {
+    let stop = connection.close();
     let mut input = Input::default();
     let mut head = Vec::with_capacity(1024);
     let (mut second, mut answered) = (Second::default(), 0_u32);
     let mut turn = Turn::default();
-    let mut patience = Patience::new(lane.options.header_timeout, lane.options.idle_timeout);
+    let mut patience = Patience::new(
+        lane.options.header_timeout,
+        lane.options.idle_timeout,
+        connection,
+    );
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     // What a visitor sends while an instance answers it.
     let (mut ahead, mut origins) = (Ahead::default(), Origins::new(lane, peer));

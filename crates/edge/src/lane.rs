@@ -8,7 +8,7 @@ use crate::proxy::Pool;
 use crate::routes::Route;
 use crate::visitors::Visitors;
 use estrade_listener::express::{Express, Next};
-use estrade_listener::{ListenerOptions, Port, Seat, Second};
+use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat, Second};
 use estrade_model::Timestamp;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
@@ -59,9 +59,9 @@ impl Express for Visitors {
         mut stream: TcpStream,
         peer: IpAddr,
         _: &ListenerOptions,
-        stop: &CancellationToken,
+        connection: &Arc<ConnectionHandle>,
     ) -> Next {
-        match express::serve(&self.0, &mut stream, peer, stop).await {
+        match express::serve(&self.0, &mut stream, peer, connection).await {
             Some(input) => Next::HandOver(stream, input),
             None => Next::Ended(Some(stream)),
         }

@@ -15,7 +15,7 @@ use estrade_listener::express::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,
 };
 use estrade_listener::sending::{Ahead, End, Sending, while_there};
-use estrade_listener::{ListenerOptions, Second, spare};
+use estrade_listener::{ConnectionHandle, ListenerOptions, Second, spare};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use http_body::Body;
@@ -29,7 +29,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 /// A longer body is not for the express lane: here it is read before the key is looked at.
 const LONGEST_BODY: usize = 64 * 1024;
@@ -61,9 +60,10 @@ pub async fn serve(
     answerer: &impl Answerer,
     stream: TcpStream,
     options: &ListenerOptions,
-    stop: &CancellationToken,
+    connection: &Arc<ConnectionHandle>,
 ) -> Next {
     let cancel = Arc::new(AtomicBool::new(false));
+    let stop = connection.close();
     let mut caller = Caller {
         stream,
         ahead: Ahead::half_closable(answerer.half_close_timeout(), Arc::clone(&cancel)),
@@ -71,12 +71,12 @@ pub async fn serve(
     };
     let mut input = Input::default();
     let (mut second, mut first) = (Second::default(), true);
-    let mut patience = Patience::new(options.header_timeout, options.idle_timeout);
+    let mut patience = Patience::new(options.header_timeout, options.idle_timeout, connection);
     let mut stopped = pin!(stop.cancelled());
     loop {
         // Others get their turn, however many requests one caller sends at once.
         tokio::task::coop::consume_budget().await;
-        let head = match Head::parse(input.bytes()) {
+        let head = match Head::parse(input.bytes(), options) {
             Parsed::Ordinary(head) => head,
             Parsed::Other => return Next::HandOver(caller.stream, input),
             Parsed::Partial => {
@@ -195,10 +195,11 @@ struct Head {
 }
 
 impl Head {
-    fn parse(input: &[u8]) -> Parsed<Self> {
+    fn parse(input: &[u8], options: &ListenerOptions) -> Parsed<Self> {
         express::parse(input, |request, length| {
             // The path is found by its place, and httparse skips empty lines before it.
-            let head = Self::ordinary(request, length).filter(|_| input.starts_with(METHOD))?;
+            let head = Self::ordinary(request, length, options)?;
+            let head = Some(head).filter(|_| input.starts_with(METHOD))?;
             head.route(input).is_some().then_some(head)
         })
     }
@@ -211,7 +212,11 @@ impl Head {
     }
 
     /// The head, if it is one that we know all about.
-    fn ordinary(request: &httparse::Request<'_, '_>, length: usize) -> Option<Self> {
+    fn ordinary(
+        request: &httparse::Request<'_, '_>,
+        length: usize,
+        options: &ListenerOptions,
+    ) -> Option<Self> {
         let target = request.path?;
         let plain = target.starts_with('/') && !target.contains('#');
         if request.method != Some("POST") || request.version != Some(1) || !plain {
@@ -219,7 +224,7 @@ impl Head {
         }
         let path = target.split_once('?').map_or(target, |(path, _)| path);
         let start = METHOD.len();
-        let (mut body, mut key, mut close) = (None, None, false);
+        let (mut body, mut key, mut close, mut hosts) = (None, None, false, 0);
         let mut headers = HeaderMap::with_capacity(6);
         for header in request.headers.iter() {
             let is = |known: &str| header.name.eq_ignore_ascii_case(known);
@@ -234,6 +239,10 @@ impl Head {
                     // The first counts, whatever it is.
                     key.get_or_insert_with(|| SentKey::parse(header.value));
                 }
+                4 if is("host") => {
+                    let host = std::str::from_utf8(header.value).ok()?;
+                    hosts += usize::from(options.allows_host(host));
+                }
                 10 if is("connection") => close |= wants_to_close(header.value)?,
                 6 if is("expect") => return None,
                 7 if is("upgrade") => return None,
@@ -244,6 +253,10 @@ impl Head {
                     }
                 }
             }
+        }
+        // Who names none, two or a wrong one is refused by who reads for hyper.
+        if hosts != 1 {
+            return None;
         }
         Some(Self {
             length,

@@ -1,22 +1,20 @@
 //! One connection at a time: handshake, requests, end.
 
 use crate::linger::Lingering;
-use crate::peer::{SocketPeer, TrustedProxies};
-use crate::{BoxError, Handshake, HttpBody, HttpService, ListenerOptions};
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::Service;
+use crate::strict_heads::StrictHeads;
+use crate::tracked::TrackedService;
+use crate::{
+    BoxError, ConnectionHandle, ConnectionSlot, Handshake, HttpBody, HttpService, ListenerOptions,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -94,20 +92,17 @@ impl Connections {
     }
 
     /// Serves a connection in its own task; the slot is free again when it ends.
-    pub fn open<S, B>(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        slot: OwnedSemaphorePermit,
-        service: S,
-    ) where
+    pub fn open<S, B>(&self, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot, service: S)
+    where
         S: HttpService<B>,
         S::Future: Send + 'static,
         B: HttpBody,
     {
         let shared = Arc::clone(&self.shared);
         self.track(async move {
-            shared.serve(stream, peer.ip(), service).await;
+            shared
+                .serve(stream, peer.ip(), service, slot.handle())
+                .await;
             drop(slot);
         });
     }
@@ -118,14 +113,19 @@ impl Connections {
     }
 
     /// Serves what is left of a connection, on which some requests may have been answered already.
-    pub async fn serve_http<I, S, B>(&self, io: I, peer: IpAddr, service: S)
-    where
+    pub async fn serve_http<I, S, B>(
+        &self,
+        io: I,
+        peer: IpAddr,
+        service: S,
+        handle: &Arc<ConnectionHandle>,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: HttpService<B>,
         S::Future: Send + 'static,
         B: HttpBody,
     {
-        self.shared.serve_http(io, peer, service).await;
+        self.shared.serve_http(io, peer, service, handle).await;
     }
 
     /// Waits until every connection has ended; each bounds its own end.
@@ -139,50 +139,53 @@ impl Connections {
 }
 
 impl Shared {
-    async fn serve<S, B>(&self, stream: TcpStream, peer: IpAddr, service: S)
-    where
+    async fn serve<S, B>(
+        &self,
+        stream: TcpStream,
+        peer: IpAddr,
+        service: S,
+        handle: &Arc<ConnectionHandle>,
+    ) where
         S: HttpService<B>,
         S::Future: Send + 'static,
         B: HttpBody,
     {
-        let stream = Lingering::new(stream, self.shutdown.clone());
+        let stream = Lingering::new(stream, handle.close().clone());
         let Some(tls) = &self.tls else {
-            return self.serve_http(stream, peer, service).await;
+            return self.serve_http(stream, peer, service, handle).await;
         };
         let handshake = timeout(self.options.header_timeout, tls.accept(stream));
         let outcome = tokio::select! {
             outcome = handshake => outcome,
-            () = self.shutdown.cancelled() => return,
+            () = handle.close().cancelled() => return,
         };
         match outcome {
-            Ok(Ok(Some(stream))) => self.serve_http(stream, peer, service).await,
+            Ok(Ok(Some(stream))) => self.serve_http(stream, peer, service, handle).await,
             Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::debug!(%error, "tls handshake failed"),
             Err(_) => tracing::debug!("tls handshake took too long"),
         }
     }
 
-    async fn serve_http<I, S, B>(&self, io: I, peer: IpAddr, service: S)
-    where
+    async fn serve_http<I, S, B>(
+        &self,
+        io: I,
+        peer: IpAddr,
+        service: S,
+        handle: &Arc<ConnectionHandle>,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: HttpService<B>,
         S::Future: Send + 'static,
         B: HttpBody,
     {
-        let started = Arc::new(AtomicBool::new(false));
-        let service = Introduced {
-            service,
-            peer,
-            trusted: self.options.trusted_proxies.clone(),
-            started: Arc::clone(&started),
-        };
-        let mut connection = pin!(
-            self.http
-                .serve_connection_with_upgrades(TokioIo::new(io), service)
-        );
-        // A token of its own: all connections waiting on one would share its lock.
-        let shutdown = self.shutdown.child_token();
-        let mut shutdown = pin!(shutdown.cancelled());
+        let service = TrackedService::new(service, peer, &self.options, Arc::clone(handle));
+        let requests = Arc::clone(service.requests());
+        let io = TokioIo::new(StrictHeads::new(io, Arc::clone(&requests)));
+        let mut connection = pin!(self.http.serve_connection_with_upgrades(io, service));
+        let mut closed = pin!(handle.close().cancelled());
+        // hyper's own timer knows nothing of an HTTP/2 connection without streams.
+        let mut idle = pin!(sleep(self.options.idle_timeout));
         // hyper's own timer starts only when it knows which HTTP it is, so not for a silent client.
         let mut first_request = pin!(sleep(self.options.header_timeout));
         let mut waiting = true;
@@ -190,9 +193,17 @@ impl Shared {
             tokio::select! {
                 biased;
                 outcome = connection.as_mut() => return ended(outcome),
-                () = shutdown.as_mut() => break,
+                () = closed.as_mut() => break,
+                () = idle.as_mut() => {
+                    let since = handle.idle_since().unwrap_or_else(Instant::now);
+                    let due = since + self.options.idle_timeout;
+                    if due <= Instant::now() {
+                        break;
+                    }
+                    idle.as_mut().reset(due);
+                }
                 () = first_request.as_mut(), if waiting => {
-                    if !started.load(Ordering::Relaxed) {
+                    if !requests.have_come() {
                         tracing::debug!("no request came in time");
                         return;
                     }
@@ -202,10 +213,13 @@ impl Shared {
         }
         connection.as_mut().graceful_shutdown();
         let outcome = timeout(self.options.drain_timeout, connection).await;
-        outcome.map_or_else(
-            |_| tracing::warn!("a connection was cut off because its request did not end"),
-            ended,
-        );
+        match outcome {
+            Ok(outcome) => ended(outcome),
+            Err(_) if self.shutdown.is_cancelled() => {
+                tracing::warn!("a connection was cut off because its request did not end");
+            }
+            Err(_) => tracing::debug!("a connection was cut off because it did not close"),
+        }
     }
 }
 
@@ -213,29 +227,5 @@ impl Shared {
 fn ended(outcome: Result<(), BoxError>) {
     if let Err(error) = outcome {
         tracing::debug!(error, "connection ended");
-    }
-}
-
-/// A service whose requests say who sends them.
-struct Introduced<S> {
-    service: S,
-    peer: IpAddr,
-    trusted: TrustedProxies,
-    started: Arc<AtomicBool>,
-}
-
-impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Introduced<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn call(&self, mut request: Request<Incoming>) -> S::Future {
-        self.started.store(true, Ordering::Relaxed);
-        let client = self.trusted.client(self.peer, request.headers());
-        request.extensions_mut().insert(client);
-        request
-            .extensions_mut()
-            .insert(SocketPeer(self.peer.to_canonical()));
-        self.service.call(request)
     }
 }

@@ -1,7 +1,7 @@
 //! What express lanes share: plain HTTP/1.1 connections whose ordinary requests are answered without
 //! a framework, until one comes that is not.
 
-use crate::{ListenerOptions, STALLED_WRITE};
+use crate::{ConnectionHandle, ListenerOptions, STALLED_WRITE};
 use bytes::BufMut;
 use http::StatusCode;
 use rustix::net::{SendFlags, send};
@@ -9,11 +9,12 @@ use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::sync::WaitForCancellationFuture;
 
 /// What is read at once. One caller shall not be able to send so much in one go that others wait for
 /// all of it to be answered.
@@ -35,13 +36,14 @@ pub enum Next {
 
 /// A service that answers ordinary requests itself.
 pub trait Express: Sync {
-    /// Serves a plain connection for as long as its requests are ordinary.
+    /// Serves a plain connection for as long as its requests are ordinary, and until it is told to
+    /// close.
     fn serve_express(
         &self,
         stream: TcpStream,
         peer: IpAddr,
         options: &ListenerOptions,
-        stop: &CancellationToken,
+        connection: &Arc<ConnectionHandle>,
     ) -> impl Future<Output = Next> + Send;
 }
 
@@ -119,11 +121,18 @@ pub fn parse<'i, T>(
     let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let known = match request.parse_with_uninit_headers(input, &mut slots) {
+        // Lines that end with a bare LF are refused by who reads for hyper.
+        Ok(httparse::Status::Complete(length)) if has_bare_lf(&input[..length]) => None,
         Ok(httparse::Status::Complete(length)) => ordinary(&request, length),
         Ok(httparse::Status::Partial) if input.len() < LONGEST_HEAD => return Parsed::Partial,
         Ok(httparse::Status::Partial) | Err(_) => None,
     };
     known.map_or(Parsed::Other, Parsed::Ordinary)
+}
+
+fn has_bare_lf(head: &[u8]) -> bool {
+    let is_bare = |at: usize| at == 0 || head[at - 1] != b'\r';
+    memchr::memchr_iter(b'\n', head).any(is_bare)
 }
 
 /// What a `Connection` header says: whether the client wants to close; none when it is unusual. It
@@ -144,7 +153,10 @@ pub async fn read_more(
     loop {
         tokio::select! {
             biased;
-            more = input.read(stream) => return more,
+            more = input.read(stream) => {
+                patience.connection.set_busy();
+                return more;
+            }
             () = patience.sleep.as_mut() => {
                 if patience.is_over() {
                     return Ok(false);
@@ -162,11 +174,13 @@ pub struct Patience {
     in_head: bool,
     for_head: Duration,
     for_next: Duration,
+    /// Told when it waits for a request.
+    connection: Arc<ConnectionHandle>,
 }
 
 impl Patience {
     /// The first request must be complete as soon as any other, counted from the beginning.
-    pub fn new(for_head: Duration, for_next: Duration) -> Self {
+    pub fn new(for_head: Duration, for_next: Duration, connection: &Arc<ConnectionHandle>) -> Self {
         let due = Instant::now() + for_head;
         let sleep = Box::pin(sleep_until(due));
         Self {
@@ -175,13 +189,16 @@ impl Patience {
             in_head: true,
             for_head,
             for_next,
+            connection: Arc::clone(connection),
         }
     }
 
     /// Waits for the next request.
     pub fn between_requests(&mut self) {
+        let now = Instant::now();
         self.in_head = false;
-        self.due = Instant::now() + self.for_next;
+        self.due = now + self.for_next;
+        self.connection.set_idle(now);
     }
 
     /// A request was answered. What has come of the next one already began only now.
@@ -308,7 +325,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_request_has_its_own_time_for_its_head() {
         let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
-        let mut patience = Patience::new(head, idle);
+        let stop = tokio_util::sync::CancellationToken::new();
+        let connection = Arc::new(ConnectionHandle::uncounted(&stop));
+        let mut patience = Patience::new(head, idle, &connection);
         // Each read ends in the middle of a request, as with a client that never waits.
         for _ in 0..10 {
             tokio::time::advance(Duration::from_secs(4)).await;

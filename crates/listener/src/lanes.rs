@@ -5,8 +5,8 @@
 
 use crate::express::{Express, Next};
 use crate::{
-    Accepted, Connections, Handshake, HttpBody, HttpService, Lingering, ListenerOptions, Prefixed,
-    accept, bind_again, bind_shared,
+    Accepted, Admission, ConnectionSlot, Connections, Handshake, HttpBody, HttpService, Lingering,
+    ListenerOptions, Prefixed, accept, bind_again, bind_shared,
 };
 use std::future::Future;
 use std::io;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// As many lanes as there are cores.
@@ -38,8 +38,8 @@ pub struct Seat {
     pub number: usize,
     /// Its socket.
     pub socket: std::net::TcpListener,
-    /// Connections that all lanes together may have.
-    pub slots: Arc<Semaphore>,
+    /// The connections that all lanes together have.
+    pub admission: Arc<Admission>,
     /// How connections are treated.
     pub options: ListenerOptions,
     /// Makes TLS of them; none: they are plain.
@@ -85,13 +85,13 @@ impl Port {
         F: Fn(Seat) -> Fut + Clone + Send + 'static,
         Fut: Future<Output = ()>,
     {
-        let slots = Arc::new(Semaphore::new(self.options.max_connections));
+        let admission = self.options.admission(&stop);
         let mut running = Vec::new();
         for (number, socket) in self.sockets.into_iter().enumerate() {
             let seat = Seat {
                 number,
                 socket,
-                slots: Arc::clone(&slots),
+                admission: Arc::clone(&admission),
                 options: self.options.clone(),
                 tls: self.tls.clone(),
                 stop: stop.clone(),
@@ -155,16 +155,15 @@ impl Seat {
         B: HttpBody,
     {
         let options = Arc::new(self.options.clone());
-        let (plain, stop) = (self.tls.is_none(), self.stop.clone());
+        let plain = self.tls.is_none();
         self.serve_with(|connections, (stream, peer, slot)| {
             let service = service.clone();
             if !plain {
                 return connections.open(stream, peer, slot, service);
             }
             let (others, options) = (connections.clone(), Arc::clone(&options));
-            let stop = stop.clone();
             connections.track(async move {
-                express(&others, stream, peer.ip(), service, &options, stop).await;
+                express(&others, stream, peer.ip(), service, &options, &slot).await;
                 drop(slot);
             });
         })
@@ -182,8 +181,11 @@ impl Seat {
         let refused = self.options.refuse_peers.clone();
         let connections = Connections::new(self.options, self.tls, self.stop.clone());
         let accepting = async {
-            while let Some(accepted) = accept(&socket, &self.slots, &refused).await {
-                open(&connections, accepted);
+            loop {
+                open(
+                    &connections,
+                    accept(&socket, &self.admission, &refused).await,
+                );
             }
         };
         tokio::select! {
@@ -203,23 +205,23 @@ async fn express<S, B>(
     peer: IpAddr,
     service: S,
     options: &ListenerOptions,
-    stop: CancellationToken,
+    slot: &ConnectionSlot,
 ) where
     S: Express + HttpService<B>,
     S::Future: Send + 'static,
     B: HttpBody,
 {
     let peer = peer.to_canonical();
-    // A token of its own: all connections waiting on one would share its lock.
-    let ended = stop.child_token();
-    match service.serve_express(stream, peer, options, &ended).await {
+    let handle = slot.handle();
+    let linger = |stream| Lingering::new(stream, handle.close().clone());
+    match service.serve_express(stream, peer, options, handle).await {
         Next::HandOver(stream, read) => {
-            let io = Prefixed::new(read.into_bytes(), Lingering::new(stream, stop));
-            connections.serve_http(io, peer, service).await;
+            let io = Prefixed::new(read.into_bytes(), linger(stream));
+            connections.serve_http(io, peer, service, handle).await;
         }
         Next::Ended(Some(stream)) => {
             // Whether the client hears of it is its own affair now.
-            drop(Lingering::new(stream, stop).shutdown().await);
+            drop(linger(stream).shutdown().await);
         }
         Next::Ended(None) => {}
     }

@@ -3,22 +3,28 @@
 //! `axum::serve` has no header timeout, no connection cap and no bound on its drain, so this is our
 //! own, over hyper-util's connection builder. Each of the process's listeners is one [`Listener`].
 
+mod admission;
 mod certificates;
 mod clock;
 mod connection;
 pub mod express;
 pub mod framing;
+mod hosts;
 mod lanes;
 mod linger;
 pub mod peer;
 mod prefixed;
 pub mod sending;
 pub mod spare;
+mod strict_heads;
 mod tls;
+mod tracked;
 
+pub use admission::{Admission, ConnectionHandle, ConnectionSlot};
 pub use certificates::FileCertificates;
 pub use clock::Second;
 pub use connection::Connections;
+pub use hosts::AllowedHosts;
 pub use lanes::{Port, Seat, lanes};
 pub use linger::Lingering;
 pub use prefixed::Prefixed;
@@ -38,7 +44,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Connections that the kernel holds for us while we are busy.
@@ -58,11 +63,17 @@ pub struct ListenerOptions {
     pub trusted_proxies: TrustedProxies,
     /// Who is not served: their connections are closed before anything is read.
     pub refuse_peers: Vec<IpRange>,
-    /// Connections at once; when they are taken, new ones wait in the backlog.
+    /// The hosts that requests may name; any without.
+    pub allowed_hosts: Option<AllowedHosts>,
+    /// Connections at once; when they are taken, the longest idle ones make room, and without any new
+    /// ones wait in the backlog.
     pub max_connections: usize,
+    /// Connections of one address, or of one IPv6 network of 64 bits; half of all without a number.
+    /// Trusted proxies have no such limit.
+    pub max_connections_per_address: Option<usize>,
     /// How long a new connection may take until its first request is complete.
     pub header_timeout: Duration,
-    /// How long an HTTP/1.1 connection may wait for its next request.
+    /// How long a connection may wait for its next request.
     pub idle_timeout: Duration,
     /// How long requests in flight may take when the listener stops.
     pub drain_timeout: Duration,
@@ -74,11 +85,33 @@ impl Default for ListenerOptions {
             tls: None,
             trusted_proxies: TrustedProxies::default(),
             refuse_peers: Vec::new(),
+            allowed_hosts: None,
             max_connections: 10_000,
+            max_connections_per_address: None,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             drain_timeout: Duration::from_secs(30),
         }
+    }
+}
+
+impl ListenerOptions {
+    /// Whether a request may name this host.
+    pub fn allows_host(&self, authority: &str) -> bool {
+        let allowed = self.allowed_hosts.as_ref();
+        allowed.is_none_or(|hosts| hosts.allows(authority))
+    }
+
+    /// The connections of a listener with these options, all of which end with `stop`.
+    pub(crate) fn admission(&self, stop: &CancellationToken) -> Arc<Admission> {
+        let half = self.max_connections.div_ceil(2);
+        let per_address = self.max_connections_per_address.unwrap_or(half);
+        Admission::new(
+            self.max_connections,
+            per_address,
+            self.trusted_proxies.clone(),
+            stop.clone(),
+        )
     }
 }
 
@@ -96,8 +129,8 @@ impl<S, B> HttpService<B> for S where
 }
 
 /// The body of an answer.
-pub trait HttpBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {}
-impl<B> HttpBody for B where B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {}
+pub trait HttpBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
+impl<B> HttpBody for B where B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static {}
 
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -147,11 +180,12 @@ impl Listener {
             options,
             ..
         } = self;
-        let slots = Arc::new(Semaphore::new(options.max_connections));
+        let admission = options.admission(&shutdown);
         let refused = options.refuse_peers.clone();
         let connections = Connections::new(options, tls, shutdown.clone());
         let accept = async {
-            while let Some((stream, peer, slot)) = accept(&socket, &slots, &refused).await {
+            loop {
+                let (stream, peer, slot) = accept(&socket, &admission, &refused).await;
                 connections.open(stream, peer, slot, service.clone());
             }
         };
@@ -196,23 +230,27 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
 }
 
 /// A new connection: its stream, its peer and its slot.
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+type Accepted = (TcpStream, SocketAddr, ConnectionSlot);
 
-/// The next connection, once there is a free slot for it. Those of refused peers are closed at once.
+/// The next connection, once there is a free slot for it. Those of refused peers, and of addresses that
+/// have their share, are closed at once.
 pub(crate) async fn accept(
     socket: &TcpListener,
-    slots: &Arc<Semaphore>,
+    admission: &Arc<Admission>,
     refused: &[IpRange],
-) -> Option<Accepted> {
-    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+) -> Accepted {
     loop {
         match socket.accept().await {
             Ok((_, peer)) if refused.iter().any(|range| range.contains(peer.ip())) => {
                 tracing::debug!(%peer, "closed a connection of a peer that is not served");
             }
             Ok((stream, peer)) => {
+                let Some(slot) = admission.admit(peer.ip()).await else {
+                    tracing::debug!(%peer, "closed a connection of an address that has its share");
+                    continue;
+                };
                 tune(&stream);
-                return Some((stream, peer, slot));
+                return (stream, peer, slot);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {

@@ -38,6 +38,8 @@ pub struct Limits {
     pub teams: Cap,
     /// Open connections per listener.
     pub connections: NonZeroU32,
+    /// Open connections of one address per listener. Absent: half of `connections`.
+    pub connections_per_address: Option<NonZeroU32>,
     /// The most instances that a project may be scaled to.
     pub scale: NonZeroU32,
     /// Failed logins per account before the next ones have to wait.
@@ -63,6 +65,7 @@ impl Default for Limits {
             tokens: Cap::at(1000),
             teams: Cap::at(1000),
             connections: at_least_one(10_000),
+            connections_per_address: None,
             scale: at_least_one(10),
             login_failures_per_account: Cap::at(10),
             login_failures_per_address: Cap::at(50),

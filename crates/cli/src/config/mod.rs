@@ -57,6 +57,8 @@ pub struct Config {
     pub master_key_file: Option<PathBuf>,
     /// Whose forwarded headers are believed.
     pub trusted_proxies: Vec<IpRange>,
+    /// Hosts that management listeners on loopback addresses answer to.
+    pub allowed_hosts: Vec<DomainName>,
     /// The platform API and the panel.
     pub platform: Platform,
     /// The edge.
@@ -87,6 +89,7 @@ impl Default for Config {
             database_url: None,
             master_key_file: None,
             trusted_proxies: Vec::new(),
+            allowed_hosts: Vec::new(),
             platform: Platform::default(),
             edge: Edge::default(),
             blobs: Blobs::default(),

@@ -22,7 +22,7 @@ use estrade_gateway::{
 };
 use estrade_listener::express::{Express, Next};
 use estrade_listener::peer::{PeerAddr, SocketPeer};
-use estrade_listener::{ListenerOptions, Port, Seat};
+use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat};
 use estrade_model::Timestamp;
 use estrade_model::call::{Call, Operation, Ticket};
 use estrade_model::error::causes;
@@ -164,9 +164,9 @@ impl Express for AiService {
         stream: TcpStream,
         _: IpAddr,
         options: &ListenerOptions,
-        stop: &CancellationToken,
+        connection: &Arc<ConnectionHandle>,
     ) -> Next {
-        express::serve(&*self.0, stream, options, stop).await
+        express::serve(&*self.0, stream, options, connection).await
     }
 }
 

@@ -58,29 +58,117 @@ async fn an_idle_connection_is_closed_after_a_while() {
 }
 
 #[tokio::test]
-async fn beyond_the_cap_connections_wait_for_a_free_slot() {
+async fn beyond_the_cap_connections_wait_for_a_busy_one() {
     let options = ListenerOptions {
         max_connections: 1,
         ..ListenerOptions::default()
     };
     let server = Server::start_with(options).await;
     let mut first = server.connect().await;
-    first
-        .write("GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await;
-    first.read_until("thing").await;
-
-    let mut second = server.connect().await;
+    first.write("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    sleep(Duration::from_millis(50)).await;
+    let mut second = server.connect_from("127.0.0.2").await;
     second.write(get_request("/things/1")).await;
     let answer = second.read_to_end();
     tokio::pin!(answer);
     assert!(
-        timeout(Duration::from_millis(300), answer.as_mut())
+        timeout(Duration::from_millis(200), answer.as_mut())
             .await
             .is_err()
     );
-    drop(first);
+    // What it was asked is answered first; then it is idle, and makes room.
+    first.read_until("slow but done").await;
     assert!(answer.await.ends_with("thing"));
+    assert_eq!(first.read_to_end().await, "");
+}
+
+#[tokio::test]
+async fn the_longest_idle_connection_makes_room() {
+    let options = ListenerOptions {
+        max_connections: 2,
+        max_connections_per_address: Some(2),
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    let request = "GET /things/1 HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut old = server.connect().await;
+    old.write(request).await;
+    old.read_until("thing").await;
+    sleep(Duration::from_millis(20)).await;
+    let mut young = server.connect().await;
+    young.write(request).await;
+    young.read_until("thing").await;
+    let mut newcomer = server.connect_from("127.0.0.2").await;
+    newcomer.write(get_request("/things/1")).await;
+    assert!(newcomer.read_to_end().await.ends_with("thing"));
+    assert_eq!(old.read_to_end().await, "");
+    young.write(request).await;
+    young.read_until("thing").await;
+}
+
+#[tokio::test]
+async fn one_address_has_a_share_of_the_connections() {
+    let options = ListenerOptions {
+        max_connections: 4,
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options.clone()).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        client.write("GET /slow HTTP/1.1\r\nhost: x\r\n").await;
+        held.push(client);
+    }
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(server.get("/things/1").await, "", "its share is taken");
+    let mut other = server.connect_from("127.0.0.2").await;
+    other.write(get_request("/things/1")).await;
+    assert!(other.read_to_end().await.ends_with("thing"));
+    drop(held);
+    sleep(Duration::from_millis(50)).await;
+    assert!(server.get("/things/1").await.ends_with("thing"));
+
+    let trusting = ListenerOptions {
+        trusted_proxies: std::iter::once("127.0.0.1".parse().unwrap()).collect(),
+        ..options
+    };
+    let server = Server::start_with(trusting).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(server.connect().await);
+    }
+    assert!(server.get("/things/1").await.ends_with("thing"));
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_is_told_to_go_away() {
+    let options = ListenerOptions {
+        idle_timeout: Duration::from_millis(300),
+        ..ListenerOptions::default()
+    };
+    let server = Server::start_with(options).await;
+    let io = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
+    let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    let mut connection = tokio::spawn(connection);
+    let request = |path: &str| {
+        let uri = format!("http://{}{path}", server.address);
+        let request = http::Request::builder().uri(uri);
+        request.body(Empty::<bytes::Bytes>::new()).unwrap()
+    };
+    // A request that takes longer than the timeout is not idle.
+    let response = client.send_request(request("/slow")).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "slow but done");
+    assert!(
+        timeout(Duration::from_millis(100), &mut connection)
+            .await
+            .is_err()
+    );
+    let ended = timeout(Duration::from_secs(5), connection).await;
+    ended.expect("it is closed").unwrap().unwrap();
+    assert!(client.send_request(request("/things/1")).await.is_err());
 }
 
 #[tokio::test]

@@ -8,5 +8,6 @@
 mod bodies;
 mod connections;
 mod front;
+mod heads;
 mod support;
 mod tls;

@@ -69,6 +69,14 @@ impl Server {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
 
+    /// A connection from another address of this machine.
+    pub(crate) async fn connect_from(&self, address: &str) -> Client {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let address: std::net::IpAddr = address.parse().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        Client(socket.connect(self.address).await.unwrap())
+    }
+
     /// One request on its own connection; the whole answer as text.
     pub(crate) async fn send(&self, request: impl AsRef<[u8]>) -> String {
         let mut client = self.connect().await;

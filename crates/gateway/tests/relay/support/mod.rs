@@ -12,7 +12,7 @@ use estrade_gateway::{
     Pass, Place, Refused, Relay, route,
 };
 use estrade_listener::express::Next;
-use estrade_listener::{ListenerOptions, Prefixed};
+use estrade_listener::{ConnectionHandle, ListenerOptions, Prefixed};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, OnRecord, Price, Ticket};
 use estrade_model::provider::{
@@ -277,7 +277,8 @@ async fn serve(socket: TcpListener, relay: Relay) {
             let mut read = Vec::new();
             if crate::EXPRESS {
                 let plain = Plain(relay.clone());
-                match express::serve(&plain, stream, &options, &stop).await {
+                let connection = Arc::new(ConnectionHandle::uncounted(&stop));
+                match express::serve(&plain, stream, &options, &connection).await {
                     Next::HandOver(back, input) => (stream, read) = (back, input.into_bytes()),
                     Next::Ended(_) => return,
                 }

@@ -1,0 +1,299 @@
+//! Which connections a listener has: how many in all, how many of one address, and who makes room.
+//!
+//! A connection that waits for its next request costs its client nothing and takes a slot. So one
+//! address has a share of them, and when all slots are taken the connections that have been idle for
+//! the longest time are closed for those that wait to be accepted.
+
+use crate::peer::TrustedProxies;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How often it is looked for idle connections while none has made room.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Part of all connections that is closed at once to make room: one by one each new connection would
+/// wait for the end of an old one.
+const EVICTED_PART: usize = 256;
+/// What stands for a connection that answers a request.
+const BUSY: u64 = u64::MAX;
+
+/// The connections of a listener.
+#[derive(Debug)]
+pub struct Admission {
+    max: usize,
+    max_per_address: usize,
+    trusted: TrustedProxies,
+    stop: CancellationToken,
+    epoch: Instant,
+    freed: Notify,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    connections: HashMap<u64, Arc<ConnectionHandle>>,
+    addresses: HashMap<IpAddr, usize>,
+    /// How many were told to close and have not.
+    closing: usize,
+}
+
+/// What is known of a connection while it is served.
+#[derive(Debug)]
+pub struct ConnectionHandle {
+    close: CancellationToken,
+    epoch: Instant,
+    /// Milliseconds since the epoch, or [`BUSY`].
+    idle_since: AtomicU64,
+}
+
+impl ConnectionHandle {
+    fn new(close: CancellationToken, epoch: Instant) -> Self {
+        let handle = Self {
+            close,
+            epoch,
+            idle_since: AtomicU64::new(BUSY),
+        };
+        handle.set_idle(Instant::now());
+        handle
+    }
+
+    /// A connection that no listener counts.
+    pub fn uncounted(stop: &CancellationToken) -> Self {
+        Self::new(stop.child_token(), Instant::now())
+    }
+
+    /// Cancelled when it shall end: at once if it is idle, else after the request that it answers.
+    pub fn close(&self) -> &CancellationToken {
+        &self.close
+    }
+
+    /// It waits for a request.
+    pub fn set_idle(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.epoch).as_millis();
+        let since = u64::try_from(since).unwrap_or(BUSY - 1);
+        self.idle_since.store(since, Ordering::Relaxed);
+    }
+
+    /// It has one.
+    pub fn set_busy(&self) {
+        self.idle_since.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// Since when it waits for a request, if it does.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let since = self.idle_since.load(Ordering::Relaxed);
+        (since != BUSY).then(|| self.epoch + Duration::from_millis(since))
+    }
+}
+
+/// A connection's place among those of its listener; free again when it is dropped.
+#[derive(Debug)]
+pub struct ConnectionSlot {
+    admission: Arc<Admission>,
+    number: u64,
+    /// None when its address has no share.
+    address: Option<IpAddr>,
+    handle: Arc<ConnectionHandle>,
+}
+
+impl ConnectionSlot {
+    /// What is known of the connection.
+    pub fn handle(&self) -> &Arc<ConnectionHandle> {
+        &self.handle
+    }
+}
+
+impl Admission {
+    /// At most `max` connections, and of one address `max_per_address`, unless it is a trusted proxy.
+    /// `stop` ends all of them.
+    pub fn new(
+        max: usize,
+        max_per_address: usize,
+        trusted: TrustedProxies,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            max_per_address,
+            trusted,
+            stop,
+            epoch: Instant::now(),
+            freed: Notify::new(),
+            table: Mutex::default(),
+        })
+    }
+
+    /// A slot for a connection that was accepted; waits while all are taken. None when its address
+    /// has its share.
+    pub async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
+        let peer = peer.to_canonical();
+        let address = (!self.trusted.contains(peer)).then(|| network_of(peer));
+        let mut evict_more = false;
+        loop {
+            let freed = self.freed.notified();
+            match self.try_admit(address, evict_more) {
+                Ok(slot) => return slot,
+                Err(Full) => evict_more = timeout(RETRY_INTERVAL, freed).await.is_err(),
+            }
+        }
+    }
+
+    fn try_admit(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+        evict_more: bool,
+    ) -> Result<Option<ConnectionSlot>, Full> {
+        let mut table = self.lock();
+        let own = address.and_then(|address| table.addresses.get(&address));
+        if own.is_some_and(|own| *own >= self.max_per_address) {
+            return Ok(None);
+        }
+        if table.connections.len() >= self.max {
+            // Those that were told before may be about to end, or have got a request just then.
+            if table.closing == 0 || evict_more {
+                table.evict_idle(self.max / EVICTED_PART + 1);
+            }
+            return Err(Full);
+        }
+        let handle = Arc::new(ConnectionHandle::new(self.stop.child_token(), self.epoch));
+        let number = table.next;
+        table.next += 1;
+        table.connections.insert(number, Arc::clone(&handle));
+        if let Some(address) = address {
+            *table.addresses.entry(address).or_default() += 1;
+        }
+        Ok(Some(ConnectionSlot {
+            admission: Arc::clone(self),
+            number,
+            address,
+            handle,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Every slot is taken.
+struct Full;
+
+impl Table {
+    /// Tells the connections to close that have been idle for the longest time, at most so many.
+    fn evict_idle(&mut self, count: usize) {
+        let idle = self.connections.values().filter_map(|handle| {
+            let since = handle.idle_since.load(Ordering::Relaxed);
+            (since != BUSY && !handle.close.is_cancelled()).then_some((since, handle))
+        });
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_unstable_by_key(|(since, _)| *since);
+        for (_, handle) in idle.into_iter().take(count) {
+            handle.close.cancel();
+            self.closing += 1;
+        }
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        let mut table = self.admission.lock();
+        table.connections.remove(&self.number);
+        if self.handle.close.is_cancelled() {
+            table.closing = table.closing.saturating_sub(1);
+        }
+        if let Some(address) = self.address
+            && let Some(own) = table.addresses.get_mut(&address)
+        {
+            *own -= 1;
+            if *own == 0 {
+                table.addresses.remove(&address);
+            }
+        }
+        drop(table);
+        self.admission.freed.notify_waiters();
+    }
+}
+
+/// What counts as one address: customers are given whole networks of IPv6 addresses.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(max: usize, per_address: usize) -> Arc<Admission> {
+        let trusted = ["10.9.0.0/16".parse().unwrap()].into_iter().collect();
+        Admission::new(max, per_address, trusted, CancellationToken::new())
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_address_has_a_share_and_a_trusted_proxy_has_none() {
+        let all = admission(100, 2);
+        let first = all.admit(ip("192.0.2.1")).await.unwrap();
+        let _mapped = all.admit(ip("::ffff:192.0.2.1")).await.unwrap();
+        assert!(all.admit(ip("192.0.2.1")).await.is_none());
+        let _other = all.admit(ip("192.0.2.2")).await.unwrap();
+        drop(first);
+        let _again = all.admit(ip("192.0.2.1")).await.unwrap();
+        let _network = all.admit(ip("2001:db8::1")).await.unwrap();
+        let _same = all.admit(ip("2001:db8::ffff:2")).await.unwrap();
+        assert!(all.admit(ip("2001:db8::3")).await.is_none());
+        let _next = all.admit(ip("2001:db8:0:1::3")).await.unwrap();
+        let mut proxied = Vec::new();
+        for _ in 0..10 {
+            proxied.push(all.admit(ip("10.9.8.7")).await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn the_longest_idle_makes_room_and_the_busy_stay() {
+        let all = admission(3, 3);
+        let (busy, old, young) = (
+            all.admit(ip("192.0.2.1")).await.unwrap(),
+            all.admit(ip("192.0.2.2")).await.unwrap(),
+            all.admit(ip("192.0.2.3")).await.unwrap(),
+        );
+        busy.handle().set_busy();
+        let later = Instant::now() + Duration::from_secs(5);
+        young.handle().set_idle(later);
+        let closed = old.handle().close().clone();
+        let serve_old = async move {
+            closed.cancelled().await;
+            drop(old);
+        };
+        let (admitted, ()) = tokio::join!(all.admit(ip("192.0.2.4")), serve_old);
+        assert!(admitted.is_some());
+        assert!(!busy.handle().close().is_cancelled());
+        assert!(!young.handle().close().is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_nobody_idle_it_waits() {
+        let all = admission(1, 1);
+        let busy = all.admit(ip("192.0.2.1")).await.unwrap();
+        busy.handle().set_busy();
+        let waits = timeout(Duration::from_secs(5), all.admit(ip("192.0.2.2"))).await;
+        assert!(waits.is_err());
+        assert!(!busy.handle().close().is_cancelled());
+        drop(busy);
+        assert!(all.admit(ip("192.0.2.2")).await.is_some());
+    }
+}
