@@ -172,6 +172,11 @@ impl Edge {
         })
     }
 
+    /// The domains that projects share.
+    pub(crate) fn shared_domains(&self) -> &[String] {
+        &self.core.settings.domains.edge
+    }
+
     /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.core.now()

@@ -1,5 +1,6 @@
 //! `_headers`: a path pattern, and indented below it the headers that its files get.
 
+use crate::cookies;
 use crate::pattern::Pattern;
 use crate::pattern_index::PatternIndex;
 use estrade_model::site::PathHeaders;
@@ -85,6 +86,17 @@ impl HeaderRules {
             rules.extend(pattern.map(|pattern| (pattern, headers.collect())));
         }
         *self = Self::new(rules);
+    }
+
+    /// Takes away that cookies are for a domain that projects share.
+    pub fn restrict_cookies(&mut self, edge_domains: &[String]) {
+        let headers = self.rules.iter_mut().flat_map(|(_, headers)| headers);
+        for (_, value) in headers.filter(|(name, _)| name == header::SET_COOKIE) {
+            let restricted = cookies::restrict(value.as_bytes(), edge_domains);
+            if let Some(Ok(restricted)) = restricted.map(HeaderValue::try_from) {
+                *value = restricted;
+            }
+        }
     }
 
     /// How much memory they take, roughly.

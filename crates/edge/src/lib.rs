@@ -16,6 +16,7 @@ pub mod answer;
 pub mod ask;
 pub mod certificates;
 pub mod contents;
+mod cookies;
 pub mod counts;
 mod doorway;
 pub mod edge;

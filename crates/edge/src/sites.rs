@@ -171,7 +171,8 @@ async fn load_site(
         redirects,
         headers,
     };
-    let (site, missing) = Site::build(parts);
+    let (mut site, missing) = Site::build(parts);
+    site.headers.restrict_cookies(&core.settings.domains.edge);
     if missing > 0 {
         tracing::error!(%artifact, missing, "contents of a release are not stored");
     }

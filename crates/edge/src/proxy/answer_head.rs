@@ -25,6 +25,8 @@ pub(crate) struct AnswerHead {
     pub(crate) lines: Vec<u8>,
     /// Whether there is a date among them.
     pub(crate) dated: bool,
+    /// Whether there are cookies among them.
+    pub(crate) sets_cookies: bool,
     /// How the body goes on.
     pub(crate) framing: Framing,
     /// Whether the connection can be used again afterwards.
@@ -82,6 +84,7 @@ fn read(
         status,
         lines: Vec::with_capacity(512),
         dated: false,
+        sets_cookies: false,
         framing: Framing::UntilClose,
         keep_alive: modern,
     };
@@ -112,6 +115,10 @@ fn read(
                 true
             }
             7 if is("upgrade") => switching,
+            10 if is("set-cookie") => {
+                head.sets_cookies = true;
+                true
+            }
             14 if is("content-length") => {
                 let new = whole_number(value).ok_or(Garbage)?;
                 if length.is_some_and(|old| old != new) {

@@ -1,6 +1,7 @@
 //! From a request to the head of its answer: which connection it goes out on, and what is tried when
 //! that fails.
 
+use crate::cookies;
 use crate::instances::Entered;
 use crate::lane::Lane;
 use crate::proxy::answer_head::{AnswerHead, Asked};
@@ -65,7 +66,11 @@ pub(crate) async fn forward(
         };
         let failure = match connection {
             Ok(mut connection) => match ask(&mut connection, &mut outgoing, asked, options).await {
-                Ok(head) => {
+                Ok(mut head) => {
+                    if head.sets_cookies {
+                        let domains = lane.edge.shared_domains();
+                        cookies::restrict_lines(&mut head.lines, domains);
+                    }
                     return Ok(Answered {
                         head,
                         connection,

@@ -322,3 +322,16 @@ async fn visitors_may_speak_http2() {
     assert!(!text.contains("\"te\""), "{text}");
     stage.finish().await;
 }
+
+#[tokio::test]
+async fn cookies_are_not_for_the_domain_that_projects_share() {
+    let stage = Stage::start().await;
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nSet-Cookie: a=1; Domain=.localhost; Path=/\r\nset-cookie: b=2; Domain=app.localhost\r\nset-cookie: c=3\r\n\r\nx";
+    let app = always(vec![send(answer)]).await;
+    stage.serve(&[app.address]).await;
+    for mut visitor in both_lanes(&stage).await {
+        let page = visitor.ask("GET", "/", &[], b"").await.unwrap();
+        let cookies = values(&page.headers, "set-cookie");
+        assert_eq!(cookies, ["a=1; Path=/", "b=2; Domain=app.localhost", "c=3"]);
+    }
+}

@@ -142,7 +142,7 @@ async fn rewrites_stay_inside_the_site(app: &TestApp) {
 }
 
 async fn headers_are_added_where_their_pattern_fits(app: &TestApp) {
-    let rules = "/*\n  X-Frame-Options: DENY\n  Content-Length: 1\n  Set-Cookie: a=1\n  Set-Cookie: b=2\n/api/*\n  Access-Control-Allow-Origin: *\n  Cache-Control: no-store\n";
+    let rules = "/*\n  X-Frame-Options: DENY\n  Content-Length: 1\n  Set-Cookie: a=1\n  Set-Cookie: b=2; Domain=localhost; Path=/\n/api/*\n  Access-Control-Allow-Origin: *\n  Cache-Control: no-store\n";
     let files = [
         ("_headers", rules),
         ("index.html", "home"),
@@ -155,7 +155,7 @@ async fn headers_are_added_where_their_pattern_fits(app: &TestApp) {
         (home.text(), home.header("x-frame-options")),
         ("home", Some("DENY"))
     );
-    assert_eq!(home.header("set-cookie"), Some("a=1, b=2"));
+    assert_eq!(home.header("set-cookie"), Some("a=1, b=2; Path=/"));
     assert_eq!(home.header("access-control-allow-origin"), None);
     let data = visitor.get("/api/data.json").await;
     assert_eq!(data.header("access-control-allow-origin"), Some("*"));
