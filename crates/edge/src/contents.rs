@@ -247,11 +247,11 @@ impl Contents {
     }
 }
 
-/// How many files may be kept open: the other half of what this process may have is for connections.
+/// How many files may be kept open: the rest of what this process may have is for connections.
 fn openable() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current.map_or(usize::MAX, |most| {
-        usize::try_from(most / 2).unwrap_or(usize::MAX)
+        usize::try_from(most / 8).unwrap_or(usize::MAX)
     })
 }
 

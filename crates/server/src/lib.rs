@@ -12,6 +12,7 @@ pub mod body;
 pub mod body_budget;
 pub mod conditional;
 pub mod context;
+mod descriptors;
 pub mod docs;
 pub mod document;
 mod edge;

@@ -6,6 +6,7 @@ use crate::ai::inference::{self, InferenceOptions};
 use crate::ai::provider_sync::ProviderSync;
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
+use crate::descriptors::limit_connections;
 use crate::docs;
 use crate::edge::OpenEdge;
 use crate::error::{ErrorShape, KeysError, PlatformError};
@@ -131,10 +132,17 @@ impl Server {
         let account_rates = options.account_rates();
         let ServeOptions {
             mut platform,
-            ai,
-            edge,
+            mut ai,
+            mut edge,
             ..
         } = options;
+        let edge_ports = 1 + usize::from(edge.tls_address.is_some());
+        limit_connections(
+            &mut platform.options,
+            &mut ai.options,
+            &mut edge.options,
+            edge_ports,
+        );
         // What runs here may visit sites and call models, but not manage things.
         let instances = core.engine.pool().range();
         platform.options.refuse_peers.push(instances);
