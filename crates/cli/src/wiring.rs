@@ -8,7 +8,7 @@ use estrade_listener::{AllowedHosts, ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
 use estrade_plans::BaseImages;
-use estrade_runtime::EngineHost;
+use estrade_runtime::{EngineHost, Registries};
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, EdgeBind, ServeOptions};
 use estrade_service::bootstrap::{OpenError, Places};
@@ -108,6 +108,7 @@ fn containers(config: &Config) -> Result<ContainerSettings, OpenError> {
     Ok(ContainerSettings {
         host,
         images,
+        registries: Registries::new(docker.registries.iter().map(|it| it.0.clone()).collect()),
         subnets: docker.subnets.0,
         firewall: docker.firewall,
         inference_port: Some(config.ai.listen.port()),

@@ -4,12 +4,17 @@
 //!
 //! An image is looked at before the build. So that nobody can put another one in its place meanwhile, the
 //! Dockerfile that the engine gets names the images by the ids that they had then.
+//!
+//! The engine also downloads what `ADD` names by a URL, from the network of its machine, where services listen that
+//! are nobody else's business. So `ADD` takes files of the sources only.
 
 use crate::error::{Result, refused};
 use crate::instructions::{Instruction, read_all, words};
 use crate::settings::BuildArg;
 use estrade_model::built_image::{is_built, without_registry};
-use std::collections::{BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// Means an image without anything in it, which is nobody's.
 const NOTHING: &str = "scratch";
@@ -33,46 +38,102 @@ pub struct Bases {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Line {
-    /// `FROM` with the name of an image, and what is before and after the name.
-    From(String, String, String),
+    /// `FROM` or `COPY --from` with the name of an image, and what is before and after the name.
+    Image {
+        before: String,
+        name: String,
+        after: String,
+        begins_stage: bool,
+    },
+    /// `FROM scratch`
+    Scratch(String),
     Other(String),
 }
 
+impl Line {
+    /// An instruction that copies from the image whose name is there.
+    fn copied(before: &str, line: &Instruction, at: Range<usize>) -> Self {
+        Self::Image {
+            before: format!("{before}{} {}", line.keyword, &line.rest[..at.start]),
+            name: line.rest[at.clone()].to_owned(),
+            after: line.rest[at.end..].to_owned(),
+            begins_stage: false,
+        }
+    }
+}
+
+/// An image that a Dockerfile names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Base<'b> {
+    /// Its name, as it is written.
+    pub name: &'b str,
+    /// Whether a stage begins with it, which carries out its triggers; else files are copied from it.
+    pub begins_stage: bool,
+}
+
 impl Bases {
-    /// The images' names, each once.
-    pub fn names(&self) -> BTreeSet<&str> {
-        let names = self.lines.iter().filter_map(|line| match line {
-            Line::From(_, name, _) => Some(name.as_str()),
-            Line::Other(_) => None,
-        });
-        names.collect()
+    /// The images, each once.
+    pub fn images(&self) -> Vec<Base<'_>> {
+        let mut images: BTreeMap<&str, bool> = BTreeMap::new();
+        for line in &self.lines {
+            if let Line::Image {
+                name, begins_stage, ..
+            } = line
+            {
+                *images.entry(name).or_default() |= begins_stage;
+            }
+        }
+        let base = |(name, begins_stage)| Base { name, begins_stage };
+        images.into_iter().map(base).collect()
     }
 
-    /// The Dockerfile, with ids instead of names.
-    pub fn pin(&self, ids: &HashMap<String, String>) -> String {
+    /// The Dockerfile, with ids instead of names, and with a label at the beginning of each stage. All layers of a
+    /// stage stand on the label's, so an engine uses them as cache only for builds with the same label.
+    pub fn pin(&self, ids: &HashMap<String, String>, label: &str) -> String {
         let mut out = String::new();
         for line in &self.lines {
-            match line {
-                Line::From(before, name, after) => {
+            let begins_stage = match line {
+                Line::Image {
+                    before,
+                    name,
+                    after,
+                    begins_stage,
+                } => {
                     let id = ids.get(name).unwrap_or(name);
                     out.extend([before, id, after].map(String::as_str));
+                    *begins_stage
                 }
-                Line::Other(line) => out.push_str(line),
-            }
+                Line::Scratch(line) => {
+                    out.push_str(line);
+                    true
+                }
+                Line::Other(line) => {
+                    out.push_str(line);
+                    false
+                }
+            };
             out.push('\n');
+            if begins_stage {
+                out.extend(["LABEL ", label, "\n"]);
+            }
         }
         out
     }
 }
 
-/// Refuses an image that takes files out of somebody else's when it is built on.
-pub fn check_triggers(image: &str, triggers: &[String]) -> Result<()> {
-    triggers
-        .iter()
-        .try_for_each(|trigger| check_trigger(image, trigger))
+/// Refuses an image that takes files out of somebody else's, or from the network of the engine's machine, when it is
+/// built on. Returns the names of images that it copies from.
+pub fn check_triggers(image: &str, triggers: &[String]) -> Result<Vec<String>> {
+    let mut images = Vec::new();
+    for trigger in triggers {
+        let (inner, from) = check_trigger(image, trigger)?;
+        images.extend(from.map(|at| inner.rest[at].to_owned()));
+    }
+    Ok(images)
 }
 
-fn check_trigger(path: &str, trigger: &str) -> Result<()> {
+/// An instruction for those who build on an image, and where the name of an image is that it copies from.
+fn check_trigger(path: &str, trigger: &str) -> Result<(Instruction, Option<Range<usize>>)> {
     let inner = Instruction::read(path, trigger)?;
     if matches!(inner.keyword, "FROM" | "ONBUILD") {
         let keyword = inner.keyword;
@@ -82,14 +143,26 @@ fn check_trigger(path: &str, trigger: &str) -> Result<()> {
         ));
     }
     // Who is built on does not know the stages of the others.
-    check_options(path, &inner, &[])
+    let from = check_options(path, &inner, &[], false)?;
+    Ok((inner, from))
 }
 
-/// Finds out what a Dockerfile builds on; refuses one that could take files out of somebody else's image.
+/// Finds out what a user's Dockerfile builds on; refuses one that could take files out of somebody else's image, or
+/// from the network of the engine's machine.
 pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<Bases> {
+    read_bases(path, text, args, false)
+}
+
+/// The same for one that was made here, on images that the operator may have named in any way.
+pub(crate) fn check_own(path: &str, text: &str) -> Result<Bases> {
+    read_bases(path, text, &[], true)
+}
+
+fn read_bases(path: &str, text: &str, args: &[BuildArg], trusted: bool) -> Result<Bases> {
     let mut reader = Reader {
         path,
         args,
+        trusted,
         global: HashMap::new(),
         stages: Vec::new(),
     };
@@ -101,6 +174,8 @@ pub(crate) fn check(path: &str, text: &str, args: &[BuildArg]) -> Result<Bases> 
 struct Reader<'d> {
     path: &'d str,
     args: &'d [BuildArg],
+    /// Whether the names of images are the operator's.
+    trusted: bool,
     /// Arguments from before the first stage; none: not known here.
     global: HashMap<String, Option<String>>,
     /// Names of stages so far, the one that is being built last.
@@ -112,11 +187,20 @@ impl Reader<'_> {
         match line.keyword {
             "ARG" if self.stages.is_empty() => self.arguments(&line.rest)?,
             "FROM" => return self.from(&line.rest),
-            "ONBUILD" => check_trigger(self.path, &line.rest)?,
+            "ONBUILD" => {
+                // A later stage may begin with this one.
+                let (inner, from) = check_trigger(self.path, &line.rest)?;
+                if let Some(at) = from {
+                    return Ok(Line::copied("ONBUILD ", &inner, at));
+                }
+            }
             _ => {
                 // A stage can be named once it is complete.
                 let complete = self.stages.len().saturating_sub(1);
-                check_options(self.path, line, &self.stages[..complete])?;
+                let stages = &self.stages[..complete];
+                if let Some(at) = check_options(self.path, line, stages, self.trusted)? {
+                    return Ok(Line::copied("", line, at));
+                }
             }
         }
         Ok(Line::Other(line.to_string()))
@@ -199,11 +283,21 @@ impl Reader<'_> {
         let before = format!("FROM {platform}");
         let is_stage = self.stages.iter().any(|it| it.eq_ignore_ascii_case(&base));
         self.stages.push(stage.unwrap_or_default().to_owned());
-        if is_stage || base.eq_ignore_ascii_case(NOTHING) {
+        if is_stage {
             return Ok(Line::Other(format!("{before}{base}{after}")));
         }
-        require_named(self.path, &base)?;
-        Ok(Line::From(before, base, after))
+        if base.eq_ignore_ascii_case(NOTHING) {
+            return Ok(Line::Scratch(format!("{before}{base}{after}")));
+        }
+        if !self.trusted {
+            require_named(self.path, &base)?;
+        }
+        Ok(Line::Image {
+            before,
+            name: base,
+            after,
+            begins_stage: true,
+        })
     }
 
     /// The value of a text with variables; none when one of them is not known.
@@ -234,24 +328,41 @@ impl Reader<'_> {
     }
 }
 
-/// Looks at what an instruction is told before its arguments begin; `stages` are those that are complete.
-fn check_options(path: &str, line: &Instruction, stages: &[String]) -> Result<()> {
+/// Looks at what an instruction is told before its arguments begin, and at what `ADD` adds; `stages` are those that are
+/// complete. Returns where the name of an image is that files are copied from.
+fn check_options(
+    path: &str,
+    line: &Instruction,
+    stages: &[String],
+    trusted: bool,
+) -> Result<Option<Range<usize>>> {
     let keyword = line.keyword;
     if !matches!(keyword, "COPY" | "ADD" | "RUN") {
-        return Ok(());
+        return Ok(None);
     }
+    let mut image = None;
+    let mut named = false;
+    let mut at = 0;
     for word in words(&line.rest).take_while(|word| word.starts_with("--")) {
         let wrong = |why: &str| refused(path, format!("{keyword} {word}: {why}"));
+        at += line.rest[at..].find(word).unwrap_or(0) + word.len();
         if word.contains(['\\', '"', '\'']) {
             return Err(wrong("write it without quotes and backslashes"));
         }
         let (name, value) = word[2..].split_once('=').unwrap_or((&word[2..], ""));
         match name {
-            "from" => check_from(path, value, stages)?,
+            "from" if std::mem::replace(&mut named, true) => {
+                return Err(wrong("is there twice"));
+            }
+            "from" => {
+                if is_image(path, value, stages, trusted)? {
+                    image = Some(at - value.len()..at);
+                }
+            }
             "mount" if keyword == "RUN" => {
                 let parts = value.split(',').filter_map(|part| part.split_once('='));
                 for (_, from) in parts.filter(|(key, _)| key.eq_ignore_ascii_case("from")) {
-                    check_from(path, from, stages)?;
+                    is_image(path, from, stages, trusted)?;
                 }
             }
             "network" | "security" if keyword == "RUN" => {}
@@ -259,16 +370,20 @@ fn check_options(path: &str, line: &Instruction, stages: &[String]) -> Result<()
             _ => return Err(wrong("is not known")),
         }
     }
-    Ok(())
+    if keyword == "ADD" {
+        check_added(path, &line.rest[at..])?;
+    }
+    Ok(image)
 }
 
-fn check_from(path: &str, from: &str, stages: &[String]) -> Result<()> {
+/// Whether files are copied from an image, not from a stage.
+fn is_image(path: &str, from: &str, stages: &[String], trusted: bool) -> Result<bool> {
     let is_stage = stages.iter().any(|stage| stage.eq_ignore_ascii_case(from));
     let is_number = from
         .parse::<usize>()
         .is_ok_and(|number| number < stages.len());
     if is_stage && !from.is_empty() || is_number {
-        return Ok(());
+        return Ok(false);
     }
     if !from.chars().all(is_of_names) {
         return Err(refused(
@@ -276,7 +391,56 @@ fn check_from(path: &str, from: &str, stages: &[String]) -> Result<()> {
             format!("{from}: write the name of a stage or an image, without variables"),
         ));
     }
-    require_named(path, from)
+    if !trusted {
+        require_named(path, from)?;
+    }
+    Ok(true)
+}
+
+/// Refuses what `ADD` would download.
+fn check_added(path: &str, rest: &str) -> Result<()> {
+    let rest = rest.trim_matches([' ', '\t']);
+    let list: Vec<Cow<'_, str>> = if rest.starts_with('[') {
+        // An engine takes the first value and leaves out the rest, or takes all of it for words.
+        serde_json::from_str(rest).map_err(|_| {
+            refused(
+                path,
+                format!("ADD {rest}: write the files as words, or as one JSON array of texts"),
+            )
+        })?
+    } else {
+        words(rest).map(Cow::Borrowed).collect()
+    };
+    let sources = list.split_last().map_or(&[][..], |(_, sources)| sources);
+    for source in sources {
+        let wrong = |why: &str| Err(refused(path, format!("ADD {source}: {why}")));
+        if source.contains(['$', '\\', '"', '\'']) {
+            return wrong(
+                "write the file without variables, quotes and backslashes, or use COPY for it",
+            );
+        }
+        if is_remote(source) {
+            return wrong(
+                "only files of the sources can be added; download it in a RUN step, for example with curl",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether any engine takes this for something to be downloaded: a URL, or a Git repository in one of its spellings.
+fn is_remote(source: &str) -> bool {
+    let source = source.trim().to_ascii_lowercase();
+    let has_user = source
+        .split_once('@')
+        .is_some_and(|(user, host)| !user.contains('/') && host.contains(':'));
+    let repository = source.split(['#', '?']).next().unwrap_or_default();
+    let repository = repository.trim_end_matches('/');
+    source.contains("://")
+        || has_user
+        || source.starts_with("git@")
+        || source.starts_with("github.com/")
+        || repository.ends_with(".git")
 }
 
 /// Refuses what an engine would find by an image's id, or among those that were built here.
@@ -329,28 +493,111 @@ FROM \\
   nginx:1.27 \\
   as web
 COPY --from=build /a /b
+COPY --chown=1:1 --from=tools:1  /a tools:1
+ONBUILD COPY --from=tools:1 /c /d
 FROM build";
         let bases = check("Dockerfile", text, &[]).unwrap();
-        let names: Vec<_> = bases.names().into_iter().collect();
-        assert_eq!(names, ["nginx:1.27", "node:22"]);
-        let ids = [("node:22", "sha256:aa"), ("nginx:1.27", "sha256:bb")];
-        let ids = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
+        let base = |name, begins_stage| Base { name, begins_stage };
         assert_eq!(
-            bases.pin(&ids.into()),
+            bases.images(),
+            [
+                base("nginx:1.27", true),
+                base("node:22", true),
+                base("tools:1", false)
+            ]
+        );
+        let ids = [
+            ("node:22", "sha256:aa"),
+            ("nginx:1.27", "sha256:bb"),
+            ("tools:1", "sha256:cc"),
+        ];
+        let ids = ids.map(|(name, id)| (name.to_owned(), id.to_owned()));
+        // The label is the first of every stage, so that no layer is shared with builds of another one.
+        assert_eq!(
+            bases.pin(&ids.into(), "of=me"),
             "ARG TAG=22
 FROM --platform=linux/amd64 sha256:aa AS build
+LABEL of=me
 RUN a   b
 FROM scratch
+LABEL of=me
 FROM sha256:bb AS web
+LABEL of=me
 COPY --from=build /a /b
+COPY --chown=1:1 --from=sha256:cc  /a tools:1
+ONBUILD COPY --from=sha256:cc /c /d
 FROM build
 "
         );
     }
 
     #[test]
+    fn nothing_is_added_from_the_network_of_the_engine() {
+        for bad in [
+            "http://127.0.0.1/x",
+            "https://a.example/x.tar",
+            "HTTP://127.0.0.1/x",
+            "ftp://a.example/x",
+            "--chown=1:1 http://127.0.0.1/x",
+            "--checksum=sha256:ab --chmod=644\thttp://127.0.0.1/x",
+            "a.txt http://127.0.0.1/x",
+            "git@github.com:a/b.git",
+            "me@host:a/b",
+            "git://a.example/b",
+            "ssh://git@a.example/b",
+            "github.com/a/b",
+            "a.example/b.git",
+            "a.example/b.git#main:docs",
+            "$URL",
+            "${URL}",
+            "ht${NOTHING}tp://127.0.0.1/x",
+            "h\\ttp://127.0.0.1/x",
+            "\"http://127.0.0.1/x\"",
+            "ht\"\"tp://127.0.0.1/x",
+            "'http'://127.0.0.1/x",
+        ] {
+            for text in [
+                format!("ADD {bad} /x"),
+                format!("add {bad} /x"),
+                format!("ADD \\\n# why\n  {bad} \\\n /x"),
+                format!("ADD {bad} a.txt /x"),
+                format!("ONBUILD ADD {bad} /x"),
+                format!("onbuild add {bad} /x"),
+            ] {
+                let text = format!("FROM a:1\nARG URL=http://127.0.0.1/x\n{text}\n");
+                assert!(!ok(&text, &json!([])), "{text}");
+            }
+            let trigger = format!("ADD {bad} /x");
+            assert!(check_triggers("evil:1", &[trigger]).is_err(), "{bad}");
+        }
+        for bad in [
+            r#"["http://127.0.0.1/x", "/x"]"#,
+            r#"["\u0068ttp://127.0.0.1/x", "/x"]"#,
+            r#"["$URL", "/x"]"#,
+            r#"["http://127.0.0.1/x", "/x"] more"#,
+            r#"["a", 1]"#,
+            r#"--chown=1:1 [ "a", "https://a.example", "/x" ]"#,
+        ] {
+            let text = format!("FROM a:1\nADD {bad}");
+            assert!(!ok(&text, &json!([])), "{text}");
+        }
+        for fine in [
+            ". /app",
+            "--chown=1:1 a.tar.gz b.txt $HOME/",
+            r#"["a b.txt", "http", "/x y/"]"#,
+            "src/@scope/a /x",
+            "*.json ./",
+        ] {
+            let text = format!("FROM a:1\nADD {fine}\nRUN curl http://a.example/x\nCOPY $A /b");
+            assert!(ok(&text, &json!([])), "{text}");
+        }
+    }
+
+    #[test]
     fn what_an_image_does_to_those_who_build_on_it_is_looked_at() {
         let check = |trigger: &str| check_triggers("evil:1", &[trigger.to_owned()]).is_ok();
+        let copies = ["RUN make", "COPY --chown=1 --from=nginx:1 /a /b"].map(str::to_owned);
+        assert_eq!(check_triggers("fine:1", &copies).unwrap(), ["nginx:1"]);
         for fine in [
             "COPY . /app",
             "RUN make",
@@ -434,6 +681,7 @@ FROM build
             "FROM a:1\nONBUILD COPY <<E /x\nFROM a:1 AS ea8a\nE\nFROM ea8a".to_owned(),
             "FROM a:1 AS x y".to_owned(),
             "FROM a:1\nONBUILD ONBUILD COPY --from=ea8a / /b".to_owned(),
+            "FROM a:1\nCOPY --from=b:1 --from=c:1 / /b".to_owned(),
         ] {
             assert!(!ok(&text, &json!([])), "{text}");
         }

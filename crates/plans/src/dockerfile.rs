@@ -6,6 +6,7 @@
 use crate::command::{Command, is_plain};
 use crate::error::{Result, refused};
 use crate::images::Image;
+use crate::instructions::is_odd;
 use crate::settings::BuildArg;
 use std::fmt::Write;
 
@@ -232,9 +233,16 @@ fn json(words: &[&str]) -> String {
     let mut text = String::from("[");
     for (at, word) in words.iter().enumerate() {
         // Newer builders look for here-documents before they look for JSON.
-        let word = serde_json::Value::from(*word)
+        let mut word = serde_json::Value::from(*word)
             .to_string()
             .replace("<<", "\\u003c\\u003c");
+        // What only some engines take for a space.
+        for odd in word.clone().chars().filter(|c| is_odd(*c)) {
+            let mut units = [0; 2];
+            let units = odd.encode_utf16(&mut units).iter();
+            let escaped: String = units.map(|unit| format!("\\u{unit:04x}")).collect();
+            word = word.replace(odd, &escaped);
+        }
         let comma = if at > 0 { "," } else { "" };
         let _ = write!(text, "{comma}{word}");
     }

@@ -131,7 +131,7 @@ pub(crate) fn words(rest: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What some take for a space or for nothing, and others do not.
-fn is_odd(c: char) -> bool {
+pub(crate) fn is_odd(c: char) -> bool {
     let is_odd_space = c.is_whitespace() && !matches!(c, ' ' | '\t');
     is_odd_space || (c.is_control() && c != '\t') || c == '\u{feff}'
 }

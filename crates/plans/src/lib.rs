@@ -28,11 +28,11 @@ mod sources;
 mod version;
 mod work;
 
-pub use bases::{Bases, check_triggers};
+pub use bases::{Base, Bases, check_triggers};
 pub use dockerfile::RUN_AS;
 pub use error::PlanError;
 pub use ignore::IgnoreRules;
 pub use images::{BaseImages, ImageRef};
-pub use plan::{BuildPlan, Dockerfile, Outcome, plan};
+pub use plan::{BuildPlan, Dockerfile, NO_SITE, Outcome, plan};
 pub use settings::{BuildArg, Settings};
 pub use sources::Sources;

@@ -1,6 +1,6 @@
 //! The plan of a build, and which platform makes it.
 
-use crate::bases::Bases;
+use crate::bases::{self, Bases};
 use crate::command::Command;
 use crate::error::{Result, refused};
 use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules, SECRETS};
@@ -13,6 +13,8 @@ use estrade_model::platform::Platform;
 
 /// The folder of an image in which static files are.
 pub(crate) const SITE: &str = "/site";
+/// The exit code of the step that finds no site.
+pub const NO_SITE: i64 = 66;
 /// What a Dockerfile of ours is called beside the user's files.
 const OWN_NAME: &str = ".estrade.Dockerfile";
 
@@ -47,6 +49,8 @@ pub enum Dockerfile {
     Ours {
         /// Its text.
         text: String,
+        /// What it builds on.
+        bases: Bases,
     },
 }
 
@@ -66,6 +70,9 @@ pub enum Outcome {
         folder: &'static str,
         /// Whether paths without a file show `index.html`, unless settings say otherwise.
         spa: bool,
+        /// The folders of the sources that the build may have written them to. The step that looks for them ends with
+        /// [`NO_SITE`] when none has an `index.html`.
+        looked_in: Vec<String>,
     },
 }
 
@@ -78,14 +85,21 @@ impl BuildPlan {
         }
     }
 
-    /// Files to put into the build context beside (or, by name, instead of) the user's. The engine
-    /// reads them and then removes them, so they are in no image.
-    pub fn added_files(&self) -> Vec<(String, String)> {
+    /// The images that it builds on.
+    pub fn bases(&self) -> &Bases {
+        match &self.dockerfile {
+            Dockerfile::Theirs { bases, .. } | Dockerfile::Ours { bases, .. } => bases,
+        }
+    }
+
+    /// Files to put into the build context beside (or, by name, instead of) the user's: the Dockerfile as the engine
+    /// gets it, and what keeps ours out of the image.
+    pub fn added_files(&self, dockerfile: String) -> Vec<(String, String)> {
         let file = |path: &str, text: String| (path.to_owned(), text);
         match &self.dockerfile {
-            Dockerfile::Theirs { .. } => Vec::new(),
-            Dockerfile::Ours { text } => vec![
-                file(OWN_NAME, text.clone()),
+            Dockerfile::Theirs { path, .. } => vec![file(path, dockerfile)],
+            Dockerfile::Ours { .. } => vec![
+                file(OWN_NAME, dockerfile),
                 file(IGNORE_FILE, format!("{OWN_NAME}\n{IGNORE_FILE}\n")),
             ],
         }
@@ -143,11 +157,12 @@ fn finish(mut work: Work<'_>, ending: &Ending) -> Result<BuildPlan> {
             ));
             Outcome::Runs { command, port }
         }
-        Ending::Static { spa } => {
+        Ending::Static { spa, looked_in } => {
             work.file.only_folder("build", SITE);
             Outcome::Static {
                 folder: SITE,
                 spa: *spa,
+                looked_in: looked_in.clone(),
             }
         }
     };
@@ -160,14 +175,14 @@ fn finish(mut work: Work<'_>, ending: &Ending) -> Result<BuildPlan> {
         }
     }
     let ignore = IgnoreRules::of_platform(&work.tree, &more)?;
+    let text = work.file.into_text();
+    let bases = bases::check_own(OWN_NAME, &text)?;
     Ok(BuildPlan {
         ignore,
         build_args: work.settings.build_args().to_vec(),
         cache: work.settings.cache(),
         outcome,
         notes: work.notes,
-        dockerfile: Dockerfile::Ours {
-            text: work.file.into_text(),
-        },
+        dockerfile: Dockerfile::Ours { text, bases },
     })
 }

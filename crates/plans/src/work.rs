@@ -27,7 +27,11 @@ pub(crate) enum Ending {
     /// Something that is started like this.
     Runs(Command),
     /// Files in the folder [`crate::plan::SITE`] of the stage `build`.
-    Static { spa: bool },
+    Static {
+        spa: bool,
+        /// Where the build may have left them.
+        looked_in: Vec<String>,
+    },
 }
 
 /// A folder of dependencies that is copied into the last stage by itself: while they stay the same,

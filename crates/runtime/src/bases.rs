@@ -53,8 +53,8 @@ impl Engine {
             };
             let own = names.flatten().filter(|name| mark(name) == noted.mark);
             for name in own.map(ImageRef::trusted).chain([noted.tag]) {
-                match self.untag(&name).await {
-                    // Something that runs or was built stands on it.
+                match self.remove(&name).await {
+                    // Something that runs or was built stands on it, or is being built.
                     Ok(()) | Err(Error::Conflict { .. }) => {}
                     Err(error) => return Err(error),
                 }

@@ -11,10 +11,12 @@
 //! history.
 
 use crate::build_log::{BuildLog, Message};
+use crate::cache_guard::Building;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::image_ref::ImageRef;
 use crate::images::OwnImage;
+use crate::labels::CACHE;
 use bytes::Bytes;
 use estrade_model::built_image::LAYERS;
 use estrade_model::secret::Secret;
@@ -32,10 +34,30 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 const WHAT: &str = "building an image";
+/// Arguments that every step gets without asking for them.
+const PROXIES: [&str; 5] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "FTP_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+];
 /// CPU time is handed out in slices of a tenth of a second.
 const CPU_PERIOD: u64 = 100_000;
 /// The arguments are part of the request's address, which cannot be longer than 64 KiB.
 const LONGEST_QUERY: usize = 60_000;
+/// The engine's words for an image or a layer that somebody removed while it was building.
+const LOST: [&str; 9] = [
+    "failed to get digest",
+    "failed to get layer",
+    "layer does not exist",
+    "layer not found",
+    "unknown parent image",
+    "failed to set parent",
+    "unable to find image",
+    "No such image",
+    "no such image",
+];
 /// How far the engine's clock may be behind ours.
 const CLOCK_SLACK: Duration = Duration::from_secs(5);
 
@@ -89,12 +111,34 @@ pub enum BuildError {
     Engine(#[from] Error),
 }
 
-type Sending = Pin<Box<dyn Future<Output = Result<http::Response<Incoming>, Error>> + Send>>;
+impl BuildError {
+    /// Whether the engine had lost an image or a layer that it was about to use. Without the cache it does not look for
+    /// those.
+    pub fn lost_cache(&self) -> bool {
+        match self {
+            // What a command says is its own affair.
+            Self::Failed {
+                code: None,
+                message,
+                ..
+            } => LOST.iter().any(|words| message.contains(words)),
+            Self::Failed { .. } | Self::TimedOut(_) | Self::Context(_) => false,
+            Self::Engine(error) => error.is_not_found(),
+        }
+    }
+}
+
+type Sent = (http::Response<Incoming>, Building);
+type Sending = Pin<Box<dyn Future<Output = Result<Sent, Error>> + Send>>;
 
 enum State {
     /// The directory is on its way.
     Sending(Sending),
-    Reading(Incoming),
+    Reading {
+        body: Incoming,
+        /// So that nobody removes what it builds on.
+        _building: Building,
+    },
     Ended(Result<ImageRef, BuildError>),
 }
 
@@ -140,7 +184,8 @@ impl Engine {
                 .header(CONTENT_TYPE, "application/x-tar")
                 .body(bollard::body_try_stream(context))
                 .map_err(|error| Error::broken(WHAT, error))?;
-            engine.send(WHAT, request).await
+            let building = engine.cache.build().await;
+            Ok((engine.send(WHAT, request).await?, building))
         });
         Build {
             engine: self.clone(),
@@ -200,12 +245,15 @@ impl Build {
                 State::Ended(_) => return None,
                 State::Sending(sending) => {
                     self.state = match timeout_at(self.deadline, sending).await {
-                        Ok(Ok(answer)) => State::Reading(answer.into_body()),
+                        Ok(Ok((answer, building))) => State::Reading {
+                            body: answer.into_body(),
+                            _building: building,
+                        },
                         Ok(Err(error)) => State::Ended(Err(self.blame(error))),
                         Err(_) => State::Ended(Err(BuildError::TimedOut(self.limit))),
                     };
                 }
-                State::Reading(body) => {
+                State::Reading { body, .. } => {
                     let read = timeout_at(self.deadline, body.frame()).await;
                     let ended = match read {
                         Ok(Some(Ok(frame))) => self.take(&frame.into_data().unwrap_or_default()),
@@ -238,7 +286,7 @@ impl Build {
                 Ok(image)
             }
             State::Ended(Err(error)) => Err(error),
-            State::Sending(_) | State::Reading(_) => Err(Error::broken(WHAT, "no end").into()),
+            State::Sending(_) | State::Reading { .. } => Err(Error::broken(WHAT, "no end").into()),
         }
     }
 
@@ -317,6 +365,29 @@ impl Build {
 }
 
 impl Engine {
+    /// The label with which every stage of an owner's builds begins, so that nobody's layers are cache for others. The
+    /// proxies are in it because the engine leaves them out when it compares layers.
+    pub fn cache_label<'a>(
+        &self,
+        owner: OwnerId,
+        args: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("estrade build cache of an owner");
+        let mut add = |text: &str| {
+            hasher.update(&text.len().to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        add(&self.installation.to_string());
+        add(&owner.to_string());
+        for (name, value) in args {
+            if PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
+                add(name);
+                add(value);
+            }
+        }
+        format!("{CACHE}={}", &hasher.finalize().to_hex()[..32])
+    }
+
     fn layer_name(&self, image: OwnImage, stage: usize) -> ImageRef {
         ImageRef::trusted(format!(
             "{}:{}-{stage}",

@@ -1,6 +1,7 @@
 //! A Docker Engine, as one installation of Estrade sees it.
 
 use crate::abilities::Abilities;
+use crate::cache_guard::CacheGuard;
 use crate::disks::Disks;
 use crate::error::Error;
 use crate::host::EngineHost;
@@ -36,6 +37,7 @@ pub struct Engine {
     pub(crate) pool: SubnetPool,
     pub(crate) abilities: Arc<Abilities>,
     pub(crate) disks: Option<Disks>,
+    pub(crate) cache: Arc<CacheGuard>,
 }
 
 /// What an engine is and which limits it can hold.
@@ -95,6 +97,7 @@ impl Engine {
             pool,
             abilities: Arc::default(),
             disks: None,
+            cache: Arc::default(),
         })
     }
 

@@ -20,6 +20,13 @@ impl ImageRef {
         built_image::is_built(&self.0)
     }
 
+    /// The registry that it comes from; none: Docker Hub, or nowhere because it is an id.
+    pub fn registry(&self) -> Option<&str> {
+        let is_hub = built_image::without_registry(&self.0) != self.0;
+        let (first, _) = self.0.split_once('/').filter(|_| !is_hub)?;
+        is_named_registry(first).then_some(first)
+    }
+
     /// For names that this crate makes.
     pub(crate) fn trusted(text: String) -> Self {
         Self(text)
@@ -66,13 +73,18 @@ fn is_path(path: &str) -> bool {
     let mut parts = path.split('/').peekable();
     let first = parts.peek().copied().unwrap_or_default();
     let has_more = path.contains('/');
-    if has_more && (first.contains(['.', ':']) || first == "localhost") {
+    if has_more && is_named_registry(first) {
         parts.next();
         if !is_registry(first) {
             return false;
         }
     }
     parts.all(is_component)
+}
+
+/// Whether engines take the first part of a name for a registry.
+fn is_named_registry(first: &str) -> bool {
+    first.contains(['.', ':']) || first == "localhost"
 }
 
 fn is_registry(text: &str) -> bool {
@@ -136,6 +148,25 @@ mod tests {
         }
         for text in [format!("a/b@{digest}"), format!("a/b:1@{digest}"), digest] {
             assert_eq!(text.parse::<ImageRef>().unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn a_name_says_where_the_image_comes_from() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        for (text, registry) in [
+            ("nginx", None),
+            ("a/b:1", None),
+            ("docker.io/a/b", None),
+            ("localhost", None),
+            ("localhost/a", Some("localhost")),
+            ("ghcr.io/a/b", Some("ghcr.io")),
+            ("docker.io/10.0.0.1/a", None),
+            ("10.0.0.1:80/a", Some("10.0.0.1:80")),
+            (&digest, None),
+        ] {
+            let name: ImageRef = text.parse().unwrap();
+            assert_eq!(name.registry(), registry, "{text}");
         }
     }
 

@@ -118,9 +118,9 @@ impl Engine {
     }
 
     /// Removes the name of a release's image, and the image if it has no other. One that is gone already
-    /// is no error; one that a container needs is a conflict.
+    /// is no error; one that a container needs is a conflict, and so is any while something is built.
     pub async fn remove_image(&self, own: OwnImage) -> Result<(), Error> {
-        self.untag(&self.image_name(own)).await
+        self.remove(&self.image_name(own)).await
     }
 
     /// Every image of a release, of this installation.
@@ -155,8 +155,8 @@ impl Engine {
                 continue;
             }
             for tag in summary.repo_tags {
-                match self.untag(&ImageRef::trusted(tag)).await {
-                    // A newer layer or a container stands on it.
+                match self.remove(&ImageRef::trusted(tag)).await {
+                    // A newer layer or a container stands on it, or a build may.
                     Ok(()) | Err(Error::Conflict { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -170,6 +170,10 @@ impl Engine {
         };
         let deadline = Instant::now() + WORK;
         loop {
+            // While there are builds, they stay for the next time.
+            let Ok(_removing) = self.cache.remove("removing unnamed images") else {
+                return Ok(());
+            };
             let pruned = self.docker.prune_images(Some(options.clone()));
             match self.call("removing unnamed images", WORK, pruned).await {
                 Ok(_) => return Ok(()),
@@ -197,7 +201,7 @@ impl Engine {
         for summary in self.list_images(LAYERS).await? {
             for tag in summary.repo_tags {
                 if built_for(&tag).is_some_and(|release| releases.contains(&release)) {
-                    match self.untag(&ImageRef::trusted(tag)).await {
+                    match self.remove(&ImageRef::trusted(tag)).await {
                         Ok(()) => any = true,
                         Err(Error::Conflict { .. }) => {}
                         Err(error) => return Err(error),
@@ -247,6 +251,13 @@ impl Engine {
         .await
     }
 
+    /// Removes a name, and the image if it has no other, while nothing is built.
+    pub(crate) async fn remove(&self, name: &ImageRef) -> Result<(), Error> {
+        let _removing = self.cache.remove("removing an image")?;
+        self.untag(name).await
+    }
+
+    /// Removes one of several names of an image.
     pub(crate) async fn untag(&self, name: &ImageRef) -> Result<(), Error> {
         let removed = self
             .docker

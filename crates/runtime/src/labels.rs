@@ -21,6 +21,8 @@ pub(crate) const PORT: &str = "estrade.port";
 pub(crate) const SPEC: &str = "estrade.spec";
 /// `quota` where the engine limits the disk of it.
 pub(crate) const DISK: &str = "estrade.disk";
+/// Whose builds may use its layers as cache.
+pub(crate) const CACHE: &str = "estrade.cache";
 /// The name of a volume, as its project calls it.
 pub(crate) const VOLUME: &str = "estrade.volume";
 

@@ -7,6 +7,7 @@ use http::Request;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -115,7 +116,16 @@ impl Engine {
 
 async fn connect(address: SocketAddr) -> Result<TcpStream, Unhealthy> {
     let connected = TcpStream::connect(address).await;
-    connected.map_err(|error| Unhealthy(format!("port {}: {error}", address.port())))
+    connected.map_err(|error| {
+        let port = address.port();
+        let advice = match error.kind() {
+            ErrorKind::ConnectionRefused => {
+                "; the app must listen on 0.0.0.0:$PORT, not on localhost or another port"
+            }
+            _ => "",
+        };
+        Unhealthy(format!("port {port}: {error}{advice}"))
+    })
 }
 
 async fn ask(address: SocketAddr, path: &str, host: &str) -> Result<(), Unhealthy> {

@@ -1,7 +1,7 @@
 //! `[docker]`: which engine runs containers, what they may use, and on which base images.
 
 use super::text::{Invalid, serde_as_text};
-use estrade_runtime::{EngineHost, SubnetPool};
+use estrade_runtime::{EngineHost, RegistryName, SubnetPool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +16,8 @@ pub struct Docker {
     pub host: Option<DockerHost>,
     /// Where the networks of containers get their addresses from.
     pub subnets: Subnets,
+    /// Registries that images may come from although they have no public address.
+    pub registries: Vec<Registry>,
     /// Whether the kernel's firewall keeps containers from the host and from each other.
     pub firewall: bool,
     /// Memory of one step of a build in MB.
@@ -36,6 +38,7 @@ impl Default for Docker {
         Self {
             host: None,
             subnets: Subnets::default(),
+            registries: Vec::new(),
             firewall: true,
             build_memory_mb: NonZeroU64::MIN.saturating_add(2047),
             build_cpus: NonZeroU64::MIN.saturating_add(1),
@@ -130,6 +133,26 @@ impl fmt::Display for Subnets {
 }
 
 serde_as_text!(Subnets);
+
+/// A registry, with or without its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registry(pub RegistryName);
+
+impl FromStr for Registry {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+serde_as_text!(Registry);
 
 #[cfg(test)]
 mod tests {

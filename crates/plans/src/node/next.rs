@@ -29,8 +29,12 @@ pub(crate) fn next(work: &mut Work<'_>) -> Result<Ending> {
         Some("export") => {
             work.note("next.config says `output: \"export\"`: the result is a static site");
             build(work, &project)?;
-            leave_in_site(work, &["out".to_owned()]);
-            Ok(Ending::Static { spa: false })
+            let looked_in = vec!["out".to_owned()];
+            leave_in_site(work, &looked_in);
+            Ok(Ending::Static {
+                spa: false,
+                looked_in,
+            })
         }
         Some("standalone") if !project.package.is_workspace() => standalone(work, &project),
         _ => server(work, &project),

@@ -21,12 +21,42 @@ const VUE_CLI: [&str; 3] = ["vue.config.js", "vue.config.cjs", "vue.config.mjs"]
 /// Fields of the settings that name the folder, the one that counts first.
 const SETTINGS: [&str; 4] = ["outputDir", "outputPath", "publish", "root"];
 /// Folders in which a build usually ends.
-const USUAL: [&str; 4] = ["dist", "build", "out", "public/build"];
+const USUAL: [&str; 7] = [
+    "dist",
+    "build",
+    "out",
+    "_site",
+    ".output/public",
+    "www",
+    "public/build",
+];
+/// The same for some; for others it holds what a page is made from.
+const PUBLIC: &str = "public";
+/// Where tools write to, the most telling first: many bring Vite along.
+const TOOLS: [(&str, &str); 17] = [
+    ("react-scripts", "build"),
+    ("@craco/craco", "build"),
+    ("@11ty/eleventy", "_site"),
+    ("gatsby", PUBLIC),
+    ("hexo", PUBLIC),
+    ("nuxt", ".output/public"),
+    ("@docusaurus/core", "build"),
+    ("@sveltejs/kit", "build"),
+    ("@react-router/dev", "build/client"),
+    ("vitepress", ".vitepress/dist"),
+    ("@quasar/app-vite", "dist/spa"),
+    ("@ionic/cli", "www"),
+    ("next", "out"),
+    ("astro", "dist"),
+    ("parcel", "dist"),
+    ("vite", "dist"),
+    ("@vue/cli-service", "dist"),
+];
 
 /// Takes the first folder that is a site. Its arguments are folders.
 const TAKE: &str = "for folder do if [ -e \"$folder/index.html\" ]; then mv -- \"$folder\" /site && exit 0; fi; done; \
 echo \"there is no index.html in: $*\" >&2; \
-echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 1";
+echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 66";
 
 /// Platforms `react`, `vue` and `angular`.
 pub(crate) fn pages(work: &mut Work<'_>) -> Result<Ending> {
@@ -43,7 +73,10 @@ pub(crate) fn pages(work: &mut Work<'_>) -> Result<Ending> {
     }
     leave_in_site(work, &folders);
     let spa = work.settings.flag("spa")?.unwrap_or(true);
-    Ok(Ending::Static { spa })
+    Ok(Ending::Static {
+        spa,
+        looked_in: folders,
+    })
 }
 
 /// Moves what was built to where it is taken from.
@@ -71,20 +104,18 @@ fn folders(work: &Work<'_>, package: &Package) -> Result<(Vec<String>, &'static 
             return Ok((vec![folder], "the configuration of the build"));
         }
     }
-    let known = [
-        ("react-scripts", "build"),
-        ("@craco/craco", "build"),
-        ("vite", "dist"),
-        ("@vue/cli-service", "dist"),
-    ];
-    let known = known.iter().find(|(tool, _)| package.depends_on(tool));
-    Ok(match known {
-        Some((tool, folder)) => (vec![(*folder).to_owned()], tool),
-        None => (
-            USUAL.map(str::to_owned).to_vec(),
-            "the first that has an index.html",
-        ),
-    })
+    let known = TOOLS.iter().find(|(tool, _)| package.depends_on(tool));
+    let (first, why) = match known {
+        Some((tool, folder)) => (Some(*folder), *tool),
+        None => (None, "the first that has an index.html"),
+    };
+    let last = known.is_none().then_some(PUBLIC);
+    let usual = USUAL
+        .iter()
+        .copied()
+        .filter(|folder| Some(*folder) != first);
+    let all = first.into_iter().chain(usual).chain(last);
+    Ok((all.map(str::to_owned).collect(), why))
 }
 
 /// A folder inside of the sources.

@@ -213,8 +213,8 @@ fn next_and_pages() {
                 r#"{"scripts": {"build": "b"}, "dependencies": {"react-scripts": "5"}}"#,
             )],
             json!({}),
-            &[r#""sh","build"]"#],
-            &["dist"],
+            &[r#""sh","build","dist","out","_site",".output/public","www","public/build"]"#],
+            &[],
         ),
         case(
             Platform::Vue,
@@ -230,7 +230,9 @@ fn next_and_pages() {
             Platform::React,
             &[("package.json", r#"{"scripts": {"build": "b"}}"#)],
             json!({}),
-            &[r#""sh","dist","build","out","public/build"]"#],
+            &[
+                r#""sh","dist","build","out","_site",".output/public","www","public/build","public"]"#,
+            ],
             &["npm ci", "npm install"],
         ),
     ]);
@@ -543,7 +545,7 @@ fn a_site_is_an_application_unless_it_says_otherwise() {
     let sources = files(&[("package.json", r#"{"scripts": {"build": "b"}}"#)]);
     let spa = |config: Value| {
         let plan = planned(Platform::Vue, &sources, &json!({"platformConfig": config})).unwrap();
-        let Outcome::Static { folder, spa } = plan.outcome else {
+        let Outcome::Static { folder, spa, .. } = plan.outcome else {
             panic!("it runs");
         };
         assert_eq!(folder, "/site");

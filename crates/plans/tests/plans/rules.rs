@@ -260,7 +260,8 @@ fn an_own_dockerfile_is_taken_as_it_is() {
         panic!("{:?}", plan.dockerfile);
     };
     assert_eq!(path, "Dockerfile");
-    assert_eq!(bases.names().into_iter().collect::<Vec<_>>(), ["app"]);
+    let names: Vec<_> = bases.images().iter().map(|base| base.name).collect();
+    assert_eq!(names, ["app"]);
     let command = Some(vec!["serve".to_owned(), "$X".to_owned()]);
     assert_eq!(
         plan.outcome,
@@ -269,7 +270,9 @@ fn an_own_dockerfile_is_taken_as_it_is() {
             port: 8080
         }
     );
-    assert!(!plan.cache && plan.added_files().is_empty());
+    assert!(!plan.cache);
+    let pinned = ("Dockerfile".to_owned(), "FROM x".to_owned());
+    assert_eq!(plan.added_files("FROM x".to_owned()), [pinned]);
     assert_eq!(
         (plan.build_args[0].name(), plan.build_args[0].value()),
         ("A", "secret")
@@ -320,7 +323,7 @@ fn a_dockerfile_of_another_platform_is_mentioned_and_left_alone() {
 #[test]
 fn what_we_add_to_the_context_takes_itself_away() {
     let plan = planned(Platform::Node, &node(), &json!({})).unwrap();
-    let added = plan.added_files();
+    let added = plan.added_files(text(&plan).to_owned());
     let names: Vec<_> = added.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, [plan.dockerfile_path(), ".dockerignore"]);
     assert_eq!(added[0].1, text(&plan));

@@ -37,7 +37,7 @@ pub(crate) fn planned_on(
 /// The text of a Dockerfile of ours.
 pub(crate) fn text(plan: &BuildPlan) -> &str {
     match &plan.dockerfile {
-        Dockerfile::Ours { text } => text,
+        Dockerfile::Ours { text, .. } => text,
         Dockerfile::Theirs { path, .. } => panic!("{path} is theirs"),
     }
 }

@@ -1,7 +1,7 @@
 //! What the configuration says about containers.
 
 use estrade_plans::BaseImages;
-use estrade_runtime::{EngineHost, SubnetPool};
+use estrade_runtime::{EngineHost, Registries, SubnetPool};
 use std::time::Duration;
 
 /// How projects run.
@@ -11,6 +11,8 @@ pub struct ContainerSettings {
     pub host: EngineHost,
     /// The images that platforms are built on.
     pub images: BaseImages,
+    /// Where images may come from.
+    pub registries: Registries,
     /// Where the networks of owners get their addresses from.
     pub subnets: SubnetPool,
     /// Whether the kernel's firewall keeps containers from the host and from each other.
@@ -34,6 +36,7 @@ impl Default for ContainerSettings {
         Self {
             host: EngineHost::default(),
             images: BaseImages::default(),
+            registries: Registries::default(),
             subnets: SubnetPool::default(),
             firewall: true,
             inference_port: None,

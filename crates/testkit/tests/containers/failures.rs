@@ -39,7 +39,15 @@ async fn an_unhealthy_release_leaves_the_old_one_alone() {
         let release = ended(&world.ada, &release).await;
         assert_eq!(release["state"], "UNHEALTHY", "{release:#}");
         assert_ne!(text(&release, "failReason"), "", "{release:#}");
-        assert!(text(&release, "failMessage").contains(words), "{release:#}");
+        let message = text(&release, "failMessage");
+        assert!(message.contains(words), "{release:#}");
+        // Who is refused a connection is told where to listen.
+        let refused = message.contains("refused");
+        let advised = message.contains("listen on 0.0.0.0:$PORT");
+        assert!(
+            refused == advised && refused == words.contains("database that"),
+            "{release:#}"
+        );
         assert_eq!(world.project("shop").await["currentRelease"], live.as_str());
         assert_eq!(world.says("shop").await.version, "one");
         eventually("what it left is gone", || async {
@@ -177,6 +185,9 @@ async fn a_build_that_fails_says_where() {
     let ended = ended(&world.ada, &release).await;
     assert_eq!(ended["state"], "FAILED", "{ended:#}");
     assert_eq!(ended["failReason"], "build_failed", "{ended:#}");
+    let message = text(&ended, "failMessage");
+    let cause = "`npm run build` failed with exit code 1: Error: a typo in line 7\nStep ";
+    assert!(message.starts_with(cause), "{message}");
     let log = world.build_log(&release).await;
     assert!(log.contains("a typo in line 7"), "{log}");
     assert_eq!(world.page("shop", "/").await.status, 404);

@@ -112,7 +112,7 @@ async fn the_listeners_do_not_rely_on_the_firewall() {
 }
 
 /// An image on the engine that does something to those who build on it.
-fn image_with_trigger(world: &World, trigger: &str) -> String {
+pub(crate) fn image_with_trigger(world: &World, trigger: &str) -> String {
     let container = world.docker.running()[0]["Id"].as_str().unwrap().to_owned();
     let tag = container[..12].to_owned();
     let trigger = trigger.replace(' ', "%20").replace('=', "%3D");

@@ -1,7 +1,7 @@
 //! Platforms whose build ends as a static site.
 
 use crate::sources::{as_json, files};
-use crate::support::World;
+use crate::support::{World, ended};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,5 +40,31 @@ async fn a_react_app_ends_as_files_on_the_edge() {
     assert!(world.text("pages", "/").await.contains("two"));
     world.delete("pages").await;
     world.nothing_left().await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_is_found_where_its_tool_writes_it_or_missed_in_one_sentence() {
+    let world = World::new().await;
+    let sources = |folder: &str| {
+        let build = format!("mkdir -p {folder} && echo hello >{folder}/index.html");
+        let package = json!({ "scripts": { "build": build } });
+        as_json(&[("package.json".to_owned(), package.to_string())])
+    };
+    world.create("pages", "react").await;
+    for folder in ["_site", "public", ".output/public"] {
+        world.deploy("pages", &sources(folder)).await;
+        assert_eq!(world.text("pages", "/").await, "hello\n", "{folder}");
+    }
+    let release = world.release("pages", &sources("elsewhere")).await;
+    let release = ended(&world.ada, &release).await;
+    assert_eq!(release["failReason"], "build_failed", "{release:#}");
+    let message = release["failMessage"].as_str().unwrap();
+    assert!(
+        message.starts_with("the build wrote no index.html to dist, build, out, _site,"),
+        "{message}"
+    );
+    let (first, _) = message.split_once('\n').unwrap();
+    assert!(first.contains("set platformConfig.outputDir"), "{first}");
     world.end().await;
 }

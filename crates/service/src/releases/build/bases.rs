@@ -1,51 +1,90 @@
-//! The images that a user's Dockerfile builds on: fetched and looked at before the build begins.
+//! The images that a Dockerfile builds on: fetched and looked at before the build begins.
 
 use super::engine::broken;
-use super::image::follow;
+use super::image::{follow, refused_registry, unavailable};
 use super::live_log::LiveLog;
 use super::refused;
 use crate::releases::claim::Claim;
 use crate::releases::transition::Failure;
 use crate::releases::work::Halt;
 use estrade_model::Invalid;
-use estrade_plans::{Bases, check_triggers};
+use estrade_plans::{BuildPlan, Dockerfile, check_triggers};
 use estrade_runtime::{Image, ImageRef};
 use std::collections::HashMap;
+
+/// A Dockerfile as the engine gets it.
+pub(super) struct Pinned {
+    pub(super) dockerfile: String,
+    /// Whether its layers may be cache for later builds of its owner. What an image does to those who build on it comes
+    /// before the owner's label, so those layers would be everybody's.
+    pub(super) cache: bool,
+}
 
 /// The Dockerfile with the ids of its images, none of which does to this build what it must not.
 pub(super) async fn pin(
     claim: &Claim,
     log: &mut LiveLog<'_>,
-    bases: &Bases,
-) -> Result<String, Halt> {
+    plan: &BuildPlan,
+    label: &str,
+) -> Result<Pinned, Halt> {
+    // The images of our own Dockerfiles are named by whoever runs this installation.
+    let whose = match plan.dockerfile {
+        Dockerfile::Theirs { .. } => Whose::Theirs,
+        Dockerfile::Ours { .. } => Whose::Ours,
+    };
     let mut ids = HashMap::new();
-    for name in bases.names() {
-        let image = fetch(claim, log, name).await?;
-        check_triggers(name, &image.triggers).map_err(refused)?;
+    let mut cache = plan.cache;
+    for base in plan.bases().images() {
+        let name = base.name;
+        let image = fetch(claim, log, name, whose).await?;
+        if base.begins_stage && !image.triggers.is_empty() {
+            cache = false;
+            if whose == Whose::Theirs {
+                for copied in check_triggers(name, &image.triggers).map_err(refused)? {
+                    fetch(claim, log, &copied, whose).await?;
+                }
+            }
+        }
         log.say(format!("{name} is {}", image.id));
         ids.insert(name.to_owned(), image.id.to_string());
     }
     log.flush().await?;
-    Ok(bases.pin(&ids))
+    Ok(Pinned {
+        dockerfile: plan.bases().pin(&ids, label),
+        cache,
+    })
+}
+
+/// Who names an image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The user.
+    Theirs,
+    /// The configuration.
+    Ours,
 }
 
 /// The engine's image of that name, from its registry when the engine does not have it.
-async fn fetch(claim: &Claim, log: &mut LiveLog<'_>, name: &str) -> Result<Image, Halt> {
-    let engine = &claim.core().engine;
-    let unavailable = |why: String| {
-        Halt::Failed(Failure {
-            reason: "image_unavailable",
-            message: format!("{name}: {why}"),
-        })
-    };
+async fn fetch(
+    claim: &Claim,
+    log: &mut LiveLog<'_>,
+    name: &str,
+    whose: Whose,
+) -> Result<Image, Halt> {
+    let core = claim.core();
+    let engine = &core.engine;
     let wrong = |error: Invalid| {
         Halt::Failed(Failure {
             reason: "build_refused",
             message: format!("FROM {name}: {error}"),
         })
     };
-    let now = claim.core().now();
     let image: ImageRef = name.parse().map_err(wrong)?;
+    if whose == Whose::Theirs {
+        let registries = &core.settings.containers.registries;
+        registries.check(&image).await.map_err(refused_registry)?;
+    }
+    let now = core.now();
     if let Some(found) = engine.image(&image).await.map_err(broken)? {
         engine.note_base(&image, false, now).await.map_err(broken)?;
         return Ok(found);
@@ -59,9 +98,14 @@ async fn fetch(claim: &Claim, log: &mut LiveLog<'_>, name: &str) -> Result<Image
     match pulled {
         Ok(()) => {}
         Err(error) if error.is_engine_away() => return Err(broken(error)),
-        Err(error) => return Err(unavailable(error.to_string())),
+        Err(error) => return Err(Halt::Failed(unavailable(&image, &error))),
     }
     engine.note_base(&image, true, now).await.map_err(broken)?;
     let found = engine.image(&image).await.map_err(broken)?;
-    found.ok_or_else(|| unavailable("it is gone again".to_owned()))
+    found.ok_or_else(|| {
+        Halt::Failed(Failure {
+            reason: "image_unavailable",
+            message: format!("{name}: it is gone again"),
+        })
+    })
 }

@@ -7,7 +7,8 @@ use crate::Error;
 use crate::releases::claim::Claim;
 use crate::releases::transition::Failure;
 use crate::releases::work::Halt;
-use estrade_runtime::{ImageRef, Pull};
+use estrade_model::error::causes;
+use estrade_runtime::{ImageRef, Pull, RegistryRefused};
 
 /// Gives a release the image of that name: the engine's, or the registry's.
 ///
@@ -16,6 +17,8 @@ use estrade_runtime::{ImageRef, Pull};
 pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
     let engine = &claim.core().engine;
     let name: ImageRef = name.parse().map_err(Error::from)?;
+    let registries = &claim.core().settings.containers.registries;
+    registries.check(&name).await.map_err(refused_registry)?;
     let here = engine.image(&name).await.map_err(broken)?.is_some();
     let mut log = LiveLog::new(claim);
     if here && !means_newest(&name) {
@@ -27,19 +30,47 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
     match pull(claim, &name, &mut log).await {
         Ok(()) => {}
         Err(error) if here && !error.is_engine_away() => {
-            log.say(format!("{error}; using the image that is here"));
+            let why = unavailable(&name, &error).message;
+            log.say(format!("{why}; using the image that is here"));
             engine.tag(&name, own_image(claim)).await.map_err(broken)?;
         }
         Err(error) if error.is_engine_away() => return Err(broken(error)),
         Err(error) => {
-            return Err(Halt::Failed(Failure {
-                reason: "image_unavailable",
-                message: format!("{name}: {error}"),
-            }));
+            return Err(Halt::Failed(unavailable(&name, &error)));
         }
     }
     log.flush().await?;
     Ok(())
+}
+
+/// An image is not wanted from where it is.
+pub(super) fn refused_registry(error: RegistryRefused) -> Halt {
+    Halt::Failed(Failure {
+        reason: "image_refused",
+        message: error.to_string(),
+    })
+}
+
+/// Why an image could not be fetched, in our words. The engine's repeat what was answered to it, and that may be by
+/// somebody who answers nobody but this machine.
+pub(super) fn unavailable(name: &ImageRef, error: &estrade_runtime::Error) -> Failure {
+    tracing::info!(
+        image = name.as_str(),
+        error = causes(error),
+        "cannot fetch an image"
+    );
+    let why = match error {
+        estrade_runtime::Error::NotFound { .. } => {
+            "the registry has no such image, or only for those who log in; check its name and tag"
+        }
+        _ => {
+            "it could not be fetched from its registry; try again, or ask whoever runs this installation to look into the log"
+        }
+    };
+    Failure {
+        reason: "image_unavailable",
+        message: format!("{name}: {why}"),
+    }
 }
 
 async fn pull(

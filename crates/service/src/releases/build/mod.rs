@@ -1,6 +1,7 @@
 //! BUILDING a release that is not served as it came: sources become an image that runs, or a site.
 
 mod bases;
+mod cause;
 mod engine;
 mod image;
 mod live_log;
@@ -15,11 +16,13 @@ use super::unpack::{SiteTar, unpack_site};
 use super::work::{Halt, source_gone};
 use crate::containers::ran_out;
 use crate::{Core, Error};
+use cause::Tail;
 use engine::require_engine;
+use estrade_model::error::causes;
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
-use estrade_plans::{BuildPlan, Dockerfile, Outcome, PlanError, Settings};
+use estrade_plans::{BuildPlan, Outcome, PlanError, Settings};
 use estrade_runtime::{BuildError, BuildSpec, OwnImage};
 use estrade_store::artifacts;
 use estrade_store::manifest::ManifestFile;
@@ -49,7 +52,7 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
     while_there_is_room(&core, build).await?;
     match &plan.outcome {
         Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
-        Outcome::Static { folder, spa } => take_site(claim, &workload, folder, *spa).await,
+        Outcome::Static { folder, spa, .. } => take_site(claim, &workload, folder, *spa).await,
     }
 }
 
@@ -115,36 +118,69 @@ async fn build_image(
     plan: &BuildPlan,
     files: Vec<ManifestFile>,
 ) -> Result<(), Halt> {
-    let core = claim.core();
     let mut log = LiveLog::new(claim);
     for note in &plan.notes {
         log.say(note);
     }
     log.flush().await?;
-    let texts = match &plan.dockerfile {
-        Dockerfile::Theirs { path, bases } => {
-            vec![(path.clone(), bases::pin(claim, &mut log, bases).await?)]
-        }
-        Dockerfile::Ours { .. } => plan.added_files(),
+    let mut tail = Tail::default();
+    let mut attempt = Attempt {
+        claim,
+        workload,
+        plan,
+        files: &files,
+        log: &mut log,
+        tail: &mut tail,
     };
-    let context = Archive::open(core, files, Packing::Build(texts)).await?;
-    let context = context.ok_or_else(|| Halt::Failed(source_gone()))?;
-    let network = core.engine.ensure_network(workload.owner).await;
-    network.map_err(broken)?;
-    let mut build = core
-        .engine
-        .build(&spec(claim, workload, plan), context.into_stream());
-    while let Some(line) = log.next(build.next_line()).await? {
-        log.say(line);
-    }
-    log.flush().await?;
-    match build.finish().await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(failed(error)),
+    let built = attempt.build(plan.cache).await?;
+    let built = match built {
+        Err(error) if error.lost_cache() => {
+            tracing::info!(error = causes(&error), "a build met a layer that is gone");
+            let again = "A layer of an earlier build is gone; building once more without them";
+            attempt.log.say(again);
+            attempt.build(false).await?
+        }
+        built => built,
+    };
+    built.map_err(|error| failed(claim, plan, &tail, error))
+}
+
+/// A build that may have to be repeated.
+struct Attempt<'a, 'c> {
+    claim: &'c Claim,
+    workload: &'a WorkloadRow,
+    plan: &'a BuildPlan,
+    files: &'a [ManifestFile],
+    log: &'a mut LiveLog<'c>,
+    /// What the last step said.
+    tail: &'a mut Tail,
+}
+
+impl Attempt<'_, '_> {
+    /// Builds; what is said goes to the log.
+    async fn build(&mut self, cache: bool) -> Result<Result<(), BuildError>, Halt> {
+        let (claim, plan, log) = (self.claim, self.plan, &mut *self.log);
+        let (core, owner) = (claim.core(), self.workload.owner);
+        let args = plan.build_args.iter().map(|arg| (arg.name(), arg.value()));
+        let label = core.engine.cache_label(owner, args);
+        let pinned = bases::pin(claim, log, plan, &label).await?;
+        let texts = plan.added_files(pinned.dockerfile);
+        let context = Archive::open(core, self.files.to_vec(), Packing::Build(texts)).await?;
+        let context = context.ok_or_else(|| Halt::Failed(source_gone()))?;
+        let network = core.engine.ensure_network(owner).await;
+        network.map_err(broken)?;
+        let spec = spec(claim, self.workload, plan, cache && pinned.cache);
+        let mut build = core.engine.build(&spec, context.into_stream());
+        while let Some(line) = log.next(build.next_line()).await? {
+            self.tail.add(&line);
+            log.say(line);
+        }
+        log.flush().await?;
+        Ok(build.finish().await.map(|_| ()))
     }
 }
 
-fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan) -> BuildSpec {
+fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan, cache: bool) -> BuildSpec {
     let core = claim.core();
     let limits = &core.settings.containers;
     let secret = |value: &str| Secret(value.to_owned());
@@ -166,7 +202,7 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan) -> BuildSpec {
             .map(|arg| secret(arg.value()))
             .chain([own])
             .collect(),
-        cache: plan.cache,
+        cache,
         memory: limits.build_memory,
         nano_cpus: limits.build_cpus.saturating_mul(NANO),
         limit: limits.build_limit,
@@ -270,12 +306,26 @@ fn refused(error: PlanError) -> Halt {
     }
 }
 
-fn failed(error: BuildError) -> Halt {
+fn failed(claim: &Claim, plan: &BuildPlan, tail: &Tail, error: BuildError) -> Halt {
     match error {
-        BuildError::Failed { .. } => Halt::Failed(Failure {
-            reason: "build_failed",
-            message: error.to_string(),
-        }),
+        BuildError::Failed {
+            step,
+            code,
+            message,
+        } => {
+            let failed = cause::Failed {
+                outcome: &plan.outcome,
+                step: step.as_deref(),
+                code,
+                message: &message,
+                tail,
+                memory: claim.core().settings.containers.build_memory,
+            };
+            Halt::Failed(Failure {
+                reason: "build_failed",
+                message: failed.explain(),
+            })
+        }
         BuildError::TimedOut(_) => Halt::Ended(
             ReleaseState::TimedOut,
             Failure {
