@@ -190,6 +190,9 @@ pub struct Release {
     /// The same for a person, with what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_message: Option<String>,
+    /// What its maker should know although it may have gone well, each with what to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How many releases of the project come before it; only while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<u64>,

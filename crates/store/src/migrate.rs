@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (6, include_str!("../migrations/0006_call_blocks.sql")),
     (7, include_str!("../migrations/0007_containers.sql")),
     (9, include_str!("../migrations/0009_identity.sql")),
+    (14, include_str!("../migrations/0014_warnings.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.

@@ -48,6 +48,8 @@ pub struct ReleaseRow {
     pub source: Option<SourceId>,
     /// Whether that archive is still there.
     pub has_source: bool,
+    /// What its maker should know, as a JSON list of texts.
+    pub warnings: Option<String>,
     /// Rises with every change of the release or of its project.
     pub version: i64,
     /// Whether it is the one that serves.
@@ -62,7 +64,7 @@ macro_rules! select_releases {
             "SELECT r.id, r.project_id, r.number, r.kind, r.state, r.platform, r.port, r.message,
                     r.git_info, r.client, r.fail_reason, r.fail_message, r.created_at,
                     r.finished_at, r.artifact_id, r.origin_id, r.image, r.image_id IS NOT NULL, r.source_id,
-                    s.id IS NOT NULL, r.version + p.version,
+                    s.id IS NOT NULL, r.warnings, r.version + p.version,
                     COALESCE(p.current_release = r.id, FALSE),
                     CASE WHEN r.state = 'PENDING' THEN
                         (SELECT COUNT(*) FROM releases o WHERE o.project_id = r.project_id
@@ -98,6 +100,7 @@ impl Record for ReleaseRow {
             has_image: row.take()?,
             source: row.take()?,
             has_source: row.take()?,
+            warnings: row.take()?,
             version: row.take()?,
             current: row.take()?,
             queue: row.take()?,
@@ -168,6 +171,16 @@ pub struct ReleaseDraft {
     pub created_at: Timestamp,
     /// When it has waited too long.
     pub deadline: Timestamp,
+}
+
+/// Notes what the maker of a release should know, as a JSON list of texts.
+pub async fn set_warnings(tx: &mut Tx, id: ReleaseId, warnings: &str) -> Result<(), StoreError> {
+    tx.query("UPDATE releases SET warnings = $2, version = version + 1 WHERE id = $1")
+        .bind(id)
+        .bind(warnings)
+        .execute()
+        .await
+        .map(drop)
 }
 
 /// Adds a release that waits for its turn.

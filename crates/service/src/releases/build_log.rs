@@ -3,7 +3,7 @@
 //! Few lines, which wait here until something is committed anyway: a line costs no flush of its own.
 
 use super::NOT_FOUND;
-use crate::{Core, Result, Scope};
+use crate::{Core, Error, Result, Scope};
 use estrade_model::release::{BuildLine, BuildLogs, BuildState, LineId};
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_store::build_logs::{self, LineRow};
@@ -34,6 +34,25 @@ impl BuildLog {
     ) -> Result<()> {
         Ok(build_logs::append_lines(tx, release, &self.0, now).await?)
     }
+}
+
+/// Notes what the maker of a release should know, with the release and in its log.
+pub(super) async fn note_warnings(
+    tx: &mut Tx,
+    release: ReleaseId,
+    warnings: &[String],
+    now: Timestamp,
+) -> Result<()> {
+    if warnings.is_empty() {
+        return Ok(());
+    }
+    let json = serde_json::to_string(warnings).map_err(Error::internal)?;
+    releases::set_warnings(tx, release, &json).await?;
+    let mut said = BuildLog::default();
+    for warning in warnings {
+        said.say(format!("Warning: {warning}"));
+    }
+    said.write(tx, release, now).await
 }
 
 /// What the build of a release said strictly after `since`, and where the release stands.

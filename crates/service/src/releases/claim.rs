@@ -1,6 +1,6 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
-use super::build_log::BuildLog;
+use super::build_log::{BuildLog, note_warnings};
 use super::compress::Made;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
@@ -182,6 +182,8 @@ pub(super) struct Built {
     pub(super) site: Option<String>,
     /// What the build said.
     pub(super) said: BuildLog,
+    /// What the maker of the release should know.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Claim {
@@ -278,6 +280,7 @@ impl Claim {
                     let site = built.site.as_deref();
                     release_queue::set_build(tx, release, artifact, origin, site).await?;
                     built.said.write(tx, release, now).await?;
+                    note_warnings(tx, release, &built.warnings, now).await?;
                     Ok(true)
                 })
             })

@@ -1,5 +1,6 @@
 //! Making a release.
 
+use super::build_log::note_warnings;
 use super::incoming::{cleaned_up, keep_content, settle};
 use super::known::Like;
 use super::transition::WAITS;
@@ -65,6 +66,7 @@ pub fn create_release<'a>(
         let mut order = Order {
             draft: draft_release(core, &row, new)?,
             disks: disks.into_iter().map(|(name, _)| name).collect(),
+            warnings: Vec::new(),
         };
         let draft = &mut order.draft;
         let id = draft.id;
@@ -88,6 +90,7 @@ pub fn create_release<'a>(
                     let said = upload.read_project_files(core, Platform::Static).await?;
                     let settings = settings.or(said);
                     upload.choose_root(&settings)?;
+                    order.warnings = upload.site_warnings();
                     draft.recipe.site = site_json(settings)?;
                 }
                 draft.recipe.artifact = Some(core.new_id()?);
@@ -150,6 +153,8 @@ struct Order {
     draft: ReleaseDraft,
     /// The disks that it mounts.
     disks: Vec<VolumeName>,
+    /// What its maker should know.
+    warnings: Vec<String>,
 }
 
 async fn store_files(
@@ -223,7 +228,12 @@ async fn commit(
         .transact(core, move |tx| {
             let release = Arc::clone(&release);
             Box::pin(async move {
-                let (Order { draft, disks }, contents) = release.as_ref();
+                let (order, contents) = release.as_ref();
+                let Order {
+                    draft,
+                    disks,
+                    warnings,
+                } = order;
                 let key = estrade_model::project::ProjectKey::Id(draft.project);
                 // It may have been deleted since the upload began.
                 if project_rows::find_project(tx, owner, &key).await?.is_none() {
@@ -240,7 +250,8 @@ async fn commit(
                     let manifest = &contents.manifest;
                     artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
                 }
-                queue_release(tx, draft).await
+                queue_release(tx, draft).await?;
+                note_warnings(tx, draft.id, warnings, draft.created_at).await
             })
         })
         .await

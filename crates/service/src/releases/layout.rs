@@ -12,6 +12,38 @@ pub(super) fn is_project_file(path: &str) -> bool {
     PROJECT_FILES.contains(&path)
 }
 
+/// Configurations of tools that build a page.
+const BUILDERS: [&str; 9] = [
+    "vite.config.",
+    "vue.config.",
+    "angular.json",
+    "svelte.config.",
+    "astro.config.",
+    "nuxt.config.",
+    "webpack.config.",
+    "eleventy.config.",
+    ".eleventy.js",
+];
+/// Where the code of a page begins before it is built.
+const BEGINNINGS: [&str; 4] = ["src/main.", "src/index.", "src/App.", "src/app."];
+/// Code that browsers do not run as it is.
+const UNBUILT: [&str; 5] = [".jsx", ".tsx", ".ts", ".vue", ".svelte"];
+
+/// Says so when the files of a static site look as if they had to be built first.
+pub(super) fn warn_of_sources<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<String> {
+    let begins = |path: &str, names: &[&str]| names.iter().any(|name| path.starts_with(name));
+    let is_unbuilt = |path: &&str| {
+        let is_code = UNBUILT.iter().any(|ending| path.ends_with(ending));
+        begins(path, &BUILDERS) || (is_code && begins(path, &BEGINNINGS))
+    };
+    let sign = paths.clone().find(is_unbuilt)?;
+    let mut paths = paths;
+    paths.find(|path| *path == "package.json")?;
+    Some(format!(
+        "these look like the sources of a front end that has to be built first ({sign}); deploy them as react, vue or angular, or deploy the folder that the build writes"
+    ))
+}
+
 /// The name of the one folder that everything is in, if there is such a folder.
 pub(super) fn single_folder(files: &[ManifestFile]) -> Option<String> {
     let folder = |file: &ManifestFile| {
@@ -68,6 +100,32 @@ mod tests {
             &[],
         ] {
             assert_eq!(single(many), None, "{many:?}");
+        }
+    }
+
+    #[test]
+    fn sources_are_told_from_a_site() {
+        for sources in [
+            &[
+                "package.json",
+                "index.html",
+                "vite.config.ts",
+                "src/main.tsx",
+            ][..],
+            &["index.html", "src/main.jsx", "package.json"],
+            &["package.json", "index.html", "src/App.vue"],
+            &["package.json", "index.html", "angular.json"],
+        ] {
+            let warning = warn_of_sources(sources.iter().copied());
+            let warning = warning.unwrap_or_default();
+            assert!(warning.contains("react, vue or angular"), "{sources:?}");
+        }
+        for site in [
+            &["index.html", "assets/index-1.js"][..],
+            &["index.html", "package.json", "src/main.js"],
+            &["index.html", "vite.config.js"],
+        ] {
+            assert_eq!(warn_of_sources(site.iter().copied()), None, "{site:?}");
         }
     }
 

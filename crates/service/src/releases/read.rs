@@ -11,6 +11,8 @@ use std::time::Duration;
 
 fn on_the_wire(row: ReleaseRow) -> Result<Release> {
     let git_info = row.git_info.as_deref().map(serde_json::from_str);
+    let warnings = row.warnings.as_deref().map(serde_json::from_str);
+    let warnings = warnings.transpose().map_err(Error::internal)?;
     Ok(Release {
         id: row.id,
         kind: row.kind,
@@ -24,6 +26,7 @@ fn on_the_wire(row: ReleaseRow) -> Result<Release> {
         client: row.client,
         fail_reason: row.fail_reason,
         fail_message: row.fail_message,
+        warnings: warnings.unwrap_or_default(),
         queue: row.queue,
         finished_at: row.finished_at,
         source_available: match row.source {

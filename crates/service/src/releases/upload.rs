@@ -4,7 +4,7 @@ use super::caps::{Caps, storing};
 use super::compress::Offers;
 use super::incoming::cleaned_up;
 use super::known::{self, Like};
-use super::layout::{inside, is_project_file};
+use super::layout::{inside, is_project_file, warn_of_sources};
 use crate::rush::{Hurry, Rush};
 use crate::{Core, Error, Result, Scope, projects};
 use bytes::Bytes;
@@ -219,6 +219,13 @@ impl Upload {
             )));
         }
         Ok(())
+    }
+
+    /// What the maker of a static site should know about its files.
+    pub(super) fn site_warnings(&self) -> Vec<String> {
+        let files = self.sent.iter().chain(&self.named);
+        let warning = warn_of_sources(files.map(|file| file.path.as_str()));
+        warning.into_iter().collect()
     }
 
     /// Makes the contents durable; blocks.

@@ -17,7 +17,7 @@ use super::caps::Caps;
 use super::claim::{Built, Claim};
 use super::create::{open_settings, read_site_settings, site_json};
 use super::incoming::settle;
-use super::layout::{inside, is_project_file, single_folder};
+use super::layout::{inside, is_project_file, single_folder, warn_of_sources};
 use super::transition::Failure;
 use super::work::Halt;
 use crate::{Core, Error};
@@ -160,6 +160,7 @@ pub(super) async fn unpack_site(
             ),
             published: publish(staging)?,
             said,
+            warnings: Vec::new(),
         })
     };
     let site = tokio::task::spawn_blocking(unpack)
@@ -184,6 +185,7 @@ async fn keep(claim: &mut Claim, site: Site) -> Result<(), Halt> {
         _held: site.published.hold(),
         site: site.config,
         said: site.said,
+        warnings: site.warnings,
     };
     let kept = claim.keep_build(built).await;
     if matches!(kept, Ok(false)) {
@@ -213,6 +215,7 @@ struct Site {
     config: Option<String>,
     published: Published,
     said: BuildLog,
+    warnings: Vec<String>,
 }
 
 /// Finds the root of the site, and what the project file says of it.
@@ -229,9 +232,13 @@ fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result
         manifest.files().len(),
         readable(manifest.bytes())
     ));
-    let is_index = |file: &ManifestFile| file.path.as_str() == "index.html";
-    if platform == Platform::Static && !manifest.files().iter().any(is_index) {
-        said.say("Warning: there is no index.html in the root of the site");
+    let mut warnings = Vec::new();
+    if platform == Platform::Static {
+        let paths = manifest.files().iter().map(|file| file.path.as_str());
+        warnings.extend(warn_of_sources(paths.clone()));
+        if !paths.clone().any(|path| path == "index.html") {
+            warnings.push("there is no index.html in the root of the site".to_owned());
+        }
     }
     let config = site_json(settings).map_err(Stop::Broken)?;
     Ok(Site {
@@ -239,6 +246,7 @@ fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result
         config,
         published: publish(staging)?,
         said,
+        warnings,
     })
 }
 

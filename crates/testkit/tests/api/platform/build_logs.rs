@@ -11,6 +11,7 @@ on_both_engines! {
     lines_come_once_and_in_order;
     what_is_not_built_says_nothing;
     since_is_checked;
+    sources_that_are_deployed_as_a_site_are_warned_of;
 }
 
 async fn lines_come_once_and_in_order(app: &TestApp) {
@@ -74,4 +75,33 @@ async fn since_is_checked(app: &TestApp) {
     ada.get(&path).await.refused(400, "invalid").naming("since");
     let path = "/v2/releases/0123456789abcdef01234567/build-logs";
     ada.get(path).await.refused(404, "not_found");
+}
+
+async fn sources_that_are_deployed_as_a_site_are_warned_of(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let sources = [
+        "index.html",
+        "package.json",
+        "vite.config.js",
+        "src/main.jsx",
+    ];
+    let file = |path: &&str| json!({"path": path, "data": "x"});
+    let files: Vec<_> = sources.iter().map(file).collect();
+    let contents = sources.map(|path| (path, "x"));
+    let source = new_source(&ada, "shop", &tar_gz(&contents)).await;
+    for body in [json!({ "files": files }), json!({ "sourceID": source })] {
+        let release = deploy(&ada, "shop", &body).await;
+        let read = ended(&ada, &release).await;
+        assert_eq!(read["state"], "READY", "{read:#}");
+        let warning = read["warnings"][0].as_str().unwrap_or_default();
+        assert!(warning.contains("has to be built first"), "{read:#}");
+        let path = format!("/v2/releases/{release}/build-logs");
+        let log = ada.get(&path).await.assert(200).json();
+        let lines = column(&log["buildOutput"], "line");
+        let warned = |line: &String| line.starts_with("Warning: these look like");
+        assert!(lines.iter().any(warned), "{lines:?}");
+    }
+    let release = deploy_site(&ada, "shop").await;
+    assert_eq!(ended(&ada, &release).await.get("warnings"), None);
 }
