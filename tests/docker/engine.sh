@@ -1,4 +1,5 @@
-# A Docker Engine with the base image of the tests, for ./test and ./bench: `start_docker`, `stop_docker`.
+# A Docker Engine for ./test and ./bench: `start_docker` with the base image of the tests, `start_engine` without,
+# `import_apps_image`, `stop_docker`.
 #
 # Sourced in the root of the project, with `target` set. Exports ESTRADE_TEST_DOCKER, the engine's socket, and
 # ESTRADE_TEST_IMAGE, the tar of the base image.
@@ -28,9 +29,16 @@ base_image() {
 }
 
 start_docker() {
-    local socket
     ESTRADE_TEST_IMAGE=$(base_image)
     export ESTRADE_TEST_IMAGE
+    start_engine
+    docker_api "$ESTRADE_TEST_DOCKER" "/images/create?fromSrc=-&repo=estrade-test/base&tag=2" \
+        --request POST --upload-file "$ESTRADE_TEST_IMAGE" >/dev/null
+}
+
+# It has no network of its own: Estrade makes a bridge for each owner, in which builds and instances are.
+start_engine() {
+    local socket
     # Two engines fight over the firewall: one that runs on this machine already is the one to use.
     socket=/var/run/docker.sock
     if [[ -z ${ESTRADE_TEST_DOCKER:-} ]] && docker_api "$socket" /_ping >/dev/null 2>&1; then
@@ -55,8 +63,29 @@ start_docker() {
         fi
         sleep 0.1
     done
-    docker_api "$ESTRADE_TEST_DOCKER" "/images/create?fromSrc=-&repo=estrade-test/base&tag=2" \
-        --request POST --upload-file "$ESTRADE_TEST_IMAGE" >/dev/null
+}
+
+# The image on which the samples of tests/apps are built, as $1. It trusts what this machine trusts, and uses its
+# registries and proxies.
+import_apps_image() {
+    local certificates=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} images=$target/test-images
+    local inside=/etc/ssl/certs/ca-certificates.crt tar changes= name
+    tar=$images/apps-$(cat tests/apps/base-image "$certificates" <(npm config get registry 2>/dev/null) |
+        sha256sum | cut -c1-12).tar
+    if [[ ! -e $tar ]]; then
+        echo "making the base image of the samples (a few minutes, once)" >&2
+        mkdir -p "$images"
+        rm -f "$images"/apps-*
+        as_root tests/apps/base-image "$tar" "$certificates"
+    fi
+    for name in NODE_EXTRA_CA_CERTS PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE; do
+        changes+="&changes=ENV%20$name%3D$inside"
+    done
+    for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+        [[ -z ${!name:-} ]] || changes+="&changes=ENV%20$name%3D$(jq -rn --arg v "${!name}" '$v | @uri')"
+    done
+    docker_api "$ESTRADE_TEST_DOCKER" "/images/create?fromSrc=-&repo=${1%:*}&tag=${1##*:}$changes" \
+        --request POST --upload-file "$tar" >/dev/null
 }
 
 docker_api() {
