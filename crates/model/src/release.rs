@@ -193,7 +193,9 @@ pub struct Release {
     /// What its maker should know although it may have gone well, each with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How many releases of the project come before it; only while it waits.
+    /// How many releases come before it; only while it waits. Those of its project, and if it needs a build,
+    /// older ones of its owner's other projects that need one, too. Builds of other owners are not counted:
+    /// turns at building go round over owners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<u64>,
     /// When it reached a terminal state.

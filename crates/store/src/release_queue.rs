@@ -5,7 +5,7 @@
 use crate::releases::Recipe;
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::release::{ArtifactId, ReleaseState};
-use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 
 /// A release that was claimed, as its worker needs it.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct ClaimedRow {
     pub id: ReleaseId,
     /// Its project.
     pub project: ProjectId,
+    /// Whose that is.
+    pub owner: OwnerId,
     /// Where it stands; not PENDING when an earlier worker did not finish.
     pub state: ReleaseState,
     /// Whether the quick variants of its artifact were made.
@@ -27,6 +29,7 @@ impl Record for ClaimedRow {
         Ok(Self {
             id: row.take()?,
             project: row.take()?,
+            owner: row.take()?,
             state: row.parse()?,
             compressed: row.take()?,
             recipe: Recipe::from_row(row)?,
@@ -59,6 +62,8 @@ pub struct OverdueRow {
     pub id: ReleaseId,
     /// The state.
     pub state: ReleaseState,
+    /// When it was made.
+    pub created_at: Timestamp,
 }
 
 impl Record for OverdueRow {
@@ -66,8 +71,20 @@ impl Record for OverdueRow {
         Ok(Self {
             id: row.take()?,
             state: row.parse()?,
+            created_at: row.take()?,
         })
     }
+}
+
+/// What a release waits for; each kind has slots of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReleaseQueue {
+    /// Files that are served, as they came or as they were built.
+    Static,
+    /// An image that only has to run.
+    Deploy,
+    /// An image that must be built or fetched first.
+    Build,
 }
 
 /// A release that can be claimed.
@@ -77,34 +94,71 @@ pub struct ClaimableRow {
     pub id: ReleaseId,
     /// Whether it shall run what is live when its turn comes.
     pub follows: bool,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// What it waits for.
+    pub queue: ReleaseQueue,
+    /// Whether an earlier worker had begun to build it.
+    pub building: bool,
 }
 
 impl Record for ClaimableRow {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        let (id, follows, owner) = (row.take()?, row.take()?, row.take()?);
+        let (is_static, has_image): (bool, bool) = (row.take()?, row.take()?);
         Ok(Self {
-            id: row.take()?,
-            follows: row.take()?,
+            id,
+            follows,
+            owner,
+            queue: match (is_static, has_image) {
+                (true, _) => ReleaseQueue::Static,
+                (false, true) => ReleaseQueue::Deploy,
+                (false, false) => ReleaseQueue::Build,
+            },
+            building: row.take()?,
         })
     }
 }
 
-/// Releases that nobody works on and that are next in their project, oldest first.
+/// Which releases are looked for, and how many.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimFilter {
+    /// Also those that need a build; one that has begun is found anyway.
+    pub builds: bool,
+    /// Most of one owner and queue.
+    pub per_owner: u32,
+    /// Most of all.
+    pub most: u32,
+}
+
+/// Releases that nobody works on and that are next in their project: the first of each owner, oldest first,
+/// then the second of each, and so on. What was begun goes before what was not.
 ///
 /// Being next never ends, since what comes before can only finish; so a claim needs no second look.
 pub async fn claimable_releases(
     db: &Db,
     now: Timestamp,
-    most: u32,
+    filter: ClaimFilter,
 ) -> Result<Vec<ClaimableRow>, StoreError> {
     db.read(
-        "SELECT r.id, r.kind = 'ENV_UPDATE' AND r.state = 'PENDING' FROM releases r
-         WHERE r.finished_at IS NULL AND r.lease_until <= $1
-           AND NOT EXISTS (SELECT 1 FROM releases o WHERE o.project_id = r.project_id
-                           AND o.number < r.number AND o.finished_at IS NULL)
-         ORDER BY r.id LIMIT $2",
+        "SELECT id, follows, owner_id, is_static, has_image, building FROM (
+             SELECT w.*, ROW_NUMBER() OVER (PARTITION BY owner_id, is_static, has_image
+                                            ORDER BY waits, id) AS place
+             FROM (SELECT r.id, r.kind = 'ENV_UPDATE' AND r.state = 'PENDING' AS follows, p.owner_id,
+                          r.platform = 'static' OR r.origin_id IS NOT NULL AS is_static,
+                          r.image_id IS NOT NULL AS has_image, r.state = 'BUILDING' AS building,
+                          r.state = 'PENDING' AS waits
+                   FROM releases r JOIN projects p ON p.id = r.project_id
+                   WHERE r.finished_at IS NULL AND r.lease_until <= $1
+                     AND NOT EXISTS (SELECT 1 FROM releases o WHERE o.project_id = r.project_id
+                                     AND o.number < r.number AND o.finished_at IS NULL)) w
+             WHERE is_static OR has_image OR building OR $2) n
+         WHERE place <= $3 ORDER BY place, id LIMIT $4",
     )
     .bind(now)
-    .bind(most)
+    .bind(filter.builds)
+    .bind(filter.per_owner)
+    .bind(filter.most)
     .fetch_all()
     .await
 }
@@ -125,18 +179,22 @@ pub async fn follow_live(tx: &mut Tx, id: ReleaseId) -> Result<(), StoreError> {
     .map(drop)
 }
 
-/// Takes a release that nobody works on; none when somebody was faster.
+/// Takes a release that nobody works on; none when somebody was faster. One that only waited must have
+/// begun by `begin`.
 pub async fn claim_release(
     tx: &mut Tx,
     id: ReleaseId,
     lease: &str,
     until: Timestamp,
+    begin: Timestamp,
     now: Timestamp,
 ) -> Result<Option<ClaimedRow>, StoreError> {
     tx.query(
-        "UPDATE releases SET lease_owner = $2, lease_until = $3
+        "UPDATE releases SET lease_owner = $2, lease_until = $3,
+             deadline = CASE WHEN state = 'PENDING' AND deadline > $5 THEN $5 ELSE deadline END
          WHERE id = $1 AND finished_at IS NULL AND lease_until <= $4
-         RETURNING id, project_id, state,
+         RETURNING id, project_id,
+                   (SELECT p.owner_id FROM projects p WHERE p.id = releases.project_id), state,
                    EXISTS (SELECT 1 FROM artifacts a
                            WHERE a.id = releases.artifact_id AND a.compressed),
                    platform, port, settings, image, artifact_id, source_id, site, image_id,
@@ -146,8 +204,28 @@ pub async fn claim_release(
     .bind(lease)
     .bind(until)
     .bind(now)
+    .bind(begin)
     .fetch_optional()
     .await
+}
+
+/// Puts a release back into the queue, where it may wait for `allowed` from when it was made.
+pub async fn requeue_release(
+    tx: &mut Tx,
+    id: ReleaseId,
+    lease: &str,
+    allowed_millis: i64,
+) -> Result<(), StoreError> {
+    tx.query(
+        "UPDATE releases SET lease_owner = NULL, lease_until = 0, deadline = created_at + $3
+         WHERE id = $1 AND lease_owner = $2 AND state = 'PENDING'",
+    )
+    .bind(id)
+    .bind(lease)
+    .bind(allowed_millis)
+    .execute()
+    .await
+    .map(drop)
 }
 
 /// Extends a lease; false when it was lost.
@@ -190,6 +268,16 @@ pub async fn drop_all_leases(tx: &mut Tx) -> Result<u64, StoreError> {
     .await
 }
 
+/// Whether a project has a release that is not finished.
+pub async fn has_unfinished(db: &Db, project: ProjectId) -> Result<bool, StoreError> {
+    let found: Option<ReleaseId> = db
+        .read("SELECT id FROM releases WHERE project_id = $1 AND finished_at IS NULL LIMIT 1")
+        .bind(project)
+        .fetch_optional()
+        .await?;
+    Ok(found.is_some())
+}
+
 /// Unfinished releases whose deadline has passed.
 pub async fn overdue_releases(
     db: &Db,
@@ -197,7 +285,7 @@ pub async fn overdue_releases(
     most: u32,
 ) -> Result<Vec<OverdueRow>, StoreError> {
     db.read(
-        "SELECT id, state FROM releases
+        "SELECT id, state, created_at FROM releases
          WHERE finished_at IS NULL AND deadline <= $1 ORDER BY id LIMIT $2",
     )
     .bind(now)

@@ -54,7 +54,8 @@ pub struct ReleaseRow {
     pub version: i64,
     /// Whether it is the one that serves.
     pub current: bool,
-    /// How many releases come before it, while it waits.
+    /// How many releases of its owner come before it, while it waits: those of its project, and if it needs
+    /// a build, older ones of other projects that need one.
     pub queue: Option<u64>,
 }
 
@@ -69,6 +70,13 @@ macro_rules! select_releases {
                     CASE WHEN r.state = 'PENDING' THEN
                         (SELECT COUNT(*) FROM releases o WHERE o.project_id = r.project_id
                          AND o.number < r.number AND o.finished_at IS NULL)
+                        + CASE WHEN r.platform = 'static' OR r.image_id IS NOT NULL
+                                    OR r.origin_id IS NOT NULL THEN 0 ELSE
+                            (SELECT COUNT(*) FROM projects q JOIN releases o ON o.project_id = q.id
+                             WHERE q.owner_id = p.owner_id AND q.id <> p.id
+                             AND o.finished_at IS NULL AND o.id < r.id AND o.platform <> 'static'
+                             AND o.image_id IS NULL AND o.origin_id IS NULL)
+                        END
                     END
              FROM releases r JOIN projects p ON p.id = r.project_id
              LEFT JOIN sources s ON s.id = r.source_id ",

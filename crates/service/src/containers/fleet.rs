@@ -5,6 +5,7 @@ use super::crashes::Crashes;
 use super::tend::Found;
 use crate::Core;
 use crate::core::Publisher;
+use crate::releases::BuildTurns;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{Instance, InstanceId};
 use futures_util::future::BoxFuture;
@@ -22,16 +23,14 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 /// How many instances are started at once: after a restart of the machine all want to.
 const STARTS: usize = 8;
-/// How many images are built or fetched at once.
-const BUILDS: usize = 4;
 
 /// The instances of this node.
 pub(crate) struct Fleet {
     known: Mutex<Known>,
     /// Room for instances that are being started.
     pub(super) starts: Semaphore,
-    /// Room for builds.
-    pub(crate) builds: Semaphore,
+    /// Turns at building.
+    pub(crate) builds: Arc<BuildTurns>,
 }
 
 impl Default for Fleet {
@@ -39,7 +38,7 @@ impl Default for Fleet {
         Self {
             known: Mutex::default(),
             starts: Semaphore::new(STARTS),
-            builds: Semaphore::new(BUILDS),
+            builds: Arc::default(),
         }
     }
 }

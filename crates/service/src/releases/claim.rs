@@ -4,14 +4,15 @@ use super::build_log::{BuildLog, note_warnings};
 use super::compress::Made;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
-use super::transition::{Failure, Walk, time_allowed, walk};
+use super::transition::{Failure, MAX_QUEUED, Walk, time_allowed, walk};
+use super::turns::BuildTurn;
 use crate::{Core, Error, Result};
 use estrade_model::release::ReleaseState;
-use estrade_model::{ProjectId, ReleaseId};
+use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_store::blobs::{HeldBlobs, StoredBlob};
 use estrade_store::images::{self, ImageKey};
 use estrade_store::manifest::Manifest;
-use estrade_store::release_queue::{self, ClaimableRow, ClaimedRow};
+use estrade_store::release_queue::{self, ClaimFilter, ClaimableRow, ClaimedRow};
 use estrade_store::releases::Recipe;
 use estrade_store::{artifacts, blob_rows};
 use std::sync::Arc;
@@ -28,32 +29,48 @@ pub struct Claim {
     /// Unique per claim and not per worker, so that a worker that was too slow cannot be confused
     /// with the same worker that claimed the release again.
     lease: String,
+    /// The right to build it, while it is needed.
+    turn: Option<BuildTurn>,
 }
 
 impl Claim {
-    /// Claims up to `most` releases that wait, or whose worker went away.
+    /// Claims up to `most` releases that wait, or whose worker went away, whatever they wait for.
     pub async fn take(core: &Arc<Core>, most: u32) -> Result<Vec<Self>> {
+        let filter = ClaimFilter {
+            builds: true,
+            per_owner: most,
+            most,
+        };
+        let found = release_queue::claimable_releases(&core.db, core.now(), filter).await?;
+        Self::take_these(core, found).await
+    }
+
+    /// Claims these releases, as far as nobody was faster.
+    pub(super) async fn take_these(
+        core: &Arc<Core>,
+        found: Vec<ClaimableRow>,
+    ) -> Result<Vec<Self>> {
         let now = core.now();
-        let found = release_queue::claimable_releases(&core.db, now, most).await?;
         if found.is_empty() {
             return Ok(Vec::new());
         }
         let lease = core.new_id::<()>()?.to_string();
         let name = lease.clone();
+        let begin = now.after(time_allowed(&core.settings, ReleaseState::Pending));
         let rows: Vec<ClaimedRow> = core
             .db
             .transact(move |tx| {
                 let (found, lease) = (found.clone(), name.clone());
                 Box::pin(async move {
                     let mut rows = Vec::new();
-                    for ClaimableRow { id, follows } in found {
+                    for ClaimableRow { id, follows, .. } in found {
                         if follows {
                             release_queue::follow_live(tx, id).await?;
                         }
                         let until = now.after(LEASE);
-                        rows.extend(
-                            release_queue::claim_release(tx, id, &lease, until, now).await?,
-                        );
+                        let row =
+                            release_queue::claim_release(tx, id, &lease, until, begin, now).await?;
+                        rows.extend(row);
                     }
                     Ok::<_, Error>(rows)
                 })
@@ -63,6 +80,7 @@ impl Claim {
             core: Arc::clone(core),
             row,
             lease: lease.clone(),
+            turn: None,
         };
         Ok(rows.into_iter().map(claim).collect())
     }
@@ -75,6 +93,30 @@ impl Claim {
     /// Its project.
     pub fn project(&self) -> ProjectId {
         self.row.project
+    }
+
+    /// Whose the project is.
+    pub(super) fn owner(&self) -> OwnerId {
+        self.row.owner
+    }
+
+    /// Takes a turn at building.
+    pub(super) fn begin_turn(&mut self) {
+        let turns = &self.core.fleet.builds;
+        self.turn.get_or_insert_with(|| turns.take(self.row.owner));
+    }
+
+    /// Whether it may be built now: it has a turn, or had one before its worker went away.
+    pub(super) fn may_build(&mut self) -> bool {
+        if self.state() == ReleaseState::Building {
+            self.begin_turn();
+        }
+        self.turn.is_some()
+    }
+
+    /// Gives the turn to somebody else.
+    pub(super) fn end_turn(&mut self) {
+        self.turn = None;
     }
 
     /// Where the release stands.
@@ -315,6 +357,20 @@ pub(super) async fn renew_leases(core: &Core, held: Vec<Held>) -> Result<Vec<Rel
                     }
                 }
                 Ok(lost)
+            })
+        })
+        .await
+}
+
+/// Puts a release that needs a turn at building back into the queue: it waits there as if it had never been
+/// claimed.
+pub(super) async fn requeue(core: &Core, held: Held) -> Result<()> {
+    let allowed = i64::try_from(MAX_QUEUED.as_millis()).unwrap_or(i64::MAX);
+    core.db
+        .transact(move |tx| {
+            let Held { release, lease } = held.clone();
+            Box::pin(async move {
+                Ok(release_queue::requeue_release(tx, release, &lease, allowed).await?)
             })
         })
         .await

@@ -3,7 +3,7 @@
 use super::build_log::note_warnings;
 use super::incoming::{cleaned_up, keep_content, settle};
 use super::known::Like;
-use super::transition::WAITS;
+use super::transition::MAX_QUEUED;
 use super::{Upload, queue_release};
 use crate::access::Permission;
 use crate::{Core, Error, Result, Scope, disks, projects};
@@ -323,7 +323,7 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
             printable.take(LONGEST_CLIENT).collect()
         }),
         created_at: now,
-        deadline: now.after(WAITS),
+        deadline: now.after(MAX_QUEUED),
     })
 }
 

@@ -18,9 +18,11 @@ mod incoming;
 mod known;
 mod layout;
 mod read;
+mod schedule;
 mod site_rules;
 mod sources;
 mod transition;
+mod turns;
 mod unpack;
 mod upload;
 mod work;
@@ -38,6 +40,7 @@ pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, 
 pub use sources::create_source;
 pub use transition::Failure;
 pub(crate) use transition::presentable;
+pub(crate) use turns::BuildTurns;
 pub use upload::{Upload, begin_upload};
 pub use worker::{Worker, end_overdue};
 
@@ -52,7 +55,7 @@ use estrade_store::releases::{self, ReleaseDraft, ReleaseRow};
 use estrade_store::{ChangeKind, Tx};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
-use transition::{WAITS, Walk, walk};
+use transition::{MAX_QUEUED, Walk, walk};
 
 const NOT_FOUND: Error = Error::NotFound("the release");
 
@@ -98,7 +101,7 @@ pub(crate) async fn queue_rerun(
         git_info: None,
         client: None,
         created_at: now,
-        deadline: now.after(WAITS),
+        deadline: now.after(MAX_QUEUED),
     };
     queue_release(tx, &draft).await
 }

@@ -9,6 +9,9 @@ use estrade_model::release::{Release, ReleaseState};
 use estrade_store::releases::{self, ReleaseRow};
 use std::time::Duration;
 
+/// More than can be in a queue: versions of a release that waits lie this far apart.
+const MAX_QUEUE: i64 = 1 << 20;
+
 fn on_the_wire(row: ReleaseRow) -> Result<Release> {
     let git_info = row.git_info.as_deref().map(serde_json::from_str);
     let warnings = row.warnings.as_deref().map(serde_json::from_str);
@@ -83,7 +86,9 @@ pub async fn list_releases(
 pub async fn read_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<(Release, i64)> {
     let row = releases::read_release(&core.db, scope.owner, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
-    let version = row.version;
+    // What comes before it changes with releases of other projects, too.
+    let ahead = i64::try_from(row.queue.unwrap_or(0)).unwrap_or(0);
+    let version = row.version.saturating_mul(MAX_QUEUE) - ahead.min(MAX_QUEUE - 1);
     Ok((on_the_wire(row)?, version))
 }
 

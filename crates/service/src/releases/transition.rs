@@ -11,15 +11,18 @@ use std::time::Duration;
 
 /// Longest message of a failure, in characters.
 const LONGEST_MESSAGE: usize = 8000;
-/// How long a release may wait for its turn.
-pub(super) const WAITS: Duration = Duration::from_mins(15);
+/// How long a release may wait in the queue: behind others of its project, and for a turn at building. Others
+/// may have builds that take long, so this is no measure of anything but a queue that does not move.
+pub(super) const MAX_QUEUED: Duration = Duration::from_hours(24);
+/// How long a release may be PENDING once somebody works on it.
+const MAX_PENDING: Duration = Duration::from_mins(15);
 /// What an engine may need besides a build: to fetch, to unpack, to name.
 const AROUND_A_BUILD: Duration = Duration::from_mins(1);
 
 /// How long a release may stay in a state.
 pub(super) fn time_allowed(settings: &Settings, state: ReleaseState) -> Duration {
     match state {
-        ReleaseState::Pending => WAITS,
+        ReleaseState::Pending => MAX_PENDING,
         ReleaseState::Building => settings.containers.build_limit + AROUND_A_BUILD,
         ReleaseState::Deploying => Duration::from_mins(2),
         _ => Duration::ZERO,

@@ -31,6 +31,8 @@ pub(super) enum Halt {
     Ended(ReleaseState, Failure),
     /// Somebody else ended it or took it over.
     Lost,
+    /// It needs a turn at building, and none was taken for it.
+    NeedsBuild,
     /// We could not; the lease runs out and the release is taken up again.
     Broken(Error),
 }
@@ -41,8 +43,17 @@ impl From<Error> for Halt {
     }
 }
 
+/// How the work on a release ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// It is finished, or somebody else's.
+    Settled,
+    /// It must be built first, and waits for a turn.
+    NeedsBuild,
+}
+
 /// Brings a claimed release to a terminal state, from wherever it stands.
-pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
+pub(super) async fn carry_out(claim: Claim) -> crate::Result<Done> {
     let mut journey = Journey::from(claim);
     let halt = match run(&mut journey).await {
         Err(Halt::Failed(failure)) => journey.fail(ReleaseState::Failed, failure).await.err(),
@@ -50,11 +61,12 @@ pub(super) async fn carry_out(claim: Claim) -> crate::Result<()> {
         other => other.err(),
     };
     match halt {
-        None => Ok(()),
+        None => Ok(Done::Settled),
         Some(Halt::Lost) => {
             tracing::debug!(release = %journey.claim.release(), "the release is not ours any more");
-            Ok(())
+            Ok(Done::Settled)
         }
+        Some(Halt::NeedsBuild) => Ok(Done::NeedsBuild),
         Some(Halt::Failed(failure) | Halt::Ended(_, failure)) => {
             Err(Error::internal(failure.message))
         }
@@ -66,6 +78,7 @@ async fn run(journey: &mut Journey) -> Result<(), Halt> {
     journey.enter(ReleaseState::Building);
     if journey.at() == ReleaseState::Building {
         build(journey).await?;
+        journey.claim.end_turn();
         compress(journey).await?;
         journey.enter(ReleaseState::Deploying);
     }
@@ -106,6 +119,10 @@ async fn make(journey: &mut Journey) -> Result<(), Halt> {
         && is_built(&core, project, image).await?
     {
         return Ok(());
+    }
+    // Before anything is written down: waiting for a turn is PENDING, not BUILDING.
+    if !journey.claim.may_build() {
+        return Err(Halt::NeedsBuild);
     }
     journey.settle(None).await?;
     if let Some(name) = &recipe.image {

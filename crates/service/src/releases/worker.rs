@@ -3,14 +3,16 @@
 //! Level-triggered: it looks at the database when a release changed and once a second anyway, so a
 //! missed message costs a second and nothing else.
 
-use super::claim::{Claim, Held, drop_leases, renew_leases};
-use super::transition::{Failure, Walk, time_allowed, walk};
-use super::work::carry_out;
+use super::claim::{Claim, Held, drop_leases, renew_leases, requeue};
+use super::schedule::{Load, MAX_DEPLOYS, MAX_PER_OWNER, MAX_STATIC, Schedule};
+use super::transition::{Failure, MAX_QUEUED, Walk, time_allowed, walk};
+use super::turns::MAX_BUILDS;
+use super::work::{Done, carry_out};
 use crate::{Core, Error, Result};
-use estrade_model::ReleaseId;
 use estrade_model::error::causes;
 use estrade_model::release::ReleaseState;
-use estrade_store::release_queue::{self, OverdueRow};
+use estrade_model::{OwnerId, ReleaseId};
+use estrade_store::release_queue::{self, ClaimFilter, OverdueRow, ReleaseQueue};
 use estrade_store::{Change, ChangeKind};
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
@@ -22,8 +24,10 @@ use tokio::task::{Id as TaskId, JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// How many releases one server works on at once.
-const MOST_AT_ONCE: usize = 16;
+/// Most releases of one owner and queue that are considered at once; more than can be taken.
+const MAX_CONSIDERED: u32 = 32;
+/// Most releases of all that are considered at once.
+const MAX_CANDIDATES: u32 = 1024;
 /// How often it looks although nothing woke it: for what is due, and on PostgreSQL for what another server left.
 const POLL: Duration = Duration::from_secs(1);
 /// How often leases are renewed; several times within one.
@@ -34,12 +38,16 @@ const MOST_OVERDUE: u32 = 100;
 /// Works on releases until it is told to stop.
 pub struct Worker {
     core: Arc<Core>,
-    jobs: JoinSet<()>,
+    jobs: JoinSet<Done>,
     running: HashMap<TaskId, Running>,
+    schedule: Schedule,
 }
 
 struct Running {
     held: Held,
+    owner: OwnerId,
+    /// Whether it is a static one.
+    is_static: bool,
     lost: CancellationToken,
 }
 
@@ -53,8 +61,10 @@ impl Worker {
                 core,
                 jobs: JoinSet::new(),
                 running: HashMap::new(),
+                schedule: Schedule::default(),
             };
             report("take over", worker.take_over().await);
+            let turns = Arc::clone(&worker.core.fleet.builds);
             let (mut polls, mut renewals) = (every(POLL), every(RENEW));
             let mut look = true;
             while !stop.is_cancelled() {
@@ -68,6 +78,7 @@ impl Worker {
                         report("renew", worker.renew().await);
                     },
                     Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
+                    () = turns.freed() => {}
                     _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
                     _ = renewals.tick(), if worker.is_busy() => {
                         report("renew", worker.renew().await);
@@ -98,20 +109,81 @@ impl Worker {
     }
 
     async fn claim(&mut self) -> Result<()> {
-        let free = MOST_AT_ONCE.saturating_sub(self.running.len());
-        let Ok(most @ 1..) = u32::try_from(free) else {
+        let load = self.load();
+        let builds = load.has_room(ReleaseQueue::Build);
+        if !builds && !load.has_room(ReleaseQueue::Static) && !load.has_room(ReleaseQueue::Deploy) {
             return Ok(());
+        }
+        let filter = ClaimFilter {
+            builds,
+            per_owner: MAX_CONSIDERED,
+            most: MAX_CANDIDATES,
         };
-        for claim in Claim::take(&self.core, most).await? {
-            let lost = CancellationToken::new();
+        let now = self.core.now();
+        let waiting = release_queue::claimable_releases(&self.core.db, now, filter).await?;
+        let picked = self.schedule.pick(waiting, load);
+        let queues: HashMap<_, _> = picked.iter().map(|(row, queue)| (row.id, *queue)).collect();
+        let rows = picked.into_iter().map(|(row, _)| row).collect();
+        for mut claim in Claim::take_these(&self.core, rows).await? {
+            let queue = queues.get(&claim.release()).copied();
+            if queue == Some(ReleaseQueue::Build) {
+                claim.begin_turn();
+            }
+            let (lost, owner) = (CancellationToken::new(), claim.owner());
             let held = Held {
                 release: claim.release(),
                 lease: claim.lease().to_owned(),
             };
-            let job = self.jobs.spawn(work_on(claim, lost.clone()));
-            self.running.insert(job.id(), Running { held, lost });
+            let job = self.jobs.spawn(work_on(claim, held.clone(), lost.clone()));
+            let running = Running {
+                held,
+                owner,
+                is_static: queue == Some(ReleaseQueue::Static),
+                lost,
+            };
+            self.running.insert(job.id(), running);
         }
         Ok(())
+    }
+
+    /// What is in work here. A release that was built and is being put in place has given its turn back.
+    fn load(&self) -> Load {
+        let turns = &self.core.fleet.builds;
+        let mut load = Load {
+            per_owner: MAX_PER_OWNER,
+            ..Load::default()
+        };
+        let mut containers: HashMap<OwnerId, usize> = HashMap::new();
+        for running in self.running.values() {
+            let count = if running.is_static {
+                let key = (ReleaseQueue::Static, running.owner);
+                load.active.entry(key).or_default()
+            } else {
+                containers.entry(running.owner).or_default()
+            };
+            *count += 1;
+        }
+        let statics: usize = load.active.values().sum();
+        let others: usize = containers.values().sum();
+        for (owner, count) in containers {
+            let builds = turns.held_by(owner);
+            let deploys = count.saturating_sub(builds);
+            load.active.insert((ReleaseQueue::Build, owner), builds);
+            load.active.insert((ReleaseQueue::Deploy, owner), deploys);
+        }
+        let free = turns.free();
+        let deploys = others.saturating_sub(MAX_BUILDS.saturating_sub(free));
+        let rooms = [
+            (ReleaseQueue::Static, MAX_STATIC.saturating_sub(statics)),
+            (ReleaseQueue::Deploy, MAX_DEPLOYS.saturating_sub(deploys)),
+            // What is built must be put in place.
+            (
+                ReleaseQueue::Build,
+                free.min((MAX_DEPLOYS + MAX_BUILDS).saturating_sub(others)),
+            ),
+        ];
+        load.room.extend(rooms);
+        load
     }
 
     fn is_busy(&self) -> bool {
@@ -139,15 +211,17 @@ impl Worker {
         Ok(())
     }
 
-    fn forget(&mut self, done: std::result::Result<(TaskId, ()), JoinError>) {
-        let id = match done {
-            Ok((id, ())) => id,
+    fn forget(&mut self, done: std::result::Result<(TaskId, Done), JoinError>) {
+        let (id, done) = match done {
+            Ok(done) => done,
             Err(error) => {
                 tracing::error!(%error, "the work on a release broke off");
-                error.id()
+                (error.id(), Done::Settled)
             }
         };
-        self.running.remove(&id);
+        if let (Some(running), Done::NeedsBuild) = (self.running.remove(&id), done) {
+            self.schedule.note_build(running.held.release);
+        }
     }
 
     async fn stop(mut self) {
@@ -162,31 +236,50 @@ impl Worker {
     }
 }
 
-async fn work_on(claim: Claim, lost: CancellationToken) {
-    let (release, _hurry) = (claim.release(), claim.core().rush.begin());
-    let done = tokio::select! {
-        done = carry_out(claim) => done,
-        () = lost.cancelled() => return,
+async fn work_on(claim: Claim, held: Held, lost: CancellationToken) -> Done {
+    let (core, release) = (Arc::clone(claim.core()), claim.release());
+    let _hurry = core.rush.begin();
+    let work = async {
+        let done = carry_out(claim).await?;
+        if done == Done::NeedsBuild {
+            requeue(&core, held).await?;
+        }
+        Ok::<_, Error>(done)
     };
-    if let Err(error) = done {
+    let done = tokio::select! {
+        done = work => done,
+        () = lost.cancelled() => return Done::Settled,
+    };
+    done.unwrap_or_else(|error| {
         tracing::warn!(
             %release,
             error = causes(&error),
             "could not work on a release; it is taken up again"
         );
-    }
+        Done::Settled
+    })
 }
 
 /// Ends releases that have been in one state for too long, whoever works on them.
 pub async fn end_overdue(core: &Core) -> Result<()> {
     let now = core.now();
     let overdue = release_queue::overdue_releases(&core.db, now, MOST_OVERDUE).await?;
-    for OverdueRow { id, state } in overdue {
+    for OverdueRow {
+        id,
+        state,
+        created_at,
+    } in overdue
+    {
+        let queued = state == ReleaseState::Pending && now >= created_at.after(MAX_QUEUED);
         let allowed = time_allowed(&core.settings, state);
         core.db
             .transact(move |tx| {
                 Box::pin(async move {
-                    let failure = timed_out(allowed, state);
+                    let failure = if queued {
+                        queued_too_long()
+                    } else {
+                        timed_out(allowed, state)
+                    };
                     let end = Walk {
                         release: id,
                         from: state,
@@ -217,6 +310,14 @@ fn timed_out(allowed: Duration, state: ReleaseState) -> Failure {
     Failure {
         reason: "timeout",
         message: format!("it was {state} for more than {minutes} minutes; deploy again"),
+    }
+}
+
+fn queued_too_long() -> Failure {
+    let hours = MAX_QUEUED.as_secs() / 3600;
+    Failure {
+        reason: "timeout",
+        message: format!("it waited in the queue for more than {hours} hours; deploy again"),
     }
 }
 

@@ -53,7 +53,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => Just(Act::Claim),
         8 => (any::<Index>(), steps).prop_map(|(claim, steps)| Act::Advance(claim, steps)),
         1 => any::<Index>().prop_map(Act::Crash),
-        2 => select(vec![1, 6, 130, 1000]).prop_map(Act::TimePasses),
+        2 => select(vec![1, 6, 130, 1000, 90_000]).prop_map(Act::TimePasses),
         1 => Just(Act::EndOverdue),
     ]
 }

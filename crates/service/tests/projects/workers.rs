@@ -17,6 +17,7 @@ on_both_engines! {
     a_canceled_release_stops_its_worker
     only_the_oldest_of_a_project_is_claimed
     states_have_deadlines
+    waiting_in_the_queue_is_not_being_worked_on
     many_releases_on_two_servers_all_become_ready
     a_worker_that_is_dropped_leaves_nothing_stuck
 }
@@ -140,6 +141,25 @@ async fn states_have_deadlines(at: &Installation) {
         assert!(ended.fail_message.unwrap().contains("minutes"));
         assert!(!claim.advance(&[Building], None).await.unwrap_or(false));
     }
+}
+
+async fn waiting_in_the_queue_is_not_being_worked_on(at: &Installation) {
+    let (core, ada) = (&at.core, owner(at, "ada").await);
+    create(core, &ada, "shop").await;
+    let id = deploy(core, &ada, "shop", &[("a", b"1")]).await;
+    // Nobody had a slot for it: that is no fault of its own.
+    core.clock.advance(Duration::from_hours(23));
+    end_overdue(core).await.unwrap();
+    assert_eq!(read(core, &ada, id).await.state, Pending);
+    core.clock.advance(Duration::from_hours(1));
+    end_overdue(core).await.unwrap();
+    let ended = read(core, &ada, id).await;
+    assert_eq!(ended.state, Failed);
+    let message = ended.fail_message.unwrap();
+    assert!(
+        message.contains("queue for more than 24 hours"),
+        "{message}"
+    );
 }
 
 async fn many_releases_on_two_servers_all_become_ready(at: &Installation) {

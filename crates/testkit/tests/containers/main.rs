@@ -19,4 +19,5 @@ mod secrets;
 mod sources;
 mod support;
 mod switching;
+mod turns;
 mod websocket;

@@ -43,9 +43,7 @@ const NANO: u64 = 1_000_000_000;
 /// Makes what a release runs or serves out of the files of an artifact.
 pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), Halt> {
     let core = Arc::clone(claim.core());
-    // Fewer than releases at once, so that those that need no build are not held up by those that do.
     require_engine(&core).await?;
-    let _turn = core.fleet.builds.acquire().await;
     let (plan, files) = plan_build(claim, files).await?;
     let workload = workload(claim).await?;
     let build = Box::pin(build_image(claim, &workload, &plan, files));
@@ -60,7 +58,6 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
 pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt> {
     let core = Arc::clone(claim.core());
     require_engine(&core).await?;
-    let _turn = core.fleet.builds.acquire().await;
     while_there_is_room(&core, Box::pin(image::fetch(claim, name))).await?;
     let settings = sent_settings(claim)?;
     let asked = asked_port(&settings);

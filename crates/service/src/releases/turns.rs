@@ -1,0 +1,71 @@
+//! Turns at building: how many images are built or fetched at once, and for whom.
+//!
+//! A turn is taken with the claim of a release and not waited for: a release that needs one stays in the
+//! queue, where it holds nothing, until the worker finds a turn for it ([`super::schedule`]).
+
+use estrade_model::OwnerId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// How many images are built or fetched at once.
+pub(super) const MAX_BUILDS: usize = 4;
+
+/// The turns of this node.
+#[derive(Debug, Default)]
+pub(crate) struct BuildTurns {
+    held: Mutex<HashMap<OwnerId, usize>>,
+    freed: Notify,
+}
+
+/// The right to build; dropping it gives the turn to somebody else.
+#[derive(Debug)]
+pub(super) struct BuildTurn {
+    turns: Arc<BuildTurns>,
+    owner: OwnerId,
+}
+
+impl BuildTurns {
+    /// How many more builds may begin.
+    pub(super) fn free(&self) -> usize {
+        MAX_BUILDS.saturating_sub(self.held().values().sum())
+    }
+
+    /// How many builds of an owner are under way.
+    pub(super) fn held_by(&self, owner: OwnerId) -> usize {
+        self.held().get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Takes a turn. Nothing is waited for and nothing refused: who may have one is decided before, and a
+    /// release that is BUILDING already goes on whatever the others do, because its deadline runs.
+    pub(super) fn take(self: &Arc<Self>, owner: OwnerId) -> BuildTurn {
+        *self.held().entry(owner).or_default() += 1;
+        BuildTurn {
+            turns: Arc::clone(self),
+            owner,
+        }
+    }
+
+    /// Returns when a turn was given back, also before this was called.
+    pub(super) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for BuildTurn {
+    fn drop(&mut self) {
+        let mut held = self.turns.held();
+        if let Some(count) = held.get_mut(&self.owner) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.owner);
+            }
+        }
+        drop(held);
+        self.turns.freed.notify_one();
+    }
+}
