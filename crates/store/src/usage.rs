@@ -110,6 +110,44 @@ macro_rules! sum {
 }
 pub(crate) use sum;
 
+/// The whole units and the billionths of an amount, summed up apart: neither sum can overflow, where the
+/// sum of the amounts themselves can. Joined by [`join`], or by `joined!` in SQL.
+macro_rules! apart {
+    ($column:literal) => {
+        concat!(
+            "CAST(SUM(",
+            $column,
+            " / 1000000000) AS BIGINT), CAST(SUM(",
+            $column,
+            " % 1000000000) AS BIGINT)"
+        )
+    };
+}
+
+/// The sum of amounts in SQL; what fits no more is the largest number.
+macro_rules! joined {
+    ($column:literal) => {
+        concat!(
+            "CASE WHEN CAST(SUM(",
+            $column,
+            " / 1000000000) AS BIGINT) + CAST(SUM(",
+            $column,
+            " % 1000000000) AS BIGINT) / 1000000000 >= 9223372036 THEN 9223372036854775807
+              ELSE CAST(SUM(",
+            $column,
+            " / 1000000000) AS BIGINT) * 1000000000 + CAST(SUM(",
+            $column,
+            " % 1000000000) AS BIGINT) END"
+        )
+    };
+}
+
+/// An amount of so many whole units and billionths; what fits no more is the largest number.
+fn join(units: i64, nanos: i64) -> Amount {
+    let whole = units.saturating_mul(1_000_000_000);
+    Amount::from_nanos(whole.saturating_add(nanos))
+}
+
 pub(crate) async fn add_to_hours(
     tx: &mut Tx,
     hours: &BTreeMap<Place<'_>, Sums>,
@@ -165,7 +203,7 @@ impl Record for UsageRow {
             model: row.take()?,
             requests: row.take()?,
             tokens: row.take()?,
-            cost: Amount::from_nanos(row.take()?),
+            cost: join(row.take()?, row.take()?),
         })
     }
 }
@@ -174,8 +212,9 @@ macro_rules! usage_of {
     ($table:literal) => {
         concat!(
             "SELECT u.at, u.model, CAST(SUM(u.requests) AS BIGINT),
-                    CAST(SUM(u.prompt_tokens + u.completion_tokens) AS BIGINT), CAST(SUM(u.cost_nanos) AS BIGINT)
-             FROM ",
+                    CAST(SUM(u.prompt_tokens + u.completion_tokens) AS BIGINT), ",
+            apart!("u.cost_nanos"),
+            " FROM ",
             $table,
             " u WHERE u.workspace_id = $1 AND u.at >= $2 AND (CAST($3 AS TEXT) IS NULL OR u.key_id = $3)
                AND EXISTS (SELECT 1 FROM workspaces w WHERE w.id = $1 AND w.owner_id = $4)
@@ -266,20 +305,22 @@ pub async fn roll_up_day(db: &Db, before: Timestamp) -> Result<bool, StoreError>
                 return Ok(false);
             };
             let day = at - at.rem_euclid(DAY_MS);
-            tx.query(
+            tx.query(concat!(
                 "INSERT INTO usage_days AS sums (workspace_id, at, key_id, model, requests, prompt_tokens,
                                                  completion_tokens, cost_nanos)
                  SELECT workspace_id, CAST($2 AS BIGINT), key_id, model, CAST(SUM(requests) AS BIGINT),
                         CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(completion_tokens) AS BIGINT),
-                        CAST(SUM(cost_nanos) AS BIGINT)
-                 FROM usage_hours WHERE workspace_id = $1 AND at >= $2 AND at < $3
+                        ",
+                joined!("cost_nanos"),
+                " FROM usage_hours WHERE workspace_id = $1 AND at >= $2 AND at < $3
                  GROUP BY workspace_id, key_id, model
                  ON CONFLICT (workspace_id, at, key_id, model) DO UPDATE SET
                      requests = sums.requests + excluded.requests,
                      prompt_tokens = sums.prompt_tokens + excluded.prompt_tokens,
                      completion_tokens = sums.completion_tokens + excluded.completion_tokens,
-                     cost_nanos = sums.cost_nanos + excluded.cost_nanos",
-            )
+                     cost_nanos = ",
+                sum!("sums.cost_nanos", "excluded.cost_nanos")
+            ))
             .bind(workspace)
             .bind(day)
             .bind(day + DAY_MS)

@@ -6,6 +6,7 @@ use estrade_model::call::{CallId, OnRecord, Span, Ticket};
 use estrade_model::{KeyId, WorkspaceId};
 use estrade_service::Scope;
 use estrade_service::usage::{activity, list_calls, read_call, retention};
+use estrade_store::StoreError;
 use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,7 @@ on_both_engines! {
     activity_and_logs_show_what_was_used
     a_search_ends_when_it_has_looked_at_enough
     old_calls_go_and_their_sums_stay
+    sums_that_fit_no_more_are_still_shown_and_kept
     no_workspace_pushes_out_the_calls_of_another
     calls_are_found_wherever_they_are_kept
 }
@@ -189,6 +191,63 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
         .await
         .unwrap();
     assert_eq!(again, shown);
+    node.stop().await;
+}
+
+async fn sums_that_fit_no_more_are_still_shown_and_kept(at: &Installation) {
+    let (scope, workspace_id) = workspace(at, "ada").await;
+    let node = Node::start(at, |_| {}).await;
+    let now = node.core.now().start_of_day();
+    let keys: [KeyId; 2] = [id(), id()];
+    for (key, hours) in [0, 1, 2400, 2401].map(|it| (keys[it % 2], it as u64)) {
+        let created = now.before(Duration::from_hours(hours));
+        for key in [key, keys[0]] {
+            let who = Who {
+                workspace: workspace_id,
+                key,
+            };
+            let call = call(&who, id_at(created), created, "model", whole(1));
+            drop(node.ledger.close(Ticket::NONE, call));
+        }
+    }
+    node.ledger.flush().await;
+    let largest = at.core.db.transact(|tx| {
+        Box::pin(async move {
+            tx.query("UPDATE usage_hours SET cost_nanos = 9223372036854775807")
+                .execute()
+                .await
+        })
+    });
+    let largest: Result<u64, StoreError> = largest.await;
+    assert!(largest.unwrap() > 4);
+    for _ in 0..2 {
+        let shown = activity(&node.ledger, &scope, workspace_id, Span::Month, None).await;
+        let shown = shown.unwrap();
+        let sums: Vec<_> = shown.iter().flat_map(|month| &month.data).collect();
+        assert!(sums.len() >= 2);
+        for sum in sums {
+            assert_eq!(sum.total_cost.nanos(), i64::MAX);
+        }
+        retention::prune(&node.core, &CancellationToken::new())
+            .await
+            .unwrap();
+    }
+    assert!(number(&at.core, "SELECT COUNT(*) FROM usage_days").await > 0);
+    // What fits is exact, in billionths.
+    let exact = at.core.db.transact(|tx| {
+        Box::pin(async move {
+            tx.query("UPDATE usage_hours SET cost_nanos = 1999999999")
+                .execute()
+                .await
+        })
+    });
+    let exact: Result<u64, StoreError> = exact.await;
+    let rows = i64::try_from(exact.unwrap()).unwrap();
+    let shown = activity(&node.ledger, &scope, workspace_id, Span::Day, None).await;
+    let shown = shown.unwrap();
+    let sum = shown.iter().flat_map(|day| &day.data);
+    let sum: i64 = sum.map(|sum| sum.total_cost.nanos()).sum();
+    assert_eq!(sum, rows * 1_999_999_999);
     node.stop().await;
 }
 
