@@ -55,8 +55,8 @@ impl Line {
     fn copied(before: &str, line: &Instruction, at: Range<usize>) -> Self {
         Self::Image {
             before: format!("{before}{} {}", line.keyword, &line.rest[..at.start]),
-            name: line.rest[at.clone()].to_owned(),
             after: line.rest[at.end..].to_owned(),
+            name: line.rest[at].to_owned(),
             begins_stage: false,
         }
     }

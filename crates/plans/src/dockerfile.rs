@@ -238,9 +238,10 @@ fn json(words: &[&str]) -> String {
             .replace("<<", "\\u003c\\u003c");
         // What only some engines take for a space.
         for odd in word.clone().chars().filter(|c| is_odd(*c)) {
-            let mut units = [0; 2];
-            let units = odd.encode_utf16(&mut units).iter();
-            let escaped: String = units.map(|unit| format!("\\u{unit:04x}")).collect();
+            let mut escaped = String::new();
+            for unit in odd.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
             word = word.replace(odd, &escaped);
         }
         let comma = if at > 0 { "," } else { "" };

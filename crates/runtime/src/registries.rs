@@ -113,11 +113,12 @@ fn is_public_address(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let shared = a == 100 && (64..128).contains(&b);
-    let special = a == 0 || a >= 240 || (a, b, c) == (192, 0, 0) || (a == 198 && b & 0xfe == 18);
-    !(shared
-        || special
+    // 0.0.0.0/8, 100.64.0.0/10, 192.0.0.0/24, 198.18.0.0/15 and 240.0.0.0/4 are nobody's, or a provider's own.
+    let special = matches!(
+        address.octets(),
+        [0 | 240..=255, ..] | [100, 64..=127, ..] | [192, 0, 0, _] | [198, 18 | 19, ..]
+    );
+    !(special
         || address.is_private()
         || address.is_loopback()
         || address.is_link_local()
@@ -125,20 +126,19 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, g, h] = address.segments();
     let inner = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
+        is_public_v4(Ipv4Addr::from_bits(
+            (u32::from(high) << 16) | u32::from(low),
+        ))
     };
-    match (a, b) {
-        // Only 2000::/3 is handed out; 64:ff9b::/96 and 2002::/16 lead to the address of version 4 in them.
-        (0x64, 0xff9b) => [c, d, e, f] == [0; 4] && inner(g, h),
-        (0x2002, _) => inner(b, c),
-        _ => match address.to_ipv4_mapped() {
-            Some(mapped) => is_public_v4(mapped),
-            None => a & 0xe000 == 0x2000,
-        },
+    match address.segments() {
+        // These lead to the address of version 4 in them.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0, 0xffff, high, low] => {
+            inner(high, low)
+        }
+        [0x2002, high, low, ..] => inner(high, low),
+        // Of the others only 2000::/3 is handed out.
+        [first, ..] => first & 0xe000 == 0x2000,
     }
 }
 

@@ -340,3 +340,29 @@ FROM estrade-test/base:2\nCOPY --from=maker /made /made\nRUN cat /made"
     }
     world.clean().await;
 }
+
+#[tokio::test]
+async fn nothing_is_removed_while_something_is_built() {
+    let world = World::new();
+    let engine = &world.engine;
+    let (_, image) = build(&world, &spec(&world), "FROM estrade-test/base:2\nRUN true").await;
+    let image = image.unwrap();
+    let mut other = spec(&world);
+    other.image.release = estrade_model::ReleaseId::generate(now().millis(), 4);
+    let dockerfile = "FROM estrade-test/base:2\nRUN echo begun && sleep 60";
+    let mut build = engine.build(&other, context(&[("Dockerfile", dockerfile)]));
+    while build.next_line().await.as_deref() != Some("begun") {}
+
+    let refused = engine.remove_image(spec(&world).image).await;
+    assert!(refused.unwrap_err().is_conflict());
+    let later = now().after(Duration::from_hours(1));
+    engine.prune_images(later).await.unwrap();
+    let releases = engine.releases_with_layers().await.unwrap();
+    assert!(!engine.remove_layers(&releases).await.unwrap());
+    assert!(engine.image(&image).await.unwrap().is_some());
+
+    drop(build);
+    engine.remove_image(spec(&world).image).await.unwrap();
+    assert_eq!(engine.image(&image).await.unwrap(), None);
+    world.clean().await;
+}

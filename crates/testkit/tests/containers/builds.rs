@@ -31,7 +31,9 @@ impl Service {
                 counter.fetch_add(1, Ordering::SeqCst);
                 let mut stream = stream.unwrap();
                 let mut request = [0; 1024];
-                let _ = stream.read(&mut request);
+                if stream.read(&mut request).is_err() {
+                    continue;
+                }
                 let body = format!(r#"{{"errors":[{{"code":"DENIED","message":"{SECRET}"}}]}}"#);
                 let head = format!(
                     "HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\n",
@@ -61,14 +63,13 @@ fn dockerfile(text: &str) -> Value {
 }
 
 /// How a release ended, and its build log.
-async fn outcome(world: &World, user: &User, project: &str, body: &Value) -> (Value, String) {
+async fn outcome(user: &User, project: &str, body: &Value) -> (Value, String) {
     let path = format!("/v2/projects/{project}/releases");
     let release = user.post(&path, body).await.assert(201).field("/releaseID");
     let ended = ended(user, &release).await;
     let log = user
         .get(&format!("/v2/releases/{release}/build-logs"))
         .await;
-    assert!(world.docker.image(Docker::BASE).contains("sha256"));
     (ended, log.text().to_owned())
 }
 
@@ -96,7 +97,7 @@ async fn a_dockerfile_downloads_nothing_from_the_machine_of_the_engine() {
         format!("FROM {evil}\nRUN cat /x && false"),
         format!("FROM {base} AS one\nRUN true\nFROM {evil}\nRUN cat /x && false"),
     ] {
-        let (release, log) = outcome(&world, &world.ada, "spy", &dockerfile(&text)).await;
+        let (release, log) = outcome(&world.ada, "spy", &dockerfile(&text)).await;
         assert_eq!(release["state"], "FAILED", "{text}: {release:#}");
         assert_eq!(
             release["failReason"], "build_refused",
@@ -120,7 +121,7 @@ async fn a_dockerfile_downloads_nothing_from_the_machine_of_the_engine() {
         "# syntax={}/x:1\nFROM {base}\nADD notes.txt /x\nRUN cat /x && false",
         service.address
     );
-    let (_, log) = outcome(&world, &world.ada, "spy", &dockerfile(&text)).await;
+    let (_, log) = outcome(&world.ada, "spy", &dockerfile(&text)).await;
     assert!(log.contains("notes\\n"), "{log}");
     assert_eq!(service.visits(), 0);
     world.end().await;
@@ -149,7 +150,7 @@ async fn images_do_not_come_from_services_of_the_engines_machine() {
             )),
             dockerfile(&format!("FROM {base}\nCOPY --from={registry}/x:1 /a /b")),
         ] {
-            let (release, log) = outcome(&world, &world.ada, "spy", &body).await;
+            let (release, log) = outcome(&world.ada, "spy", &body).await;
             assert_eq!(
                 release["failReason"], "image_refused",
                 "{body}: {release:#}"
@@ -176,7 +177,7 @@ async fn images_do_not_come_from_services_of_the_engines_machine() {
         dockerfile(&format!("FROM {base}\nCOPY --from={name} /a /b")),
     ] {
         let before = service.visits();
-        let (release, log) = outcome(&world, &world.ada, "spy", &body).await;
+        let (release, log) = outcome(&world.ada, "spy", &body).await;
         assert!(service.visits() > before, "{release:#}");
         assert_eq!(release["failReason"], "image_unavailable", "{release:#}");
         assert!(!release.to_string().contains(SECRET), "{release:#}");
@@ -201,16 +202,16 @@ async fn nobody_uses_layers_of_others() {
         base = Docker::BASE
     );
     let mut body = dockerfile(&text);
-    let (_, log) = outcome(&world, &world.ada, "mine", &body).await;
+    let (_, log) = outcome(&world.ada, "mine", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
-    let (_, log) = outcome(&world, &world.ada, "mine", &body).await;
+    let (_, log) = outcome(&world.ada, "mine", &body).await;
     // The label and two steps of the first stage, the label and one of the second.
     assert_eq!(cached(&log), 5, "{log}");
-    let (_, log) = outcome(&world, &bob, "theirs", &body).await;
+    let (_, log) = outcome(&bob, "theirs", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
     // What is the same for the engine, and may do anything to what a step downloads.
     body["build"] = json!({"args": {"http_proxy": "http://192.0.2.1:3128"}});
-    let (_, log) = outcome(&world, &world.ada, "mine", &body).await;
+    let (_, log) = outcome(&world.ada, "mine", &body).await;
     assert_eq!(cached(&log), 0, "{log}");
     assert!(log.contains("192.0.2.1"), "{log}");
 
@@ -222,10 +223,10 @@ async fn nobody_uses_layers_of_others() {
     let sources = json!({"files": [
         {"path": "package.json", "data": package}, {"path": "x.js", "data": "console.log(Math.random())"},
     ]});
-    outcome(&world, &world.ada, "mine-too", &sources).await;
-    let (_, log) = outcome(&world, &world.ada, "mine-too", &sources).await;
+    outcome(&world.ada, "mine-too", &sources).await;
+    let (_, log) = outcome(&world.ada, "mine-too", &sources).await;
     assert!(cached(&log) > 0, "{log}");
-    let (_, log) = outcome(&world, &carol, "theirs-too", &sources).await;
+    let (_, log) = outcome(&carol, "theirs-too", &sources).await;
     assert_eq!(cached(&log), 0, "{log}");
     world.end().await;
 }
@@ -255,7 +256,7 @@ async fn a_build_whose_cache_goes_away_is_repeated_without() {
         Docker::BASE
     );
     let body = dockerfile(&text);
-    let (_, log) = outcome(&world, &world.ada, "mine", &body).await;
+    let (_, log) = outcome(&world.ada, "mine", &body).await;
     // As after somebody removed the layer between two looks of the engine.
     let layer = log
         .lines()
@@ -276,7 +277,7 @@ async fn a_build_whose_cache_goes_away_is_repeated_without() {
     let driver = info["Driver"].as_str().unwrap();
     let file = root.join(format!("image/{driver}/imagedb/content/sha256/{id}"));
     let away = Away::new(&file);
-    let (release, log) = outcome(&world, &world.ada, "mine", &body).await;
+    let (release, log) = outcome(&world.ada, "mine", &body).await;
     drop(away);
     assert!(log.contains("once more without"), "{log}");
     // The step that fails of itself is reached again.

@@ -82,7 +82,8 @@ async fn fetch(
     let image: ImageRef = name.parse().map_err(wrong)?;
     if whose == Whose::Theirs {
         let registries = &core.settings.containers.registries;
-        registries.check(&image).await.map_err(refused_registry)?;
+        let checked = registries.check(&image).await;
+        checked.map_err(|error| refused_registry(&error))?;
     }
     let now = core.now();
     if let Some(found) = engine.image(&image).await.map_err(broken)? {

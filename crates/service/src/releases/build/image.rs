@@ -18,7 +18,8 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
     let engine = &claim.core().engine;
     let name: ImageRef = name.parse().map_err(Error::from)?;
     let registries = &claim.core().settings.containers.registries;
-    registries.check(&name).await.map_err(refused_registry)?;
+    let checked = registries.check(&name).await;
+    checked.map_err(|error| refused_registry(&error))?;
     let here = engine.image(&name).await.map_err(broken)?.is_some();
     let mut log = LiveLog::new(claim);
     if here && !means_newest(&name) {
@@ -44,7 +45,7 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
 }
 
 /// An image is not wanted from where it is.
-pub(super) fn refused_registry(error: RegistryRefused) -> Halt {
+pub(super) fn refused_registry(error: &RegistryRefused) -> Halt {
     Halt::Failed(Failure {
         reason: "image_refused",
         message: error.to_string(),
@@ -59,13 +60,10 @@ pub(super) fn unavailable(name: &ImageRef, error: &estrade_runtime::Error) -> Fa
         error = causes(error),
         "cannot fetch an image"
     );
-    let why = match error {
-        estrade_runtime::Error::NotFound { .. } => {
-            "the registry has no such image, or only for those who log in; check its name and tag"
-        }
-        _ => {
-            "it could not be fetched from its registry; try again, or ask whoever runs this installation to look into the log"
-        }
+    let why = if error.is_not_found() {
+        "the registry has no such image, or only for those who log in; check its name and tag"
+    } else {
+        "it could not be fetched from its registry; try again, or ask whoever runs this installation to look into the log"
     };
     Failure {
         reason: "image_unavailable",
