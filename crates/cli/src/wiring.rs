@@ -164,6 +164,7 @@ pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
             ..listener_options(config, tls)
         },
         metrics: match metrics {
+            crate::config::Metrics::Local => MetricsAccess::Local,
             crate::config::Metrics::Public => MetricsAccess::Public,
             crate::config::Metrics::Admin => MetricsAccess::Admin,
             crate::config::Metrics::Off => MetricsAccess::Off,

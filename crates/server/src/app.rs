@@ -20,8 +20,10 @@ use tokio_util::task::TaskTracker;
 /// Who may read `/metrics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MetricsAccess {
-    /// Everyone who reaches the listener.
+    /// Everyone on this machine whose request was not forwarded by a proxy, and accounts that are administrators.
     #[default]
+    Local,
+    /// Everyone who reaches the listener.
     Public,
     /// Accounts that are administrators.
     Admin,
@@ -57,6 +59,8 @@ pub struct App {
     pub spool: SpoolRoom,
     /// What Prometheus reads.
     pub metrics: Arc<Metrics>,
+    /// The same of the AI listener: inference, the ledger and its requests.
+    pub ai_metrics: Arc<Metrics>,
     /// Work that goes on when its client hangs up; the server waits for it before it stops.
     pub tasks: TaskTracker,
     /// Ends long polls and streams when the server stops.

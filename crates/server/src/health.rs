@@ -3,17 +3,21 @@
 use crate::app::{AppState, MetricsAccess};
 use crate::auth::authenticate;
 use crate::error::ErrorShape;
+use crate::metrics::Metrics;
 use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_service::{Core, Error};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use serde::Serialize;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -103,18 +107,45 @@ impl Collector for DatabaseMetrics {
 /// The numbers, for Prometheus.
 pub async fn metrics<E: ErrorShape>(
     app: AppState,
+    numbers: Arc<Metrics>,
     access: MetricsAccess,
     request: Request,
 ) -> Result<Response, E> {
+    let mut parts = request.into_parts().0;
     match access {
         MetricsAccess::Public => {}
         MetricsAccess::Off => return Err(Problem::NoRoute.into()),
-        MetricsAccess::Admin => {
-            let caller = authenticate(&app, &mut request.into_parts().0).await?;
+        MetricsAccess::Local if is_local(&parts) => {}
+        MetricsAccess::Local | MetricsAccess::Admin => {
+            let caller = authenticate(&app, &mut parts).await?;
             if !caller.admin {
                 return Err(Error::Forbidden("only administrators read the metrics".into()).into());
             }
         }
     }
-    Ok(app.metrics.response())
+    Ok(numbers.response(parts.headers.get(header::ACCEPT)))
+}
+
+/// Headers that proxies add: what they forward comes from somebody else, whether the proxy is a trusted one or not.
+const FORWARDED: [&str; 5] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+];
+
+/// Whether a request was made on this machine.
+fn is_local(parts: &Parts) -> bool {
+    let addresses = [
+        parts.extensions.get().map(|SocketPeer(address)| *address),
+        parts.extensions.get().map(|PeerAddr(address)| *address),
+    ];
+    let is_loopback = |address: Option<IpAddr>| {
+        address.is_some_and(|address| address.to_canonical().is_loopback())
+    };
+    addresses.into_iter().all(is_loopback)
+        && !FORWARDED
+            .iter()
+            .any(|name| parts.headers.contains_key(*name))
 }

@@ -1,23 +1,23 @@
 //! Numbers for Prometheus.
 //!
-//! One [`Metrics`] per process; the front counts into it, other parts register their own, and
-//! `/metrics` renders it.
+//! One [`Metrics`] per listener; the front counts into it, other parts register their own, and `/metrics` of that
+//! listener renders it. Nothing is shown by two listeners, so that whoever scrapes both can add up.
 
 mod process;
 mod requests;
+mod text;
 
 pub use requests::{ListenerMetrics, RequestSeries, Route, Watch};
 
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use requests::RequestMetrics;
 use std::sync::{Arc, Mutex, PoisonError};
+use text::Format;
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// All numbers of this process. Clones share them.
+/// The numbers that one listener shows. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -25,10 +25,18 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// With the numbers of the process and of its requests.
+    /// With the numbers of the process and of the listener's requests.
     pub fn new() -> Self {
+        let metrics = Self::of_requests();
+        metrics.register(|registry| {
+            registry.register_collector(Box::new(process::ProcessMetrics));
+        });
+        metrics
+    }
+
+    /// With the numbers of the listener's requests only.
+    pub fn of_requests() -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(process::ProcessMetrics));
         let requests = RequestMetrics::register(&mut registry);
         Self {
             registry: Arc::new(Mutex::new(registry)),
@@ -46,7 +54,7 @@ impl Metrics {
         self.requests.listener(name)
     }
 
-    /// The text that Prometheus reads.
+    /// The numbers as `OpenMetrics`.
     pub fn render(&self) -> String {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
@@ -56,9 +64,18 @@ impl Metrics {
         text
     }
 
-    /// The answer of `/metrics`.
-    pub fn response(&self) -> Response {
-        ([(header::CONTENT_TYPE, CONTENT_TYPE)], self.render()).into_response()
+    /// The response of `/metrics`, in the format that the client prefers.
+    pub fn response(&self, accept: Option<&HeaderValue>) -> Response {
+        let format = Format::of(accept);
+        let text = match format {
+            Format::OpenMetrics => self.render(),
+            Format::Prometheus => text::to_prometheus(&self.render()),
+        };
+        let headers = [
+            (header::CONTENT_TYPE, format.content_type()),
+            (header::VARY, "accept"),
+        ];
+        (headers, text).into_response()
     }
 }
 

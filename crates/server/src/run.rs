@@ -179,6 +179,7 @@ impl Server {
             account_rates,
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
             metrics: Arc::new(Metrics::new()),
+            ai_metrics: Arc::new(Metrics::of_requests()),
             tasks: TaskTracker::new(),
             shutdown: shutdown.clone(),
             ready: AtomicBool::new(false),
@@ -196,6 +197,7 @@ impl Server {
             routes: platform::routes(),
             document: platform::document,
             metrics: platform.metrics,
+            numbers: Arc::clone(&app.metrics),
         };
         let platform_front = front::<PlatformError>(&app, api, rules, None);
         let api = Api {
@@ -203,6 +205,7 @@ impl Server {
             routes: ai::routes(),
             document: ai::document,
             metrics: ai.metrics,
+            numbers: Arc::clone(&app.ai_metrics),
         };
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
         let ai_front = front::<KeysError>(&app, api, rules, Some(warm));
@@ -290,6 +293,8 @@ fn register_numbers(app: &AppState, edge: EdgeMetrics) {
     app.metrics.register(|registry| {
         registry.register_collector(Box::new(database));
         registry.register_collector(Box::new(edge));
+    });
+    app.ai_metrics.register(|registry| {
         registry.register_collector(Box::new(gateway));
         registry.register_collector(Box::new(ledger));
     });
@@ -337,6 +342,8 @@ struct Api {
     routes: Router<AppState>,
     document: fn() -> OpenApi,
     metrics: MetricsAccess,
+    /// What its `/metrics` shows.
+    numbers: Arc<Metrics>,
 }
 
 /// Completes the routes of an API: documents, metrics, idempotency, limits, and the front.
@@ -346,9 +353,12 @@ fn front<E: ErrorShape>(
     rules: BodyRules,
     fast: Option<Box<dyn FastPath>>,
 ) -> Front<E> {
+    let listener = api.numbers.listener(api.name);
     let read_metrics = {
-        let app = Arc::clone(app);
-        move |request: Request| health::metrics::<E>(Arc::clone(&app), api.metrics, request)
+        let (app, numbers) = (Arc::clone(app), api.numbers);
+        move |request: Request| {
+            health::metrics::<E>(Arc::clone(&app), Arc::clone(&numbers), api.metrics, request)
+        }
     };
     let replay = from_fn_with_state(Arc::clone(app), idempotency::replay::<E>);
     let routes = api
@@ -360,7 +370,7 @@ fn front<E: ErrorShape>(
         .with_state(Arc::clone(app));
     Front::with(
         finish_router::<E, ()>(routes),
-        app.metrics.listener(api.name),
+        listener,
         HANDLER_TIMEOUT,
         fast,
     )

@@ -104,8 +104,10 @@ pub struct Tls {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metrics {
-    /// Everyone who reaches the listener.
+    /// Programs on this machine, unless a proxy forwards for them, and administrators.
     #[default]
+    Local,
+    /// Everyone who reaches the listener.
     Public,
     /// Administrators only.
     Admin,

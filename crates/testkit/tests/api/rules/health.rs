@@ -1,15 +1,19 @@
 //! `/healthz`, `/readyz`, `/metrics`
 
-use crate::support::{authorize, new_key, new_project};
+use crate::support::{authorize, deploy_site, new_key, new_project};
 use estrade_server::app::MetricsAccess;
-use estrade_testkit::{Api, Engine, Setup, TestApp, on_both_engines};
+use estrade_testkit::{Api, Engine, Setup, TestApp, User, Visitor, on_both_engines};
 use serde_json::json;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 on_both_engines! {
     health_and_readiness_are_public;
     metrics_count_routes_and_not_names;
+    no_number_is_shown_by_two_listeners;
+    metrics_come_in_the_format_that_is_asked_for;
+    metrics_for_this_machine_only with local_metrics;
     metrics_for_administrators_only with metrics_for_admins;
     metrics_switched_off with no_metrics;
 }
@@ -32,7 +36,9 @@ async fn metrics_count_routes_and_not_names(app: &TestApp) {
     ada.get("/v1/projects/find-me-not").await.assert(200);
     ada.ai().get(&format!("/v1/keys/{id}")).await.assert(200);
     ada.get("/no/such/find-me-not").await.assert(404);
-    for api in [Api::Platform, Api::Ai] {
+    let of_platform = ["/v1/projects/{project_id}"];
+    let of_ai = ["/v1/keys/{keyID}", "/v1/keys/authorize"];
+    for (api, routes) in [(Api::Platform, &of_platform[..]), (Api::Ai, &of_ai)] {
         let answer = app.stranger().on(api).get("/metrics").await.assert(200);
         let text = answer.text();
         for line in text.lines() {
@@ -41,11 +47,7 @@ async fn metrics_count_routes_and_not_names(app: &TestApp) {
                 "{line}"
             );
         }
-        for route in [
-            "/v1/projects/{project_id}",
-            "/v1/keys/{keyID}",
-            "/v1/keys/authorize",
-        ] {
+        for route in routes {
             assert!(
                 text.contains(&format!("route=\"{route}\"")),
                 "{route}: {text}"
@@ -53,6 +55,87 @@ async fn metrics_count_routes_and_not_names(app: &TestApp) {
         }
         for secret in ["find-me-not", id.as_str(), ada.account.as_str()] {
             assert!(!text.contains(secret), "{secret}");
+        }
+    }
+}
+
+/// The series of one listener: names with labels.
+async fn series(app: &TestApp, api: Api) -> HashSet<String> {
+    let answer = app.stranger().on(api).get("/metrics").await.assert(200);
+    let text = answer.text();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let names = samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned());
+    names.collect()
+}
+
+async fn no_number_is_shown_by_two_listeners(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let (_, key) = new_key(&ada, "ci-bot").await;
+    let body = json!({"model": "estrade/echo", "messages": [{"role": "user", "content": "hi"}]});
+    let call = app.stranger().ai().post("/v1/chat/completions", &body);
+    call.bearer(&key).await.assert(200);
+    new_project(&ada, "shop").await;
+    deploy_site(&ada, "shop").await;
+    let mut visitor = Visitor::connect(app.edge(), "shop.localhost").await;
+    assert_eq!(visitor.get("/").await.status, 200);
+    let (platform, ai) = (series(app, Api::Platform).await, series(app, Api::Ai).await);
+    let both: Vec<_> = platform.intersection(&ai).collect();
+    assert!(both.is_empty(), "{both:?}");
+    let has = |all: &HashSet<String>, name: &str| all.iter().any(|one| one.starts_with(name));
+    for (name, of_platform) in [
+        ("process_cpu_seconds_total", true),
+        ("estrade_edge_requests_total{project=\"shop\"", true),
+        ("estrade_gen_ai_calls_total{", false),
+        ("estrade_ledger_unwritten", false),
+    ] {
+        assert_eq!(
+            (has(&platform, name), has(&ai, name)),
+            (of_platform, !of_platform),
+            "{name}"
+        );
+    }
+}
+
+async fn metrics_come_in_the_format_that_is_asked_for(app: &TestApp) {
+    for api in [Api::Platform, Api::Ai] {
+        let get = || app.stranger().on(api).get("/metrics");
+        app.stranger().on(api).get("/healthz").await.assert(200);
+        let plain = get().await.assert(200);
+        assert_eq!(
+            plain.header("content-type"),
+            "text/plain; version=0.0.4; charset=utf-8"
+        );
+        assert!(
+            plain
+                .text()
+                .contains("# TYPE http_requests_total counter\n")
+        );
+        assert!(!plain.text().contains("# EOF") && !plain.text().contains("# UNIT"));
+        let open = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3";
+        let open = get().header("accept", open).await.assert(200);
+        assert!(
+            open.header("content-type")
+                .starts_with("application/openmetrics-text")
+        );
+        assert!(open.text().contains("# TYPE http_requests counter\n"));
+        assert!(open.text().ends_with("# EOF\n"));
+    }
+}
+
+fn local_metrics() -> Setup {
+    Setup::with(|setup| setup.metrics = MetricsAccess::Local)
+}
+
+async fn metrics_for_this_machine_only(app: &TestApp) {
+    let (admin, ada) = (app.admin().await, app.new_account("ada").await);
+    for api in [Api::Platform, Api::Ai] {
+        app.stranger().on(api).get("/metrics").await.assert(200);
+        for name in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
+            let forwarded = |user: &User| user.on(api).get("/metrics").header(name, "127.0.0.1");
+            let stranger = forwarded(&app.stranger()).await;
+            stranger.refused(401, "unauthenticated");
+            forwarded(&ada).await.refused(403, "no_permission");
+            forwarded(&admin).await.assert(200);
         }
     }
 }
