@@ -8,8 +8,8 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn}
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    Components, Content, HeaderBuilder, InfoBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Required,
-    Response, ResponseBuilder, Type,
+    Components, Content, HeaderBuilder, InfoBuilder, KnownFormat, ObjectBuilder, OpenApi, Ref,
+    RefOr, Required, Response, ResponseBuilder, Schema, SchemaFormat, ServerBuilder, Type,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -62,6 +62,7 @@ pub const AI: Description = Description {
             "inference",
             "What keys are for: the API of OpenAI, with errors in its shape",
         ),
+        ("models", "What there is to call"),
         ("keys", "Make, change and check keys"),
         ("workspaces", "What keys are for"),
         ("usage", "What they used, and what it cost"),
@@ -90,6 +91,11 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
             .description(Some(*text))
             .build()
     };
+    // Wherever the document was read: also behind a proxy.
+    let server = ServerBuilder::new()
+        .url("/")
+        .description(Some("This server"));
+    openapi.servers = Some(vec![server.build()]);
     openapi.tags = Some(about.sections.iter().map(tag).collect());
     openapi.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
     let components = openapi.components.get_or_insert_with(Components::new);
@@ -118,6 +124,7 @@ pub fn complete(openapi: &mut OpenApi, about: &Description) {
             if let Some(operation) = operation {
                 complete_operation(operation, method, about);
                 describe_responses(operation);
+                describe_bodies(operation);
                 make_unique(operation, method, &mut names);
             }
         }
@@ -230,6 +237,50 @@ fn describe_responses(operation: &mut Operation) {
             response.description = status.canonical_reason().unwrap_or("An answer").into();
         }
     }
+}
+
+/// Media types whose bodies are bytes and no text.
+const BINARY: [&str; 3] = [
+    "application/gzip",
+    "application/octet-stream",
+    "application/zip",
+];
+
+/// What the types of handlers do not say: bytes are no list of numbers, and a body that may be left out is not `null`.
+fn describe_bodies(operation: &mut Operation) {
+    if let Some(RefOr::T(body)) = &mut operation.request_body {
+        for (kind, content) in &mut body.content {
+            describe_bytes(kind, content);
+            if let RefOr::T(content) = content
+                && let Some(RefOr::T(Schema::OneOf(one_of))) = &mut content.schema
+            {
+                one_of.items.retain(|schema| !is_null(schema));
+                if let [only] = &one_of.items[..] {
+                    content.schema = Some(only.clone());
+                }
+            }
+        }
+    }
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            for (kind, content) in &mut response.content {
+                describe_bytes(kind, content);
+            }
+        }
+    }
+}
+
+fn describe_bytes(kind: &str, content: &mut RefOr<Content>) {
+    if let (true, RefOr::T(content)) = (BINARY.contains(&kind), content) {
+        let bytes = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+        content.schema = Some(bytes.into());
+    }
+}
+
+fn is_null(schema: &RefOr<Schema>) -> bool {
+    matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == Type::Null.into())
 }
 
 /// The parameters that follow from a rule: which team, repeats, conditions.

@@ -98,6 +98,72 @@ fn the_documents_are_openapi_3_1() {
     );
 }
 
+/// What generators of clients stumble over.
+#[test]
+fn the_documents_say_what_programs_need() {
+    for api in [Api::Platform, Api::Ai] {
+        let document = document(api);
+        assert_ne!(document["servers"].as_array().map_or(0, Vec::len), 0);
+        assert_lists_have_items(&document, "");
+    }
+    for operation in operations() {
+        let (name, about) = (operation.name(), &operation.about);
+        let body = &about["requestBody"]["content"];
+        for (kind, content) in contents(body).chain(responses(about)) {
+            let schema = &content["schema"];
+            let is_binary = matches!(
+                kind,
+                "application/octet-stream" | "application/gzip" | "application/zip"
+            );
+            let says_binary = schema["format"] == "binary" && schema["type"] == "string";
+            assert_eq!(is_binary, says_binary, "{name}: {kind} {schema}");
+        }
+        for (_, content) in contents(body) {
+            let options = content["schema"]["oneOf"].as_array();
+            let takes_null = options.is_some_and(|all| all.iter().any(|one| one["type"] == "null"));
+            assert!(
+                !takes_null,
+                "{name}: a body that may be left out is not null"
+            );
+        }
+    }
+}
+
+fn contents(content: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let kinds = content.as_object().into_iter().flatten();
+    kinds.map(|(kind, content)| (kind.as_str(), content))
+}
+
+fn responses(about: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let all = about["responses"].as_object().into_iter().flatten();
+    all.flat_map(|(_, response)| contents(&response["content"]))
+}
+
+fn assert_lists_have_items(value: &Value, path: &str) {
+    let types = value.get("type");
+    let is_list = types.is_some_and(|it| {
+        *it == "array"
+            || it
+                .as_array()
+                .is_some_and(|all| all.contains(&"array".into()))
+    });
+    let is_described = ["items", "prefixItems"]
+        .iter()
+        .any(|name| value.get(name).is_some());
+    assert!(!is_list || is_described, "{path} is a list of what?");
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                assert_lists_have_items(value, &format!("{path}/{name}"));
+            }
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| assert_lists_have_items(item, path)),
+        _ => {}
+    }
+}
+
 fn collect_references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
