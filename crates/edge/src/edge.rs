@@ -271,6 +271,9 @@ impl Edge {
                     return (Reply::Here(Page::Unavailable.answer()), Some(route));
                 }
             };
+            if !live.default_subdomain && self.routes.is_default_subdomain(ask.host) {
+                return (Reply::Here(self.without_project(ask)), None);
+            }
             let reply = match &live.state {
                 State::Files(site) => {
                     let answer = self.visit(&route, site, ask, now).await;

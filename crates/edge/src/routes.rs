@@ -16,7 +16,7 @@ use arc_swap::{ArcSwapOption, ArcSwapWeak, Guard};
 use estrade_model::domain::HostName;
 use estrade_model::error::causes;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
-use estrade_service::{Core, Error, Publisher, Result};
+use estrade_service::{Core, Error, Publisher, Result, Traffic};
 use estrade_store::domains::{self, ActiveDomain};
 use estrade_store::routes::{self, LiveRow, NamedProject};
 use estrade_store::variants::VariantRow;
@@ -68,6 +68,8 @@ struct Busy {
 pub(crate) struct Live {
     /// Which generation of its route this is.
     pub(crate) generation: u32,
+    /// Whether the project's name leads to it; else only its custom domains do.
+    pub(crate) default_subdomain: bool,
     /// What visitors get.
     pub(crate) state: State,
 }
@@ -213,6 +215,12 @@ impl Routes {
             Cow::Borrowed(host) => host::project_name(host, &self.core.settings.domains.edge),
             Cow::Owned(_) => None,
         }
+    }
+
+    /// Whether a host is under a domain of the edge, and not a custom one.
+    pub(crate) fn is_default_subdomain(&self, host: &str) -> bool {
+        let host = host::canonical(host);
+        host::project_name(&host, &self.core.settings.domains.edge).is_some()
     }
 
     async fn find_domain(&self, host: &str) -> Option<Arc<Route>> {
@@ -396,7 +404,7 @@ impl Routes {
             let hosts = domains::read_active_domains(&core.db, project).await?;
             Ok((hosts, read_state(&core, &running, project, since).await?))
         });
-        let (hosts, state) = read.await?;
+        let (hosts, (state, default_subdomain)) = read.await?;
         self.set_hosts(route, hosts).await?;
         if let (State::Files(site), Some(before)) = (&state, route.live.load_full())
             && matches!(&before.state, State::Files(it) if it.row.release == site.row.release)
@@ -411,7 +419,11 @@ impl Routes {
         if let State::Files(site) = &state {
             route.busy.served.set_second(generation, site.second);
         }
-        let live = Arc::new(Live { generation, state });
+        let live = Arc::new(Live {
+            generation,
+            default_subdomain,
+            state,
+        });
         route.live.store(Some(Arc::clone(&live)));
         self.drop_if_gone(route);
         Ok(live)
@@ -533,6 +545,15 @@ impl Routes {
 }
 
 impl Publisher for Routes {
+    fn traffic(&self, project: ProjectId) -> Option<Traffic> {
+        let route = self.projects().get(&project).cloned()?;
+        let counted = route.counts().snapshot()?;
+        Some(Traffic {
+            requests: counted.classes,
+            bytes: counted.bytes,
+        })
+    }
+
     fn prepare<'p>(
         &'p self,
         project: ProjectId,
@@ -596,19 +617,25 @@ async fn read_state(
     running: &Running,
     project: ProjectId,
     since: Timestamp,
-) -> Result<State> {
+) -> Result<(State, bool)> {
     let Some(route) = routes::read_route(&core.db, project).await? else {
-        return Ok(State::Gone);
+        return Ok((State::Gone, true));
     };
-    if route.scale == 0 {
-        return Ok(State::Off);
-    }
-    let Some(row) = route.live else {
-        return Ok(State::Empty);
+    let state = match route.live {
+        _ if route.scale == 0 => State::Off,
+        None => State::Empty,
+        Some(row) if row.runs => State::Running(running.slot(project, row.release)),
+        Some(row) => read_site(core, project, row, since).await?,
     };
-    if row.runs {
-        return Ok(State::Running(running.slot(project, row.release)));
-    }
+    Ok((state, route.default_subdomain))
+}
+
+async fn read_site(
+    core: &Core,
+    project: ProjectId,
+    row: LiveRow,
+    since: Timestamp,
+) -> Result<State> {
     let second = |time: Timestamp| time.millis().div_euclid(1000);
     let began = Timestamp::from_millis(second(row.since) * 1000 - 1);
     let since = since.min(began);

@@ -45,6 +45,14 @@ pub struct CreateDisk {
     pub size: DiskSize,
 }
 
+/// `POST /v1/projects/{project_id}/disks/{name}/resize`.
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+#[schema(example = json!({"size": 2}))]
+pub struct ResizeDisk {
+    /// The new size in GB, as a number or a text; not less than the disk has.
+    pub size: DiskSize,
+}
+
 /// A size in whole GB; 1 at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSize(pub u64);

@@ -158,7 +158,8 @@ pub struct DnsRecord {
 /// `POST /v1/domains`.
 #[derive(Debug, Clone, Deserialize, utoipa::ToSchema)]
 pub struct CreateDomain {
-    /// The host name.
+    /// The host name; `domain` means the same.
+    #[serde(alias = "domain")]
     pub name: HostName,
     /// The project that it shall serve, by name or `_id`.
     #[schema(example = "my-site")]

@@ -1,5 +1,6 @@
 //! Projects, their environment variables and networks on the wire.
 
+use crate::disk::Disk;
 use crate::id::kind;
 use crate::names::{EnvKey, NetworkName, ProjectName};
 use crate::platform::Platform;
@@ -120,6 +121,8 @@ pub struct ProjectDetail {
     pub zero_downtime: bool,
     /// Whether instances see a read-only file system.
     pub read_only_root_filesystem: bool,
+    /// Its disks, oldest first.
+    pub disks: Vec<Disk>,
     /// Price per hour.
     pub hourly_price: u64,
     /// Disk space in GB that disks have reserved.

@@ -67,6 +67,11 @@ impl Disks {
         self.run(move |disks| disks.ensure_now(&name, size)).await
     }
 
+    /// Makes a disk larger, with what is on it, also while it is mounted.
+    pub(crate) async fn grow(&self, name: String, size: u64) -> Result<(), Error> {
+        self.run(move |disks| disks.grow_now(&name, size)).await
+    }
+
     /// Unmounts a disk and removes it, with what is on it.
     pub(crate) async fn remove(&self, name: String) -> Result<(), Error> {
         self.run(move |disks| disks.remove_now(&name)).await
@@ -105,15 +110,18 @@ impl Disks {
     fn ensure_now(&self, name: &str, size: u64) -> io::Result<()> {
         let (file, place) = (self.file(name), self.place(name));
         fs::create_dir_all(&place)?;
-        if is_mounted(&place)? {
-            return Ok(());
-        }
         if !fs::exists(&file)? {
             // Half a file system must not be taken for one.
             let unfinished = file.with_extension("new");
             fs::File::create(&unfinished)?.set_len(size)?;
             program("mkfs.ext4", &["-q", "-F", "-m", "0"], &[&unfinished])?;
             fs::rename(&unfinished, &file)?;
+        } else if let Err(error) = self.grow_now(name, size) {
+            // Better a disk that is too small than none.
+            tracing::warn!(%error, "a disk could not be made larger");
+        }
+        if is_mounted(&place)? {
+            return Ok(());
         }
         program(
             "mount",
@@ -123,6 +131,39 @@ impl Disks {
         // The engine fills a volume that is empty from the image, with its owner.
         let _ = fs::remove_dir(place.join("lost+found"));
         Ok(())
+    }
+
+    /// Makes a disk as large as it shall be, with what is on it. A disk never shrinks.
+    ///
+    /// While `<volume>.grow` exists, the file system may be smaller than its file: what a crash cuts off
+    /// between the two is done by the next call.
+    fn grow_now(&self, name: &str, size: u64) -> io::Result<()> {
+        let (file, place) = (self.file(name), self.place(name));
+        let unfinished = file.with_extension("grow");
+        if fs::metadata(&file)?.len() >= size && !fs::exists(&unfinished)? {
+            return Ok(());
+        }
+        fs::File::create(&unfinished)?.sync_all()?;
+        let image = fs::File::options().write(true).open(&file)?;
+        if image.metadata()?.len() < size {
+            image.set_len(size)?;
+        }
+        drop(image);
+        if fs::exists(&place)? && is_mounted(&place)? {
+            // The loop device has to hear of it before the file system can; the latter needs CAP_SYS_RESOURCE.
+            let device = program(
+                "findmnt",
+                &["--noheadings", "--output", "SOURCE"],
+                &[&place],
+            )?;
+            program("losetup", &["--set-capacity", device.trim()], &[])?;
+            program("resize2fs", &[], &[Path::new(device.trim())])?;
+        } else {
+            // Demanded before a resize. It puts back `lost+found`, which is taken away at every mount: 1 is success.
+            program_ending_in(&[0, 1], "e2fsck", &["-f", "-p"], &[&file])?;
+            program("resize2fs", &[], &[&file])?;
+        }
+        fs::remove_file(&unfinished)
     }
 
     fn remove_now(&self, name: &str) -> io::Result<()> {
@@ -135,6 +176,7 @@ impl Disks {
             program("umount", &[], &[&place])?;
         }
         gone(fs::remove_file(file.with_extension("new")))?;
+        gone(fs::remove_file(file.with_extension("grow")))?;
         gone(fs::remove_file(&file))?;
         gone(fs::remove_dir(&place))
     }
@@ -150,8 +192,18 @@ fn is_mounted(place: &Path) -> io::Result<bool> {
     Ok(fs::metadata(place)?.dev() != fs::metadata(around)?.dev())
 }
 
-/// Runs a program to its end.
-fn program(name: &str, options: &[&str], paths: &[&Path]) -> io::Result<()> {
+/// Runs a program to its end; returns what it printed.
+fn program(name: &str, options: &[&str], paths: &[&Path]) -> io::Result<String> {
+    program_ending_in(&[0], name, options, paths)
+}
+
+/// The same, where other exit codes than 0 are success.
+fn program_ending_in(
+    good: &[i32],
+    name: &str,
+    options: &[&str],
+    paths: &[&Path],
+) -> io::Result<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new(name)
         .args(options)
@@ -161,8 +213,12 @@ fn program(name: &str, options: &[&str], paths: &[&Path]) -> io::Result<()> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
-    if output.status.success() {
-        return Ok(());
+    if output
+        .status
+        .code()
+        .is_some_and(|code| good.contains(&code))
+    {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(format!("{name}: {}", said.trim())))

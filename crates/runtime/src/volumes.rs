@@ -91,6 +91,33 @@ impl Engine {
         disks.ensure(name, size).await.map(|()| true)
     }
 
+    /// Whether a volume exists whose size the engine holds: it cannot be changed.
+    pub async fn has_fixed_size(&self, key: &VolumeKey) -> Result<bool, Error> {
+        Ok(self.has_quota().await? && self.has_volume(key).await?)
+    }
+
+    /// Makes the disk of a volume larger, if the volume exists and has one. While it is mounted, that needs the
+    /// capability `CAP_SYS_RESOURCE`.
+    pub async fn grow_volume(&self, key: &VolumeKey, size: u64) -> Result<(), Error> {
+        let Some(disks) = &self.disks else {
+            return Ok(());
+        };
+        if self.has_quota().await? || !self.has_volume(key).await? {
+            return Ok(());
+        }
+        disks.grow(self.volume_name(key), size).await
+    }
+
+    async fn has_volume(&self, key: &VolumeKey) -> Result<bool, Error> {
+        let name = self.volume_name(key);
+        let found = self.docker.inspect_volume(&name);
+        match self.call("looking for a volume", QUICK, found).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Every volume of this installation.
     pub async fn volumes(&self) -> Result<Vec<VolumeKey>, Error> {
         let options = ListVolumesOptions {

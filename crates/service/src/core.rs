@@ -87,6 +87,20 @@ pub trait Publisher: Send + Sync {
         addresses: &[SocketAddr],
         limit: Duration,
     ) -> BoxFuture<'static, ()>;
+
+    /// What visitors of a project were given on this node; none when nobody came.
+    fn traffic(&self, _project: ProjectId) -> Option<Traffic> {
+        None
+    }
+}
+
+/// What visitors of a project were given since this node has served it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Responses by class of status: 1xx to 5xx.
+    pub requests: [u64; 5],
+    /// Bytes of their bodies.
+    pub bytes: u64,
 }
 
 impl Core {

@@ -9,11 +9,12 @@ pub use mounts::mounts;
 use crate::events::{Happening, record_events};
 use crate::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, projects};
-use estrade_model::disk::{CreateDisk, Disk, DiskId};
+use estrade_model::disk::{CreateDisk, Disk, DiskId, DiskSize};
+use estrade_model::error::causes;
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
-use estrade_runtime::VolumeName;
+use estrade_runtime::{VolumeKey, VolumeName};
 use estrade_store::projects::{self as project_rows, ProjectRow};
 use estrade_store::{StoreError, Tx, disks, releases};
 use std::sync::Arc;
@@ -74,9 +75,105 @@ pub async fn create_disk(
         .await
 }
 
+/// A disk of a project, by name.
+pub async fn read_disk(core: &Core, scope: &Scope, project: &str, name: &str) -> Result<Disk> {
+    let project = find_owner(core, scope, project).await?;
+    // What cannot be a name names nothing.
+    let name: VolumeName = name.parse().map_err(|_| NOT_FOUND)?;
+    let disk = disks::read_disk(&core.db, project, &name.to_string()).await?;
+    disk.ok_or(NOT_FOUND)
+}
+
+/// Makes a disk larger, with what is on it, also while an instance has it.
+pub async fn resize_disk(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    name: &str,
+    size: DiskSize,
+) -> Result<Disk> {
+    scope.require(Role::Developer)?;
+    let before = read_disk(core, scope, project, name).await?;
+    let row = projects::find_project(core, scope, project).await?;
+    let more = size.0.checked_sub(before.size);
+    let more = more.ok_or_else(|| smaller(before.size))?;
+    let reserved = disks::reserved_space(&core.db, row.id).await?;
+    check_room(&row, &core.settings.plans, reserved, more)?;
+    let volume = VolumeKey {
+        owner: scope.owner,
+        project: row.id,
+        name: before.id.to_string().parse()?,
+    };
+    // First the disk: one that is larger than what is written down does no harm.
+    grow(core, &volume, size.0.saturating_mul(1 << 30)).await?;
+    commit_size(core, scope, row.id, before.id, (name, size.0)).await
+}
+
+/// Makes the volume of a disk larger, if there is one. Without an engine it is made larger before an instance
+/// starts.
+async fn grow(core: &Core, volume: &VolumeKey, bytes: u64) -> Result<()> {
+    if core.engine.has_fixed_size(volume).await.unwrap_or(false) {
+        return Err(fixed());
+    }
+    match core.engine.grow_volume(volume, bytes).await {
+        Err(error) if !error.is_engine_away() => {
+            tracing::warn!(
+                project = %volume.project,
+                error = causes(&error),
+                "a disk could not be made larger"
+            );
+            Err(fixed())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fixed() -> Error {
+    Error::conflict(
+        "disk_fixed",
+        "this disk cannot be made larger where it is; make another one and copy what is on it",
+    )
+}
+
+async fn commit_size(
+    core: &Core,
+    scope: &Scope,
+    project: ProjectId,
+    id: DiskId,
+    (name, size): (&str, u64),
+) -> Result<Disk> {
+    let (owner, now, name) = (scope.owner, core.now(), name.to_owned());
+    let plans = Arc::new(core.settings.plans.clone());
+    let key = projects::parse_key(&project.to_string())?;
+    core.db
+        .transact(move |tx| {
+            let (key, name, plans) = (key.clone(), name.clone(), Arc::clone(&plans));
+            Box::pin(async move {
+                let row = project_rows::find_project(tx, owner, &key).await?;
+                let row = row.ok_or(NO_PROJECT)?;
+                let disk = disks::find_disk(tx, project, &name).await?;
+                let mut disk = disk.filter(|disk| disk.id == id).ok_or(NOT_FOUND)?;
+                if size < disk.size {
+                    return Err(smaller(disk.size));
+                }
+                require_room(tx, &row, &plans, size - disk.size).await?;
+                disks::set_size(tx, id, size).await?;
+                disk.size = size;
+                let happening = Happening::to_project("disk_resize", format!("{name} {size} GB"));
+                record_events(tx, project, vec![happening], now).await?;
+                Ok(disk)
+            })
+        })
+        .await
+}
+
 async fn require_room(tx: &mut Tx, project: &ProjectRow, plans: &Plans, size: u64) -> Result<()> {
-    let most = plans.get(&project.plan).map_or(0, |plan| plan.disk_gb);
     let reserved = disks::find_reserved_space(tx, project.id).await?;
+    check_room(project, plans, reserved, size)
+}
+
+fn check_room(project: &ProjectRow, plans: &Plans, reserved: u64, size: u64) -> Result<()> {
+    let most = plans.get(&project.plan).map_or(0, |plan| plan.disk_gb);
     if reserved.saturating_add(size) > most {
         return Err(Error::invalid(format!(
             "size: not_enough_storage_space: the plan {} has {most} GB for all disks of the project together, \
@@ -203,6 +300,15 @@ fn exists() -> Error {
         "disk_exists",
         "the project has a disk of this name; choose another one",
     )
+}
+
+fn smaller(size: u64) -> Error {
+    Error::Invalid {
+        code: "disk_smaller",
+        message: format!(
+            "size: the disk has {size} GB and cannot become smaller; make a smaller one and copy what is on it"
+        ),
+    }
 }
 
 fn in_use() -> Error {

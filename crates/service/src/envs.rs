@@ -8,7 +8,7 @@ use estrade_model::names::EnvKey;
 use estrade_model::project::{EnvSetting, EnvVar, LONGEST_ENV, MOST_ENVS};
 use estrade_model::release::ReleaseType;
 use estrade_model::team::Role;
-use estrade_model::{ProjectId, ReleaseId};
+use estrade_model::{Invalid, ProjectId, ReleaseId};
 use estrade_store::envs::{self, EnvRow};
 use estrade_store::projects;
 use futures_util::future::BoxFuture;
@@ -134,18 +134,62 @@ pub(crate) fn open_release_env(
     serde_json::from_slice(&opened).map_err(Error::internal)
 }
 
-/// `envs` of a release: a list of keys and values, or an object.
+/// `envs` of a release: a list of keys and values, or an object. What cannot be one is left out here, and
+/// refused by [`check_own_variables`] when the release is made.
 fn own_variables(settings: &Map<String, Value>) -> Vec<(String, String)> {
-    let pair = |key: &str, value: &Value| Some((key.to_owned(), value.as_str()?.to_owned()));
-    let listed = |item: &Value| pair(item.get("key")?.as_str()?, item.get("value")?);
+    let pair = |(key, value): (&str, &Value)| Some((key.to_owned(), text_of(value)?));
+    let all = listed_variables(settings).unwrap_or_default();
+    all.into_iter().filter_map(pair).collect()
+}
+
+/// The names and values of `envs`; none when it, or an item of it, is something else.
+fn listed_variables(settings: &Map<String, Value>) -> Option<Vec<(&str, &Value)>> {
     match settings.get("envs") {
-        Some(Value::Array(items)) => items.iter().filter_map(listed).collect(),
-        Some(Value::Object(map)) => map
-            .iter()
-            .filter_map(|(key, value)| pair(key, value))
-            .collect(),
-        _ => Vec::new(),
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(items)) => items.iter().map(listed_variable).collect(),
+        Some(Value::Object(map)) => Some(map.iter().map(|(key, value)| (&**key, value)).collect()),
+        Some(_) => None,
     }
+}
+
+fn listed_variable(item: &Value) -> Option<(&str, &Value)> {
+    Some((item.get("key")?.as_str()?, item.get("value")?))
+}
+
+/// Numbers and booleans are what manifests have where a text is meant.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Refuses variables of a new release that instances could not be given.
+pub(crate) fn check_own_variables(settings: &Map<String, Value>) -> Result<()> {
+    let all = listed_variables(settings).ok_or_else(|| {
+        Error::invalid("envs: must be an object of names and values, or a list of {key, value}")
+    })?;
+    if all.len() > MOST_ENVS {
+        return Err(Error::invalid(format!(
+            "envs: at most {MOST_ENVS} are allowed, {} were sent",
+            all.len()
+        )));
+    }
+    for (key, value) in all {
+        let key: EnvKey = key
+            .parse()
+            .map_err(|Invalid(reason)| Error::invalid(format!("envs: a name {reason}")))?;
+        let value = text_of(value)
+            .ok_or_else(|| Error::invalid(format!("envs: the value of {key} must be a text")))?;
+        if value.len() > LONGEST_ENV || value.contains('\0') {
+            return Err(Error::invalid(format!(
+                "envs: the value of {key} must be at most {LONGEST_ENV} bytes, without NUL"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_variables(variables: &[EnvSetting]) -> Result<()> {

@@ -46,5 +46,5 @@ pub mod workspaces;
 pub mod write_probe;
 
 pub use access::{Caller, Origin, Scope};
-pub use core::{Clock, Core, Publisher, Quotas, Settings, UnknownWorkspace};
+pub use core::{Clock, Core, Publisher, Quotas, Settings, Traffic, UnknownWorkspace};
 pub use error::{Error, Result};

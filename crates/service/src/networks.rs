@@ -6,6 +6,8 @@ use estrade_model::project::{Network, NetworkId};
 use estrade_model::team::Role;
 use estrade_store::{StoreError, networks};
 
+const NOT_FOUND: Error = Error::NotFound("the network");
+
 /// A page of the owner's networks, newest first.
 pub async fn list_networks(
     core: &Core,
@@ -41,4 +43,34 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
         })
         .await?;
     Ok(network)
+}
+
+/// A network of the owner.
+pub async fn read_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<Network> {
+    let network = networks::read_network(&core.db, scope.owner, id).await?;
+    network.ok_or(NOT_FOUND)
+}
+
+/// Deletes a network; 409 when it is the default one, or a project is in it.
+pub async fn delete_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<()> {
+    scope.require(Role::Admin)?;
+    if read_network(core, scope, id).await?.name == networks::DEFAULT {
+        return Err(Error::conflict(
+            "network_default",
+            "the network default stays: projects that name no other one are in it",
+        ));
+    }
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                if networks::is_used(tx, id).await? {
+                    return Err(Error::conflict(
+                        "network_in_use",
+                        "a project is in this network; delete the project first",
+                    ));
+                }
+                Ok(networks::delete_network(tx, id).await?)
+            })
+        })
+        .await
 }

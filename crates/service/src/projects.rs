@@ -10,7 +10,7 @@ use estrade_model::project::{
     CreateProject, NetworkId, Project, ProjectDetail, ProjectKey, ProjectStatus,
 };
 use estrade_model::team::Role;
-use estrade_store::projects::{self, NewProject, ProjectRow};
+use estrade_store::projects::{self, NewProject, ProjectRow, Switch};
 use estrade_store::quotas::{self, Counted};
 use estrade_store::{ChangeKind, StoreError, Tx, disks, networks};
 
@@ -54,8 +54,9 @@ pub async fn read_project(
     let version = row.version;
     let detail = ProjectDetail {
         envs: envs::list_envs(core, scope, row.id).await?,
-        default_subdomain: true,
-        zero_downtime: true,
+        default_subdomain: row.default_subdomain,
+        zero_downtime: row.zero_downtime,
+        disks: disks::read_disks(&core.db, row.id).await?,
         read_only_root_filesystem: row.read_only_root,
         hourly_price: core
             .settings
@@ -94,6 +95,8 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
         scale: 1,
         status: ProjectStatus::Active,
         read_only_root: new.read_only_root.unwrap_or(false),
+        zero_downtime: true,
+        default_subdomain: true,
         current_release: None,
         releases: 0,
         ready_releases: 0,
@@ -195,11 +198,32 @@ pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Resul
     change_project(core, scope, project, Alteration::Restart).await
 }
 
+/// Turns something of a project on or off. Instances that run are replaced where they depend on it.
+pub async fn switch_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    (switch, on): (Switch, bool),
+) -> Result<()> {
+    change_project(core, scope, project, Alteration::Switch(switch, on)).await
+}
+
+/// Refuses an address of its own, for a project that the caller has.
+pub async fn refuse_fixed_ip(core: &Core, scope: &Scope, project: &str) -> Result<()> {
+    scope.require(Role::Developer)?;
+    find_project(core, scope, project).await?;
+    Err(Error::Invalid {
+        code: "not_offered",
+        message: "a fixed IP address is not offered: what a project sends has the address of the machine that it runs on".into(),
+    })
+}
+
 #[derive(Clone)]
 enum Alteration {
     Scale(u32),
     Plan(String, Plan),
     Restart,
+    Switch(Switch, bool),
 }
 
 async fn change_project(
@@ -228,6 +252,12 @@ async fn change_project(
                         tx.changed(ChangeKind::Route, id, now).await?;
                         Happening::to_project("resize", plan)
                     }
+                    Alteration::Switch(switch, on) => {
+                        projects::set_switch(tx, id, switch, on).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
+                        let state = if on { "ENABLED" } else { "DISABLED" };
+                        Happening::to_project(switch_action(switch), state)
+                    }
                     Alteration::Restart => {
                         projects::raise_revision(tx, id).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
@@ -238,6 +268,14 @@ async fn change_project(
             })
         })
         .await
+}
+
+fn switch_action(switch: Switch) -> &'static str {
+    match switch {
+        Switch::ZeroDowntime => "zero_downtime",
+        Switch::DefaultSubdomain => "default_subdomain",
+        Switch::ReadOnlyRoot => "read_only",
+    }
 }
 
 /// Whether a name can be had.

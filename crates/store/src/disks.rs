@@ -15,6 +15,8 @@ impl Record for Disk {
     }
 }
 
+const DISK: &str =
+    "SELECT id, name, size_gb, created_at FROM disks WHERE project_id = $1 AND name = $2";
 const RESERVED: &str =
     "SELECT CAST(COALESCE(SUM(size_gb), 0) AS BIGINT) FROM disks WHERE project_id = $1";
 
@@ -59,6 +61,42 @@ pub async fn read_disks(db: &Db, project: ProjectId) -> Result<Vec<Disk>, StoreE
         .bind(project)
         .fetch_all()
         .await
+}
+
+/// A disk by name.
+pub async fn read_disk(
+    db: &Db,
+    project: ProjectId,
+    name: &str,
+) -> Result<Option<Disk>, StoreError> {
+    db.read(DISK)
+        .bind(project)
+        .bind(name)
+        .fetch_optional()
+        .await
+}
+
+/// The same, as the transaction sees it.
+pub async fn find_disk(
+    tx: &mut Tx,
+    project: ProjectId,
+    name: &str,
+) -> Result<Option<Disk>, StoreError> {
+    tx.query(DISK)
+        .bind(project)
+        .bind(name)
+        .fetch_optional()
+        .await
+}
+
+/// Sets the size of a disk in GB.
+pub async fn set_size(tx: &mut Tx, id: DiskId, size: u64) -> Result<(), StoreError> {
+    tx.query("UPDATE disks SET size_gb = $2 WHERE id = $1")
+        .bind(id)
+        .bind(i64::try_from(size).map_err(StoreError::bug)?)
+        .execute()
+        .await
+        .map(drop)
 }
 
 /// Whether a project has a disk of that name.

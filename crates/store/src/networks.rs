@@ -64,6 +64,36 @@ pub async fn list_networks(
     .await
 }
 
+/// An owner's network by id.
+pub async fn read_network(
+    db: &Db,
+    owner: OwnerId,
+    id: NetworkId,
+) -> Result<Option<Network>, StoreError> {
+    db.read("SELECT id, name, created_at FROM networks WHERE owner_id = $1 AND id = $2")
+        .bind(owner)
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
+/// Whether a project is in a network.
+pub async fn is_used(tx: &mut Tx, id: NetworkId) -> Result<bool, StoreError> {
+    tx.query("SELECT EXISTS (SELECT 1 FROM projects WHERE network_id = $1)")
+        .bind(id)
+        .fetch_one()
+        .await
+}
+
+/// Removes a network.
+pub async fn delete_network(tx: &mut Tx, id: NetworkId) -> Result<(), StoreError> {
+    tx.query("DELETE FROM networks WHERE id = $1")
+        .bind(id)
+        .execute()
+        .await
+        .map(drop)
+}
+
 /// An owner's network by name or id; a name wins, because it may look like an id.
 pub async fn find_network(
     tx: &mut Tx,

@@ -25,6 +25,10 @@ pub struct ProjectRow {
     pub status: ProjectStatus,
     /// Whether instances see a read-only file system.
     pub read_only_root: bool,
+    /// Whether releases replace each other without a gap.
+    pub zero_downtime: bool,
+    /// Whether `{name}.{edge domain}` serves it.
+    pub default_subdomain: bool,
     /// The release that serves.
     pub current_release: Option<ReleaseId>,
     /// How many releases it has had.
@@ -46,7 +50,7 @@ macro_rules! select_projects {
     ($tail:literal) => {
         concat!(
             "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
-                    p.read_only_root, p.current_release, p.releases, p.ready_releases,
+                    p.read_only_root, p.zero_downtime, p.default_subdomain, p.current_release, p.releases, p.ready_releases,
                     p.created_at, p.version, p.fail_reason, n.id, n.name,
                     EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
              FROM projects p LEFT JOIN networks n ON n.id = p.network_id ",
@@ -66,6 +70,8 @@ impl Record for ProjectRow {
             scale: row.take()?,
             status: ProjectStatus::from_text(&row.take::<String>()?),
             read_only_root: row.take()?,
+            zero_downtime: row.take()?,
+            default_subdomain: row.take()?,
             current_release: row.take()?,
             releases: row.take()?,
             ready_releases: row.take()?,
@@ -197,6 +203,14 @@ pub async fn is_name_taken(db: &Db, name: &str) -> Result<bool, StoreError> {
         .await
 }
 
+/// Whether a project of that name is served at `{name}.{edge domain}`.
+pub async fn has_default_subdomain(db: &Db, name: &str) -> Result<bool, StoreError> {
+    db.read("SELECT EXISTS (SELECT 1 FROM projects WHERE name = $1 AND default_subdomain)")
+        .bind(name)
+        .fetch_one()
+        .await
+}
+
 /// Removes a project and everything that hangs on it.
 pub async fn delete_project(tx: &mut Tx, id: ProjectId) -> Result<(), StoreError> {
     tx.query("DELETE FROM projects WHERE id = $1")
@@ -224,6 +238,32 @@ pub async fn set_plan(tx: &mut Tx, id: ProjectId, plan: &str) -> Result<(), Stor
         .execute()
         .await
         .map(drop)
+}
+
+/// Something of a project that is on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// Releases replace each other without a gap.
+    ZeroDowntime,
+    /// `{name}.{edge domain}` serves it.
+    DefaultSubdomain,
+    /// Instances see a read-only file system.
+    ReadOnlyRoot,
+}
+
+/// Turns a switch on or off.
+pub async fn set_switch(
+    tx: &mut Tx,
+    id: ProjectId,
+    switch: Switch,
+    on: bool,
+) -> Result<(), StoreError> {
+    let sql = match switch {
+        Switch::ZeroDowntime => "UPDATE projects SET zero_downtime = $2 WHERE id = $1",
+        Switch::DefaultSubdomain => "UPDATE projects SET default_subdomain = $2 WHERE id = $1",
+        Switch::ReadOnlyRoot => "UPDATE projects SET read_only_root = $2 WHERE id = $1",
+    };
+    tx.query(sql).bind(id).bind(on).execute().await.map(drop)
 }
 
 /// Asks for all instances to be replaced.

@@ -29,6 +29,8 @@ pub struct RouteRow {
     pub name: String,
     /// How many instances run; with 0 it is switched off.
     pub scale: u32,
+    /// Whether its name leads to it; else only its custom domains do.
+    pub default_subdomain: bool,
     /// The release that serves.
     pub live: Option<LiveRow>,
 }
@@ -55,6 +57,7 @@ impl Record for RouteRow {
         Ok(Self {
             name: row.take()?,
             scale: row.take()?,
+            default_subdomain: row.take()?,
             live: None,
         })
     }
@@ -90,7 +93,7 @@ pub async fn list_named_projects(
 pub async fn read_route(db: &Db, project: ProjectId) -> Result<Option<RouteRow>, StoreError> {
     // Two reads: a release that goes live between them is announced by the change feed.
     let route: Option<RouteRow> = db
-        .read("SELECT name, scale FROM projects WHERE id = $1")
+        .read("SELECT name, scale, default_subdomain FROM projects WHERE id = $1")
         .bind(project)
         .fetch_optional()
         .await?;

@@ -20,6 +20,8 @@ pub struct WorkloadRow {
     pub scale: u32,
     /// Whether they see a read-only file system.
     pub read_only_root: bool,
+    /// Whether a new instance is healthy before the old one ends.
+    pub zero_downtime: bool,
     /// Raised by a restart.
     pub revision: u32,
     /// How it is doing.
@@ -37,6 +39,7 @@ impl Record for WorkloadRow {
             plan: row.take()?,
             scale: row.take()?,
             read_only_root: row.take()?,
+            zero_downtime: row.take()?,
             revision: row.take()?,
             status: ProjectStatus::from_text(&row.take::<String>()?),
             live: row.take()?,
@@ -47,7 +50,8 @@ impl Record for WorkloadRow {
 /// A project; none when it is gone.
 pub async fn read_workload(db: &Db, project: ProjectId) -> Result<Option<WorkloadRow>, StoreError> {
     db.read(
-        "SELECT id, owner_id, name, plan, scale, read_only_root, revision, status, current_release
+        "SELECT id, owner_id, name, plan, scale, read_only_root, zero_downtime, revision, status,
+                current_release
          FROM projects WHERE id = $1",
     )
     .bind(project)

@@ -265,10 +265,19 @@ except OSError as error: print(n, error.strerror)";
             .find(|path| path.is_dir())
     };
     rustix::mount::unmount(mounted().unwrap(), rustix::mount::UnmountFlags::empty()).unwrap();
-    engine.ensure_volume(&key, 32 * MIB).await.unwrap();
-    spec.command = Some(["ls", "/data/sub"].map(str::to_owned).into());
+    // It has become larger meanwhile, and never becomes smaller.
+    for size in [96 * MIB, 32 * MIB] {
+        engine.ensure_volume(&key, size).await.unwrap();
+    }
+    let look = "ls /data/sub && df --output=size --block-size=1M /data | tail -n 1";
+    spec.command = Some(["sh", "-c", look].map(str::to_owned).into());
     let (ended, said) = world.run_to_end(&spec).await;
-    assert_eq!(said, "x");
+    let (file, size) = said.split_once('\n').unwrap();
+    assert_eq!(file, "x");
+    assert!(
+        (70..96).contains(&size.trim().parse::<u64>().unwrap()),
+        "{said}"
+    );
     engine.remove_instance(&ended.id).await.unwrap();
 
     engine.sweep_disks().await.unwrap();

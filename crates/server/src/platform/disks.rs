@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use estrade_model::disk::{CreateDisk, Disk, DiskBody};
+use estrade_model::disk::{CreateDisk, Disk, DiskBody, ResizeDisk};
 use estrade_model::id::kind;
 use estrade_service::disks;
 
@@ -61,6 +61,36 @@ pub async fn create_disk(
 ) -> Result<(StatusCode, Json<DiskBody>), PlatformError> {
     let disk = disks::create_disk(&app.core, &scope, &project, new).await?;
     Ok((StatusCode::CREATED, Json(DiskBody { disk })))
+}
+
+/// Read a disk
+#[utoipa::path(get, path = "/v1/projects/{project_id}/disks/{name}", tag = "disks", params(("project_id" = String, Path), ("name" = String, Path)), responses(
+    (status = 200, body = DiskBody), (status = 404),
+))]
+pub async fn read_disk(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params((project, name)): Params<(String, String), PlatformError>,
+) -> Result<Json<DiskBody>, PlatformError> {
+    let disk = disks::read_disk(&app.core, &scope, &project, &name).await?;
+    Ok(Json(DiskBody { disk }))
+}
+
+/// Make a disk larger
+///
+/// With what is on it, and while it is used. A disk cannot become smaller.
+#[utoipa::path(post, path = "/v1/projects/{project_id}/disks/{name}/resize", tag = "disks", params(("project_id" = String, Path), ("name" = String, Path)), request_body = ResizeDisk, responses(
+    (status = 200, body = DiskBody), (status = 404),
+    (status = 409, description = "The engine cannot make this volume larger"),
+))]
+pub async fn resize_disk(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params((project, name)): Params<(String, String), PlatformError>,
+    Body(request): Body<ResizeDisk, PlatformError>,
+) -> Result<Json<DiskBody>, PlatformError> {
+    let disk = disks::resize_disk(&app.core, &scope, &project, &name, request.size).await?;
+    Ok(Json(DiskBody { disk }))
 }
 
 /// Delete a disk

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use estrade_model::metrics::ProjectMetrics;
+use estrade_model::metrics::{MetricSummary, ProjectMetrics};
 
 /// A picture that is opened on its own asks nobody for anything and runs nothing.
 const POLICY: HeaderValue =
@@ -30,6 +30,20 @@ pub async fn read_metrics(
 ) -> Result<Json<ProjectMetrics>, PlatformError> {
     let (_, metrics) = app.meter.read_metrics(&scope, &project).await?;
     Ok(Json(metrics))
+}
+
+/// Read what a project uses now
+///
+/// One number for each: CPU, memory, disk and network of its instances, and what its visitors were given.
+#[utoipa::path(get, path = "/v1/projects/{project_id}/metrics/summary", tag = "metrics", params(("project_id" = String, Path)), responses(
+    (status = 200, body = MetricSummary), (status = 404),
+))]
+pub async fn summarize_metrics(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(project): Params<String, PlatformError>,
+) -> Result<Json<MetricSummary>, PlatformError> {
+    Ok(Json(app.meter.read_summary(&scope, &project).await?))
 }
 
 /// See what a project uses

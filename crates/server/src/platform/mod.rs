@@ -15,6 +15,7 @@ pub mod releases;
 pub mod shell;
 mod small_value;
 pub mod sources;
+pub mod switches;
 pub mod teams;
 
 use crate::app::AppState;
@@ -45,6 +46,10 @@ fn all() -> Vec<Endpoints> {
         endpoints!(projects::restart_project),
         endpoints!(projects::resize_project),
         endpoints!(projects::check_availability),
+        endpoints!(switches::switch_zero_downtime),
+        endpoints!(switches::switch_default_subdomain),
+        endpoints!(switches::switch_read_only),
+        endpoints!(switches::switch_fixed_ip),
         endpoints!(events::list_events),
         endpoints!(events::stream_events),
         endpoints!(logs::read_logs),
@@ -59,13 +64,16 @@ fn all() -> Vec<Endpoints> {
         endpoints!(releases::download_source),
         endpoints!(releases::read_build_logs),
         endpoints!(networks::list_networks, networks::create_network),
+        endpoints!(networks::read_network, networks::delete_network),
         endpoints!(databases::list_databases, databases::create_database),
         endpoints!(domains::list_domains, domains::create_domain),
         endpoints!(domains::read_domain, domains::delete_domain),
         endpoints!(domains::check_domain),
         endpoints!(disks::list_disks, disks::create_disk),
-        endpoints!(disks::delete_disk),
+        endpoints!(disks::read_disk, disks::delete_disk),
+        endpoints!(disks::resize_disk),
         endpoints!(metrics::read_metrics),
+        endpoints!(metrics::summarize_metrics),
         endpoints!(metrics::plot_metrics),
         endpoints!(shell::open_shell),
         endpoints!(account::read_me),

@@ -4,13 +4,15 @@ use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::body::Body;
 use crate::error::PlatformError;
+use crate::extract::Params;
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use estrade_model::id::kind;
-use estrade_model::project::{CreateNetwork, Network, NetworkBody};
+use estrade_model::project::{CreateNetwork, Network, NetworkBody, NetworkId};
 use estrade_service::networks;
 
 /// `GET /v1/networks`.
@@ -50,4 +52,33 @@ pub async fn create_network(
 ) -> Result<Json<NetworkBody>, PlatformError> {
     let network = networks::create_network(&app.core, &scope, new.name).await?;
     Ok(Json(NetworkBody { network }))
+}
+
+/// Read a network
+#[utoipa::path(get, path = "/v1/networks/{id}", tag = "networks", params(("id" = NetworkId, Path)), responses(
+    (status = 200, body = NetworkBody), (status = 404),
+))]
+pub async fn read_network(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<NetworkId, PlatformError>,
+) -> Result<Json<NetworkBody>, PlatformError> {
+    let network = networks::read_network(&app.core, &scope, id).await?;
+    Ok(Json(NetworkBody { network }))
+}
+
+/// Delete a network
+///
+/// The one named `default` stays.
+#[utoipa::path(delete, path = "/v1/networks/{id}", tag = "networks", params(("id" = NetworkId, Path)), responses(
+    (status = 204), (status = 404),
+    (status = 409, description = "It is the default one, or a project is in it"),
+))]
+pub async fn delete_network(
+    State(app): State<AppState>,
+    Scoped(scope): Scoped<PlatformError>,
+    Params(id): Params<NetworkId, PlatformError>,
+) -> Result<StatusCode, PlatformError> {
+    networks::delete_network(&app.core, &scope, id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

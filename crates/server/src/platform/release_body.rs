@@ -125,11 +125,20 @@ struct Parsed {
     image: Option<String>,
     source_id: Option<String>,
     files: Option<usize>,
+    env_vars: Option<serde_json::Value>,
 }
 
 impl Parsed {
     fn check(self) -> Result<ReleaseBody, Error> {
-        let new = self.new;
+        let mut new = self.new;
+        if let Some(variables) = self.env_vars {
+            if new.settings.get("envs").is_some_and(|envs| !envs.is_null()) {
+                return Err(Error::invalid(
+                    "envVars: means the same as `envs`; send one of them",
+                ));
+            }
+            new.settings.insert("envs".to_owned(), variables);
+        }
         let source = match (self.files, self.image, self.source_id) {
             (Some(0), None, None) => return Err(Error::invalid("files: send at least one file")),
             (Some(_), None, None) => Source::Files,
@@ -193,6 +202,11 @@ impl<'de, T: Taker<'de>> Visitor<'de> for BodySeed<'_, T> {
                         taker: &mut *self.taker,
                         refused: self.refused,
                     })?;
+                }
+                // Some clients call them so.
+                "envVars" => {
+                    let value = map.next_value_seed(SmallValue(&settings_left))?;
+                    parsed.env_vars = Some(value).filter(|value| !value.is_null());
                 }
                 "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
                     let value = map.next_value_seed(SmallValue(&settings_left))?;

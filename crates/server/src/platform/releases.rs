@@ -93,6 +93,10 @@ pub struct CreateRelease {
     /// How a static site is served: `root` (the folder that is served), `spa`, `cleanUrls`, `headers`.
     #[schema(value_type = Option<Object>)]
     platform_config: Option<serde_json::Value>,
+    /// Environment variables of this release, beside those of the project: an object of names and values, or
+    /// a list of `{key, value}`. `envVars` means the same.
+    #[schema(value_type = Option<Object>)]
+    envs: Option<serde_json::Value>,
     /// The project's disks that its instances see.
     disks: Option<Vec<DiskMount>>,
     /// What its maker says of it.

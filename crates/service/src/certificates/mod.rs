@@ -234,7 +234,7 @@ impl Acme {
     /// Whether we serve this host: a project, or a custom domain that is active.
     async fn is_ours(&self, host: &HostName) -> Result<bool> {
         if let Some(project) = self.core.settings.domains.project_of(host) {
-            return Ok(projects::is_name_taken(&self.core.db, project).await?);
+            return Ok(projects::has_default_subdomain(&self.core.db, project).await?);
         }
         Ok(domains::project_of(&self.core.db, host).await?.is_some())
     }

@@ -239,7 +239,8 @@ impl Reconciler {
                         continue;
                     }
                     let core = Arc::clone(&self.core);
-                    self.leaving.spawn(retire(core, instance, why));
+                    self.leaving
+                        .spawn(async move { retire(&core, instance, why).await });
                 }
                 if let Some(again) = again {
                     self.look_in(again.max(TOGETHER));

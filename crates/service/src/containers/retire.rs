@@ -3,8 +3,7 @@
 use super::fleet::DRAIN;
 use crate::Core;
 use estrade_model::error::causes;
-use estrade_runtime::Instance;
-use std::sync::Arc;
+use estrade_runtime::{Instance, InstanceId};
 use std::time::Duration;
 
 /// The time between SIGTERM and SIGKILL.
@@ -20,18 +19,19 @@ pub(super) enum Leave {
 }
 
 /// Ends an instance, unless somebody does already. False when the engine could not: it is tried again.
-pub(super) async fn retire(core: Arc<Core>, instance: Instance, why: Leave) -> bool {
+pub(super) async fn retire(core: &Core, instance: Instance, why: Leave) -> bool {
     if !core.fleet.begin_leaving(&instance.id) {
         return true;
     }
+    // Given back even if this future is dropped: nobody else may end it until then.
+    let _leaving = LeavingGuard(core, &instance.id);
     let limit = match why {
         Leave::Replaced => DRAIN,
         Leave::Unwanted => Duration::ZERO,
     };
     let publisher = core.publisher();
     core.fleet.leave(publisher.as_ref(), &instance, limit).await;
-    let ended = end(&core, &instance).await;
-    core.fleet.end_leaving(&instance.id);
+    let ended = end(core, &instance).await;
     if let Err(error) = &ended {
         tracing::warn!(
             project = %instance.key.project,
@@ -41,6 +41,14 @@ pub(super) async fn retire(core: Arc<Core>, instance: Instance, why: Leave) -> b
         );
     }
     ended.is_ok()
+}
+
+struct LeavingGuard<'g>(&'g Core, &'g InstanceId);
+
+impl Drop for LeavingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fleet.end_leaving(self.1);
+    }
 }
 
 async fn end(core: &Core, instance: &Instance) -> Result<(), estrade_runtime::Error> {

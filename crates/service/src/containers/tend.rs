@@ -83,6 +83,16 @@ pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> R
     let why = if on { Leave::Replaced } else { Leave::Unwanted };
     tended.leaving = left.map(|instance| (instance, why)).collect();
     if let Some(live) = live {
+        if !live.project.zero_downtime {
+            // What is live has ended for a release on its way, or waits for one that failed to end.
+            if !deploying.is_empty() {
+                return Ok(tended);
+            }
+            if !tended.leaving.is_empty() {
+                tended.look_again(SHORTLY);
+                return Ok(tended);
+            }
+        }
         let mut keeper = Keeper {
             core: &core,
             live: &live,
@@ -152,6 +162,12 @@ impl Keeper<'_> {
                 }
                 Some(instance) if instance.state == InstanceState::Other => {
                     self.replace(vec![instance]);
+                    self.tended.look_again(SHORTLY);
+                }
+                _ if old.iter().any(|it| it.state == InstanceState::Running)
+                    && !self.live.project.zero_downtime =>
+                {
+                    self.replace(old);
                     self.tended.look_again(SHORTLY);
                 }
                 _ if old.iter().any(|it| it.state == InstanceState::Running) => {

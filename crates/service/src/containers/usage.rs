@@ -2,10 +2,13 @@
 
 mod ring;
 
-use crate::{Core, Error, Result, Scope, projects};
+use crate::{Core, Error, Result, Scope, Traffic, projects};
 use estrade_model::ProjectId;
 use estrade_model::error::causes;
-use estrade_model::metrics::{MetricDisk, MetricLimits, MetricSample, ProjectMetrics};
+use estrade_model::metrics::{
+    MetricDisk, MetricLimits, MetricSample, MetricSummary, ProjectMetrics, SummaryBytes,
+    SummaryCpu, SummaryNetwork, SummaryRequests,
+};
 use estrade_model::plan::Plan;
 use estrade_runtime::{Instance, InstanceId, InstanceState, Stats};
 use estrade_store::projects as project_rows;
@@ -25,6 +28,9 @@ const IDLE_STEPS: u32 = 6;
 const AT_ONCE: usize = 64;
 /// When the last measurement is longer ago, what a new instance has used may be older than that.
 const RECENT: Duration = Duration::from_secs(30);
+
+/// Classes of status, as [`Traffic`] counts them.
+const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Measures what instances use.
 pub struct UsageMeter {
@@ -169,6 +175,52 @@ impl UsageMeter {
             },
         };
         Ok((row.name, metrics))
+    }
+}
+
+impl UsageMeter {
+    /// What a project's instances on this node use now, and what its visitors were given.
+    pub async fn read_summary(&self, scope: &Scope, project: &str) -> Result<MetricSummary> {
+        let row = projects::find_project(&self.core, scope, project).await?;
+        let plan = self.core.settings.plans.get(&row.plan);
+        let oldest = self.core.now().before(RECENT);
+        let sample = {
+            let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = rings.get(&row.id).and_then(|ring| ring.samples().last());
+            last.filter(|sample| sample.timestamp >= oldest)
+        };
+        let of_all = |one: u64| one.saturating_mul(row.scale.into());
+        Ok(MetricSummary {
+            timestamp: sample.map(|sample| sample.timestamp),
+            instances: sample.map_or(0, |sample| sample.instances),
+            cpu: SummaryCpu {
+                used: sample.map_or(0.0, |sample| sample.cpu),
+                limit: of_all(plan.map_or(0, |plan| plan.cpus)),
+            },
+            memory: SummaryBytes {
+                used: sample.map_or(0, |sample| sample.memory),
+                limit: of_all(plan.map_or(0, |plan| plan.memory_mb.saturating_mul(1 << 20))),
+            },
+            disk: MetricDisk {
+                used: self.core.fleet.disk_of(row.id),
+                limit: plan.map_or(0, Plan::disk_bytes),
+            },
+            network: SummaryNetwork {
+                r#in: sample.map_or(0, |sample| sample.network_in),
+                out: sample.map_or(0, |sample| sample.network_out),
+            },
+            requests: requests_of(&self.core, row.id),
+        })
+    }
+}
+
+fn requests_of(core: &Core, project: ProjectId) -> SummaryRequests {
+    let traffic = core.publisher().and_then(|it| it.traffic(project));
+    let Traffic { requests, bytes } = traffic.unwrap_or_default();
+    SummaryRequests {
+        total: requests.iter().sum(),
+        by_status: STATUS_CLASSES.into_iter().zip(requests).collect(),
+        bytes,
     }
 }
 

@@ -6,7 +6,7 @@ use super::known::Like;
 use super::transition::MAX_QUEUED;
 use super::{Upload, queue_release};
 use crate::access::Permission;
-use crate::{Core, Error, Result, Scope, disks, projects};
+use crate::{Core, Error, Result, Scope, disks, envs, projects};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
@@ -63,6 +63,7 @@ pub fn create_release<'a>(
         let platform = new.platform.unwrap_or(row.platform);
         let settings = read_site_settings(platform, &new.settings)?;
         let disks = disks::mounts(&new.settings)?;
+        envs::check_own_variables(&new.settings)?;
         let mut order = Order {
             draft: draft_release(core, &row, new)?,
             disks: disks.into_iter().map(|(name, _)| name).collect(),

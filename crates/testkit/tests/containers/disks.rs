@@ -10,6 +10,13 @@ fn with_disk(version: &str) -> Value {
     body
 }
 
+/// Whether we have `CAP_SYS_RESOURCE`, which the kernel demands for it; root in a container may not.
+fn may_resize_mounted() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & (1 << 24) != 0
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_keeps_its_files_across_releases() {
     let world = World::new().await;
@@ -47,6 +54,19 @@ async fn a_disk_keeps_its_files_across_releases() {
     // It has a size.
     let said = world.text("keeper", "/fill?folder=/data&most=1100").await;
     assert!(said.ends_with("ENOSPC"), "{said}");
+
+    // It becomes larger while it is used, with what is on it.
+    let resize = format!("{disks}/data/resize");
+    let grown = world.ada.post(&resize, &json!({"size": 2})).await;
+    if may_resize_mounted() {
+        assert_eq!(grown.assert(200).json()["disk"]["size"], 2);
+        let said = world.text("keeper", "/fill?folder=/data&most=1100").await;
+        assert!(!said.ends_with("ENOSPC"), "{said}");
+    } else {
+        grown.refused(409, "disk_fixed");
+        assert_eq!(world.project("keeper").await["disks"][0]["size"], 1);
+    }
+    assert_eq!(world.text("keeper", "/read?path=/data/note").await, "kept");
 
     let listed = world.ada.get(disks).await.assert(200).text();
     assert!(listed.contains("data"), "{listed}");

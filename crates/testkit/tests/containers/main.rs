@@ -18,6 +18,7 @@ mod pages;
 mod secrets;
 mod sources;
 mod support;
+mod switches;
 mod switching;
 mod turns;
 mod websocket;

@@ -16,6 +16,11 @@ on_both_engines! {
     the_url_of_a_project_leads_to_it;
     probes_are_answered_for_hosts_of_nobody;
     a_project_that_cannot_be_read_does_not_hide_others;
+    without_its_default_subdomain_only_custom_domains_lead_to_it with private;
+}
+
+fn private() -> Setup {
+    Setup::with(|setup| setup.settings.domains.verify = false)
 }
 
 fn two_domains() -> Setup {
@@ -198,4 +203,35 @@ async fn a_project_that_cannot_be_read_does_not_hide_others(app: &TestApp) {
     }
     // As it was served last.
     assert_eq!(broken.get("/").await.status, 200);
+}
+
+async fn without_its_default_subdomain_only_custom_domains_lead_to_it(app: &TestApp) {
+    let (ada, mut visitor) = site(app, "my-site", &[("index.html", "<h1>Hello</h1>")]).await;
+    let domain = json!({"name": "www.example.test", "project": "my-site"});
+    ada.post("/v1/domains", &domain).await.assert(201);
+    let mut custom = Visitor::connect(app.edge(), "www.example.test").await;
+    let mut shouted = Visitor::connect(app.edge(), "MY-SITE.LocalHost").await;
+    // Twice: the second time it is answered from what was given lately.
+    for _ in 0..2 {
+        assert_eq!(visitor.get("/").await.status, 200);
+    }
+    ada.post_empty("/v1/projects/my-site/default-subdomain/disable")
+        .await
+        .assert(200);
+    for _ in 0..2 {
+        for hidden in [&mut visitor, &mut shouted] {
+            let page = hidden.get("/").await;
+            assert_eq!(page.status, 404);
+            assert!(page.text().contains("There is no site here"));
+        }
+        assert_eq!(custom.get("/").await.text(), "<h1>Hello</h1>");
+    }
+    deploy(&ada, "my-site", &[("index.html", "new")]).await;
+    assert_eq!(visitor.get("/").await.status, 404);
+    assert_eq!(custom.get("/").await.text(), "new");
+    ada.post_empty("/v1/projects/my-site/default-subdomain/enable")
+        .await
+        .assert(200);
+    assert_eq!(visitor.get("/").await.text(), "new");
+    assert_eq!(shouted.get("/").await.text(), "new");
 }

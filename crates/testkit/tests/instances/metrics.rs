@@ -1,4 +1,4 @@
-//! `/v1/projects/{project_id}/metrics` and `metrics.svg`
+//! `/v1/projects/{project_id}/metrics`, `metrics.svg` and `metrics/summary`
 
 use crate::support::{clean, deploy, engine, eventually, new_live, new_project, running, scale};
 use estrade_model::ProjectId;
@@ -23,6 +23,7 @@ on_both_engines! {
 /// Listens, and uses all the time it gets.
 const BUSY: &str = "import socket; s = socket.create_server(('', 8000))\nwhile True: pass";
 const METRICS: &str = "/v1/projects/shop/metrics";
+const SUMMARY: &str = "/v1/projects/shop/metrics/summary";
 const PICTURE: &str = "/v1/projects/shop/metrics.svg";
 
 async fn what_instances_use_is_measured(app: &TestApp) {
@@ -64,6 +65,20 @@ async fn what_instances_use_is_measured(app: &TestApp) {
     let idle = calm["samples"].as_array().unwrap().last().unwrap()["cpu"].as_f64();
     assert!(idle.unwrap() < 0.1, "{calm}");
 
+    let now = ada.get(SUMMARY).await.assert(200).json();
+    assert_eq!(now["timestamp"], sample["timestamp"]);
+    assert_eq!(
+        (&now["instances"], &now["cpu"]["used"]),
+        (&json!(2), &sample["cpu"])
+    );
+    // Both together.
+    assert_eq!(now["cpu"]["limit"], 2);
+    assert_eq!(
+        now["memory"],
+        json!({"used": memory, "limit": 1024_u64 << 20})
+    );
+    assert!(now["network"]["in"].is_u64(), "{now}");
+
     let picture = ada.get(PICTURE).await.assert(200);
     assert_eq!(picture.header("content-type"), "image/svg+xml");
     assert!(
@@ -78,6 +93,12 @@ async fn what_instances_use_is_measured(app: &TestApp) {
     // What was measured stays for an hour, and goes then.
     let kept = |metrics: Value| metrics["samples"].as_array().unwrap().len();
     assert!(kept(ada.get(METRICS).await.json()) >= 1);
+    app.core().clock.advance(Duration::from_mins(1));
+    let now = ada.get(SUMMARY).await.assert(200).json();
+    assert_eq!(
+        (&now["timestamp"], &now["instances"]),
+        (&Value::Null, &json!(0))
+    );
     app.core().clock.advance(Duration::from_hours(1));
     let mut later = Measuring::default();
     app.meter().step(&mut later).await.unwrap();

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 on_both_engines! {
     a_disk_is_made_listed_and_deleted;
     disks_of_a_project_share_what_the_plan_has;
+    a_disk_is_read_and_made_larger;
     names_and_sizes_are_checked;
     a_release_mounts_disks_that_are_there;
     a_disk_in_use_is_kept;
@@ -227,4 +228,48 @@ async fn a_project_takes_its_disks_along(app: &TestApp) {
     new_project(&ada, "shop").await;
     assert_eq!(names(&ada).await, [""; 0]);
     assert_eq!(reserved(&ada).await, 0);
+}
+
+async fn a_disk_is_read_and_made_larger(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let made = add(&ada, "media", json!(1)).await;
+    let media = format!("{DISKS}/media");
+    let read = ada.get(&media).await.assert(200).json();
+    assert_eq!(read, json!({"disk": made}));
+    let project = ada.get("/v1/projects/shop").await.json();
+    assert_eq!(project["project"]["disks"], json!([made]));
+    for missing in ["other", "No-Name", "%00"] {
+        let path = format!("{DISKS}/{missing}");
+        ada.get(&path).await.refused(404, "not_found");
+        let resize = json!({"size": 2});
+        let refused = ada.post(&format!("{path}/resize"), &resize).await;
+        refused.refused(404, "not_found");
+    }
+    let resize = format!("{media}/resize");
+    for size in [json!(2), json!("2")] {
+        let grown = ada.post(&resize, &json!({ "size": size })).await;
+        assert_eq!(grown.assert(200).json()["disk"]["size"], 2);
+    }
+    assert_eq!(reserved(&ada).await, 2);
+    let refused = ada.post(&resize, &json!({"size": 1})).await;
+    refused.refused(400, "disk_smaller").naming("smaller");
+    let refused = ada.post(&resize, &json!({"size": 3})).await;
+    refused
+        .refused(400, "invalid")
+        .naming("not_enough_storage_space");
+    for bad in [json!({}), json!({"size": 0}), json!({"size": "much"})] {
+        let refused = ada.post(&resize, &bad).await;
+        refused.refused(400, "invalid").naming("size");
+    }
+    let plan = json!({"planID": "micro"});
+    ada.post("/v1/projects/shop/resize", &plan)
+        .await
+        .assert(200);
+    let grown = ada.post(&resize, &json!({"size": 5})).await.assert(200);
+    assert_eq!(grown.json()["disk"]["_id"], made["_id"]);
+    assert_eq!(reserved(&ada).await, 5);
+    // The next one finds no room.
+    let new = json!({"name": "more", "size": 1});
+    ada.post(DISKS, &new).await.refused(400, "invalid");
 }

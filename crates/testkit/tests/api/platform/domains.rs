@@ -25,6 +25,7 @@ on_both_engines! {
     lists_are_of_one_owner_or_one_project;
     a_domain_that_was_changed_is_not_deleted_by_mistake;
     a_project_has_a_limited_number_of_domains;
+    the_name_may_be_called_domain;
 }
 
 fn private() -> Setup {
@@ -434,4 +435,15 @@ async fn a_project_has_a_limited_number_of_domains(app: &TestApp) {
     }
     let new = json!({"name": "one-more.example.com", "project": "shop"});
     ada.post("/v1/domains", &new).await.refused(403, "quota");
+}
+
+async fn the_name_may_be_called_domain(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let new = json!({"domain": "www.example.com", "project": "shop"});
+    let made = ada.post("/v1/domains", &new).await.assert(201);
+    assert_eq!(made.field("/domain/name"), "www.example.com");
+    let both = json!({"domain": "a.example.com", "name": "b.example.com", "project": "shop"});
+    let refused = ada.post("/v1/domains", &both).await;
+    refused.refused(400, "invalid").naming("name");
 }

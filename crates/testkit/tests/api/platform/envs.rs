@@ -11,6 +11,7 @@ on_both_engines! {
     a_project_that_serves_gets_an_env_update_release;
     an_env_update_behind_a_release_takes_that_one;
     what_is_no_variable_is_refused_and_changes_nothing;
+    variables_of_a_release_are_taken_or_refused;
 }
 
 const PATH: &str = "/v1/projects/update-envs";
@@ -204,4 +205,47 @@ async fn what_is_no_variable_is_refused_and_changes_nothing(app: &TestApp) {
     ada.post(PATH, &json!({"project": "shop", "variables": many(200)}))
         .await
         .assert(201);
+}
+
+/// Never dropped without a word; containers show that they arrive.
+async fn variables_of_a_release_are_taken_or_refused(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_project(&ada, "shop").await;
+    let releases = "/v2/projects/shop/releases";
+    let with = |field: &str, value: serde_json::Value| {
+        let mut body = crate::support::site();
+        body[field] = value;
+        body
+    };
+    for good in [
+        json!({"A": "1", "PORT": 3, "DEBUG": true}),
+        json!([{"key": "A", "value": "1"}]),
+        json!(null),
+        json!({}),
+    ] {
+        for field in ["envs", "envVars"] {
+            let made = ada.post(releases, &with(field, good.clone())).await;
+            let release = made.assert(201).field("/releaseID");
+            ended(&ada, &release).await;
+        }
+    }
+    for bad in [
+        json!("A=1"),
+        json!([{"name": "A"}]),
+        json!(["A=1"]),
+        json!({"A": null}),
+        json!({"A": ["1"]}),
+        json!({"A B": "1"}),
+        json!({"": "1"}),
+        json!([{"key": "A", "value": "x".repeat(33 * 1024)}]),
+    ] {
+        for field in ["envs", "envVars"] {
+            let refused = ada.post(releases, &with(field, bad.clone())).await;
+            refused.refused(400, "invalid").naming("envs");
+        }
+    }
+    let mut both = with("envs", json!({"A": "1"}));
+    both["envVars"] = json!({"B": "2"});
+    let refused = ada.post(releases, &both).await;
+    refused.refused(400, "invalid").naming("envVars");
 }

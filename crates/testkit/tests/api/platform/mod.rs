@@ -14,4 +14,5 @@ mod projects;
 mod releases;
 mod roles;
 mod sources;
+mod switches;
 mod teams;

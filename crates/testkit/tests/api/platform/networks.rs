@@ -7,6 +7,7 @@ use serde_json::json;
 on_both_engines! {
     every_owner_has_a_default_network;
     a_project_joins_a_network_by_name_or_id;
+    a_network_that_nobody_uses_can_be_deleted;
 }
 
 async fn every_owner_has_a_default_network(app: &TestApp) {
@@ -66,4 +67,41 @@ async fn a_project_joins_a_network_by_name_or_id(app: &TestApp) {
             .refused(400, "invalid")
             .naming("name");
     }
+}
+
+async fn a_network_that_nobody_uses_can_be_deleted(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let made = ada.post("/v1/networks", &json!({"name": "backend"})).await;
+    let made = made.assert(200).json()["network"].clone();
+    let path = format!("/v1/networks/{}", made["_id"].as_str().unwrap());
+    let read = ada.get(&path).await.assert(200).json();
+    assert_eq!(read, json!({"network": made}));
+    let new = json!({"name": "shop", "platform": "static", "planID": "nano", "network": "backend"});
+    ada.post("/v1/projects", &new).await.assert(200);
+    let refused = ada.delete(&path).await;
+    refused.refused(409, "network_in_use").naming("project");
+    ada.delete("/v1/projects/shop").await.assert(200);
+    ada.delete(&path).await.assert_empty(204);
+    ada.delete(&path).await.refused(404, "not_found");
+    ada.get(&path).await.refused(404, "not_found");
+    ada.get("/v1/networks/backend")
+        .await
+        .refused(404, "not_found");
+    let list = ada.get("/v1/networks").await.json();
+    assert_eq!(column(&list["networks"], "name"), ["default"]);
+    let default = list["networks"][0]["_id"].as_str().unwrap();
+    let refused = ada.delete(&format!("/v1/networks/{default}")).await;
+    refused.refused(409, "network_default").naming("default");
+    // Deleting is for admins.
+    let team = app.new_team(&ada, "Shop").await;
+    let (owner, bob) = (ada.in_team(&team), app.new_account("bob").await);
+    app.join(&team, &ada, &bob, "developer").await;
+    let made = owner
+        .post("/v1/networks", &json!({"name": "backend"}))
+        .await;
+    let path = format!("/v1/networks/{}", made.assert(200).field("/network/_id"));
+    bob.in_team(&team).get(&path).await.assert(200);
+    let refused = bob.in_team(&team).delete(&path).await;
+    refused.refused(403, "no_permission");
+    owner.delete(&path).await.assert_empty(204);
 }

@@ -206,6 +206,7 @@ impl World {
             path if path.starts_with("/v1/tokens/") => &self.token,
             path if path.starts_with("/v1/workspaces/") => &self.workspace,
             path if path.starts_with("/v1/domains/") => &self.domain,
+            path if path.starts_with("/v1/networks/") => &self.network,
             path if path.starts_with("/v1/providers/") => NOTHING,
             path if path.starts_with("/v1/models/") => "estrade%2Fecho",
             _ => "",
@@ -217,6 +218,7 @@ impl World {
             .replace("{memberID}", &self.member)
             .replace("{digest}", &site_digest())
             .replace("{name}", DISK)
+            .replace("{action}", "disable")
             .replace("{callID}", NOTHING)
             .replace("{id}", id);
         assert!(
@@ -231,6 +233,7 @@ impl World {
         let mut filled = path
             .replace("{project_id}", project)
             .replace("{name}", DISK)
+            .replace("{action}", "disable")
             .replace("{digest}", &site_digest());
         for id in ["{releaseID}", "{keyID}", "{memberID}", "{callID}", "{id}"] {
             filled = filled.replace(id, NOTHING);
@@ -384,6 +387,14 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
             | "GET /v2/releases/{releaseID}/source"
             | "GET /v1/projects/{project_id}/disks"
             | "DELETE /v1/projects/{project_id}/disks/{name}"
+            | "GET /v1/projects/{project_id}/disks/{name}"
+            | "POST /v1/projects/{project_id}/zero-downtime/{action}"
+            | "POST /v1/projects/{project_id}/default-subdomain/{action}"
+            | "POST /v1/projects/{project_id}/read-only/{action}"
+            | "POST /v1/projects/{project_id}/fixed-ip/{action}"
+            | "GET /v1/projects/{project_id}/metrics/summary"
+            | "GET /v1/networks/{id}"
+            | "DELETE /v1/networks/{id}"
             | "GET /v1/projects/{project_id}/metrics"
             | "GET /v1/projects/{project_id}/metrics.svg"
             | "GET /v1/domains/{id}"
@@ -410,6 +421,9 @@ fn body_about(api: Api, name: &str) -> Option<Value> {
         (Api::Platform, "POST /v1/projects/{project_id}/actions/scale") => json!({"scale": 0}),
         (Api::Platform, "POST /v1/projects/{project_id}/disks") => {
             json!({"name": "mine", "size": 1})
+        }
+        (Api::Platform, "POST /v1/projects/{project_id}/disks/{name}/resize") => {
+            json!({"size": 2})
         }
         (Api::Platform, "POST /v1/projects/{project_id}/resize") => json!({"planID": "micro"}),
         (

@@ -1,0 +1,133 @@
+//! What can be switched on and off: no gap between releases, a read-only file system. And variables of a release.
+
+use crate::sources::server;
+use crate::support::{World, ended, eventually};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+impl World {
+    async fn switch(&self, project: &str, switch: &str) {
+        let path = format!("/v1/projects/{project}/{switch}");
+        self.ada.post_empty(&path).await.assert(200);
+    }
+}
+
+/// Notes the most instances that ever ran at once, until it is told to stop.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    most: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Watch {
+    fn begin(world: &World) -> Self {
+        let (stop, most) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::<AtomicUsize>::default(),
+        );
+        let engine = world.app.core().engine.clone();
+        let (until, seen) = (Arc::clone(&stop), Arc::clone(&most));
+        let task = tokio::spawn(async move {
+            while !until.load(Ordering::Relaxed) {
+                let all = engine.instances().await.unwrap();
+                let running = |it: &&estrade_runtime::Instance| {
+                    it.state == estrade_runtime::InstanceState::Running
+                };
+                seen.fetch_max(all.iter().filter(running).count(), Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        Self { stop, most, task }
+    }
+
+    async fn end(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_zero_downtime_two_never_run_at_once() {
+    let world = World::new().await;
+    world.serve("solo").await;
+    let watch = Watch::begin(&world);
+    world.deploy("solo", &server("two")).await;
+    assert_eq!(watch.end().await, 2, "with it, the new one starts first");
+    eventually("the old one is gone", || async {
+        world.docker.running().len() == 1
+    })
+    .await;
+
+    world.switch("solo", "zero-downtime/disable").await;
+    let watch = Watch::begin(&world);
+    world.deploy("solo", &server("three")).await;
+    assert_eq!(world.says("solo").await.version, "three");
+    let host = world.says("solo").await.host;
+    world.switch("solo", "actions/restart").await;
+    eventually("it has started again", || async {
+        let page = world.page("solo", "/").await;
+        page.status == 200 && !page.text().contains(&host)
+    })
+    .await;
+    // One that fails leaves what was live, which is started again.
+    let mut broken = server("four");
+    broken["healthCheck"] = json!({"path": "/missing-page", "deadline": 3});
+    let release = world.release("solo", &broken).await;
+    let state = ended(&world.ada, &release).await["state"].clone();
+    assert_ne!(state, "READY");
+    eventually("the one before is back", || async {
+        let page = world.page("solo", "/").await;
+        page.status == 200 && page.text().starts_with("three ")
+    })
+    .await;
+    assert_eq!(watch.end().await, 1);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_file_system_is_switched_while_it_runs() {
+    let world = World::new().await;
+    world.serve("fixed").await;
+    let read_only = |world: &World| {
+        let of = |container: &Value| container["HostConfig"]["ReadonlyRootfs"] == true;
+        world.docker.running().iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(read_only(&world), [false]);
+    world.switch("fixed", "read-only/enable").await;
+    eventually("it is read-only", || async { read_only(&world) == [true] }).await;
+    let page = world.page("fixed", "/write?path=/var/note&text=x").await;
+    assert_eq!(page.status, 500, "{}", page.text());
+    world.deploy("fixed", &server("two")).await;
+    eventually("it stays so", || async { read_only(&world) == [true] }).await;
+    world.switch("fixed", "read-only/disable").await;
+    eventually("it is not any more", || async {
+        read_only(&world) == [false]
+    })
+    .await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variables_of_a_release_arrive_by_either_name() {
+    let world = World::new().await;
+    world.create("words", "docker").await;
+    for (field, variables, word) in [
+        ("envs", json!({"WORD": "one"}), "one"),
+        ("envVars", json!({"WORD": "two"}), "two"),
+        (
+            "envVars",
+            json!([{"key": "WORD", "value": "three"}]),
+            "three",
+        ),
+        ("envs", json!({"WORD": 4}), "4"),
+    ] {
+        let mut body = server("v1");
+        body[field] = variables;
+        world.deploy("words", &body).await;
+        assert_eq!(world.says("words").await.word, word);
+    }
+    world.end().await;
+}
