@@ -111,6 +111,7 @@ fn containers(config: &Config) -> Result<ContainerSettings, OpenError> {
         registries: Registries::new(docker.registries.iter().map(|it| it.0.clone()).collect()),
         subnets: docker.subnets.0,
         firewall: docker.firewall,
+        egress: docker.egress.0,
         inference_port: Some(config.ai.listen.port()),
         build_memory: docker.build_memory_mb.get().saturating_mul(1 << 20),
         build_cpus: docker.build_cpus.get(),

@@ -6,16 +6,26 @@
 //!
 //! - from one bridge of ours to another: nothing
 //! - to the host itself: only ports that are named, such as the AI listener's
-//! - to the metadata of a cloud (169.254.0.0/16): nothing
+//! - onward: what [`Egress`] allows; never the metadata of a cloud (169.254.0.0/16)
+//! - replies to who was let in: everything
+//!
+//! The name server that the engine asks for containers stays open on port 53, wherever it is, unless nothing
+//! may go out: the engine asks it from inside of the container's network, so these rules see it.
+//!
+//! Steps of builds run in the same networks, so the rules hold for them as well. What the engine itself
+//! downloads, such as images, does not come from a container and is not held by them.
 //!
 //! They need `iptables` and the right to use it. Without them the engine's own rules hold, and the
-//! listeners' look at their peers ([`SubnetPool::range`](crate::SubnetPool::range)).
-//!
-//! A name server on the host's own address is closed with the rest; one on a loopback address or on
-//! another machine, which is usual, is not.
+//! listeners' look at their peers ([`SubnetPool::range`](crate::SubnetPool::range)). The same rules are set for
+//! IPv6 where the host has it, although our networks are made without.
 
 use crate::engine::Engine;
+use estrade_model::Invalid;
+use std::fmt::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
 use std::process::Stdio;
+use std::str::FromStr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -23,6 +33,60 @@ use tokio::time::timeout;
 
 /// How long the kernel's lock may be held by others.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// The networks that are not the internet, for IPv4: loopback, RFC 1918, RFC 6598, link-local.
+const PRIVATE_V4: [&str; 6] = [
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    LINK_LOCAL_V4,
+];
+/// The same for IPv6: loopback, unique local, link-local.
+const PRIVATE_V6: [&str; 3] = ["::1/128", "fc00::/7", LINK_LOCAL_V6];
+const LINK_LOCAL_V4: &str = "169.254.0.0/16";
+const LINK_LOCAL_V6: &str = "fe80::/10";
+
+/// Where containers may connect to, besides the host and each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Egress {
+    /// Everywhere but to private networks.
+    #[default]
+    Internet,
+    /// Private networks as well.
+    All,
+    /// Nowhere, not even to a name server.
+    None,
+}
+
+impl Egress {
+    const NAMES: [(Self, &'static str); 3] = [
+        (Self::Internet, "internet"),
+        (Self::All, "all"),
+        (Self::None, "none"),
+    ];
+}
+
+impl FromStr for Egress {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(egress, _)| *egress).ok_or_else(|| {
+            Invalid(format!(
+                "`{text}` is not one of \"internet\", \"all\" and \"none\""
+            ))
+        })
+    }
+}
+
+impl fmt::Display for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = Self::NAMES.iter().find(|(egress, _)| egress == self);
+        f.write_str(found.map_or("internet", |(_, name)| name))
+    }
+}
 
 /// The rules of one installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +96,55 @@ pub struct Firewall {
     to_host: String,
     onward: String,
     open: Vec<u16>,
+    egress: Egress,
+    resolvers: Vec<IpAddr>,
+}
+
+/// A family of addresses has programs and tables of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// Those that this host has.
+    fn all() -> impl Iterator<Item = Self> {
+        let v6 = Path::new("/proc/net/if_inet6").exists();
+        [Self::V4, Self::V6]
+            .into_iter()
+            .filter(move |family| v6 || *family == Self::V4)
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Self::V4 => "iptables",
+            Self::V6 => "ip6tables",
+        }
+    }
+
+    fn restore(self) -> &'static str {
+        match self {
+            Self::V4 => "iptables-restore",
+            Self::V6 => "ip6tables-restore",
+        }
+    }
+
+    fn has(self, address: IpAddr) -> bool {
+        address.is_ipv4() == (self == Self::V4)
+    }
+
+    /// Where containers may not connect to.
+    fn closed(self, egress: Egress) -> &'static [&'static str] {
+        match (egress, self) {
+            (Egress::Internet, Self::V4) => &PRIVATE_V4,
+            (Egress::Internet, Self::V6) => &PRIVATE_V6,
+            (Egress::All, Self::V4) => &[LINK_LOCAL_V4],
+            (Egress::All, Self::V6) => &[LINK_LOCAL_V6],
+            (Egress::None, Self::V4) => &["0.0.0.0/0"],
+            (Egress::None, Self::V6) => &["::/0"],
+        }
+    }
 }
 
 /// The rules could not be set.
@@ -49,30 +162,38 @@ impl Engine {
             onward: format!("ESTRADE-ONWARD-{prefix}"),
             bridges: format!("{prefix}+"),
             open: open.to_vec(),
+            egress: Egress::default(),
+            resolvers: Vec::new(),
         }
     }
 }
 
 impl Firewall {
-    /// Sets the rules; to do so again changes nothing, except for other ports.
+    /// The same with another egress.
+    #[must_use]
+    pub fn egress(self, egress: Egress) -> Self {
+        Self { egress, ..self }
+    }
+
+    /// The same with name servers that stay open.
+    #[must_use]
+    pub fn resolvers(self, resolvers: Vec<IpAddr>) -> Self {
+        Self { resolvers, ..self }
+    }
+
+    /// Sets the rules. Those that are there, also of a server that was killed, are replaced in one go; to do so
+    /// again changes nothing.
     pub async fn apply(&self) -> Result<(), FirewallError> {
-        iptables("iptables-restore", &["--wait", "--noflush"], &self.chains()).await?;
-        for (chain, own) in self.jumps() {
-            let jump = |how| {
-                [
-                    "--wait",
-                    "-t",
-                    "mangle",
-                    how,
-                    chain,
-                    "-i",
-                    &self.bridges,
-                    "-j",
-                    own,
-                ]
-            };
-            if iptables("iptables", &jump("-C"), "").await.is_err() {
-                iptables("iptables", &jump("-I"), "").await?;
+        for family in Family::all() {
+            let arguments = ["--wait", "--noflush"];
+            run(family.restore(), &arguments, &self.chains(family)).await?;
+            for (chain, own) in self.jumps() {
+                if run(family.program(), &self.jump("-C", chain, own), "")
+                    .await
+                    .is_err()
+                {
+                    run(family.program(), &self.jump("-I", chain, own), "").await?;
+                }
             }
         }
         Ok(())
@@ -80,60 +201,93 @@ impl Firewall {
 
     /// Takes them away.
     pub async fn remove(&self) -> Result<(), FirewallError> {
-        for (chain, own) in self.jumps() {
-            let jump = [
-                "--wait",
-                "-t",
-                "mangle",
-                "-D",
-                chain,
-                "-i",
-                &self.bridges,
-                "-j",
-                own,
-            ];
-            while iptables("iptables", &jump, "").await.is_ok() {}
+        let mut removed = Ok(());
+        for family in Family::all() {
+            for (chain, own) in self.jumps() {
+                let jump = self.jump("-D", chain, own);
+                while run(family.program(), &jump, "").await.is_ok() {}
+            }
+            let gone = format!(
+                "*mangle\n:{to_host} -\n:{onward} -\n-X {to_host}\n-X {onward}\nCOMMIT\n",
+                to_host = self.to_host,
+                onward = self.onward
+            );
+            let gone = run(family.restore(), &["--wait", "--noflush"], &gone).await;
+            removed = removed.and(gone);
         }
-        let gone = format!(
-            "*mangle\n:{to_host} -\n:{onward} -\n-X {to_host}\n-X {onward}\nCOMMIT\n",
-            to_host = self.to_host,
-            onward = self.onward
-        );
-        iptables("iptables-restore", &["--wait", "--noflush"], &gone).await
+        removed
     }
 
     fn jumps(&self) -> [(&'static str, &str); 2] {
         [("INPUT", &self.to_host), ("FORWARD", &self.onward)]
     }
 
+    fn jump<'j>(&'j self, how: &'j str, chain: &'j str, own: &'j str) -> [&'j str; 9] {
+        [
+            "--wait",
+            "-t",
+            "mangle",
+            how,
+            chain,
+            "-i",
+            &self.bridges,
+            "-j",
+            own,
+        ]
+    }
+
     /// Our chains, for `iptables-restore`, which replaces what is in them in one go.
-    fn chains(&self) -> String {
+    fn chains(&self, family: Family) -> String {
         let Self {
             bridges,
             to_host,
             onward,
-            open,
+            ..
         } = self;
-        let open = open
-            .iter()
-            .map(|port| format!("-A {to_host} -p tcp -m tcp --dport {port} -j RETURN\n"));
-        let open: String = open.collect();
+        let mut rules = format!("*mangle\n:{to_host} -\n:{onward} -\n");
+        let mut add = |rule: fmt::Arguments<'_>| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(rules, "-A {rule}");
+        };
+        for port in &self.open {
+            add(format_args!(
+                "{to_host} -p tcp -m tcp --dport {port} -j RETURN"
+            ));
+        }
         // Bridged is what stays within one bridge; where the kernel shows it to these rules at all.
-        format!(
-            "*mangle
-:{to_host} -
-:{onward} -
-{open}-A {to_host} -m conntrack --ctstate NEW -j DROP
--A {onward} -o {bridges} -m physdev ! --physdev-is-bridged -j DROP
--A {onward} -d 169.254.0.0/16 -j DROP
-COMMIT
-"
-        )
+        add(format_args!(
+            "{onward} -m physdev --physdev-is-bridged -j RETURN"
+        ));
+        add(format_args!("{onward} -o {bridges} -j DROP"));
+        add(format_args!(
+            "{onward} -m conntrack --ctdir REPLY -j RETURN"
+        ));
+        for resolver in self.open_resolvers(family) {
+            for chain in [to_host, onward] {
+                for protocol in ["udp", "tcp"] {
+                    add(format_args!(
+                        "{chain} -d {resolver} -p {protocol} -m {protocol} --dport 53 -j RETURN"
+                    ));
+                }
+            }
+        }
+        add(format_args!("{to_host} -m conntrack --ctstate NEW -j DROP"));
+        for network in family.closed(self.egress) {
+            add(format_args!("{onward} -d {network} -j DROP"));
+        }
+        rules.push_str("COMMIT\n");
+        rules
+    }
+
+    fn open_resolvers(&self, family: Family) -> impl Iterator<Item = IpAddr> {
+        let nothing = self.egress == Egress::None;
+        let all = self.resolvers.iter().copied();
+        all.filter(move |address| !nothing && family.has(*address))
     }
 }
 
 /// Runs a program of iptables with something to read.
-async fn iptables(program: &str, arguments: &[&str], input: &str) -> Result<(), FirewallError> {
+async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), FirewallError> {
     let failed = |error: std::io::Error| FirewallError(format!("{program}: {error}"));
     // They are seldom where an ordinary user looks.
     let path = std::env::var("PATH").unwrap_or_default();
@@ -165,21 +319,71 @@ async fn iptables(program: &str, arguments: &[&str], input: &str) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use super::{Egress, Family, Firewall};
     use crate::{Engine, EngineHost, SubnetPool};
+
+    fn engine() -> Engine {
+        let host = EngineHost::default();
+        Engine::new(host, "a".parse().unwrap(), SubnetPool::default()).unwrap()
+    }
 
     #[test]
     fn rules_of_an_installation() {
-        let host = EngineHost::default();
-        let engine = Engine::new(host, "a".parse().unwrap(), SubnetPool::default()).unwrap();
+        let engine = engine();
         let prefix = engine.bridge_prefix();
         let firewall = engine.firewall(&[3100, 8080]);
-        let chains = firewall.chains();
+        let chains = firewall.chains(Family::V4);
         assert!(chains.contains("--dport 3100 -j RETURN\n"), "{chains}");
         assert!(chains.contains("--dport 8080 -j RETURN\n"), "{chains}");
         assert!(chains.contains(&format!("-o {prefix}+ ")), "{chains}");
-        assert!(!engine.firewall(&[]).chains().contains("RETURN"));
+        assert!(!engine.firewall(&[]).chains(Family::V4).contains("--dport"));
         // The kernel's limits.
         assert!(firewall.onward.len() <= 28 && firewall.to_host.len() <= 28);
         assert!(prefix.len() + 8 <= 15);
+    }
+
+    /// The networks that a container may not connect to.
+    fn closed(firewall: &Firewall, family: Family) -> Vec<String> {
+        let chains = firewall.chains(family);
+        let network = |line: &str| {
+            let (_, rest) = line.split_once(" -d ")?;
+            Some(rest.strip_suffix(" -j DROP")?.to_owned())
+        };
+        chains.lines().filter_map(network).collect()
+    }
+
+    #[test]
+    fn the_internet_is_everything_but_private_networks() {
+        let firewall = engine().firewall(&[]);
+        let v4 = "127.0.0.0/8 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 169.254.0.0/16";
+        assert_eq!(closed(&firewall, Family::V4).join(" "), v4);
+        assert_eq!(
+            closed(&firewall, Family::V6).join(" "),
+            "::1/128 fc00::/7 fe80::/10"
+        );
+        let all = firewall.clone().egress(Egress::All);
+        assert_eq!(closed(&all, Family::V4), ["169.254.0.0/16"]);
+        let none = firewall.egress(Egress::None);
+        assert_eq!(closed(&none, Family::V4), ["0.0.0.0/0"]);
+        assert_eq!(closed(&none, Family::V6), ["::/0"]);
+    }
+
+    #[test]
+    fn a_resolver_stays_open_in_its_family_unless_nothing_may_go_out() {
+        let firewall = engine().firewall(&[]);
+        let firewall = firewall.resolvers(vec!["10.0.0.2".parse().unwrap()]);
+        let rule = "-d 10.0.0.2 -p udp -m udp --dport 53 -j RETURN\n";
+        assert_eq!(firewall.chains(Family::V4).matches(rule).count(), 2);
+        assert!(!firewall.chains(Family::V6).contains("10.0.0.2"));
+        let none = firewall.egress(Egress::None);
+        assert!(!none.chains(Family::V4).contains("10.0.0.2"));
+    }
+
+    #[test]
+    fn egress_has_three_names() {
+        for name in ["internet", "all", "none"] {
+            assert_eq!(name.parse::<Egress>().unwrap().to_string(), name);
+        }
+        assert!("some".parse::<Egress>().is_err());
     }
 }

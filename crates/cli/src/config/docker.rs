@@ -1,7 +1,7 @@
 //! `[docker]`: which engine runs containers, what they may use, and on which base images.
 
 use super::text::{Invalid, serde_as_text};
-use estrade_runtime::{EngineHost, RegistryName, SubnetPool};
+use estrade_runtime::{Egress, EngineHost, RegistryName, SubnetPool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +20,8 @@ pub struct Docker {
     pub registries: Vec<Registry>,
     /// Whether the kernel's firewall keeps containers from the host and from each other.
     pub firewall: bool,
+    /// Where containers may connect to.
+    pub egress: DockerEgress,
     /// Memory of one step of a build in MB.
     pub build_memory_mb: NonZeroU64,
     /// CPU time of a build, in cores.
@@ -40,6 +42,7 @@ impl Default for Docker {
             subnets: Subnets::default(),
             registries: Vec::new(),
             firewall: true,
+            egress: DockerEgress::default(),
             build_memory_mb: NonZeroU64::MIN.saturating_add(2047),
             build_cpus: NonZeroU64::MIN.saturating_add(1),
             build_minutes: NonZeroU32::MIN.saturating_add(14),
@@ -153,6 +156,26 @@ impl fmt::Display for Registry {
 }
 
 serde_as_text!(Registry);
+
+/// Where containers may connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DockerEgress(pub Egress);
+
+impl FromStr for DockerEgress {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for DockerEgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+serde_as_text!(DockerEgress);
 
 #[cfg(test)]
 mod tests {

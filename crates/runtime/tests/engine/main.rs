@@ -7,6 +7,7 @@
 )]
 
 mod builds;
+mod egress;
 mod images;
 mod instances;
 mod isolation;

@@ -12,13 +12,14 @@ use super::tend::{Found, Tended, tend};
 use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::causes;
-use estrade_runtime::{Event, Instance};
+use estrade_runtime::{Event, Firewall, Instance, engine_resolvers};
 use estrade_store::{Change, ChangeKind, images};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -41,6 +42,9 @@ const TOGETHER: Duration = Duration::from_millis(10);
 /// The least time between two looks, whatever wakes it.
 const APART: Duration = Duration::from_millis(50);
 
+/// How often the firewall's rules are set anew while something runs: other programs may have flushed them.
+const FIREWALL: Duration = Duration::from_mins(1);
+
 /// The engine tells of an event a moment before its lists know of it.
 const ECHO: Duration = Duration::from_millis(250);
 
@@ -62,6 +66,11 @@ pub struct Reconciler {
     /// When to look a second time at what an event told of.
     echo: Option<Instant>,
     clean_ups: CleanUps,
+    /// When the firewall's rules were set; none: not by this process.
+    firewall: Option<Instant>,
+    setting_firewall: JoinSet<()>,
+    /// Whether it was said that they could not be.
+    unprotected: Arc<AtomicBool>,
     engine: Seen,
     /// Nothing runs and nothing shall.
     idle: bool,
@@ -106,6 +115,9 @@ impl Reconciler {
                 next: now,
                 echo: None,
                 clean_ups: CleanUps::new(now),
+                firewall: None,
+                setting_firewall: JoinSet::new(),
+                unprotected: Arc::default(),
                 engine: Seen::Never,
                 idle: false,
             };
@@ -129,6 +141,9 @@ impl Reconciler {
             reconciler.leaving.shutdown().await;
             reconciler.chores.shutdown().await;
             reconciler.watching.shutdown().await;
+            reconciler.setting_firewall.shutdown().await;
+            let firewall = reconciler.firewall.and_then(|_| firewall(&reconciler.core));
+            remove_firewall(firewall).await;
             // Its connection would be waited for.
             reconciler.events = None;
             reconciler.core.engine.shutdown().await;
@@ -279,10 +294,10 @@ impl Reconciler {
         if self.events.is_none() {
             self.events = Some(self.core.engine.events().boxed());
         }
-        if after_outage {
-            self.set_firewall();
-        }
         self.idle = wanted.is_empty() && found.is_empty();
+        if after_outage || (!self.idle && self.firewall.is_none_or(|at| now >= at + FIREWALL)) {
+            self.set_firewall(now);
+        }
         if !self.idle {
             self.clean_ups.want_one_day();
         }
@@ -342,21 +357,26 @@ impl Reconciler {
     }
 
     /// Without them the engine's own rules hold, and the listeners look at their peers.
-    fn set_firewall(&mut self) {
-        let settings = &self.core.settings.containers;
-        if !settings.firewall {
+    fn set_firewall(&mut self, now: Instant) {
+        let Some(firewall) = firewall(&self.core) else {
+            return;
+        };
+        self.firewall = Some(now);
+        while self.setting_firewall.try_join_next().is_some() {}
+        if !self.setting_firewall.is_empty() {
             return;
         }
-        let ports: Vec<_> = settings.inference_port.into_iter().collect();
-        let firewall = self.core.engine.firewall(&ports);
-        self.chores.spawn(async move {
-            if let Err(error) = firewall.apply().await {
+        let told = Arc::clone(&self.unprotected);
+        self.setting_firewall.spawn(async move {
+            let firewall = firewall.resolvers(engine_resolvers().await);
+            let applied = firewall.apply().await;
+            let was_told = told.swap(applied.is_err(), Ordering::Relaxed);
+            if let (Err(error), false) = (applied, was_told) {
                 tracing::warn!(
                     error = causes(&error),
-                    "containers may reach ports of this host"
+                    "containers may reach ports of this host and private networks"
                 );
             }
-            false
         });
     }
 
@@ -388,6 +408,27 @@ impl Reconciler {
         let core = Arc::clone(&self.core);
         self.chores
             .spawn(async move { !hygiene::clean(&core).await });
+    }
+}
+
+/// The rules for what runs here; none where there shall be none.
+fn firewall(core: &Core) -> Option<Firewall> {
+    let settings = &core.settings.containers;
+    let ports: Vec<_> = settings.inference_port.into_iter().collect();
+    let firewall = core.engine.firewall(&ports).egress(settings.egress);
+    settings.firewall.then_some(firewall)
+}
+
+/// Takes back what this process has set. What still runs is held by the engine's own rules until the next
+/// start.
+async fn remove_firewall(firewall: Option<Firewall>) {
+    if let Some(firewall) = firewall
+        && let Err(error) = firewall.remove().await
+    {
+        tracing::debug!(
+            error = causes(&error),
+            "no rules of the firewall were removed"
+        );
     }
 }
 

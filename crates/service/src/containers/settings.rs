@@ -1,7 +1,7 @@
 //! What the configuration says about containers.
 
 use estrade_plans::BaseImages;
-use estrade_runtime::{EngineHost, Registries, SubnetPool};
+use estrade_runtime::{Egress, EngineHost, Registries, SubnetPool};
 use std::time::Duration;
 
 /// How projects run.
@@ -17,6 +17,8 @@ pub struct ContainerSettings {
     pub subnets: SubnetPool,
     /// Whether the kernel's firewall keeps containers from the host and from each other.
     pub firewall: bool,
+    /// Where they may connect to, as far as the firewall is set.
+    pub egress: Egress,
     /// The port of the AI API, which containers may reach.
     pub inference_port: Option<u16>,
     /// Memory of one step of a build, in bytes.
@@ -39,6 +41,7 @@ impl Default for ContainerSettings {
             registries: Registries::default(),
             subnets: SubnetPool::default(),
             firewall: true,
+            egress: Egress::default(),
             inference_port: None,
             build_memory: 2 << 30,
             build_cpus: 2,

@@ -94,11 +94,25 @@ async fn only_inference_is_reached(firewall: bool) {
     world.delete("also-mine").await;
     bob.delete("/v1/projects/theirs").await.assert(200);
     world.nothing_left().await;
-    if firewall {
-        let rules = world.app.core().engine.firewall(&[]);
-        rules.remove().await.unwrap();
-    }
+    let rules = format!("{:?}", world.app.core().engine.firewall(&[]));
+    let chain = rules
+        .split('"')
+        .find(|word| word.starts_with("ESTRADE-HOST"));
+    let chain = chain.unwrap().to_owned();
+    assert_eq!(has_rules(&chain), firewall);
     world.end().await;
+    assert!(!has_rules(&chain), "rules are left after a clean stop");
+}
+
+/// Whether the kernel's firewall has a chain of ours, for either family.
+fn has_rules(chain: &str) -> bool {
+    ["iptables", "ip6tables"].iter().any(|program| {
+        let listed = std::process::Command::new(program)
+            .args(["--wait", "-t", "mangle", "-S"])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&listed.stdout).contains(chain)
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
