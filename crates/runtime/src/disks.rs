@@ -3,8 +3,9 @@
 //! Who is full gets `ENOSPC`, as with a real disk. The files are sparse, so all of them together may promise more
 //! than there is. Needs root, on the engine's machine, and `mkfs.ext4`.
 //!
-//! A disk exists only while its volume does: the volume is made before it and removed before it. So what
-//! a crash leaves behind is a file without a volume, which [`Engine::sweep_disks`] removes.
+//! The volume is made before its disk and removed before it. So what a crash leaves behind is a file without a
+//! volume, which [`Engine::sweep_disks`] removes, unless the caller knows it: after a restore onto another engine
+//! the files are there and their volumes are not yet.
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -37,8 +38,8 @@ impl Engine {
         self
     }
 
-    /// Removes disks that have lost their volume in a crash.
-    pub async fn sweep_disks(&self) -> Result<(), Error> {
+    /// Removes disks that have lost their volume in a crash, but none of those whose names are `wanted`.
+    pub async fn sweep_disks(&self, wanted: &HashSet<String>) -> Result<(), Error> {
         let Some(disks) = self.disks.clone() else {
             return Ok(());
         };
@@ -48,7 +49,12 @@ impl Engine {
         let volumes: HashSet<_> = volumes.iter().map(|key| self.volume_name(key)).collect();
         let prefix = format!("estrade-{}-", self.installation);
         for name in found {
-            if name.starts_with(&prefix) && !volumes.contains(&name) {
+            // Its project and what that calls it.
+            let key = name
+                .strip_prefix(&prefix)
+                .and_then(|key| key.split_once('-'));
+            let is_stray = key.is_some_and(|(_, key)| !wanted.contains(key));
+            if is_stray && !volumes.contains(&name) {
                 disks.remove(name).await?;
             }
         }

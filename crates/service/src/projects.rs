@@ -6,6 +6,7 @@ use crate::{Core, Error, Result, Scope, envs};
 use estrade_model::ProjectId;
 use estrade_model::names::{NetworkName, ProjectName};
 use estrade_model::plan::{BUNDLE_PLANS, Plan};
+use estrade_model::platform::Platform;
 use estrade_model::project::{
     CreateProject, NetworkId, Project, ProjectDetail, ProjectKey, ProjectStatus,
 };
@@ -193,8 +194,14 @@ pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &st
     change_project(core, scope, project, alteration).await
 }
 
-/// Asks for the project's instances to be started afresh.
+/// Asks for the project's instances to be started afresh: also those that crashed and would wait for the next
+/// try, or whose image the engine has lost.
 pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Result<()> {
+    scope.require(Role::Developer)?;
+    let row = find_project(core, scope, project).await?;
+    if let Some(release) = row.current_release {
+        core.fleet.forgive(release);
+    }
     change_project(core, scope, project, Alteration::Restart).await
 }
 
@@ -239,7 +246,8 @@ async fn change_project(
             let (key, alteration) = (key.clone(), alteration.clone());
             Box::pin(async move {
                 let row = projects::find_project(tx, owner, &key).await?;
-                let id = row.ok_or(NOT_FOUND)?.id;
+                let row = row.ok_or(NOT_FOUND)?;
+                let id = row.id;
                 let happening = match alteration {
                     Alteration::Scale(scale) => {
                         projects::set_scale(tx, id, scale).await?;
@@ -259,6 +267,7 @@ async fn change_project(
                         Happening::to_project(switch_action(switch), state)
                     }
                     Alteration::Restart => {
+                        require_instances(&row)?;
                         projects::raise_revision(tx, id).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
                         Happening::to_project("restart", "REQUESTED")
@@ -276,6 +285,26 @@ fn switch_action(switch: Switch) -> &'static str {
         Switch::DefaultSubdomain => "default_subdomain",
         Switch::ReadOnlyRoot => "read_only",
     }
+}
+
+/// A project without instances has none to restart. A site has none by nature, and nothing to wait for.
+fn require_instances(row: &ProjectRow) -> Result<()> {
+    if row.platform == Platform::Static {
+        return Ok(());
+    }
+    if row.current_release.is_none() {
+        return Err(Error::conflict(
+            "not_deployed",
+            "no release of this project is live; deploy one first",
+        ));
+    }
+    if row.scale == 0 {
+        return Err(Error::conflict(
+            "switched_off",
+            "the project is switched off; scale it to 1 or more instead",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether a name can be had.

@@ -99,6 +99,11 @@ pub async fn set_size(tx: &mut Tx, id: DiskId, size: u64) -> Result<(), StoreErr
         .map(drop)
 }
 
+/// Every disk there is.
+pub async fn list_ids(db: &Db) -> Result<Vec<DiskId>, StoreError> {
+    db.read("SELECT id FROM disks").fetch_all().await
+}
+
 /// Whether a project has a disk of that name.
 pub async fn has_disk(tx: &mut Tx, project: ProjectId, name: &str) -> Result<bool, StoreError> {
     tx.query("SELECT EXISTS (SELECT 1 FROM disks WHERE project_id = $1 AND name = $2)")

@@ -118,7 +118,7 @@ pub async fn scale_project(
 /// Restart a project
 ///
 /// One instance after the other, without a dropped request.
-#[utoipa::path(post, path = "/v1/projects/{project_id}/actions/restart", tag = "projects", params(("project_id" = String, Path)), responses((status = 200)))]
+#[utoipa::path(post, path = "/v1/projects/{project_id}/actions/restart", tag = "projects", params(("project_id" = String, Path)), responses((status = 200), (status = 409, description = "Nothing runs that could be restarted")))]
 pub async fn restart_project(
     State(app): State<AppState>,
     Scoped(scope): Scoped<PlatformError>,

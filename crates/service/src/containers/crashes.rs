@@ -109,6 +109,11 @@ impl<C: Clone + Eq + Hash> Crashes<C> {
             .any(|((it, _), crash)| *it == release && lately(crash))
     }
 
+    /// Forgets the crashes of a release: it may start at once.
+    pub(super) fn forget(&mut self, release: ReleaseId) {
+        self.by_number.retain(|(it, _), _| *it != release);
+    }
+
     fn forget_old(&mut self, now: Instant) {
         if self.by_number.len() >= MOST {
             self.by_number

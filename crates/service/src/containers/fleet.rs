@@ -2,6 +2,7 @@
 //! leaving, and who crashed. All of it can be found out again.
 
 use super::crashes::Crashes;
+use super::rebuild::Rebuilds;
 use super::tend::Found;
 use crate::Core;
 use crate::core::Publisher;
@@ -48,6 +49,7 @@ struct Known {
     healthy: HashMap<(ProjectId, ReleaseId), HashMap<InstanceId, Healthy>>,
     leaving: HashSet<InstanceId>,
     crashes: Crashes,
+    rebuilds: Rebuilds,
     disk: HashMap<InstanceId, u64>,
 }
 
@@ -175,6 +177,18 @@ impl Fleet {
     /// What crashed.
     pub(super) fn crashes<T>(&self, look: impl FnOnce(&mut Crashes) -> T) -> T {
         look(&mut self.known().crashes)
+    }
+
+    /// Which images were made again.
+    pub(super) fn rebuilds<T>(&self, look: impl FnOnce(&mut Rebuilds) -> T) -> T {
+        look(&mut self.known().rebuilds)
+    }
+
+    /// Somebody wants a release started at once, whatever became of its instances before.
+    pub(crate) fn forgive(&self, release: ReleaseId) {
+        let mut known = self.known();
+        known.crashes.forget(release);
+        known.rebuilds.forget(release);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

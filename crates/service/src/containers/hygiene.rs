@@ -121,7 +121,9 @@ async fn remove_volumes(core: &Core) -> Result<bool> {
             all &= unless_in_use(core.engine.remove_volume(&volume).await)?;
         }
     }
-    core.engine.sweep_disks().await?;
+    let wanted = disks::list_ids(&core.db).await?;
+    let wanted = wanted.iter().map(ToString::to_string).collect();
+    core.engine.sweep_disks(&wanted).await?;
     Ok(all)
 }
 

@@ -27,6 +27,7 @@ mod health;
 mod hygiene;
 mod launch;
 pub mod logs;
+mod rebuild;
 mod reconciler;
 mod retire;
 mod settings;

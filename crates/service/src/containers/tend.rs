@@ -4,6 +4,7 @@
 
 use super::crashes::Verdict;
 use super::launch::{LaunchError, launch, tell, wait_until_healthy};
+use super::rebuild::rebuild;
 use super::retire::Leave;
 use super::trouble::{self, Trouble};
 use super::workload::Workload;
@@ -266,6 +267,10 @@ impl Keeper<'_> {
                 Err(LaunchError::Engine(error)) if error.is_engine_away() => {
                     return Err(Error::internal(error));
                 }
+                Err(LaunchError::Engine(_)) if self.has_lost_image().await? => {
+                    let wait = rebuild(self.core, self.live).await?;
+                    self.tended.look_again(wait);
+                }
                 Err(LaunchError::Engine(error)) => {
                     let project = self.live.project.project;
                     tracing::warn!(%project, number, error = causes(&error), "the engine refused an instance");
@@ -278,6 +283,12 @@ impl Keeper<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the engine refuses because it does not have the image any more.
+    async fn has_lost_image(&self) -> Result<bool> {
+        let found = self.core.engine.image(self.live.image()).await;
+        Ok(found.map_err(Error::internal)?.is_none())
     }
 
     /// An instance that ended by itself; whether it may be started again now.

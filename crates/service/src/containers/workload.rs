@@ -71,6 +71,11 @@ impl Workload {
         }))
     }
 
+    /// What its instances are made from.
+    pub(super) fn image(&self) -> &ImageRef {
+        &self.image
+    }
+
     /// The instance of that number, from 1.
     pub(super) fn spec(&self, number: u32) -> InstanceSpec {
         InstanceSpec {

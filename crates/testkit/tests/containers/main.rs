@@ -14,6 +14,7 @@ mod failures;
 mod isolation;
 mod lifecycle;
 mod limits;
+mod lost_images;
 mod pages;
 mod secrets;
 mod sources;

@@ -3,6 +3,7 @@
 mod engine_kills;
 mod kills;
 mod own_engine;
+mod restore;
 
 use crate::support::{Home, Server, random, serve_args, text};
 use estrade_testkit::Docker;
