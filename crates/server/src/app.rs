@@ -2,6 +2,7 @@
 
 use crate::ai::provider_sync::ProviderSync;
 use crate::metrics::Metrics;
+use crate::platform::shell::ShellSlots;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
 use estrade_gateway::Gateway;
@@ -13,7 +14,6 @@ use estrade_service::key_check::KeyCheck;
 use estrade_service::usage::Ledger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,8 +49,8 @@ pub struct App {
     pub log_keeper: Arc<LogKeeper>,
     /// Measures what instances use.
     pub meter: Arc<UsageMeter>,
-    /// Shells that may still be opened on this node.
-    pub shells: Arc<Semaphore>,
+    /// Shells that are open on this node.
+    pub shells: Arc<ShellSlots>,
     /// Requests per second and credential.
     pub rates: RateLimits,
     /// Requests per second of all credentials of an account.

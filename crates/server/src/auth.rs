@@ -25,9 +25,14 @@ pub struct Auth<E: ErrorShape>(pub E::Plain<Caller>);
 /// The caller and whose things the request is about.
 pub struct Scoped<E: ErrorShape>(pub E::Plain<Scope>);
 
-/// The same for clients that cannot send headers, such as a browser's WebSocket: the query's `token` counts
-/// where there is no `Authorization`.
-pub struct QueryScoped<E: ErrorShape>(pub E::Plain<Scope>);
+/// The same for a WebSocket, whose client in a browser cannot send headers of its own: where there is no
+/// `Authorization`, a token among the subprotocols counts, and where there is none, the query's `token`.
+pub struct SocketScoped<E: ErrorShape>(pub E::Plain<Scope>);
+
+/// The subprotocol that is agreed on: one that says nothing.
+pub const SUBPROTOCOL: &str = "estrade";
+/// How the one begins that has the token; it is never sent back.
+const TOKEN_SUBPROTOCOL: &str = "estrade.token.";
 
 impl<E: ErrorShape> FromRequestParts<AppState> for Auth<E> {
     type Rejection = E;
@@ -49,16 +54,12 @@ impl<E: ErrorShape> FromRequestParts<AppState> for Scoped<E> {
     }
 }
 
-impl<E: ErrorShape> FromRequestParts<AppState> for QueryScoped<E> {
+impl<E: ErrorShape> FromRequestParts<AppState> for SocketScoped<E> {
     type Rejection = E;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> std::result::Result<Self, E> {
         if !parts.headers.contains_key(header::AUTHORIZATION) {
-            let query = parts.uri.query().unwrap_or_default();
-            let mut tokens = query_values(query, "token");
-            let (Some(token), None) = (tokens.next(), tokens.next()) else {
-                return Err(Error::Unauthenticated.into());
-            };
+            let token = socket_token(parts).ok_or(Error::Unauthenticated)?;
             let caller = verify(app, parts, &token).await?;
             parts.extensions.insert(caller);
         }
@@ -112,6 +113,21 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = text.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// The token of a WebSocket without `Authorization`; none also when there are two.
+fn socket_token(parts: &Parts) -> Option<String> {
+    let offered = parts.headers.get_all(header::SEC_WEBSOCKET_PROTOCOL);
+    let offered = offered.iter().filter_map(|value| value.to_str().ok());
+    let words = offered.flat_map(|value| value.split(','));
+    let tokens = words.filter_map(|word| word.trim().strip_prefix(TOKEN_SUBPROTOCOL));
+    let mut tokens: Vec<_> = tokens.map(str::to_owned).collect();
+    if tokens.is_empty() {
+        let query = parts.uri.query().unwrap_or_default();
+        tokens.extend(query_values(query, "token"));
+    }
+    let token = tokens.pop()?;
+    tokens.is_empty().then_some(token)
 }
 
 /// The team that a request names; empty is none.
@@ -171,6 +187,25 @@ mod tests {
         ] {
             assert_eq!(bearer(&headers(bad)), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_socket_has_one_token_and_subprotocols_go_before_the_query() {
+        let token = |uri: &str, protocols: &[&str]| {
+            let mut request = Request::get(uri);
+            for value in protocols {
+                request = request.header(header::SEC_WEBSOCKET_PROTOCOL, *value);
+            }
+            socket_token(&request.body(()).unwrap().into_parts().0)
+        };
+        assert_eq!(token("/?token=a.b.c", &[]).as_deref(), Some("a.b.c"));
+        let offered = ["estrade, estrade.token.d.e.f"];
+        assert_eq!(token("/?token=a.b.c", &offered).as_deref(), Some("d.e.f"));
+        let apart = ["estrade.token.d.e.f", "estrade"];
+        assert_eq!(token("/", &apart).as_deref(), Some("d.e.f"));
+        assert_eq!(token("/", &["estrade, chat"]), None);
+        assert_eq!(token("/", &["estrade.token.a,estrade.token.b"]), None);
+        assert_eq!(token("/?token=a&token=b", &[]), None);
     }
 
     #[test]

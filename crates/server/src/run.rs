@@ -41,7 +41,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -174,7 +173,7 @@ impl Server {
             providers,
             log_keeper: LogKeeper::new(&core),
             meter: UsageMeter::new(&core),
-            shells: Arc::new(Semaphore::new(platform::shell::MOST_SHELLS)),
+            shells: Arc::default(),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             account_rates,
             spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),

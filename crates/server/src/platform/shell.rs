@@ -3,9 +3,12 @@
 mod ending;
 mod frames;
 mod session;
+mod slots;
+
+pub use slots::ShellSlots;
 
 use crate::app::AppState;
-use crate::auth::QueryScoped;
+use crate::auth::{SUBPROTOCOL, SocketScoped};
 use crate::error::PlatformError;
 use crate::extract::Queries;
 use axum::extract::State;
@@ -15,8 +18,6 @@ use axum::response::Response;
 use estrade_service::Error;
 use estrade_service::containers::shell;
 
-/// Shells that may be open on this node at once.
-pub(crate) const MOST_SHELLS: usize = 16;
 /// Most bytes of one frame of the client.
 const LONGEST_FRAME: usize = 64 * 1024;
 
@@ -29,9 +30,11 @@ pub struct ShellQuery {
     project_id: Option<String>,
     /// What to run: a line for `sh`, or a single word such as `bash`. Without it, `sh`.
     cmd: Option<String>,
-    /// An account token, for clients that cannot send `Authorization`.
+    /// An account token. Deprecated, because addresses are written to logs: send `Authorization: Bearer …`, or where a
+    /// client cannot, the subprotocols `estrade` and `estrade.token.<token>`.
     #[serde(rename = "token")]
     #[param(rename = "token")]
+    #[deprecated]
     _token: Option<String>,
 }
 
@@ -42,12 +45,17 @@ pub struct ShellQuery {
 /// binary frames. When the command ends, the socket is closed with 1000 and `exit code N`. Other codes: 4400 for a frame
 /// that makes no sense, 4401 when you may not use it any more, 4404 when nothing runs, 4408 after 8 hours, 4429 when too
 /// many are open.
-#[utoipa::path(get, path = "/v1/exec", tag = "shell", params(ShellQuery), responses(
+///
+/// The token comes in `Authorization`. A browser, which cannot send that, offers two subprotocols:
+/// `new WebSocket(url, ["estrade", "estrade.token." + token])`; the answer names the first.
+#[utoipa::path(get, path = "/v1/exec", tag = "shell", params(ShellQuery,
+    ("sec-websocket-protocol" = Option<String>, Header, description = "`estrade, estrade.token.<token>`: the token of a client that cannot send `Authorization`"),
+), responses(
     (status = 101, description = "The connection is a WebSocket from now on"), (status = 404, description = "There is no such project"),
 ))]
 pub async fn open_shell(
     State(app): State<AppState>,
-    QueryScoped(scope): QueryScoped<PlatformError>,
+    SocketScoped(scope): SocketScoped<PlatformError>,
     Queries(query): Queries<ShellQuery, PlatformError>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, PlatformError> {
@@ -64,6 +72,7 @@ pub async fn open_shell(
     let upgrade = upgrade
         .max_message_size(LONGEST_FRAME)
         .max_frame_size(LONGEST_FRAME)
+        .protocols([SUBPROTOCOL])
         .on_failed_upgrade(|error| tracing::debug!(%error, "a shell was not opened"));
     Ok(upgrade.on_upgrade(|socket| async move {
         session::serve(app, request, socket).await;

@@ -5,7 +5,7 @@ use estrade_model::ProjectId;
 use estrade_model::error::causes;
 use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
-use estrade_runtime::{Error as EngineError, InstanceState, ShellSpec};
+use estrade_runtime::{Error as EngineError, Instance, InstanceState, ShellSpec};
 use estrade_store::projects as project_rows;
 
 pub use estrade_runtime::{Shell, ShellControl};
@@ -85,13 +85,8 @@ impl ShellRequest {
         found.map(drop).ok_or(Error::NotFound("the project"))
     }
 
-    /// Opens the shell in a running instance of the release that serves.
-    pub async fn open(
-        &self,
-        core: &Core,
-        columns: u16,
-        rows: u16,
-    ) -> std::result::Result<Shell, NoShell> {
+    /// The running instances of the release that serves; at least one.
+    pub async fn instances(&self, core: &Core) -> std::result::Result<Vec<Instance>, NoShell> {
         let key = ProjectKey::Id(self.project);
         let row = project_rows::read_project(&core.db, self.scope.owner, &key).await;
         let row = row.map_err(|error| failed(&error, "the service is not available right now"))?;
@@ -102,6 +97,19 @@ impl ShellRequest {
             instance.key.release == current && instance.state == InstanceState::Running
         });
         instances.sort_by_key(|instance| instance.key.number);
+        if instances.is_empty() {
+            return Err(NoShell::NothingRuns);
+        }
+        Ok(instances)
+    }
+
+    /// Opens the shell in the first of these instances that still runs.
+    pub async fn open(
+        &self,
+        core: &Core,
+        instances: Vec<Instance>,
+        (columns, rows): (u16, u16),
+    ) -> std::result::Result<Shell, NoShell> {
         let spec = ShellSpec {
             command: self.command.clone(),
             columns,

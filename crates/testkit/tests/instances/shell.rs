@@ -14,6 +14,7 @@ on_both_engines! {
     a_shell_at_a_terminal with engine;
     a_line_is_run_by_sh with engine;
     who_may_open_one with engine;
+    a_token_may_be_a_subprotocol with engine;
     it_is_a_websocket_or_nothing;
     without_an_instance_there_is_none with engine;
     only_instances_of_the_live_release_count with engine;
@@ -292,7 +293,29 @@ async fn much_goes_through_in_both_directions(app: &TestApp) {
     clean(app, &ada).await;
 }
 
-/// Sixteen on a node; a client that has not begun counts as well.
+/// A client that sends its token as browsers can: among the subprotocols.
+async fn a_token_may_be_a_subprotocol(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    new_live(app, &ada, "shop").await;
+    let plain = "project_id=shop&cmd=true";
+    let offer = format!("estrade, estrade.token.{}", ada.token());
+    let headers = [("sec-websocket-protocol", offer.as_str())];
+    for query in [plain.to_owned(), format!("{plain}&token=nonsense")] {
+        let opened = Socket::open(app, &query, &headers).await;
+        let mut shell = opened.expect("a shell");
+        shell.start(80, 24).await;
+        assert_eq!(shell.closed().await, closed(1000, "exit code 0"));
+    }
+    for offer in ["estrade, estrade.token.x.y.z", "estrade", "estrade.token."] {
+        let headers = [("sec-websocket-protocol", offer)];
+        let refused = Socket::open(app, plain, &headers).await;
+        assert_eq!(refused.err(), Some(401), "{offer}");
+    }
+    assert!(!app.log().contains(ada.token()), "the token was logged");
+    clean(app, &ada).await;
+}
+
+/// Sixteen of an owner; a client that has not begun, or whose project does not run, takes no room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shells_are_limited_and_close_when_the_server_stops() {
     let app = TestApp::start_with(Engine::Sqlite, engine()).await;
@@ -302,14 +325,38 @@ async fn shells_are_limited_and_close_when_the_server_stops() {
     first.start(80, 24).await;
     first.type_in("echo he''llo\n").await;
     first.read_until("hello").await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(open(&app, &ada, "").await);
+    }
+    new_project(&ada, "nothing").await;
+    let idle = format!("token={}&project_id=nothing", ada.token());
+    for _ in 0..20 {
+        let mut shell = Socket::open(&app, &idle, &[]).await.expect("a socket");
+        shell.start(80, 24).await;
+        assert_eq!(shell.closed().await.code, 4404);
+    }
     let mut others = Vec::new();
     for _ in 1..16 {
-        others.push(open(&app, &ada, "").await);
+        let mut shell = open(&app, &ada, "").await;
+        shell.start(80, 24).await;
+        shell.type_in("echo he''llo\n").await;
+        shell.read_until("hello").await;
+        others.push(shell);
     }
-    // The last ones may not have got their place yet.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let one_more = open(&app, &ada, "").await.closed().await;
-    assert_eq!(one_more.code, 4429);
+    let mut one_more = open(&app, &ada, "").await;
+    one_more.start(80, 24).await;
+    let refused = one_more.closed().await;
+    assert_eq!(refused.code, 4429);
+    assert!(refused.reason.contains("of this owner"), "{refused:?}");
+    // Somebody else is not concerned.
+    let bob = app.new_account("bob").await;
+    new_live(&app, &bob, "their-shop").await;
+    let theirs = format!("token={}&project_id=their-shop&cmd=true", bob.token());
+    let mut shell = Socket::open(&app, &theirs, &[]).await.expect("a socket");
+    shell.start(80, 24).await;
+    assert_eq!(shell.closed().await.code, 1000);
+    drop(silent);
     let mut left = others.pop().unwrap();
     left.0.close(None).await.unwrap();
     eventually("there is room again", async || {

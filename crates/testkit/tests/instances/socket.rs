@@ -43,6 +43,9 @@ impl Socket {
         {
             Ok((socket, answer)) => {
                 assert_eq!(answer.status(), 101);
+                // Never the one with the token.
+                let agreed = answer.headers().get("sec-websocket-protocol");
+                assert!(agreed.is_none_or(|protocol| protocol == "estrade"));
                 assert!(answer.headers().contains_key("x-request-id"));
                 Ok(Self(socket))
             }

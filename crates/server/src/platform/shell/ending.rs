@@ -1,5 +1,6 @@
 //! Why a shell ended, and how its client hears of it.
 
+use super::slots::{MAX_SHELLS, MAX_SHELLS_PER_OWNER, TooMany};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use estrade_service::containers::shell::NoShell;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -30,7 +31,7 @@ pub(super) enum End {
     /// It lasted as long as one may.
     TooLong,
     /// Too many are open.
-    TooMany,
+    TooMany(TooMany),
     /// The server stops.
     Stopping,
 }
@@ -56,12 +57,15 @@ impl End {
             Self::NotAllowed => (4401, "you may not use this shell any more".to_owned()),
             Self::None(nothing @ NoShell::NothingRuns) => (4404, nothing.to_string()),
             Self::TooLong => (4408, "a shell may last 8 hours".to_owned()),
-            Self::TooMany => (
+            Self::TooMany(TooMany::OfOwner) => (
                 4429,
                 format!(
-                    "{} shells are open on this node; close one",
-                    super::MOST_SHELLS
+                    "{MAX_SHELLS_PER_OWNER} shells of this owner are open on this node; close one"
                 ),
+            ),
+            Self::TooMany(TooMany::OfAll) => (
+                4429,
+                format!("{MAX_SHELLS} shells are open on this node; try again later"),
             ),
         };
         Some(CloseFrame {
@@ -111,7 +115,8 @@ mod tests {
             End::NotAllowed,
             End::None(NoShell::NothingRuns),
             End::TooLong,
-            End::TooMany,
+            End::TooMany(TooMany::OfOwner),
+            End::TooMany(TooMany::OfAll),
             End::Stopping,
         ] {
             let whole = end.frame().unwrap().reason.len();

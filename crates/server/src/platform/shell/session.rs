@@ -10,7 +10,6 @@ use estrade_service::watch::Watch;
 use estrade_store::ChangeKind;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, interval_at, sleep, timeout};
@@ -49,19 +48,26 @@ pub(super) async fn serve(app: AppState, request: ShellRequest, socket: WebSocke
 }
 
 async fn run(app: &AppState, request: &ShellRequest, sink: &mut Sink, stream: &mut Stream) -> End {
-    let Ok(_slot) = Arc::clone(&app.shells).try_acquire_owned() else {
-        return End::TooMany;
-    };
     let size = match timeout(BEGIN, first_frame(stream)).await {
         Ok(Ok(size)) => size,
         Ok(Err(end)) => return end,
         Err(_) => return End::Nonsense,
     };
-    let shell = match request.open(&app.core, size.columns, size.rows).await {
-        Ok(shell) => shell,
+    let instances = match request.instances(&app.core).await {
+        Ok(instances) => instances,
         Err(reason) => return End::None(reason),
     };
     let scope = request.scope();
+    // Not before there is something to open: who only connects takes room from nobody.
+    let _slot = match app.shells.take(scope.owner) {
+        Ok(slot) => slot,
+        Err(too_many) => return End::TooMany(too_many),
+    };
+    let opened = request.open(&app.core, instances, (size.columns, size.rows));
+    let shell = match opened.await {
+        Ok(shell) => shell,
+        Err(reason) => return End::None(reason),
+    };
     let (project, account) = (request.project(), scope.caller.account);
     tracing::info!(%project, %account, "a shell was opened");
     let control = shell.control();
