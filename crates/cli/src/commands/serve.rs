@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow::Result<ExitCode> {
     crate::logging::init(&config.log)?;
     refuse_unfinished(config)?;
-    let _lock = bootstrap::lock_server(&config.data_dir)?;
+    // Never dropped: the kernel ends the lock with the process. Threads may outlive this function, and until
+    // the last one has ended nobody else may use the directory.
+    Box::leak(Box::new(bootstrap::lock_server(&config.data_dir)?));
     let options = wiring::serve_options(config)?;
     let places = Places {
         new_installation: args.new_installation,

@@ -170,6 +170,47 @@ async fn a_second_signal_ends_it_at_once() {
     Server::start(&home).stop();
 }
 
+/// Threads go on for a while after the second signal, as when they compress something large. Until the last one
+/// has ended, nobody else may use the directory.
+#[tokio::test]
+async fn the_directory_is_locked_until_the_process_has_ended() {
+    let home = Home::new();
+    let mut server = Server::start(&home);
+    server.create_project("large").await;
+    // Text that is slow to compress.
+    let mut random = 1_u64;
+    let words: String = (0..8_000_000)
+        .map(|_| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            char::from(b"etaoin shrdlu\n"[(random >> 33) as usize % 14])
+        })
+        .collect();
+    let body = json!({"files": [{"path": "index.html", "data": words}]});
+    let path = "/v2/projects/large/releases";
+    let made = server.platform(Method::POST, path, body).await;
+    let id = text(&made.assert(201).json()["releaseID"]);
+    let path = format!("/v1/releases/{id}?wait=READY&timeout=50");
+    let ready = server.platform(Method::GET, &path, Value::Null).await;
+    assert_eq!(ready.json()["release"]["state"], "READY");
+    // Brotli follows in the background, after a second.
+    std::thread::sleep(Duration::from_millis(1500));
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(50));
+    server.signal("TERM");
+    let lock = std::fs::File::open(home.data().join("server.lock")).unwrap();
+    let began = Instant::now();
+    while lock.try_lock().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A process that is about to end has a moment.
+    std::thread::sleep(Duration::from_millis(100));
+    let ended = server.process.0.try_wait().unwrap();
+    assert!(ended.is_some(), "the lock is free and the process runs");
+}
+
 #[test]
 fn ctrl_c_ends_it_well_and_leaves_one_whole_file() {
     let home = Home::new();
