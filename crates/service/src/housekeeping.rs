@@ -8,8 +8,8 @@ use crate::{Core, Result, idempotency, login, usage};
 use estrade_model::Timestamp;
 use estrade_model::error::causes;
 use estrade_store::{
-    StoreError, acme, changes, housekeeping as secrets, idempotency as answers, invitations,
-    login_attempts, tokens,
+    StoreError, acme, changes, former_names, housekeeping as secrets, idempotency as answers,
+    invitations, login_attempts, tokens,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -29,6 +29,9 @@ const BATCH: u32 = 1000;
 const CHANGES_KEPT: Duration = Duration::from_hours(1);
 /// How long an expired token is still listed, for those who wonder why it stopped working.
 const ENDED_TOKENS_KEPT: Duration = Duration::from_hours(7 * 24);
+/// How long it is remembered that a project's name was somebody's. It is reserved for a month, but DNS records that lead
+/// to it live longer.
+const FORMER_NAMES_KEPT: Duration = Duration::from_hours(365 * 24);
 
 /// Does the chores until `stop`, and once more at the end.
 pub fn run(
@@ -130,6 +133,11 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     .await;
     drain("invitations", stop, || {
         invitations::prune_invitations(db, now, BATCH)
+    })
+    .await;
+    let old = now.before(FORMER_NAMES_KEPT);
+    drain("former_names", stop, || {
+        former_names::prune_former_names(db, old, BATCH)
     })
     .await;
     drain("acme_challenges", stop, || {

@@ -13,9 +13,14 @@ use estrade_model::project::{
 use estrade_model::team::Role;
 use estrade_store::projects::{self, NewProject, ProjectRow, Switch};
 use estrade_store::quotas::{self, Counted};
-use estrade_store::{ChangeKind, StoreError, Tx, disks, networks};
+use estrade_store::{ChangeKind, StoreError, Tx, disks, former_names, networks};
+use std::time::Duration;
 
 const NOT_FOUND: Error = Error::NotFound("the project");
+/// How long the name of a deleted project stays its owner's.
+const NAME_RESERVED_FOR: Duration = Duration::from_hours(30 * 24);
+/// How many names of deleted projects are kept for one owner: nobody can reserve all names.
+const MAX_FORMER_NAMES: u32 = 1000;
 
 fn on_the_wire(core: &Core, row: ProjectRow) -> Project {
     Project {
@@ -134,6 +139,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
 }
 
 async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()> {
+    take_name(tx, new).await?;
     match projects::insert_project(tx, new).await {
         Err(StoreError::Duplicate) => Err(taken()),
         other => Ok(other?),
@@ -149,7 +155,23 @@ async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()>
     Ok(tx.changed(ChangeKind::Project, new.id, now).await?)
 }
 
-/// Deletes a project with everything of it; its name is free again.
+/// Takes a name that a deleted project may have had. To others a name that is reserved looks like any other that is
+/// taken.
+async fn take_name(tx: &mut Tx, new: &NewProject) -> Result<()> {
+    let (name, now) = (new.name.as_str(), new.created_at);
+    let Some(former) = former_names::find_former_name(tx, name).await? else {
+        return Ok(());
+    };
+    if former.owner != new.owner && former.reserved_until > now {
+        return Err(taken());
+    }
+    if former.owner == new.owner && !former.changed_hands {
+        return Ok(former_names::delete_former_name(tx, name).await?);
+    }
+    Ok(former_names::hand_over_name(tx, name, new.owner, now).await?)
+}
+
+/// Deletes a project with everything of it; its name is reserved for its owner for a while.
 ///
 /// `if_match` are the versions that the caller has read; another one means that it changed since.
 pub async fn delete_project(
@@ -158,8 +180,29 @@ pub async fn delete_project(
     project: &str,
     if_match: Option<Vec<i64>>,
 ) -> Result<()> {
+    delete_and_reserve(core, scope, project, if_match, NAME_RESERVED_FOR).await
+}
+
+/// The same, but anybody may have its name at once.
+pub async fn purge_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    if_match: Option<Vec<i64>>,
+) -> Result<()> {
+    delete_and_reserve(core, scope, project, if_match, Duration::ZERO).await
+}
+
+async fn delete_and_reserve(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    if_match: Option<Vec<i64>>,
+    reserved_for: Duration,
+) -> Result<()> {
     let permission = scope.require(Role::Admin)?;
     let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    let until = now.after(reserved_for);
     permission
         .transact(core, move |tx| {
             let (key, if_match) = (key.clone(), if_match.clone());
@@ -170,6 +213,15 @@ pub async fn delete_project(
                     return Err(Error::PreconditionFailed);
                 }
                 projects::delete_project(tx, row.id).await?;
+                former_names::insert_former_name(
+                    tx,
+                    &row.name,
+                    owner,
+                    until,
+                    now,
+                    MAX_FORMER_NAMES,
+                )
+                .await?;
                 quotas::count_down(tx, owner, Counted::Projects).await?;
                 tx.changed(ChangeKind::Route, row.id, now).await?;
                 Ok(tx.changed(ChangeKind::Project, row.id, now).await?)
@@ -316,11 +368,14 @@ pub enum Availability {
     Taken,
 }
 
-/// Says whether a project of that name could be made; 400 when nobody can have such a name.
-pub async fn check_availability(core: &Core, name: &str) -> Result<Availability> {
+/// Says whether the caller could make a project of that name; 400 when nobody can have such a name.
+pub async fn check_availability(core: &Core, scope: &Scope, name: &str) -> Result<Availability> {
     let name: ProjectName = name.parse()?;
     let taken = projects::is_name_taken(&core.db, name.as_str()).await?;
-    Ok(if taken {
+    let former = former_names::read_former_name(&core.db, name.as_str()).await?;
+    let reserved = former
+        .is_some_and(|former| former.owner != scope.owner && former.reserved_until > core.now());
+    Ok(if taken || reserved {
         Availability::Taken
     } else {
         Availability::Free

@@ -4,7 +4,7 @@ use crate::access::require_in_team;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Role, Team};
-use estrade_store::{StoreError, Tx, members, networks, teams};
+use estrade_store::{StoreError, Tx, former_names, members, networks, teams};
 
 /// Makes a team; the caller becomes its owner. 403 `quota` when they own too many.
 pub async fn create_team(core: &Core, caller: &Caller, new: CreateTeam) -> Result<Team> {
@@ -69,6 +69,7 @@ async fn delete_empty_team(tx: &mut Tx, team: TeamId) -> Result<()> {
     if teams::owns_something(tx, team).await? {
         return Err(not_empty());
     }
+    former_names::free_names(tx, team.cast()).await?;
     match teams::delete_team(tx, team).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::NotFound("the team")),

@@ -22,6 +22,7 @@ pub mod domains;
 pub mod envs;
 pub mod error;
 pub mod events;
+pub mod former_names;
 pub mod housekeeping;
 pub mod idempotency;
 pub mod images;

@@ -13,6 +13,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (5, include_str!("../migrations/0005_settled_slices.sql")),
     (6, include_str!("../migrations/0006_call_blocks.sql")),
     (7, include_str!("../migrations/0007_containers.sql")),
+    (8, include_str!("../migrations/0008_former_names.sql")),
     (9, include_str!("../migrations/0009_identity.sql")),
     (13, include_str!("../migrations/0013_project_switches.sql")),
     (14, include_str!("../migrations/0014_warnings.sql")),

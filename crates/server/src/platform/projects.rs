@@ -5,7 +5,7 @@ use crate::auth::Scoped;
 use crate::body::Body;
 use crate::conditional::{ETag, IfMatch};
 use crate::error::PlatformError;
-use crate::extract::Params;
+use crate::extract::{Params, Queries};
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::Json;
@@ -19,7 +19,7 @@ use estrade_model::project::{
 };
 use estrade_model::team::Role;
 use estrade_service::projects::Availability;
-use estrade_service::{envs, projects};
+use estrade_service::{Error, envs, projects};
 
 /// `GET /v1/projects`.
 #[derive(serde::Serialize, utoipa::ToSchema)]
@@ -86,20 +86,38 @@ pub async fn read_project(
     Ok(tag.respond(&headers, || Json(ProjectBody { project })))
 }
 
+/// How a project is deleted.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteQuery {
+    /// `true`: anybody may have its name at once.
+    #[param(value_type = bool, required = false)]
+    purge: Option<String>,
+}
+
 /// Delete a project
 ///
-/// Its traffic stops, everything of it is removed, and its name is free again.
-#[utoipa::path(delete, path = "/v1/projects/{project_id}", tag = "projects", params(("project_id" = String, Path)), responses(
+/// Its traffic stops and everything of it is removed. Its name stays reserved for its owner for 30 days; with
+/// `purge=true` anybody may have it at once.
+#[utoipa::path(delete, path = "/v1/projects/{project_id}", tag = "projects", params(("project_id" = String, Path), DeleteQuery), responses(
     (status = 200), (status = 404), (status = 412),
 ))]
 pub async fn delete_project(
     State(app): State<AppState>,
     Scoped(scope): Scoped<PlatformError>,
     Params(project): Params<String, PlatformError>,
+    Queries(query): Queries<DeleteQuery, PlatformError>,
     headers: HeaderMap,
 ) -> Result<(), PlatformError> {
     let expected = IfMatch::from_headers(&headers)?.expected();
-    Ok(projects::delete_project(&app.core, &scope, &project, expected).await?)
+    match query.purge.as_deref() {
+        None | Some("" | "false") => {
+            projects::delete_project(&app.core, &scope, &project, expected).await?;
+        }
+        Some("true") => projects::purge_project(&app.core, &scope, &project, expected).await?,
+        Some(_) => return Err(Error::invalid("purge: must be true or false").into()),
+    }
+    Ok(())
 }
 
 /// Scale a project
@@ -142,16 +160,16 @@ pub async fn resize_project(
 
 /// Is a project name free?
 #[utoipa::path(get, path = "/v1/projects/{project_id}/check-availability", tag = "projects", params(("project_id" = String, Path)), responses(
-    (status = 200, description = "The name is free"),
+    (status = 200, description = "You can have the name"),
     (status = 409, description = "The name is taken"),
 ))]
 pub async fn check_availability(
     State(app): State<AppState>,
-    Scoped(_scope): Scoped<PlatformError>,
+    Scoped(scope): Scoped<PlatformError>,
     Params(name): Params<String, PlatformError>,
 ) -> Result<StatusCode, PlatformError> {
     Ok(
-        match projects::check_availability(&app.core, &name).await? {
+        match projects::check_availability(&app.core, &scope, &name).await? {
             Availability::Free => StatusCode::OK,
             Availability::Taken => StatusCode::CONFLICT,
         },

@@ -7,7 +7,7 @@ use estrade_model::Timestamp;
 use estrade_model::domain::{Domain, DomainId};
 use estrade_model::error::causes;
 use estrade_store::domains::{self, DomainRow};
-use estrade_store::{ChangeKind, StoreError};
+use estrade_store::{ChangeKind, StoreError, former_names};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
@@ -85,7 +85,12 @@ async fn check(core: &Core, row: &DomainRow) -> Result<()> {
         return Ok(());
     }
     let settings = &core.settings.domains;
-    let targets = settings.targets(&row.project_name);
+    // Records of the name's former owner's domains may still lead here: they prove nothing about the present one.
+    let former = former_names::read_former_name(&core.db, &row.project_name).await?;
+    let targets = match &former {
+        Some(_) => Vec::new(),
+        None => settings.targets(&row.project_name),
+    };
     let finding = if settings.verify {
         dns::look_up(settings.dns_server, &row.name, &row.token, &targets).await
     } else {
@@ -94,6 +99,10 @@ async fn check(core: &Core, row: &DomainRow) -> Result<()> {
     };
     match finding {
         Finding::Proven => activate(core, row).await,
+        Finding::Missing(problem) if former.is_some() => {
+            let why = "another project had this project's name before, so that only the TXT record counts";
+            note(core, id, format!("{problem}; {why}")).await
+        }
         Finding::Missing(problem) => note(core, id, problem).await,
     }
 }

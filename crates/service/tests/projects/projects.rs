@@ -21,7 +21,7 @@ on_both_engines! {
     parallel_creates_of_one_name_succeed_once
     the_quota_counts_and_deleting_gives_back
     pages_go_through_all_newest_first
-    deleting_takes_everything_and_frees_the_name
+    deleting_takes_everything_but_the_name
     a_stale_version_deletes_nothing
     scale_plan_and_restart_are_checked_and_noted
     a_project_is_deploying_while_a_release_is_unfinished
@@ -101,12 +101,12 @@ async fn what_a_project_is_made_of_is_checked(at: &Installation) {
 async fn a_name_is_taken_for_everyone(at: &Installation) {
     let (ada, bob) = (owner(at, "ada").await, owner(at, "bob").await);
     assert_eq!(
-        check_availability(&at.core, "shop").await.unwrap(),
+        check_availability(&at.core, &ada, "shop").await.unwrap(),
         Availability::Free
     );
     create(&at.core, &ada, "shop").await;
     assert_eq!(
-        check_availability(&at.core, "shop").await.unwrap(),
+        check_availability(&at.core, &ada, "shop").await.unwrap(),
         Availability::Taken
     );
     for scope in [&ada, &bob] {
@@ -114,7 +114,10 @@ async fn a_name_is_taken_for_everyone(at: &Installation) {
         assert_eq!(code(second), "project_exists");
     }
     for name in ["www", "Shop", "a", "shop\0"] {
-        assert_eq!(code(check_availability(&at.core, name).await), "invalid");
+        assert_eq!(
+            code(check_availability(&at.core, &ada, name).await),
+            "invalid"
+        );
     }
 }
 
@@ -181,7 +184,7 @@ async fn pages_go_through_all_newest_first(at: &Installation) {
     assert_eq!(names(page), ["site-1", "site-0"]);
 }
 
-async fn deleting_takes_everything_and_frees_the_name(at: &Installation) {
+async fn deleting_takes_everything_but_the_name(at: &Installation) {
     let ada = owner(at, "ada").await;
     let old = create(&at.core, &ada, "shop").await;
     let (_, version) = read_project(&at.core, &ada, "shop").await.unwrap();

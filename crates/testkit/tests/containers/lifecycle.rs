@@ -93,7 +93,7 @@ async fn live(sample: &Sample) {
     })
     .await;
     world.nothing_left().await;
-    // The name is free again.
+    // The name is still its owner's.
     world.create("life", sample.platform).await;
     world.end().await;
 }

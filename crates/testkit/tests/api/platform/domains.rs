@@ -14,6 +14,7 @@ on_both_engines! {
     a_domain_says_what_to_set_in_dns;
     the_token_in_a_txt_record_proves_a_domain;
     a_cname_to_the_project_proves_a_domain;
+    a_cname_to_a_name_that_changed_hands_proves_nothing;
     a_check_says_what_is_missing;
     checks_are_not_repeated_at_once;
     pending_domains_are_checked_without_being_asked;
@@ -132,6 +133,44 @@ async fn the_token_in_a_txt_record_proves_a_domain(app: &TestApp) {
     ada.delete(&path(&domain)).await.assert_empty(204);
     ada.delete(&path(&domain)).await.refused(404, "not_found");
     assert_eq!(active(app).await, [""; 0]);
+}
+
+/// The record of the former owner still leads to the name, which is all that it proves.
+async fn a_cname_to_a_name_that_changed_hands_proves_nothing(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let host = "www.example.com";
+    app.dns().add_cname(host, "shop.localhost");
+    let adas_domain = async || {
+        new_project(&ada, "shop").await;
+        let domain = add(&ada, "shop", host).await;
+        check(app, &ada, &domain).await
+    };
+    assert_eq!(adas_domain().await["status"], "ACTIVE");
+    ada.delete("/v1/projects/shop").await.assert_empty(200);
+    assert_eq!(active(app).await, [""; 0]);
+    // Ada's own name is hers, but the new project does not inherit the domain.
+    let domain = adas_domain().await;
+    assert_eq!(domain["status"], "ACTIVE", "{domain}");
+    ada.delete("/v1/projects/shop?purge=true")
+        .await
+        .assert_empty(200);
+
+    new_project(&bob, "shop").await;
+    assert_eq!(active(app).await, [""; 0], "nothing is inherited");
+    let domain = add(&bob, "shop", host).await;
+    let checked = check(app, &bob, &domain).await;
+    assert_eq!(checked["status"], "PENDING", "{checked}");
+    let problem = checked["problem"].as_str().unwrap();
+    assert!(problem.contains("only the TXT record counts"), "{problem}");
+    // Nor by having it twice.
+    bob.delete("/v1/projects/shop").await.assert_empty(200);
+    new_project(&bob, "shop").await;
+    let domain = add(&bob, "shop", host).await;
+    let checked = check(app, &bob, &domain).await;
+    assert_eq!(checked["status"], "PENDING", "{checked}");
+    let (name, value) = txt(&domain);
+    app.dns().add_txt(&name, &[&value]);
+    assert_eq!(check(app, &bob, &domain).await["status"], "ACTIVE");
 }
 
 async fn a_cname_to_the_project_proves_a_domain(app: &TestApp) {

@@ -1,8 +1,12 @@
 //! `/v1/projects`
 
 use crate::support::{assert_id, assert_time, column, deploy_site, fields, new_project};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_service::housekeeping;
+use estrade_store::{StoreError, former_names};
+use estrade_testkit::{TestApp, User, on_both_engines};
 use serde_json::{Value, json};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 on_both_engines! {
     the_list_has_the_fields_of_the_specification;
@@ -13,7 +17,11 @@ on_both_engines! {
     names_of_projects;
     a_name_is_unique_across_the_installation;
     a_project_is_read_by_name_and_by_id;
-    a_deleted_project_is_gone_and_its_name_is_free;
+    a_deleted_project_is_gone_and_its_owner_can_make_it_again;
+    the_name_of_a_deleted_project_is_reserved_for_its_owner;
+    a_purged_name_is_free_at_once;
+    the_names_of_a_deleted_team_are_free;
+    nobody_can_reserve_all_names;
     scaling;
     restart_and_resize;
     is_a_name_free;
@@ -226,7 +234,7 @@ async fn a_project_is_read_by_name_and_by_id(app: &TestApp) {
     }
 }
 
-async fn a_deleted_project_is_gone_and_its_name_is_free(app: &TestApp) {
+async fn a_deleted_project_is_gone_and_its_owner_can_make_it_again(app: &TestApp) {
     let ada = app.new_account("ada").await;
     let id = new_project(&ada, "shop").await;
     let release = deploy_site(&ada, "shop").await;
@@ -248,6 +256,98 @@ async fn a_deleted_project_is_gone_and_its_name_is_free(app: &TestApp) {
     ada.delete(&format!("/v1/projects/{again}"))
         .await
         .assert_empty(200);
+}
+
+/// What somebody is told who wants a name.
+async fn ask_for_name(user: &User, name: &str) -> (u16, Value) {
+    let available = user
+        .get(&format!("/v1/projects/{name}/check-availability"))
+        .await;
+    let new = json!({"name": name, "platform": "static", "planID": "micro"});
+    let made = user.post("/v1/projects", &new).await;
+    assert_eq!(made.status(), available.status());
+    (made.status(), made.json())
+}
+
+async fn the_name_of_a_deleted_project_is_reserved_for_its_owner(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let team = ada.in_team(&app.new_team(&ada, "crew").await);
+    new_project(&ada, "shop").await;
+    let (_, taken) = ask_for_name(&bob, "shop").await;
+    ada.delete("/v1/projects/shop").await.assert_empty(200);
+    for stranger in [&bob, &team] {
+        // Exactly as if it were still there.
+        assert_eq!(ask_for_name(stranger, "shop").await, (409, taken.clone()));
+    }
+    assert_eq!(taken["data"]["code"], "project_exists");
+    app.core().clock.advance(Duration::from_hours(30 * 24 - 1));
+    assert_eq!(ask_for_name(&bob, "shop").await.0, 409);
+    assert_eq!(ask_for_name(&ada, "shop").await.0, 200);
+    ada.delete("/v1/projects/shop").await.assert_empty(200);
+    app.core().clock.advance(Duration::from_hours(2));
+    assert_eq!(ask_for_name(&bob, "shop").await.0, 409, "30 days anew");
+    app.core().clock.advance(Duration::from_hours(30 * 24));
+    assert_eq!(ask_for_name(&bob, "shop").await.0, 200);
+    assert_eq!(ask_for_name(&ada, "shop").await.0, 409);
+    // Long after, nothing is remembered of it.
+    let rows = "SELECT COUNT(*) FROM former_names";
+    let count = async || app.core().db.read(rows).fetch_one::<i64>().await.unwrap();
+    housekeeping::sweep(app.core(), &CancellationToken::new()).await;
+    assert_eq!(count().await, 1);
+    app.core().clock.advance(Duration::from_hours(366 * 24));
+    housekeeping::sweep(app.core(), &CancellationToken::new()).await;
+    assert_eq!(count().await, 0);
+}
+
+async fn a_purged_name_is_free_at_once(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    new_project(&ada, "shop").await;
+    ada.delete("/v1/projects/shop?purge=perhaps")
+        .await
+        .refused(400, "invalid")
+        .naming("purge");
+    bob.delete("/v1/projects/shop?purge=true")
+        .await
+        .refused(404, "not_found");
+    ada.delete("/v1/projects/shop?purge=true")
+        .await
+        .assert_empty(200);
+    assert_eq!(ask_for_name(&bob, "shop").await.0, 200);
+    bob.delete("/v1/projects/shop?purge=false")
+        .await
+        .assert_empty(200);
+    assert_eq!(ask_for_name(&ada, "shop").await.0, 409);
+}
+
+async fn the_names_of_a_deleted_team_are_free(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    let id = app.new_team(&ada, "crew").await;
+    let team = ada.in_team(&id);
+    new_project(&team, "shop").await;
+    team.delete("/v1/projects/shop").await.assert_empty(200);
+    assert_eq!(ask_for_name(&bob, "shop").await.0, 409);
+    ada.delete(&format!("/v2/teams/{id}")).await;
+    assert_eq!(ask_for_name(&bob, "shop").await.0, 200);
+}
+
+async fn nobody_can_reserve_all_names(app: &TestApp) {
+    let (ada, bob) = (app.new_account("ada").await, app.new_account("bob").await);
+    new_project(&ada, "first").await;
+    ada.delete("/v1/projects/first").await.assert_empty(200);
+    let (owner, now) = (ada.account.parse().unwrap(), app.core().now());
+    let more = app.core().db.transact(move |tx| {
+        Box::pin(async move {
+            for number in 0..1000 {
+                let (name, at) = (format!("name-{number}"), now.after(Duration::from_secs(1)));
+                let until = now.after(Duration::from_hours(24));
+                former_names::insert_former_name(tx, &name, owner, until, at, 1000).await?;
+            }
+            Ok::<_, StoreError>(())
+        })
+    });
+    more.await.unwrap();
+    assert_eq!(ask_for_name(&bob, "name-7").await.0, 409);
+    assert_eq!(ask_for_name(&bob, "first").await.0, 200);
 }
 
 async fn scaling(app: &TestApp) {
