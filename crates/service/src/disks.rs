@@ -6,6 +6,7 @@ mod mounts;
 
 pub use mounts::mounts;
 
+use crate::access::Permission;
 use crate::events::{Happening, record_events};
 use crate::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, projects};
@@ -92,7 +93,7 @@ pub async fn resize_disk(
     name: &str,
     size: DiskSize,
 ) -> Result<Disk> {
-    scope.require(Role::Developer)?;
+    let permission = scope.require(Role::Developer)?;
     let before = read_disk(core, scope, project, name).await?;
     let row = projects::find_project(core, scope, project).await?;
     let more = size.0.checked_sub(before.size);
@@ -106,7 +107,7 @@ pub async fn resize_disk(
     };
     // First the disk: one that is larger than what is written down does no harm.
     grow(core, &volume, size.0.saturating_mul(1 << 30)).await?;
-    commit_size(core, scope, row.id, before.id, (name, size.0)).await
+    commit_size(core, permission, row.id, before.id, (name, size.0)).await
 }
 
 /// Makes the volume of a disk larger, if there is one. Without an engine it is made larger before an instance
@@ -137,16 +138,16 @@ fn fixed() -> Error {
 
 async fn commit_size(
     core: &Core,
-    scope: &Scope,
+    permission: Permission,
     project: ProjectId,
     id: DiskId,
     (name, size): (&str, u64),
 ) -> Result<Disk> {
-    let (owner, now, name) = (scope.owner, core.now(), name.to_owned());
+    let (owner, now, name) = (permission.owner(), core.now(), name.to_owned());
     let plans = Arc::new(core.settings.plans.clone());
     let key = projects::parse_key(&project.to_string())?;
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             let (key, name, plans) = (key.clone(), name.clone(), Arc::clone(&plans));
             Box::pin(async move {
                 let row = project_rows::find_project(tx, owner, &key).await?;

@@ -53,15 +53,15 @@ pub async fn read_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<N
 
 /// Deletes a network; 409 when it is the default one, or a project is in it.
 pub async fn delete_network(core: &Core, scope: &Scope, id: NetworkId) -> Result<()> {
-    scope.require(Role::Admin)?;
+    let permission = scope.require(Role::Admin)?;
     if read_network(core, scope, id).await?.name == networks::DEFAULT {
         return Err(Error::conflict(
             "network_default",
             "the network default stays: projects that name no other one are in it",
         ));
     }
-    core.db
-        .transact(move |tx| {
+    permission
+        .transact(core, move |tx| {
             Box::pin(async move {
                 if networks::is_used(tx, id).await? {
                     return Err(Error::conflict(

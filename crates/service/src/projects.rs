@@ -249,7 +249,7 @@ pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &st
 /// Asks for the project's instances to be started afresh: also those that crashed and would wait for the next
 /// try, or whose image the engine has lost.
 pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Result<()> {
-    scope.require(Role::Developer)?;
+    scope.require_to_read(Role::Developer)?;
     let row = find_project(core, scope, project).await?;
     if let Some(release) = row.current_release {
         core.fleet.forgive(release);
@@ -269,7 +269,7 @@ pub async fn switch_project(
 
 /// Refuses an address of its own, for a project that the caller has.
 pub async fn refuse_fixed_ip(core: &Core, scope: &Scope, project: &str) -> Result<()> {
-    scope.require(Role::Developer)?;
+    scope.require_to_read(Role::Developer)?;
     find_project(core, scope, project).await?;
     Err(Error::Invalid {
         code: "not_offered",
