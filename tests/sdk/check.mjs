@@ -65,7 +65,9 @@ const checks = {
     const { data, response } = await chat(body).withResponse();
     assert.equal(data.choices[0].message.content, text);
     assert.deepEqual(data.x_unknown, { kept: [1, null] });
+    assert.equal(data.model, "test/chat");
     assert.equal(response.headers.get("x-estrade-provider"), "scripted");
+    assert.equal(response.headers.get("x-estrade-upstream-model"), "chat");
     assert.equal(response.headers.get("openai-organization"), null);
     const call = await record(response.headers.get("x-estrade-call"));
     assert.deepEqual([call.promptTokens, call.completionTokens, call.cost], [11, 5, "0.000021"]);
@@ -127,6 +129,7 @@ const checks = {
     const names = [];
     for await (const model of client("narrow").models.list()) names.push(model.id);
     assert.deepEqual(names, ["test/chat"]);
+    assert.equal((await client("narrow").models.retrieve("test/chat")).id, "test/chat");
   },
 
   async errors() {

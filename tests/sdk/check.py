@@ -61,12 +61,14 @@ def check_chat():
     assert answer.choices[0].message.content == TEXT
     assert (answer.id, answer.usage.prompt_tokens, answer.usage.completion_tokens) == ("chatcmpl-1", 11, 5)
     assert answer.model_extra["x_unknown"] == {"kept": [1, None]}
+    assert answer.model == "test/chat", "not what the upstream calls it"
 
 
 def check_headers_and_record():
     raw = client().chat.completions.with_raw_response.create(model="test/chat", messages=HELLO)
     assert raw.headers["x-estrade-provider"] == "scripted"
     assert raw.headers["x-estrade-attempts"] == "1"
+    assert raw.headers["x-estrade-upstream-model"] == "chat"
     assert raw.headers["openai-processing-ms"] == "7"
     assert "openai-organization" not in raw.headers
     assert raw.headers["x-request-id"]
@@ -89,6 +91,7 @@ def check_stream():
     assert [p for p in parts if p] == WORLD["words"]
     events = list(chat(stream=True, stream_options={"include_usage": True}))
     assert events[-1].usage.total_tokens == 16 and not events[-1].choices
+    assert {e.model for e in events} == {"test/chat"}
 
 
 def check_stream_helper():
@@ -161,6 +164,8 @@ def check_models():
     names = {m.id for m in client().models.list()}
     assert {"test/chat", "estrade/echo", "foreign/chat"} <= names
     assert [m.id for m in client("narrow").models.list()] == ["test/chat"]
+    assert client("narrow").models.retrieve("test/chat").id == "test/chat"
+    raises(openai.NotFoundError, 404, "model_not_found", lambda: client("narrow").models.retrieve("test/break"))
 
 
 def check_errors():
