@@ -161,7 +161,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
 fn name_damage(error: OpenError, location: &Location) -> OpenError {
     match (error, location) {
         (OpenError::Damaged(error), Location::Sqlite(file)) => {
-            integrity::refusal(file, &causes(&error).to_string())
+            integrity::refusal(file, &causes(&error))
         }
         (other, _) => other,
     }

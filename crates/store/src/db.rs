@@ -181,7 +181,7 @@ impl Db {
         let Some(directory) = self.file().and_then(Path::parent) else {
             return Ok(());
         };
-        let write = || tempfile::tempfile_in(directory)?.write_all(&[0; PROBE_BYTES]);
+        let write = || tempfile::tempfile_in(directory)?.write_all(&vec![0; PROBE_BYTES]);
         write().map_err(|error| StoreError::Unavailable(error.into()))
     }
 

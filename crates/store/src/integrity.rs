@@ -36,9 +36,9 @@ pub fn check_file(
             Ok(Integrity::Unfinished)
         }
         Err(error) => match StoreError::from(error) {
-            error if error.is_damage() => Ok(Integrity::Damaged(
-                estrade_model::error::causes(&error).to_string(),
-            )),
+            error if error.is_damage() => {
+                Ok(Integrity::Damaged(estrade_model::error::causes(&error)))
+            }
             error => Err(error),
         },
     }
@@ -61,8 +61,6 @@ fn quick_check(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
-
     use super::*;
     use std::fs::OpenOptions;
     use std::os::unix::fs::FileExt;
@@ -70,11 +68,11 @@ mod tests {
     fn database(directory: &Path) -> std::path::PathBuf {
         let file = directory.join("test.db");
         let connection = Connection::open(&file).unwrap();
-        let fill = "PRAGMA journal_mode = WAL;
+        let sql = "PRAGMA journal_mode = WAL;
             CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT);
             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
             INSERT INTO t SELECT i, hex(randomblob(20)) FROM n;";
-        connection.execute_batch(fill).unwrap();
+        connection.execute_batch(sql).unwrap();
         file
     }
 

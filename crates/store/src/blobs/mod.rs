@@ -94,7 +94,7 @@ impl BlobStore {
     /// Writes a little, and takes it away again: fails where contents could not be written either.
     pub fn probe_write(&self) -> Result<(), BlobError> {
         let mut file = self.disk.new_temporary()?;
-        Ok(file.write_all(&[0; PROBE_BYTES])?)
+        Ok(file.write_all(&vec![0; PROBE_BYTES])?)
     }
 
     /// Begins to collect contents, together at most `max_total` bytes.

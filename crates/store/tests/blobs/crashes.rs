@@ -14,6 +14,8 @@ use estrade_store::blobs::{BlobError, BlobStore, LARGE_CONTENT, PlaceId};
 
 use crate::{LARGE, bytes, close_packs, counts, new_store, publish, soon, stage, store_contents};
 
+const DAY: Duration = Duration::from_hours(24);
+
 #[test]
 fn orphans_of_a_crash_are_found_once_they_are_old_enough() {
     let (root, store) = new_store();
@@ -26,7 +28,6 @@ fn orphans_of_a_crash_are_found_once_they_are_old_enough() {
     fs::write(root.path().join("files/README"), "not ours").unwrap();
     let is_known = |id| Ok(rows.contains(&id));
 
-    const DAY: Duration = Duration::from_hours(24);
     let look = |store: &BlobStore, now| store.remove_orphans(is_known, now, DAY).unwrap();
     // As old as one may be: that says nothing about since when it is an orphan.
     for entry in store.places().unwrap() {
