@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::catalogue::Target;
-use crate::detached::{PendingResponse, Received};
+use crate::detached::PendingResponse;
 use crate::error::Refusal;
 use crate::look::Look;
 use crate::relay::{BETA, Lane};
@@ -268,7 +268,7 @@ impl Drop for DisconnectGuard<'_> {
             lane: Arc::clone(self.lane),
             target: Arc::clone(self.target),
             connection,
-            received: Received::Nothing,
+            received: None,
         });
     }
 }

@@ -56,11 +56,11 @@ impl Permit {
     fn acquire(gateway: &Arc<Gateway>, owner: OwnerId) -> Option<Self> {
         let mut reads = gateway.detached.by_owner();
         let all: usize = reads.values().sum();
-        let own = reads.entry(owner).or_default();
-        if all >= MAX_READS || *own >= MAX_READS_PER_OWNER {
+        let own = reads.get(&owner).copied().unwrap_or(0);
+        if all >= MAX_READS || own >= MAX_READS_PER_OWNER {
             return None;
         }
-        *own += 1;
+        reads.insert(owner, own + 1);
         Some(Self {
             gateway: Arc::clone(gateway),
             owner,
@@ -117,21 +117,18 @@ pub(crate) struct PendingResponse {
     pub(crate) lane: Arc<Lane>,
     pub(crate) target: Arc<Target>,
     pub(crate) connection: Box<Connection>,
-    pub(crate) received: Received,
+    /// None: its head has not come.
+    pub(crate) received: Option<Received>,
 }
 
-/// How much of a response was received before its client left.
-pub(crate) enum Received {
-    /// Nothing.
-    Nothing,
-    /// Its head, and so many bytes of its body.
-    Head {
-        status: u16,
-        content: Content,
-        passed: u64,
-        /// Whether only the end of the connection tells where the body ends.
-        until_close: bool,
-    },
+/// A response of which the head was received, and perhaps a part of its body.
+pub(crate) struct Received {
+    pub(crate) status: u16,
+    pub(crate) content: Content,
+    /// Bytes that were read since the client has left.
+    pub(crate) passed: u64,
+    /// Whether only the end of the connection tells where the body ends.
+    pub(crate) until_close: bool,
 }
 
 /// Takes over a call whose client has left: its response is read on if that is worth it, else the call is
@@ -173,7 +170,7 @@ impl DetachedRead {
     async fn run(mut self) {
         let timeout = self.response.lane.gateway.options.detached_timeout;
         let deadline = Instant::now() + timeout;
-        if matches!(self.response.received, Received::Nothing) {
+        if self.response.received.is_none() {
             match self.read_head(deadline).await {
                 Wait::Done(Ok(head)) => self.take_head(&head),
                 Wait::Done(Err(Failure::Unanswered)) if self.may_have_been_closed() => {
@@ -226,17 +223,17 @@ impl DetachedRead {
                 model: ModelRewriter::new(Bytes::new()),
             }
         };
-        self.response.received = Received::Head {
+        self.response.received = Some(Received {
             // The client has seen nothing of it.
             status: LEFT,
             content,
             passed: 0,
             until_close: self.response.connection.is_until_close(),
-        };
+        });
     }
 
     async fn read_part(&mut self, deadline: Instant) -> Wait<Result<Option<Bytes>, Cut>> {
-        if !matches!(self.response.received, Received::Head { .. }) {
+        if self.response.received.is_none() {
             return Wait::TimedOut;
         }
         let idle = self.response.target.upstream.timeouts.idle;
@@ -252,39 +249,29 @@ impl DetachedRead {
     }
 
     fn take_part(&mut self, data: Bytes) {
-        let Received::Head {
-            content, passed, ..
-        } = &mut self.response.received
-        else {
+        let Some(received) = &mut self.response.received else {
             return;
         };
-        *passed += data.len() as u64;
-        let mut discarded = VecDeque::new();
-        match content {
-            Content::Events(events) => events.feed(data, &mut discarded),
+        received.passed += data.len() as u64;
+        match &mut received.content {
+            Content::Events(events) => events.feed(data, &mut VecDeque::new()),
             Content::Json { scan, .. } => scan.feed(&data),
         }
-        self.account.tally().said(content.said());
-        if content.is_announced_end() {
+        self.account.tally().said(received.content.said());
+        if received.content.is_announced_end() {
             self.finish();
         }
     }
 
     /// The response has ended as it should.
     fn finish(&mut self) {
-        let Received::Head {
-            content,
-            passed,
-            until_close,
-            ..
-        } = &mut self.response.received
-        else {
+        let Some(received) = &mut self.response.received else {
             return;
         };
-        if *until_close && !content.is_whole(*passed) {
+        if received.until_close && !received.content.is_whole(received.passed) {
             return self.close(false);
         }
-        if let Content::Events(events) = content {
+        if let Content::Events(events) = &mut received.content {
             events.finish(&mut VecDeque::new());
         }
         self.response.target.health.succeeded(Instant::now());
@@ -292,10 +279,8 @@ impl DetachedRead {
     }
 
     fn passed(&self) -> u64 {
-        match &self.response.received {
-            Received::Nothing => 0,
-            Received::Head { passed, .. } => *passed,
-        }
+        let received = self.response.received.as_ref();
+        received.map_or(0, |received| received.passed)
     }
 
     /// The provider did not take the request, or refused it.
@@ -311,12 +296,9 @@ impl DetachedRead {
         let Some(operation) = self.account.call().map(|call| call.operation) else {
             return;
         };
-        let (status, content) = match &self.response.received {
-            Received::Nothing => (LEFT, None),
-            Received::Head {
-                status, content, ..
-            } => (*status, Some(content)),
-        };
+        let received = self.response.received.as_ref();
+        let status = received.map_or(LEFT, |received| received.status);
+        let content = received.map(|received| &received.content);
         let reported = content.and_then(Content::usage);
         let said = content.map_or(0, Content::said);
         let prompt = self.account.prompt_estimate;

@@ -67,7 +67,7 @@ pub(crate) const RESTRICTED: [&str; 50] = [
     "num_outputs",
 ];
 
-/// Fields of OpenAI's API that pass to a provider with `strict_fields`, besides those that are looked at.
+/// Fields of `OpenAI`'s API that pass to a provider with `strict_fields`, besides those that are looked at.
 pub(crate) const STANDARD: [&str; 35] = [
     "messages",
     "input",
@@ -121,7 +121,7 @@ impl FieldSet {
         Self(RESTRICTED.iter().enumerate().map(bit).sum())
     }
 
-    /// Adds a field if it is one of the list, however it is written: some servers do not mind the case.
+    /// The field of the list that a name is, however it is written: some servers do not mind the case.
     pub(crate) fn find(scanner: &Scanner<'_>, name: &Text) -> Option<Self> {
         let found = scanner.resembles(name, &RESTRICTED)?;
         let number = RESTRICTED.iter().position(|field| *field == found)?;

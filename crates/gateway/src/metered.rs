@@ -458,12 +458,12 @@ impl Metered {
             lane: Arc::clone(&self.lane),
             target: Arc::clone(&self.target),
             connection,
-            received: Received::Head {
+            received: Some(Received {
                 status: self.status,
                 content: std::mem::replace(&mut self.content, nothing),
                 passed: 0,
                 until_close: self.until_close,
-            },
+            }),
         };
         detached::take_over(self.account.hand_over(), response);
     }

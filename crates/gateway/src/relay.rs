@@ -6,7 +6,7 @@ use crate::body::GatewayBody;
 use crate::books::{Admission, Draft};
 use crate::bound::Bound;
 use crate::cache::{Answers, CacheKey, Kept, Saving};
-use crate::catalogue::{Catalogue, Model};
+use crate::catalogue::{Catalogue, Model, Target};
 use crate::detached::Readers;
 use crate::doors::{Pass, Place};
 use crate::echo::{self, answer};
@@ -290,11 +290,9 @@ impl Lane {
         account.prompt_estimate = bound.prompt;
         standings.tokens = self.take_tokens(account, bound, &look, now)?;
         // Before it is put on record, where it says who is asked first.
-        let mut order = model.order(account.pass.workspace.preference, now);
-        order.retain(|(target, _)| target.upstream.fields.refused(&look).is_none());
-        let order = order.into_boxed_slice();
+        let order = order(model, &look, account, now);
         let first = order.first().map(|(target, _)| &target.upstream.name);
-        let now = self.set_aside(account, model, first, bound, now).await?;
+        let now = self.set_aside(account, first, bound, now).await?;
         if model.echo {
             return echo(operation, &body, account);
         }
@@ -361,7 +359,6 @@ impl Lane {
     async fn set_aside(
         &self,
         account: &mut Account,
-        model: &Model,
         provider: Option<&Arc<str>>,
         bound: Bound,
         now: Instant,
@@ -373,7 +370,7 @@ impl Lane {
             id: call.id,
             created_at: call.created_at,
             operation: call.operation,
-            model: Arc::clone(&model.id),
+            model: Arc::clone(&call.model),
             provider: Arc::clone(provider.unwrap_or(&self.gateway.nothing)),
             streamed: call.streamed,
             most: bound.most,
@@ -419,6 +416,18 @@ fn choose_model<'c>(
     let model = model.ok_or_else(|| Refusal::model_not_found(&look.model))?;
     account.count_in(&model.series);
     Ok(model)
+}
+
+/// The targets of a model that may be sent a request, in the order in which they are tried.
+fn order<'m>(
+    model: &'m Model,
+    look: &Look,
+    account: &Account,
+    now: Instant,
+) -> Box<[(&'m Arc<Target>, bool)]> {
+    let mut order = model.order(account.pass.workspace.preference, now);
+    order.retain(|(target, _)| target.upstream.fields.refused(look).is_none());
+    order.into_boxed_slice()
 }
 
 /// Refuses what no provider of a model may be sent.
