@@ -161,6 +161,18 @@ impl Refusal {
         Self::unavailable("overloaded", said).header(header::CONNECTION, "close")
     }
 
+    pub(crate) fn too_many_own_bodies() -> Self {
+        let said = "this account has too many large requests under way; wait until some have ended";
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate_limit_error",
+            "too_many_uploads",
+            said,
+        )
+        .header(header::RETRY_AFTER, "1")
+        .header(header::CONNECTION, "close")
+    }
+
     pub(crate) fn slow_body() -> Self {
         let said = "the body did not arrive in time";
         Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, "body_timeout", said)

@@ -16,9 +16,10 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use estrade_model::call::Call;
 use estrade_model::provider::Provider;
-use estrade_model::{Invalid, Timestamp};
-use std::sync::Arc;
+use estrade_model::{Invalid, OwnerId, Timestamp};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The gateway: who may call, what there is, what was used. One per process.
@@ -32,6 +33,8 @@ pub struct Gateway {
     pub(crate) metrics: Registry,
     /// Bytes of request bodies that are in memory.
     pub(crate) bodies: AtomicU64,
+    /// Of these, the large ones, by owner.
+    pub(crate) owner_bodies: Mutex<HashMap<OwnerId, u64>>,
     /// Where calls are counted that name no model that exists.
     pub(crate) unknown: Arc<Series>,
     under_way: AllUnderWay,
@@ -53,6 +56,7 @@ impl Gateway {
             limiter: Limiter::new(),
             answers: Arc::new(Answers::new(options.cache_bytes, options.cache_ttl)),
             bodies: AtomicU64::new(0),
+            owner_bodies: Mutex::default(),
             unknown: metrics.series("", ""),
             metrics,
             under_way: AllUnderWay::default(),

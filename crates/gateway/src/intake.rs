@@ -4,11 +4,14 @@ use crate::error::Refusal;
 use crate::gateway::Gateway;
 use crate::request::CallBody;
 use bytes::{Bytes, BytesMut};
+use estrade_model::OwnerId;
 use http_body::Body;
 use hyper::body::Incoming;
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,27 +19,64 @@ use tokio::time::{Instant, timeout_at};
 /// each pause ends would otherwise hold a call for ever.
 const SLOWEST: u64 = 16 * 1024;
 
+/// Bodies up to this size are not counted for their owner: most are smaller, and counting takes a
+/// lock.
+const SMALL_BODY: u64 = 64 * 1024;
+
 /// Room in memory for a body, given back when it is dropped.
 pub(crate) struct Room<'g> {
-    all: &'g AtomicU64,
+    gateway: &'g Gateway,
+    owner: OwnerId,
     taken: u64,
+    /// How much of it is counted for the owner.
+    owned: u64,
 }
 
-impl Room<'_> {
-    fn grow(&mut self, to: u64, most: u64) -> Result<(), Refusal> {
-        let more = to - self.taken;
+impl<'g> Room<'g> {
+    fn grow(&mut self, to: u64) -> Result<(), Refusal> {
+        let (more, most) = (to - self.taken, self.gateway.options.most_bodies);
         self.taken = to;
-        if self.all.fetch_add(more, Ordering::Relaxed) + more > most {
+        if self.gateway.bodies.fetch_add(more, Ordering::Relaxed) + more > most {
             return Err(Refusal::too_many_bodies());
         }
+        if to > SMALL_BODY {
+            self.grow_owned(to)?;
+        }
         Ok(())
+    }
+
+    fn grow_owned(&mut self, to: u64) -> Result<(), Refusal> {
+        let mut owners = self.owners();
+        let own = owners.entry(self.owner).or_default();
+        *own += to - self.owned;
+        let exceeded = *own > self.gateway.options.max_owner_bodies;
+        drop(owners);
+        self.owned = to;
+        if exceeded {
+            return Err(Refusal::too_many_own_bodies());
+        }
+        Ok(())
+    }
+
+    fn owners(&self) -> MutexGuard<'g, HashMap<OwnerId, u64>> {
+        let owners = self.gateway.owner_bodies.lock();
+        owners.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         if self.taken > 0 {
-            self.all.fetch_sub(self.taken, Ordering::Relaxed);
+            self.gateway.bodies.fetch_sub(self.taken, Ordering::Relaxed);
+        }
+        if self.owned > 0 {
+            let mut owners = self.owners();
+            if let Some(own) = owners.get_mut(&self.owner) {
+                *own = own.saturating_sub(self.owned);
+                if *own == 0 {
+                    owners.remove(&self.owner);
+                }
+            }
         }
     }
 }
@@ -45,10 +85,13 @@ impl Drop for Room<'_> {
 pub(crate) async fn read<'g>(
     body: &mut CallBody,
     gateway: &'g Gateway,
+    owner: OwnerId,
 ) -> Result<(Bytes, Room<'g>), Refusal> {
     let mut room = Room {
-        all: &gateway.bodies,
+        gateway,
+        owner,
         taken: 0,
+        owned: 0,
     };
     let body = match body {
         // In a box: it would make the state of every call larger.
@@ -63,7 +106,7 @@ fn take_whole(bytes: Bytes, gateway: &Gateway, room: &mut Room<'_>) -> Result<By
     if length > most {
         return Err(Refusal::too_large(most));
     }
-    room.grow(length, gateway.options.most_bodies)?;
+    room.grow(length)?;
     Ok(bytes)
 }
 
@@ -84,7 +127,7 @@ async fn read_incoming(
         if length > most {
             return Err(Refusal::too_large(most));
         }
-        room.grow(length, gateway.options.most_bodies)?;
+        room.grow(length)?;
         if first.is_empty() && all.is_empty() {
             // Most bodies come in one part, which is taken as it is.
             first = part;

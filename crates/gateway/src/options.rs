@@ -18,6 +18,8 @@ pub struct Options {
     pub most_body: u64,
     /// Bytes of all request bodies that may be in memory at once.
     pub most_bodies: u64,
+    /// Of these, those of one owner, as far as they are larger than most.
+    pub max_owner_bodies: u64,
     /// A request body that stands still for so long is given up.
     pub body_idle: Duration,
     /// Larger answers are cut.
@@ -47,6 +49,7 @@ impl Options {
             clock,
             most_body: 32 << 20,
             most_bodies: 512 << 20,
+            max_owner_bodies: 256 << 20,
             body_idle: Duration::from_secs(20),
             most_answer: 1 << 30,
             keep_alive: Duration::from_secs(10),

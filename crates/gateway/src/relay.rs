@@ -275,7 +275,8 @@ impl Lane {
         // Before the body: one that never comes is a request as well.
         standings.requests = self.take_request(account)?;
         let is_here = matches!(request.body, CallBody::Whole(_));
-        let (body, held) = intake::read(&mut request.body, &self.gateway).await?;
+        let (body, held) =
+            intake::read(&mut request.body, &self.gateway, account.pass.key.owner).await?;
         // To look at the clock costs as much as some steps do: only after a wait.
         let now = if is_here {
             account.let_in_at()

@@ -170,6 +170,29 @@ async fn all_bodies_together_are_bounded() {
 }
 
 #[tokio::test]
+async fn large_bodies_of_one_owner_are_bounded() {
+    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
+        options.max_owner_bodies = 300_000;
+    })
+    .await;
+    let caller = gateway.caller();
+    let large = chat(&format!(r#","x":"{}""#, "x".repeat(200_000)));
+    let whole = caller.raw_chat(&large);
+    let half = caller.raw(&whole[..190_000]).await;
+    until("the first is held", || {
+        gateway.gateway.body_bytes() > 180_000
+    })
+    .await;
+    let mut second = caller.raw(&whole).await;
+    assert!(read_some(&mut second).await.starts_with("HTTP/1.1 429"));
+    assert_eq!(caller.chat(&chat("")).await.status, 200);
+    drop(half);
+    gateway.books.wait(3).await;
+    assert_eq!(caller.chat(&large).await.status, 200, "room was given back");
+}
+
+#[tokio::test]
 async fn many_small_bodies_are_bounded_as_well() {
     let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
