@@ -55,6 +55,10 @@ pub(crate) struct Account {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts that have nothing to do with each other"
+)]
 pub(crate) struct Ending {
     pub(crate) status: u16,
     pub(crate) partial: bool,

@@ -17,6 +17,10 @@ const DATA: &[u8] = b"data:";
 
 /// The events of one answer.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the state of a small machine, where nearly all combinations occur"
+)]
 pub(crate) struct Events {
     /// The beginning of an event that has not ended.
     held: BytesMut,

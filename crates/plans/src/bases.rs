@@ -440,7 +440,9 @@ fn is_remote(source: &str) -> bool {
         || has_user
         || source.starts_with("git@")
         || source.starts_with("github.com/")
-        || repository.ends_with(".git")
+        || repository
+            .rsplit_once('.')
+            .is_some_and(|(_, ending)| ending == "git")
 }
 
 /// Refuses what an engine would find by an image's id, or among those that were built here.

@@ -4,6 +4,7 @@
 //! and providers. Without a share of each listener a flood of connections on the edge would leave none
 //! for anything else.
 
+use crate::edge::EdgeBind;
 use estrade_listener::ListenerOptions;
 use rustix::process::{Resource, getrlimit};
 
@@ -46,18 +47,18 @@ impl Shares {
 pub(crate) fn limit_connections(
     platform: &mut ListenerOptions,
     ai: &mut ListenerOptions,
-    edge: &mut ListenerOptions,
-    edge_ports: usize,
+    edge: &mut EdgeBind,
 ) {
     let Some(descriptors) = getrlimit(Resource::Nofile).current else {
         return;
     };
     let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+    let edge_ports = 1 + usize::from(edge.tls_address.is_some());
     let shares = Shares::of(descriptors, edge_ports);
     for (name, options, share) in [
         ("platform", platform, shares.platform),
         ("ai", ai, shares.ai),
-        ("edge", edge, shares.edge),
+        ("edge", &mut edge.options, shares.edge),
     ] {
         if options.max_connections > share {
             tracing::warn!(

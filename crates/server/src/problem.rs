@@ -70,10 +70,9 @@ impl Problem {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::TooManyBodies => StatusCode::TOO_MANY_REQUESTS,
             Self::BodiesFull | Self::Timeout => StatusCode::SERVICE_UNAVAILABLE,
             Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyBodies | Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 

@@ -135,13 +135,7 @@ impl Server {
             mut edge,
             ..
         } = options;
-        let edge_ports = 1 + usize::from(edge.tls_address.is_some());
-        limit_connections(
-            &mut platform.options,
-            &mut ai.options,
-            &mut edge.options,
-            edge_ports,
-        );
+        limit_connections(&mut platform.options, &mut ai.options, &mut edge);
         // What runs here may visit sites and call models, but not manage things.
         let instances = core.engine.pool().range();
         platform.options.refuse_peers.push(instances);
@@ -159,7 +153,7 @@ impl Server {
         let ledger = Ledger::new(&core).map_err(io::Error::other)?;
         let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
         inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
-        let cors = options.inference.cors.clone();
+        let origins = options.inference.cors.clone();
         let providers = ProviderSync::new(&core, &gateway, options.inference);
         providers
             .set()
@@ -191,21 +185,9 @@ impl Server {
             },
             ..BodyRules::default()
         };
-        let api = Api {
-            name: "platform",
-            routes: platform::routes(),
-            document: platform::document,
-            metrics: platform.metrics,
-            numbers: Arc::clone(&app.metrics),
-        };
+        let api = Api::platform(&app, platform.metrics);
         let platform_front = front::<PlatformError>(&app, api, rules, None);
-        let api = Api {
-            name: "ai",
-            routes: ai::routes(),
-            document: ai::document,
-            metrics: ai.metrics,
-            numbers: Arc::clone(&app.ai_metrics),
-        };
+        let api = Api::ai(&app, ai.metrics);
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
         let ai_front = front::<KeysError>(&app, api, rules, Some(warm));
 
@@ -217,7 +199,7 @@ impl Server {
             ai_front,
             gateway,
             instances,
-            cors,
+            origins,
             shutdown.clone(),
         ));
         let stop_workers = CancellationToken::new();
@@ -343,6 +325,28 @@ struct Api {
     metrics: MetricsAccess,
     /// What its `/metrics` shows.
     numbers: Arc<Metrics>,
+}
+
+impl Api {
+    fn platform(app: &AppState, metrics: MetricsAccess) -> Self {
+        Self {
+            name: "platform",
+            routes: platform::routes(),
+            document: platform::document,
+            metrics,
+            numbers: Arc::clone(&app.metrics),
+        }
+    }
+
+    fn ai(app: &AppState, metrics: MetricsAccess) -> Self {
+        Self {
+            name: "ai",
+            routes: ai::routes(),
+            document: ai::document,
+            metrics,
+            numbers: Arc::clone(&app.ai_metrics),
+        }
+    }
 }
 
 /// Completes the routes of an API: documents, metrics, idempotency, limits, and the front.

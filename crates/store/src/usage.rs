@@ -111,7 +111,7 @@ macro_rules! sum {
 pub(crate) use sum;
 
 /// The whole units and the billionths of an amount, summed up apart: neither sum can overflow, where the
-/// sum of the amounts themselves can. Joined by [`join`], or by `joined!` in SQL.
+/// sum of the amounts themselves can. Joined by `join`, or by `joined!` in SQL.
 macro_rules! apart {
     ($column:literal) => {
         concat!(

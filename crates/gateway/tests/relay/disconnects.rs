@@ -160,17 +160,17 @@ async fn what_does_not_end_in_time_costs_what_was_reserved() {
 
 #[tokio::test]
 async fn a_provider_can_be_cancelled_at_once() {
-    let provider = Scripted::new(|number| match number {
-        0 => vec![Act::AwaitClose],
-        // Whoever is gone is noticed when something is sent.
-        _ => {
-            let mut acts = vec![stream_head()];
-            for _ in 0..50 {
-                acts.extend([event("a"), Act::Sleep(Duration::from_millis(20))]);
-            }
-            acts.push(Act::AwaitClose);
-            acts
+    let provider = Scripted::new(|number| {
+        if number == 0 {
+            return vec![Act::AwaitClose];
         }
+        // Whoever is gone is noticed when something is sent.
+        let mut acts = vec![stream_head()];
+        for _ in 0..50 {
+            acts.extend([event("a"), Act::Sleep(Duration::from_millis(20))]);
+        }
+        acts.push(Act::AwaitClose);
+        acts
     })
     .await;
     let mut acme = provider_at("acme", provider.address);

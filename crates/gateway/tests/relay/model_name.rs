@@ -36,8 +36,8 @@ async fn a_response_has_the_id_that_was_asked_for() {
         assert_renamed(answer.text(), name);
         let length = answer.body.len().to_string();
         assert_eq!(answer.header("content-length"), length);
-        let named = if name == MODEL { "large-v1" } else { name };
-        assert_eq!(answer.header(NAMED), named);
+        let wanted = if name == MODEL { "large-v1" } else { name };
+        assert_eq!(answer.header(NAMED), wanted);
     }
     let tokens = gateway.books.wait(5).await;
     assert!(tokens.iter().all(|(_, call)| call.tokens.prompt == 3));
@@ -192,7 +192,7 @@ async fn a_compressed_response_passes_as_it_is() {
 async fn a_model_is_read_by_its_id() {
     let gateway = TestGateway::new(&[provider_at("acme", "127.0.0.1:9".parse().unwrap())]).await;
     gateway.invite("narrow", |key, _| {
-        key.models = Some(vec!["estrade/echo".into()].into())
+        key.models = Some(vec!["estrade/echo".into()].into());
     });
     let get = async |key: &str, path: &str| {
         let caller = gateway.caller_with(key);

@@ -8,6 +8,7 @@
 //! The test runs itself again in each of the three.
 
 use estrade_runtime::{Egress, Engine, EngineHost, Firewall, SubnetPool};
+use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -152,7 +153,8 @@ fn visit() {
             scope.spawn(move || {
                 let to: SocketAddr = address.parse().unwrap();
                 if TcpStream::connect_timeout(&to, Duration::from_secs(2)).is_ok() {
-                    println!("\nreached {address}");
+                    let line = format!("\nreached {address}\n");
+                    std::io::stdout().write_all(line.as_bytes()).unwrap();
                 }
             });
         }

@@ -273,8 +273,8 @@ except OSError as error: print(n, error.strerror)";
     let look = "ls /data/sub && df --output=size --block-size=1M /data | tail -n 1";
     spec.command = Some(["sh", "-c", look].map(str::to_owned).into());
     let (ended, said) = world.run_to_end(&spec).await;
-    let (file, size) = said.split_once('\n').unwrap();
-    assert_eq!(file, "x");
+    let (listed, size) = said.split_once('\n').unwrap();
+    assert_eq!(listed, "x");
     assert!(
         (70..96).contains(&size.trim().parse::<u64>().unwrap()),
         "{said}"

@@ -41,12 +41,12 @@ impl Format {
 
 /// `q` of a media range.
 fn quality_of(parameters: &str) -> f64 {
-    let values = parameters.split(';').filter_map(|parameter| {
+    let mut values = parameters.split(';').filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         let is_quality = name.trim().eq_ignore_ascii_case("q");
         is_quality.then(|| value.trim().parse().unwrap_or(0.0))
     });
-    values.last().unwrap_or(1.0)
+    values.next_back().unwrap_or(1.0)
 }
 
 /// `OpenMetrics` as Prometheus wrote it before: counters are described by the name of their samples, units and the end

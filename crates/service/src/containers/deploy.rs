@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// How long instances of the release before may take to end, where two may not run at once.
-const END_TIMEOUT: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often it is looked whether they have.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 

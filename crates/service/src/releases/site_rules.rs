@@ -30,11 +30,11 @@ pub(super) async fn check_rules(core: &Arc<Core>, artifact: ArtifactId) -> Resul
         let Some(file) = files.find(|file| file.path.as_str() == name) else {
             continue;
         };
-        check_size(name, file.size).map_err(refused)?;
+        check_size(name, file.size).map_err(|exceeded| refused(&exceeded))?;
         let blobs = blob_rows::read_blobs(&core.db, &[file.digest]).await;
         let blobs = blobs.map_err(Error::from)?;
         if let Some(blob) = blobs.get(&file.digest) {
-            check(&read_text(core, *blob).await?).map_err(refused)?;
+            check(&read_text(core, *blob).await?).map_err(|exceeded| refused(&exceeded))?;
         }
     }
     Ok(())
@@ -47,7 +47,7 @@ async fn read_text(core: &Arc<Core>, blob: StoredBlob) -> Result<String, Error> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn refused(exceeded: ExceededLimit) -> Halt {
+fn refused(exceeded: &ExceededLimit) -> Halt {
     Halt::Failed(Failure {
         reason: "rules_exceeded",
         message: format!("{exceeded}; change the file and deploy again"),

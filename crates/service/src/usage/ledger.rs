@@ -259,7 +259,7 @@ impl Ledger {
     /// Writes down a call that has ended and gives back what was set aside. Never waits; in strict
     /// mode it returns what to wait for before the caller sees the end of the answer, if the call
     /// was on record: nobody waits for a refusal. It says whether the call is on disk, after
-    /// [`PATIENCE`] at the latest; what is not is written when the database is back.
+    /// five seconds at the latest; what is not is written when the database is back.
     pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, bool>> {
         // Calls that cost something were counted when they were let in; refusals come without end.
         let on_record = ticket.on_record;

@@ -75,6 +75,9 @@ async fn nonsense_is_refused_and_nothing_is_smuggled() {
         "GET / HTTP/1.1\r\nHost: a\r\nHost: my-site.localhost\r\n\r\n",
         "GET / HTTP/1.1\r\nHost : my-site.localhost\r\n\r\n",
         "GET  / HTTP/1.1\r\nHost: my-site.localhost\r\n\r\n",
+        "GET / HTTP/1.1\nHost: my-site.localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: my-site.localhost\n\n",
+        "POST / HTTP/1.1\r\nHost: my-site.localhost\r\nContent-Length: 0\n\r\n",
         "NONSENSE\r\n\r\n",
         "GET / HTTP/9.9\r\nHost: my-site.localhost\r\n\r\n",
     ] {

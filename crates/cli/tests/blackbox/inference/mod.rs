@@ -186,7 +186,7 @@ impl Guest {
     /// The head of a request.
     fn head(&self, more: &str) -> String {
         format!(
-            "POST /api/{}/v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n{more}\r\n",
+            "POST /api/{}/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {}\r\n{more}\r\n",
             self.workspace, self.key,
         )
     }

@@ -60,7 +60,7 @@ impl Tail {
         lines()
             .find(begins)
             .or_else(|| lines().find(speaks))
-            .or_else(|| lines().last())
+            .or_else(|| lines().next_back())
     }
 }
 
