@@ -274,7 +274,7 @@ impl Account {
         let Some(price) = self.sent.take() else {
             return;
         };
-        self.unsettled |= self.has_budget();
+        self.unsettled |= self.has_budget() && price != Price::FREE;
         let tokens = Tokens {
             prompt: self.prompt_estimate,
             completion: 0,
@@ -338,7 +338,8 @@ impl Account {
             .price
             .map_or(Amount::ZERO, |price| price.cost(ending.tokens));
         self.add_lost(&mut call, ending);
-        if (ending.unsettled || self.unsettled) && self.has_budget() {
+        let may_bill = ending.unsettled && ending.price.is_some_and(|price| price != Price::FREE);
+        if (may_bill || self.unsettled) && self.has_budget() {
             call.estimated = true;
             call.cost = call.cost.max(self.ticket.reserved);
         }

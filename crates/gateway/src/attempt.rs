@@ -27,7 +27,7 @@ pub(crate) const WAS_CLOSED: Duration = Duration::from_millis(300);
 pub(crate) struct Errand<'e> {
     pub(crate) operation: Operation,
     /// Whom to ask, one after the other; `true`: even if its breaker is open.
-    pub(crate) order: &'e [(&'e Arc<Target>, bool)],
+    pub(crate) order: Box<[(&'e Arc<Target>, bool)]>,
     pub(crate) look: &'e Look,
     pub(crate) body: &'e Bytes,
     pub(crate) headers: &'e HeaderMap,
@@ -92,7 +92,7 @@ pub(crate) async fn ask_around(
     mut now: Instant,
 ) -> Result<Answered, Refusal> {
     let mut last = None;
-    for (target, anyway) in errand.order {
+    for (target, anyway) in &errand.order {
         let Some(trial) = target.health.begin(now, *anyway) else {
             continue;
         };

@@ -241,7 +241,10 @@ impl Head {
                 }
                 4 if is("host") => {
                     let host = std::str::from_utf8(header.value).ok()?;
-                    hosts += usize::from(options.allows_host(host));
+                    if !options.allows_host(host) {
+                        return None;
+                    }
+                    hosts += 1;
                 }
                 10 if is("connection") => close |= wants_to_close(header.value)?,
                 6 if is("expect") => return None,

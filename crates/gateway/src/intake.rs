@@ -21,41 +21,48 @@ const SLOWEST: u64 = 16 * 1024;
 
 /// Bodies up to this size are not counted for their owner: most are smaller, and counting takes a
 /// lock.
-const SMALL_BODY: u64 = 64 * 1024;
+const SMALL_BODY: u32 = 64 * 1024;
+
+/// How much of a body of so many bytes is counted for its owner.
+fn owned(taken: u32) -> u64 {
+    if taken > SMALL_BODY { taken.into() } else { 0 }
+}
 
 /// Room in memory for a body, given back when it is dropped.
 pub(crate) struct Room<'g> {
     gateway: &'g Gateway,
     owner: OwnerId,
-    taken: u64,
-    /// How much of it is counted for the owner.
-    owned: u64,
+    /// As many bits as lie beside the owner: it is part of the state of every call.
+    taken: u32,
 }
 
 impl<'g> Room<'g> {
     fn grow(&mut self, to: u64) -> Result<(), Refusal> {
-        let (more, most) = (to - self.taken, self.gateway.options.most_bodies);
+        let Ok(to) = u32::try_from(to) else {
+            return Err(Refusal::too_large(u32::MAX.into()));
+        };
+        let (more, most) = (u64::from(to - self.taken), self.gateway.options.most_bodies);
+        let is_owners_share = self.count_owned(to);
         self.taken = to;
         if self.gateway.bodies.fetch_add(more, Ordering::Relaxed) + more > most {
             return Err(Refusal::too_many_bodies());
         }
-        if to > SMALL_BODY {
-            self.grow_owned(to)?;
+        if !is_owners_share {
+            return Err(Refusal::too_many_own_bodies());
         }
         Ok(())
     }
 
-    fn grow_owned(&mut self, to: u64) -> Result<(), Refusal> {
+    /// Counts a body that grows to `to` for its owner; whether the owner may have that much.
+    fn count_owned(&self, to: u32) -> bool {
+        let more = owned(to) - owned(self.taken);
+        if more == 0 {
+            return true;
+        }
         let mut owners = self.owners();
         let own = owners.entry(self.owner).or_default();
-        *own += to - self.owned;
-        let exceeded = *own > self.gateway.options.max_owner_bodies;
-        drop(owners);
-        self.owned = to;
-        if exceeded {
-            return Err(Refusal::too_many_own_bodies());
-        }
-        Ok(())
+        *own += more;
+        *own <= self.gateway.options.max_owner_bodies
     }
 
     fn owners(&self) -> MutexGuard<'g, HashMap<OwnerId, u64>> {
@@ -67,12 +74,15 @@ impl<'g> Room<'g> {
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         if self.taken > 0 {
-            self.gateway.bodies.fetch_sub(self.taken, Ordering::Relaxed);
+            self.gateway
+                .bodies
+                .fetch_sub(self.taken.into(), Ordering::Relaxed);
         }
-        if self.owned > 0 {
+        let owned = owned(self.taken);
+        if owned > 0 {
             let mut owners = self.owners();
             if let Some(own) = owners.get_mut(&self.owner) {
-                *own = own.saturating_sub(self.owned);
+                *own = own.saturating_sub(owned);
                 if *own == 0 {
                     owners.remove(&self.owner);
                 }
@@ -91,7 +101,6 @@ pub(crate) async fn read<'g>(
         gateway,
         owner,
         taken: 0,
-        owned: 0,
     };
     let body = match body {
         // In a box: it would make the state of every call larger.

@@ -308,7 +308,9 @@ impl<'b> Scanner<'b> {
     /// Whether a string says this.
     pub(crate) fn says(&self, text: &Text, what: &str) -> bool {
         if text.escaped {
-            self.value(text) == what
+            // Six bytes are the longest way to write one; decoding is dear, and a body may have a million names.
+            let length = text.span.len();
+            (what.len()..=6 * what.len()).contains(&length) && self.value(text) == what
         } else {
             self.bytes[text.span.clone()] == *what.as_bytes()
         }

@@ -74,6 +74,9 @@ const DESCRIPTIONS: [&str; 3] = ["tools", "functions", "response_format"];
 
 /// So many characters of a name that is refused are shown.
 const MAX_SHOWN: usize = 100;
+/// So many names that are not standard are noted: more than a provider can be told to pass, so that one of them
+/// is refused whatever the others are.
+const MAX_EXTRA: usize = 128;
 /// More than any limit.
 const UNLIMITED: u64 = u64::MAX;
 const OTHER_CASE: &str = "must be written exactly so: some servers do not mind the case";
@@ -140,9 +143,11 @@ impl Look {
                 guarded.restricted.add(restricted);
             }
         } else if strict && !STANDARD.iter().any(|field| scanner.says(name, field)) {
-            let name = scanner.value(name);
-            let guarded = self.guarded.get_or_insert_default();
-            guarded.extra.push(name.chars().take(MAX_SHOWN).collect());
+            let name: String = scanner.value(name).chars().take(MAX_SHOWN).collect();
+            let extra = &mut self.guarded.get_or_insert_default().extra;
+            if extra.len() < MAX_EXTRA && !extra.contains(&name) {
+                extra.push(name);
+            }
         }
         Ok(())
     }

@@ -453,6 +453,12 @@ impl Metered {
 
     /// Nobody reads it any more: what is left is read for the usage in it.
     fn read_on(&mut self, connection: Box<Connection>) {
+        // What could begin the provider's key was held back: the usage may go through it.
+        let rest = self.censor.rest();
+        self.feed(rest);
+        if !self.account.is_open() {
+            return;
+        }
         let nothing = Content::Events(Events::default());
         let response = PendingResponse {
             lane: Arc::clone(&self.lane),

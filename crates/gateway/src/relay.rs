@@ -305,7 +305,7 @@ impl Lane {
         }
         let errand = Errand {
             operation,
-            order: &order,
+            order,
             look: &look,
             body: &body,
             headers: &request.headers,

@@ -277,3 +277,65 @@ async fn a_provider_that_times_out_may_bill_all_of_it() {
     let call = gateway.books.only().await;
     assert_eq!((call.cost, provider.count()), (gateway.books.most(), 1));
 }
+
+/// One that costs nothing.
+fn free(mut provider: estrade_model::provider::Provider) -> estrade_model::provider::Provider {
+    provider.models[0].price = Price::FREE;
+    provider
+}
+
+#[tokio::test]
+async fn a_provider_that_costs_nothing_bills_nothing() {
+    let local = Scripted::new(|number| match number {
+        0 => vec![Act::AwaitClose],
+        _ => vec![Act::Sleep(Duration::from_millis(400)), Act::Close],
+    })
+    .await;
+    let dear = Scripted::new(|_| json(200, &chat_answer(3, 4))).await;
+    let providers = [
+        free(provider_at("local", local.address)),
+        provider_at("dear", dear.address),
+    ];
+    let gateway = TestGateway::new(&providers).await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    hang_up_early(&gateway, &local, &chat(WHOLE)).await;
+    let call = gateway.books.only().await;
+    assert_eq!((call.status, call.cost), (499, Amount::ZERO));
+    // What was reserved is still there for the next one.
+    let answer = gateway.caller().chat(&chat(WHOLE)).await;
+    assert_eq!((answer.status.as_u16(), dear.count()), (200, 1));
+    let call = gateway.books.wait(2).await.remove(1).1;
+    assert_eq!(call.cost, cost(3, 4));
+}
+
+#[tokio::test]
+async fn what_could_begin_the_providers_key_is_read_on_too() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let text = chat_answer(3, 100);
+    let at = text.find("100").unwrap() + 1;
+    let (first, rest) = (text[..at].to_owned(), text[at..].to_owned());
+    let provider = Scripted::new(move |_| {
+        let length = first.len() + rest.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{first}"
+        );
+        vec![send(head), Act::Wait(Arc::clone(&wait)), send(rest.clone())]
+    })
+    .await;
+    let mut acme = provider_at("acme", provider.address);
+    acme.api_key = Some(estrade_model::secret::Secret("1-secret".to_owned()));
+    let gateway = TestGateway::new(&[acme]).await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    let caller = gateway.caller();
+    let stream = caller.raw(&caller.raw_chat(&chat(WHOLE))).await;
+    let mut read = vec![0; 8192];
+    stream.readable().await.unwrap();
+    assert!(stream.try_read(&mut read).unwrap() > 0);
+    reset(stream);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    go.notify_one();
+    let call = gateway.books.only().await;
+    assert_eq!((call.tokens.completion, call.estimated), (100, false));
+    assert_eq!(call.cost, cost(3, 100));
+}
