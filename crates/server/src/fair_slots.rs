@@ -83,14 +83,18 @@ impl<K: Copy + Eq + Hash> Inner<K> {
 
     /// Gives free slots to those who wait.
     fn dispatch(self: &Arc<Self>) {
-        while let Some((key, sender)) = self.lock().take_next(self.max_per_key) {
-            let slot = Slot {
-                slots: Arc::clone(self),
-                key,
-            };
-            // Outside of the lock: a slot that nobody takes is dropped here, which takes the lock.
-            drop(sender.send(slot));
+        loop {
+            // A statement of its own, so that the lock ends with it: a slot that nobody takes any more is
+            // dropped by `give`, which takes the lock.
+            let next = self.lock().take_next(self.max_per_key);
+            let Some((key, sender)) = next else { return };
+            self.give(key, sender);
         }
+    }
+
+    fn give(self: &Arc<Self>, key: K, sender: oneshot::Sender<Slot<K>>) {
+        let slots = Arc::clone(self);
+        drop(sender.send(Slot { slots, key }));
     }
 }
 
@@ -132,6 +136,19 @@ impl<K: Copy + Eq + Hash> Drop for Slot<K> {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+
+    #[test]
+    fn a_slot_that_nobody_takes_any_more_is_free_again() {
+        let slots = FairSlots::<u8>::new(1);
+        let (sender, receiver) = oneshot::channel();
+        slots.0.lock().waiting.push((1, sender));
+        let next = slots.0.lock().take_next(1);
+        let (key, sender) = next.unwrap();
+        // Gone between the look at the queue and the slot.
+        drop(receiver);
+        slots.0.give(key, sender);
+        assert_eq!(slots.0.lock().free, 1);
+    }
 
     #[tokio::test]
     async fn one_key_holds_a_part_and_the_next_slot_is_for_who_has_least() {

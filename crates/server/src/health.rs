@@ -127,11 +127,16 @@ pub async fn metrics<E: ErrorShape>(
 }
 
 /// Headers that proxies add: what they forward comes from somebody else, whether the proxy is a trusted one or not.
-const FORWARDED: [&str; 5] = [
+const FORWARDED: [&str; 10] = [
+    "cf-connecting-ip",
     "forwarded",
+    "true-client-ip",
     "via",
+    "x-client-ip",
     "x-forwarded-for",
     "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-server",
     "x-real-ip",
 ];
 

@@ -14,6 +14,9 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
+/// Most bytes of a body in memory while it is passed on piece by piece, here and at whoever takes the pieces.
+const MAX_BUFFERED: u64 = 256 * 1024;
+
 /// How much may come, and how slowly.
 #[derive(Debug, Clone, Copy)]
 pub struct IntakeLimits {
@@ -106,6 +109,12 @@ impl Intake {
     /// the caller's to count.
     pub fn reserve(&mut self, bytes: u64) -> Result<(), Problem> {
         self.reserved.grow(bytes)
+    }
+
+    /// Reserves what a body takes that is passed on piece by piece: little for a small one, so that a client
+    /// may send many of these at once.
+    pub fn reserve_buffer(&mut self) -> Result<(), Problem> {
+        self.reserve(self.announced.unwrap_or(MAX_BUFFERED).min(MAX_BUFFERED))
     }
 
     /// Gives back what was reserved, because it is not in memory any more.

@@ -15,8 +15,6 @@ use memchr::memmem;
 const LONGEST_HEAD: usize = 8 * 1024;
 /// Longest boundary, as RFC 2046 says.
 const LONGEST_BOUNDARY: usize = 70;
-/// What is held of a body while it is received, by us and by whoever takes its pieces.
-pub const HELD: u64 = 256 * 1024;
 /// What the parts may take besides their contents.
 pub const OVERHEAD: u64 = 64 * 1024;
 
@@ -37,7 +35,7 @@ impl Multipart {
             return Err(Error::UnsupportedMediaType("multipart/form-data with a boundary").into());
         };
         let mut intake = Intake::new(request, limits)?;
-        intake.reserve(HELD)?;
+        intake.reserve_buffer()?;
         Ok(Self {
             intake,
             // The first boundary begins the body, all others a line.

@@ -5,7 +5,6 @@ use crate::auth::Scoped;
 use crate::error::PlatformError;
 use crate::extract::Params;
 use crate::intake::{Intake, IntakeLimits};
-use crate::multipart::HELD;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -47,7 +46,7 @@ pub async fn put_blob(
         .parse()
         .map_err(|bad: BadDigest| Error::invalid(format!("digest: {bad}")))?;
     let mut intake = Intake::new(request, IntakeLimits::upload(incoming.most_bytes()))?;
-    intake.reserve(HELD)?;
+    intake.reserve_buffer()?;
     while let Some(piece) = intake.next().await? {
         incoming = incoming.write(&piece).await?;
     }
