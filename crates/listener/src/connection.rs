@@ -14,9 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// How long a connection without a request may take to close.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Request heads larger than this are refused; also the read buffer's limit.
 const MAX_HEAD: usize = 64 * 1024;
@@ -212,8 +215,22 @@ impl Shared {
             }
         }
         connection.as_mut().graceful_shutdown();
-        let outcome = timeout(self.options.drain_timeout, connection).await;
-        match outcome {
+        let end = Instant::now() + self.options.drain_timeout;
+        // hyper waits for the answer to its last PING, and for the rest of a head that has begun. A client
+        // without a request has no claim to the whole time: it would hold a slot that others wait for.
+        let is_idle = || handle.idle_since().is_some() || !requests.have_come();
+        if !self.shutdown.is_cancelled() && is_idle() {
+            let grace = timeout(CLOSE_GRACE, connection.as_mut()).await;
+            match grace {
+                Ok(outcome) => return ended(outcome),
+                Err(_) if is_idle() => {
+                    return tracing::debug!("a connection was cut off because it did not close");
+                }
+                // A request came in the meantime.
+                Err(_) => {}
+            }
+        }
+        match timeout_at(end, connection).await {
             Ok(outcome) => ended(outcome),
             Err(_) if self.shutdown.is_cancelled() => {
                 tracing::warn!("a connection was cut off because its request did not end");
