@@ -346,8 +346,9 @@ fn check_options(
     for word in words(&line.rest).take_while(|word| word.starts_with("--")) {
         let wrong = |why: &str| refused(path, format!("{keyword} {word}: {why}"));
         at += line.rest[at..].find(word).unwrap_or(0) + word.len();
-        if word.contains(['\\', '"', '\'']) {
-            return Err(wrong("write it without quotes and backslashes"));
+        // Engines read options byte by byte: 0x85 and 0xA0 in the encoding of another letter end one there.
+        if !word.bytes().all(|byte| byte.is_ascii_graphic()) || word.contains(['\\', '"', '\'']) {
+            return Err(wrong("write it in ASCII, without quotes and backslashes"));
         }
         let (name, value) = word[2..].split_once('=').unwrap_or((&word[2..], ""));
         match name {
@@ -557,6 +558,10 @@ FROM build
             "\"http://127.0.0.1/x\"",
             "ht\"\"tp://127.0.0.1/x",
             "'http'://127.0.0.1/x",
+            "--chown=àhttp://127.0.0.1/x",
+            "--chown=\u{c5}http://127.0.0.1/x",
+            "--chown=\u{85}http://127.0.0.1/x",
+            "--chown=\u{a0}http://127.0.0.1/x",
         ] {
             for text in [
                 format!("ADD {bad} /x"),
