@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 /// How long removals are put off in a row.
 const MAX_PUT_OFF: Duration = Duration::from_mins(5);
+/// How long they are done all the same after that, before they are put off again: one pass of the clean-up.
+const FORCED: Duration = Duration::from_secs(30);
 /// Attempts that are further apart are not in a row.
 const MAX_PAUSE: Duration = Duration::from_mins(2);
 
@@ -57,6 +59,8 @@ impl CacheGuard {
         let now = Instant::now();
         let in_a_row = put_off.filter(|earlier| now - earlier.last < MAX_PAUSE);
         let since = in_a_row.map_or(now, |earlier| earlier.since);
+        let is_over = now - since >= MAX_PUT_OFF + FORCED;
+        let since = if is_over { now } else { since };
         *put_off = Some(PutOff { since, last: now });
         if now - since >= MAX_PUT_OFF {
             return Ok(Removing { _lock: None });
@@ -92,6 +96,11 @@ mod tests {
             tokio::time::advance(Duration::from_mins(1)).await;
         }
         drop(guard.remove("x").unwrap());
+        // After that builds are safe again.
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_mins(1)).await;
+            assert!(guard.remove("x").is_err());
+        }
         // One after a long pause is the first again.
         tokio::time::advance(Duration::from_mins(10)).await;
         assert!(guard.remove("x").is_err());
