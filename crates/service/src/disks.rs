@@ -96,26 +96,35 @@ pub async fn resize_disk(
     let permission = scope.require(Role::Developer)?;
     let before = read_disk(core, scope, project, name).await?;
     let row = projects::find_project(core, scope, project).await?;
-    let more = size.0.checked_sub(before.size);
-    let more = more.ok_or_else(|| smaller(before.size))?;
-    let reserved = disks::reserved_space(&core.db, row.id).await?;
-    check_room(&row, &core.settings.plans, reserved, more)?;
     let volume = VolumeKey {
         owner: scope.owner,
         project: row.id,
         name: before.id.to_string().parse()?,
     };
-    // First the disk: one that is larger than what is written down does no harm.
-    grow(core, &volume, size.0.saturating_mul(1 << 30)).await?;
-    commit_size(core, permission, row.id, before.id, (name, size.0)).await
+    if core.engine.has_fixed_size(&volume).await.unwrap_or(false) {
+        return Err(fixed());
+    }
+    // First what is written down, where the plan's room is checked: a disk never becomes smaller again.
+    let disk = commit_size(core, permission, row.id, before.id, (name, size.0)).await?;
+    if let Err(error) = grow(core, &volume, size.0.saturating_mul(1 << 30)).await {
+        restore_size(core, before.id, (size.0, before.size)).await?;
+        return Err(error);
+    }
+    Ok(disk)
+}
+
+/// Takes a size back that the disk did not get, unless it was given another one since.
+async fn restore_size(core: &Core, id: DiskId, (from, to): (u64, u64)) -> Result<()> {
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move { Ok(disks::replace_size(tx, id, (from, to)).await?) })
+        })
+        .await
 }
 
 /// Makes the volume of a disk larger, if there is one. Without an engine it is made larger before an instance
 /// starts.
 async fn grow(core: &Core, volume: &VolumeKey, bytes: u64) -> Result<()> {
-    if core.engine.has_fixed_size(volume).await.unwrap_or(false) {
-        return Err(fixed());
-    }
     match core.engine.grow_volume(volume, bytes).await {
         Err(error) if !error.is_engine_away() => {
             tracing::warn!(

@@ -196,6 +196,11 @@ impl Attempt {
                     let mut sums = Vec::with_capacity(limits.len());
                     for limit in limits {
                         let failures = login_attempts::find_failures(tx, limit.scope).await?;
+                        // A clock that went back, or one of another node, locks nobody out.
+                        let failures = failures.map(|sum| Failures {
+                            last_at: sum.last_at.min(now),
+                            ..sum
+                        });
                         let free = failures.map_or(now, |failures| limit.free_at(failures));
                         free_at = free_at.max(free);
                         sums.push((limit.scope, limit.add(failures, now)));

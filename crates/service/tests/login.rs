@@ -34,6 +34,7 @@ on_both_engines! {
     an_unknown_account_has_the_same_limit
     the_wait_doubles_and_ends
     others_do_not_slow_down_who_has_logged_in_before
+    a_clock_that_went_back_locks_nobody_out
     an_account_that_is_attacked_opens_from_elsewhere_within_a_minute
     a_success_forgives_only_its_own_try
     an_address_has_fifty_tries_whatever_the_account
@@ -194,6 +195,19 @@ async fn the_wait_doubles_and_ends(at: &Installation) {
     // Repeating when told to must work.
     at.core.clock.advance(wait);
     from("ada@example.com").await.unwrap();
+}
+
+async fn a_clock_that_went_back_locks_nobody_out(at: &Installation) {
+    at.person_with("ada", Some(RIGHT)).await;
+    assert_wrong(&try_login(&at.core, "ada@example.com", "wrong").await);
+    let ahead = at.core.db.transact(|tx| {
+        Box::pin(async move {
+            let all = tx.query("UPDATE login_failures SET last_at = last_at + 86400000");
+            all.execute().await
+        })
+    });
+    assert!(ahead.await.unwrap() > 0);
+    try_login(&at.core, "ada@example.com", RIGHT).await.unwrap();
 }
 
 async fn others_do_not_slow_down_who_has_logged_in_before(at: &Installation) {

@@ -17,6 +17,6 @@ CREATE TABLE login_networks (
 CREATE INDEX login_networks_by_account ON login_networks (account_id, last_at);
 CREATE INDEX login_networks_by_time ON login_networks (last_at);
 
--- Tokens that logging in made: they end with the password.
+-- Tokens that logging in made: they end with the password. They were named so, and all had 30 days.
 ALTER TABLE tokens ADD COLUMN session BOOLEAN NOT NULL DEFAULT FALSE;
-UPDATE tokens SET session = TRUE WHERE name = 'login';
+UPDATE tokens SET session = TRUE WHERE name = 'login' AND expires_at - created_at = 2592000000;

@@ -99,6 +99,21 @@ pub async fn set_size(tx: &mut Tx, id: DiskId, size: u64) -> Result<(), StoreErr
         .map(drop)
 }
 
+/// Sets the size of a disk in GB, if it is still `from`.
+pub async fn replace_size(
+    tx: &mut Tx,
+    id: DiskId,
+    (from, to): (u64, u64),
+) -> Result<(), StoreError> {
+    tx.query("UPDATE disks SET size_gb = $3 WHERE id = $1 AND size_gb = $2")
+        .bind(id)
+        .bind(i64::try_from(from).map_err(StoreError::bug)?)
+        .bind(i64::try_from(to).map_err(StoreError::bug)?)
+        .execute()
+        .await
+        .map(drop)
+}
+
 /// Every disk there is.
 pub async fn list_ids(db: &Db) -> Result<Vec<DiskId>, StoreError> {
     db.read("SELECT id FROM disks").fetch_all().await

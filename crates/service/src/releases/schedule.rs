@@ -5,6 +5,7 @@
 //! over owners: whoever has the fewest in work is next, then whoever was served the longest ago. So what one
 //! owner queues, however much, delays another by one release.
 
+use super::turns::MAX_BUILDS;
 use estrade_model::{OwnerId, ReleaseId};
 use estrade_store::release_queue::{ClaimableRow, ReleaseQueue};
 use std::collections::{HashMap, HashSet};
@@ -15,6 +16,8 @@ pub(super) const MAX_STATIC: usize = 16;
 pub(super) const MAX_DEPLOYS: usize = 16;
 /// Most of either that belong to one owner: another one never waits for the slowest of them.
 pub(super) const MAX_PER_OWNER: usize = 12;
+/// Most builds of one owner: a build may take a quarter of an hour, and another owner's does not wait for it.
+const MAX_BUILDS_PER_OWNER: usize = MAX_BUILDS - 1;
 /// Most owners that are remembered for having been served.
 const MAX_OWNERS: usize = 4096;
 /// Most releases that are remembered for needing a build.
@@ -110,7 +113,11 @@ impl Schedule {
 
     /// The place of the release that is next: the first of the owner who is.
     fn next_of(&self, queue: ReleaseQueue, rows: &[ClaimableRow], load: &Load) -> Option<usize> {
-        let may = |row: &ClaimableRow| load.active(queue, row.owner) < load.per_owner;
+        let max = match queue {
+            ReleaseQueue::Build => load.per_owner.min(MAX_BUILDS_PER_OWNER),
+            _ => load.per_owner,
+        };
+        let may = |row: &ClaimableRow| load.active(queue, row.owner) < max;
         let key = |row: &ClaimableRow| {
             let served = self.served.get(&row.owner).copied().unwrap_or(0);
             (load.active(queue, row.owner), served)
@@ -208,6 +215,15 @@ mod tests {
                 .iter()
                 .all(|(_, queue)| *queue == ReleaseQueue::Static)
         );
+    }
+
+    #[test]
+    fn one_turn_at_building_is_never_the_same_owners() {
+        let mut schedule = Schedule::default();
+        let [owner] = owners();
+        let waiting = (0..30).map(|_| row(owner, ReleaseQueue::Build));
+        let picked = schedule.pick(waiting.collect(), load(MAX_BUILDS));
+        assert_eq!(picked.len(), MAX_BUILDS - 1);
     }
 
     #[test]

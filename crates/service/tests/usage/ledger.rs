@@ -197,8 +197,8 @@ async fn the_end_of_a_call_waits_for_a_silent_database_only_so_long() {
     tokio::join!(at.database().query(silence), closes);
     // It is written all the same, and the next one does not wait.
     node.ledger.flush().await;
-    let closed = "SELECT COUNT(*) FROM calls WHERE NOT open";
-    assert_eq!(number(&at.core, closed).await, 1);
+    let written = "SELECT COUNT(*) FROM calls WHERE NOT open";
+    assert_eq!(number(&at.core, written).await, 1);
     let (id, ticket) = node.admit(&who, None).await.unwrap();
     let call = call(&who, id, at.core.now(), "model", whole(1));
     assert!(node.ledger.close(ticket, call).unwrap().await);
