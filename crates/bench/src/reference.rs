@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 /// The product's query behind `GET /v1/projects`; a test below keeps the two the same.
 const LIST_PROJECTS: &str = "SELECT p.id, p.name, p.platform, p.plan, p.bundle_plan, p.scale, p.status,
-                    p.read_only_root, p.current_release, p.releases, p.ready_releases,
+                    p.read_only_root, p.zero_downtime, p.default_subdomain, p.current_release, p.releases, p.ready_releases,
                     p.created_at, p.version, p.fail_reason, n.id, n.name,
                     EXISTS (SELECT 1 FROM releases r WHERE r.project_id = p.id AND r.finished_at IS NULL)
              FROM projects p LEFT JOIN networks n ON n.id = p.network_id ";
@@ -121,20 +121,20 @@ fn open(file: &Path) -> anyhow::Result<Connection> {
 fn project(row: &rusqlite::Row<'_>, edge: &str) -> anyhow::Result<Project> {
     let text = |index: usize| -> anyhow::Result<&str> { Ok(row.get_ref(index)?.as_str()?) };
     let name = text(1)?;
-    let status = match (ProjectStatus::from_text(text(6)?), row.get(16)?) {
+    let status = match (ProjectStatus::from_text(text(6)?), row.get(18)?) {
         (ProjectStatus::Active, true) => ProjectStatus::Deploying,
         (status, _) => status,
     };
-    let network = match row.get_ref(14)?.as_str_or_null()? {
+    let network = match row.get_ref(16)?.as_str_or_null()? {
         None => None,
         Some(id) => Some(NetworkRef {
             id: id.parse()?,
-            name: row.get(15)?,
+            name: row.get(17)?,
         }),
     };
     Ok(Project {
         id: text(0)?.parse()?,
-        created_at: Timestamp::from_millis(row.get(11)?),
+        created_at: Timestamp::from_millis(row.get(13)?),
         plan_id: row.get(3)?,
         bundle_plan_id: row.get(4)?,
         scale: row.get(5)?,
@@ -143,7 +143,7 @@ fn project(row: &rusqlite::Row<'_>, edge: &str) -> anyhow::Result<Project> {
         url: format!("http://{name}.{edge}"),
         project_id: name.to_owned(),
         network,
-        is_deployed: row.get_ref(8)?.as_str_or_null()?.is_some(),
+        is_deployed: row.get_ref(10)?.as_str_or_null()?.is_some(),
     })
 }
 

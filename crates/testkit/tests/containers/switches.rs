@@ -18,7 +18,7 @@ impl World {
 struct Watch {
     stop: Arc<AtomicBool>,
     most: Arc<AtomicUsize>,
-    task: tokio::task::JoinHandle<()>,
+    tasks: tokio::task::JoinSet<()>,
 }
 
 impl Watch {
@@ -29,7 +29,8 @@ impl Watch {
         );
         let engine = world.app.core().engine.clone();
         let (until, seen) = (Arc::clone(&stop), Arc::clone(&most));
-        let task = tokio::spawn(async move {
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move {
             while !until.load(Ordering::Relaxed) {
                 let all = engine.instances().await.unwrap();
                 let running = |it: &&estrade_runtime::Instance| {
@@ -39,12 +40,12 @@ impl Watch {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
-        Self { stop, most, task }
+        Self { stop, most, tasks }
     }
 
     async fn end(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
-        self.task.await.unwrap();
+        self.tasks.join_all().await;
         self.most.load(Ordering::Relaxed)
     }
 }

@@ -110,7 +110,9 @@ async fn scale_zero_switches_it_off_and_one_on_again(app: &TestApp) {
 async fn a_deleted_project_is_gone_and_its_name_can_lead_to_another(app: &TestApp) {
     let (ada, mut visitor) = site(app, "my-site", &[("index.html", "old")]).await;
     assert_eq!(visitor.get("/").await.status, 200);
-    ada.delete("/v1/projects/my-site").await.assert(200);
+    ada.delete("/v1/projects/my-site?purge=true")
+        .await
+        .assert(200);
     assert!(
         visitor
             .get("/")

@@ -93,7 +93,11 @@ pub(crate) async fn clean(app: &TestApp, user: &User) {
         engine.remove_network(&network).await.unwrap();
     }
     for entry in engine.images().await.unwrap() {
-        engine.remove_image(entry.image).await.unwrap();
+        // A build that was called off may not have ended yet.
+        eventually("the image is removed", || async {
+            engine.remove_image(entry.image).await.is_ok()
+        })
+        .await;
     }
 }
 

@@ -96,14 +96,14 @@ async fn bills_what_nobody_reads(engine: Engine, kill: bool) {
             .iter()
             .map(|row| nanos(&row["cost"]))
             .sum();
-        let sent = billed.load(Ordering::SeqCst);
-        assert!(sent <= BUDGET, "{sent} was billed");
-        if status(&guest.call(&last).await) == 402 && spent >= sent && spent > BUDGET - EACH {
+        let owed = billed.load(Ordering::SeqCst);
+        assert!(owed <= BUDGET, "{owed} was billed");
+        if status(&guest.call(&last).await) == 402 && spent >= owed && spent > BUDGET - EACH {
             break;
         }
         assert!(
             started.elapsed() < 2 * PATIENCE,
-            "{spent} spent, {sent} billed"
+            "{spent} spent, {owed} billed"
         );
     }
     let rows = guest.logs(&server).await;

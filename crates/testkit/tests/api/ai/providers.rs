@@ -8,6 +8,7 @@ use serde_json::json;
 
 on_both_engines! {
     providers_are_kept_and_their_keys_never_shown;
+    what_a_provider_may_be_sent_is_kept;
     only_administrators_keep_providers;
     what_is_no_provider_is_400;
 }
@@ -65,20 +66,6 @@ async fn providers_are_kept_and_their_keys_never_shown(app: &TestApp) {
         (opened.models.len(), opened.models[0].upstream.as_deref()),
         (2, Some("gpt"))
     );
-    assert_eq!(provider["onDisconnect"], "finish");
-    let policy = json!({
-        "onDisconnect": "cancel_and_charge_reserved", "passFields": ["service_tier"], "strictFields": true,
-    });
-    let updated = admin.put(&path, &policy).await.assert(200).json();
-    for field in ["onDisconnect", "passFields", "strictFields"] {
-        assert_eq!(updated["provider"][field], policy[field]);
-    }
-    let opened = &providers::list(app.core()).await.unwrap()[0];
-    assert_eq!(opened.on_disconnect, OnDisconnect::CancelAndChargeReserved);
-    assert_eq!(
-        (&opened.fields.pass[..], opened.fields.strict),
-        (&["service_tier".to_owned()][..], true)
-    );
     // The key stays unless it is named.
     let updated = admin
         .put(&path, &json!({"retries": 0, "name": "renamed"}))
@@ -123,6 +110,27 @@ async fn providers_are_kept_and_their_keys_never_shown(app: &TestApp) {
     admin.delete(&path).await.assert_empty(204);
     admin.get(&path).await.refused(404, "not_found");
     assert_eq!(providers::list(app.core()).await.unwrap().len(), 1);
+}
+
+async fn what_a_provider_may_be_sent_is_kept(app: &TestApp) {
+    let admin = app.admin().await.ai();
+    let new = json!({"name": "local", "baseURL": "http://127.0.0.1:9000/v1/"});
+    let made = admin.post(PATH, &new).await.assert(201).json();
+    assert_eq!(made["provider"]["onDisconnect"], "finish");
+    let path = format!("{PATH}/{}", made["provider"]["_id"].as_str().unwrap());
+    let policy = json!({
+        "onDisconnect": "cancel_and_charge_reserved", "passFields": ["service_tier"], "strictFields": true,
+    });
+    let updated = admin.put(&path, &policy).await.assert(200).json();
+    for field in ["onDisconnect", "passFields", "strictFields"] {
+        assert_eq!(updated["provider"][field], policy[field]);
+    }
+    let opened = &providers::list(app.core()).await.unwrap()[0];
+    assert_eq!(opened.on_disconnect, OnDisconnect::CancelAndChargeReserved);
+    assert_eq!(
+        (&opened.fields.pass[..], opened.fields.strict),
+        (&["service_tier".to_owned()][..], true)
+    );
 }
 
 async fn only_administrators_keep_providers(app: &TestApp) {

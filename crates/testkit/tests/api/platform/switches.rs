@@ -3,6 +3,7 @@
 use crate::support::{column, new_project};
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
+use std::time::Duration;
 
 on_both_engines! {
     a_switch_is_on_or_off;
@@ -95,7 +96,15 @@ async fn the_current_figures_of_a_site(app: &TestApp) {
     let page = visitor.get("/").await;
     assert_eq!(page.status, 200);
     assert_eq!(visitor.get("/missing").await.status, 404);
-    let after = ada.get(path).await.assert(200).json()["requests"].clone();
+    // A request is counted when its response is out, which its visitor may see first.
+    let mut after = json!(null);
+    for _ in 0..250 {
+        after = ada.get(path).await.assert(200).json()["requests"].clone();
+        if after["total"] == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     assert_eq!(after["total"], 2);
     assert_eq!(after["byStatus"]["2xx"], 1);
     assert_eq!(after["byStatus"]["4xx"], 1);

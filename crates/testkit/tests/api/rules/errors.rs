@@ -158,6 +158,87 @@ async fn missing_or_wrong_authentication_is_401_on_both(app: &TestApp) {
     }
 }
 
+const RELEASE: &str = "/v1/releases/0123456789abcdef01234567";
+
+/// An API, a path (`logs` and `activity`: of a workspace), a query that is wrong, and what is said of it.
+const BAD_QUERIES: &[(Api, &str, &str, &str)] = &[
+    (
+        Api::Platform,
+        "/v1/projects",
+        "page=x",
+        "must be a whole number",
+    ),
+    (
+        Api::Platform,
+        "/v1/projects",
+        "count=1&count=2",
+        "is given twice",
+    ),
+    (
+        Api::Platform,
+        "/v1/domains",
+        "project=a&project=b",
+        "is given twice",
+    ),
+    (
+        Api::Platform,
+        RELEASE,
+        "wait=ready",
+        "must be one of PENDING, BUILDING",
+    ),
+    (
+        Api::Platform,
+        RELEASE,
+        "timeout=soon",
+        "must be a whole number",
+    ),
+    (
+        Api::Platform,
+        "/v1/projects/shop/logs",
+        "since=yesterday",
+        "must be seconds",
+    ),
+    (
+        Api::Platform,
+        "/v2/projects/shop/logs",
+        "direction=up",
+        "must be one of forward, backward",
+    ),
+    (
+        Api::Platform,
+        "/v2/projects/shop/logs",
+        "follow=1",
+        "must be true or false",
+    ),
+    (
+        Api::Platform,
+        "/v2/projects/shop/logs",
+        "last_lines=all",
+        "must be a number of lines",
+    ),
+    (
+        Api::Platform,
+        "/v1/exec",
+        "project_id=a&project_id=b",
+        "is given twice",
+    ),
+    (Api::Ai, "/v1/keys", "count=many", "must be a whole number"),
+    (
+        Api::Ai,
+        "/v1/audit",
+        "key=x",
+        "must be 24 lowercase hexadecimal characters",
+    ),
+    (Api::Ai, "/v1/audit", "from=x", "must be"),
+    (Api::Ai, "logs", "status=70000", "is too large"),
+    (
+        Api::Ai,
+        "activity",
+        "filter=year",
+        "must be one of hour, day, week, month",
+    ),
+];
+
 /// In our words: a reader of the API knows nothing of the types behind it.
 async fn a_bad_query_names_its_parameter(app: &TestApp) {
     let ada = app.new_account("ada").await;
@@ -165,89 +246,12 @@ async fn a_bad_query_names_its_parameter(app: &TestApp) {
     let space = json!({"name": "main-space"});
     let space = ada.ai().post("/v1/workspaces", &space).await.assert(200);
     let space = space.field("/workspace/_id");
-    let release = "/v1/releases/0123456789abcdef01234567";
-    for (api, path, query, message) in [
-        (
-            Api::Platform,
-            "/v1/projects",
-            "page=x",
-            "must be a whole number",
-        ),
-        (
-            Api::Platform,
-            "/v1/projects",
-            "count=1&count=2",
-            "is given twice",
-        ),
-        (
-            Api::Platform,
-            "/v1/domains",
-            "project=a&project=b",
-            "is given twice",
-        ),
-        (
-            Api::Platform,
-            release,
-            "wait=ready",
-            "must be one of PENDING, BUILDING",
-        ),
-        (
-            Api::Platform,
-            release,
-            "timeout=soon",
-            "must be a whole number",
-        ),
-        (
-            Api::Platform,
-            "/v1/projects/shop/logs",
-            "since=yesterday",
-            "must be seconds",
-        ),
-        (
-            Api::Platform,
-            "/v2/projects/shop/logs",
-            "direction=up",
-            "must be one of forward, backward",
-        ),
-        (
-            Api::Platform,
-            "/v2/projects/shop/logs",
-            "follow=1",
-            "must be true or false",
-        ),
-        (
-            Api::Platform,
-            "/v2/projects/shop/logs",
-            "last_lines=all",
-            "must be a number of lines",
-        ),
-        (
-            Api::Platform,
-            "/v1/exec",
-            "project_id=a&project_id=b",
-            "is given twice",
-        ),
-        (Api::Ai, "/v1/keys", "count=many", "must be a whole number"),
-        (
-            Api::Ai,
-            "/v1/audit",
-            "key=x",
-            "must be 24 lowercase hexadecimal characters",
-        ),
-        (Api::Ai, "/v1/audit", "from=x", "must be"),
-        (Api::Ai, "logs", "status=70000", "is too large"),
-        (
-            Api::Ai,
-            "activity",
-            "filter=year",
-            "must be one of hour, day, week, month",
-        ),
-    ] {
-        let path = match path {
+    for (api, path, query, message) in BAD_QUERIES {
+        let path = match *path {
             "logs" | "activity" => format!("/v1/workspaces/{space}/{path}"),
             path => path.to_owned(),
         };
-        let refused = ada.on(api).get(&format!("{path}?{query}")).await;
+        let refused = ada.on(*api).get(&format!("{path}?{query}")).await;
         let said = refused.refused(400, "invalid").message();
         let name = query.split('=').next().unwrap();
         assert!(
