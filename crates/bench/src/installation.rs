@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Measured limits would be the configured ones.
-const CONFIG: &str = "[limits]\nrequests_per_second = 0\nkeys = 0\nprojects = 0\n";
+/// Measured limits would be the configured ones; and all load comes from one address.
+const CONFIG: &str =
+    "[limits]\nrequests_per_second = 0\nkeys = 0\nprojects = 0\nconnections_per_address = 10000\n";
 
 /// A data directory.
 pub(crate) struct Site {
