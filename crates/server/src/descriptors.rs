@@ -10,10 +10,11 @@ use rustix::process::{Resource, getrlimit};
 
 /// Fewest connections of a listener, however few descriptors there are.
 const MIN_CONNECTIONS: usize = 16;
-/// Parts of the descriptors that are for connections: of sixteen.
+/// Parts of the descriptors that are for connections, of sixteen. Streams of models last for minutes; visits are short, and
+/// idle ones make room.
 const PLATFORM_PARTS: usize = 2;
-const AI_PARTS: usize = 6;
-const EDGE_PARTS: usize = 8;
+const AI_PARTS: usize = 10;
+const EDGE_PARTS: usize = 4;
 const PARTS: usize = PLATFORM_PARTS + AI_PARTS + EDGE_PARTS;
 
 /// The connections that listeners may have.
