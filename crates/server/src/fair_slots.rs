@@ -83,13 +83,15 @@ impl<K: Copy + Eq + Hash> Inner<K> {
 
     /// Gives free slots to those who wait.
     fn dispatch(self: &Arc<Self>) {
-        loop {
-            // A statement of its own, so that the lock ends with it: a slot that nobody takes any more is
-            // dropped by `give`, which takes the lock.
-            let next = self.lock().take_next(self.max_per_key);
-            let Some((key, sender)) = next else { return };
+        while let Some((key, sender)) = self.take_next() {
             self.give(key, sender);
         }
+    }
+
+    /// The lock ends with this function: [`give`](Self::give) drops a slot that nobody takes any more, which
+    /// takes the lock, and a guard in the head of a loop would live through its body.
+    fn take_next(&self) -> Option<(K, oneshot::Sender<Slot<K>>)> {
+        self.lock().take_next(self.max_per_key)
     }
 
     fn give(self: &Arc<Self>, key: K, sender: oneshot::Sender<Slot<K>>) {
@@ -142,8 +144,7 @@ mod tests {
         let slots = FairSlots::<u8>::new(1);
         let (sender, receiver) = oneshot::channel();
         slots.0.lock().waiting.push((1, sender));
-        let next = slots.0.lock().take_next(1);
-        let (key, sender) = next.unwrap();
+        let (key, sender) = slots.0.take_next().unwrap();
         // Gone between the look at the queue and the slot.
         drop(receiver);
         slots.0.give(key, sender);
