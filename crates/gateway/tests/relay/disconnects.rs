@@ -307,35 +307,3 @@ async fn a_provider_that_costs_nothing_bills_nothing() {
     let call = gateway.books.wait(2).await.remove(1).1;
     assert_eq!(call.cost, cost(3, 4));
 }
-
-#[tokio::test]
-async fn what_could_begin_the_providers_key_is_read_on_too() {
-    let go = Arc::new(Notify::new());
-    let wait = Arc::clone(&go);
-    let text = chat_answer(3, 100);
-    let at = text.find("100").unwrap() + 1;
-    let (first, rest) = (text[..at].to_owned(), text[at..].to_owned());
-    let provider = Scripted::new(move |_| {
-        let length = first.len() + rest.len();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{first}"
-        );
-        vec![send(head), Act::Wait(Arc::clone(&wait)), send(rest.clone())]
-    })
-    .await;
-    let mut acme = provider_at("acme", provider.address);
-    acme.api_key = Some(estrade_model::secret::Secret("1-secret".to_owned()));
-    let gateway = TestGateway::new(&[acme]).await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
-    let caller = gateway.caller();
-    let stream = caller.raw(&caller.raw_chat(&chat(WHOLE))).await;
-    let mut read = vec![0; 8192];
-    stream.readable().await.unwrap();
-    assert!(stream.try_read(&mut read).unwrap() > 0);
-    reset(stream);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    go.notify_one();
-    let call = gateway.books.only().await;
-    assert_eq!((call.tokens.completion, call.estimated), (100, false));
-    assert_eq!(call.cost, cost(3, 100));
-}
