@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn every_image_has_the_name_that_builds_know() {
-        let mut images = estrade_plans::BaseImages::default();
+        let mut images = estrade_buildpacks::BaseImages::default();
         for name in ["node", "dotnet", "go-run", "dotnet-run", "composer"] {
             let read: StrDeserializer<'_, Error> = name.into_deserializer();
             let part = BuiltPlatform::deserialize(read).unwrap();

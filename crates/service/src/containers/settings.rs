@@ -1,6 +1,6 @@
 //! What the configuration says about containers.
 
-use estrade_plans::BaseImages;
+use estrade_buildpacks::BaseImages;
 use estrade_runtime::{Egress, EngineHost, Registries, SubnetPool};
 use std::time::Duration;
 

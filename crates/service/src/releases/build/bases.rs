@@ -8,7 +8,7 @@ use crate::releases::claim::Claim;
 use crate::releases::transition::Failure;
 use crate::releases::work::Halt;
 use estrade_model::Invalid;
-use estrade_plans::{BuildPlan, Dockerfile, check_triggers};
+use estrade_buildpacks::{BuildPlan, Dockerfile, check_triggers};
 use estrade_runtime::{Image, ImageRef};
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Why a build failed: the cause in one sentence, then where.
 
-use estrade_plans::{NO_SITE, Outcome};
+use estrade_buildpacks::{NO_SITE, Outcome};
 use std::collections::VecDeque;
 
 /// Lines of the step that failed that are looked at.

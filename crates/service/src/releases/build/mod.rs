@@ -22,7 +22,7 @@ use estrade_model::error::causes;
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
-use estrade_plans::{BuildPlan, Outcome, PlanError, Settings};
+use estrade_buildpacks::{BuildPlan, Outcome, PlanError, Settings};
 use estrade_runtime::{BuildError, BuildSpec, OwnImage};
 use estrade_store::artifacts;
 use estrade_store::manifest::ManifestFile;
@@ -95,7 +95,7 @@ async fn plan_build(
     let platform = claim.recipe().platform;
     let images = core.settings.containers.images.clone();
     let plan = move || {
-        let plan = estrade_plans::plan(platform, &sources, &settings, &images)?;
+        let plan = estrade_buildpacks::plan(platform, &sources, &settings, &images)?;
         let files = sources.into_files();
         let seen = files
             .into_iter()

@@ -2,7 +2,7 @@
 
 use crate::releases::work::{Halt, source_gone};
 use crate::{Core, Error};
-use estrade_plans::Sources;
+use estrade_buildpacks::Sources;
 use estrade_store::blob_rows;
 use estrade_store::blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};

@@ -5,7 +5,7 @@
 
 use crate::support::{Instruction, files, last_stage, planned, read, text};
 use estrade_model::platform::Platform;
-use estrade_plans::{Outcome, RUN_AS};
+use estrade_buildpacks::{Outcome, RUN_AS};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::support::{files, planned, text};
 use estrade_model::platform::Platform;
-use estrade_plans::Outcome;
+use estrade_buildpacks::Outcome;
 use serde_json::{Value, json};
 
 type Files = &'static [(&'static str, &'static str)];

@@ -2,7 +2,7 @@
 
 use crate::support::{Files, files, planned, planned_on, text};
 use estrade_model::platform::Platform;
-use estrade_plans::{BaseImages, Dockerfile, Outcome, PlanError, Settings, plan};
+use estrade_buildpacks::{BaseImages, Dockerfile, Outcome, PlanError, Settings, plan};
 use serde_json::{Map, Value, json};
 
 fn node() -> Files {
