@@ -1,7 +1,7 @@
 //! Instances: an application that answers with what it was asked, and others that do as they like.
 
 use bytes::Bytes;
-use estrade_scripted::{Act, Scripted, send};
+use estrade_mock_upstream::{Act, Scripted, send};
 use http::{Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};

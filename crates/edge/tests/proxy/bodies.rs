@@ -4,7 +4,7 @@ use crate::backend::{App, always, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Modern;
 use bytes::Bytes;
-use estrade_scripted::{Act, chunk, send, stream_head};
+use estrade_mock_upstream::{Act, chunk, send, stream_head};
 use futures_util::StreamExt;
 use http::Response;
 use http_body_util::{BodyExt, StreamBody};

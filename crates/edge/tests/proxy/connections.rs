@@ -2,7 +2,7 @@
 
 use crate::backend::{App, always, nowhere, ok};
 use crate::stage::{Stage, eventually};
-use estrade_scripted::{Act, Scripted};
+use estrade_mock_upstream::{Act, Scripted};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -237,7 +237,7 @@ async fn when_the_visitor_goes_so_does_the_connection_to_the_instance() {
     }
     // The same when the answer has begun.
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
-    let slow = always(vec![estrade_scripted::send(head), Act::AwaitClose]).await;
+    let slow = always(vec![estrade_mock_upstream::send(head), Act::AwaitClose]).await;
     stage.publish(release, &[slow.address]);
     for method in ["GET", "POST"] {
         let mut visitor = stage.visitor().await;

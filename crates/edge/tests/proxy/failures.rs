@@ -3,7 +3,7 @@
 use crate::backend::{always, nowhere, ok};
 use crate::stage::Stage;
 use crate::visitor::{Modern, Page};
-use estrade_scripted::{Act, send};
+use estrade_mock_upstream::{Act, send};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpSocket, TcpStream};

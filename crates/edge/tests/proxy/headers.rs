@@ -3,7 +3,7 @@
 use crate::backend::{App, always, ok, whole};
 use crate::stage::{HOST, Stage};
 use crate::visitor::{Modern, Visitor};
-use estrade_scripted::{Scripted, send};
+use estrade_mock_upstream::{Scripted, send};
 use http::Response;
 use reqwest::Method;
 use std::time::Duration;

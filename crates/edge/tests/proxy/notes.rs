@@ -4,7 +4,7 @@ use crate::backend::ok;
 use crate::stage::{HOST, Stage, eventually};
 use crate::visitor::Modern;
 use estrade_edge::metrics::EdgeMetrics;
-use estrade_scripted::{Act, Scripted, send};
+use estrade_mock_upstream::{Act, Scripted, send};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::Value;

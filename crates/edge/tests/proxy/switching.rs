@@ -3,7 +3,7 @@
 use crate::backend::{App, always, ok, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Modern;
-use estrade_scripted::Act;
+use estrade_mock_upstream::Act;
 use http::Response;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

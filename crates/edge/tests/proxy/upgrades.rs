@@ -3,7 +3,7 @@
 use crate::backend::{App, always, ok, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Visitor;
-use estrade_scripted::{Act, send};
+use estrade_mock_upstream::{Act, send};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;

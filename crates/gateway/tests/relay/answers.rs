@@ -4,7 +4,7 @@ use crate::support::{
     KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_answer, error_code, provider_at,
 };
 use estrade_model::provider::Preference;
-use estrade_scripted::{Act, Scripted, json, send};
+use estrade_mock_upstream::{Act, Scripted, json, send};
 use http::Method;
 use serde_json::{Value, json as value};
 

@@ -3,7 +3,7 @@
 
 use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
 use estrade_model::provider::OnDisconnect;
-use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
+use estrade_mock_upstream::{Act, Scripted, done, event, json, stream_head};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -325,7 +325,7 @@ async fn an_answer_that_is_cut_has_no_end() {
     let provider = Scripted::new(|_| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
         vec![
-            estrade_scripted::send(format!("{head}content-length: 100\r\n\r\n{{\"a\":")),
+            estrade_mock_upstream::send(format!("{head}content-length: 100\r\n\r\n{{\"a\":")),
             Act::Sleep(Duration::from_millis(50)),
             Act::Close,
         ]
@@ -353,7 +353,7 @@ async fn an_answer_without_a_body_has_none() {
             return json(200, &chat_answer(1, 1));
         }
         let head = "HTTP/1.1 204 No Content\r\ncontent-type: text/event-stream\r\n\r\n";
-        vec![estrade_scripted::send(head)]
+        vec![estrade_mock_upstream::send(head)]
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;

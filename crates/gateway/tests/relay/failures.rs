@@ -3,7 +3,7 @@
 use crate::support::{
     PATIENCE, SECRET, TestGateway, chat, chat_answer, error_code, hasty, provider_at,
 };
-use estrade_scripted::{Act, Scripted, json, send};
+use estrade_mock_upstream::{Act, Scripted, json, send};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 

@@ -6,7 +6,7 @@ use estrade_gateway::doors::Rates;
 use estrade_model::Timestamp;
 use estrade_model::call::Ticket;
 use estrade_model::key::{Budget, Period};
-use estrade_scripted::{Scripted, json};
+use estrade_mock_upstream::{Scripted, json};
 use serde_json::Value;
 use std::num::NonZeroU32;
 

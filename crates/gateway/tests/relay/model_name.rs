@@ -1,7 +1,7 @@
 //! The model in a response has the id that the caller asked for; the provider's name of it is in a header.
 
 use crate::support::{MODEL, TestGateway, chat, error_code, provider_at};
-use estrade_scripted::{Act, Scripted, chunk, done, json, send, stream_head};
+use estrade_mock_upstream::{Act, Scripted, chunk, done, json, send, stream_head};
 use http::Method;
 use serde_json::{Value, json as value};
 use std::time::Duration;

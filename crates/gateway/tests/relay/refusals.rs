@@ -3,7 +3,7 @@
 use crate::support::{
     MODEL, PATIENCE, TestGateway, chat, chat_answer, error_code, provider_at, until,
 };
-use estrade_scripted::{Scripted, json};
+use estrade_mock_upstream::{Scripted, json};
 use http::Method;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

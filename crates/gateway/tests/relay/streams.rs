@@ -1,7 +1,7 @@
 //! Streams: at once, whole events, metered.
 
 use crate::support::{SECRET, TestGateway, chat, error_code, provider_at, until};
-use estrade_scripted::{
+use estrade_mock_upstream::{
     Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
 };
 use serde_json::Value;
@@ -300,7 +300,7 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
             usage_event(1, 1),
             done(),
         ],
-        _ => estrade_scripted::json(200, "{}"),
+        _ => estrade_mock_upstream::json(200, "{}"),
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -331,7 +331,7 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
 async fn in_strict_mode_what_is_not_on_disk_in_time_has_no_end() {
     let provider = Scripted::new(|number| match number {
         0 => vec![stream_head(), event("a"), usage_event(1, 1), done()],
-        1 => estrade_scripted::json(200, "{}"),
+        1 => estrade_mock_upstream::json(200, "{}"),
         _ => {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n";
             let pause = Act::Sleep(Duration::from_millis(50));

@@ -1,7 +1,7 @@
 //! Calls that are on record nowhere while they go on: what they took so far can be asked for.
 
 use crate::support::{TestGateway, chat, provider_at, until};
-use estrade_scripted::{Act, Scripted, done, event, json, stream_head};
+use estrade_mock_upstream::{Act, Scripted, done, event, json, stream_head};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

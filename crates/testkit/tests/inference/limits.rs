@@ -1,7 +1,7 @@
 //! Limits over the wire, and the record of every call.
 
 use crate::support::{ECHO, MODEL, chat, chat_answer, code, key_with, provide, say, workspace};
-use estrade_scripted::{Scripted, done, event, json as answer_json, stream_head, usage_event};
+use estrade_mock_upstream::{Scripted, done, event, json as answer_json, stream_head, usage_event};
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
 use std::time::Duration;

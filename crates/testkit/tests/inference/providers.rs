@@ -3,7 +3,7 @@
 use crate::support::{MODEL, SECRET, chat, chat_answer, code, key, provide};
 use estrade_model::provider::{KeptProvider, ProviderSettings};
 use estrade_model::{Id, Timestamp};
-use estrade_scripted::{Scripted, json as answer_json};
+use estrade_mock_upstream::{Scripted, json as answer_json};
 use estrade_store::providers::{ProviderRow, insert_provider};
 use estrade_store::{ChangeKind, StoreError};
 use estrade_testkit::{Engine, TestApp, on_both_engines};

@@ -1,6 +1,6 @@
 //! Steps that these tests take.
 
-use estrade_scripted::Scripted;
+use estrade_mock_upstream::Scripted;
 use estrade_testkit::{Answer, Call, TestApp, User};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Traces of calls, as a collector gets them: read with OpenTelemetry's own types.
 
 use crate::support::{ECHO, MODEL, chat, chat_answer, key, provide, say};
-use estrade_scripted::{Act, Scripted, json as answer_json};
+use estrade_mock_upstream::{Act, Scripted, json as answer_json};
 use estrade_server::ai::traces::TraceOptions;
 use estrade_testkit::{Engine, Setup, TestApp};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;

@@ -2,7 +2,7 @@
 
 use super::{Engine, Guest, MODEL, World, chat, chat_answer, nanos, status};
 use crate::support::{PATIENCE, Server, random};
-use estrade_scripted::{Act, Scripted, json};
+use estrade_mock_upstream::{Act, Scripted, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use super::{Engine, Guest, World, chat, nanos, resident, status, times};
 use crate::support::{Server, random};
-use estrade_scripted::{Act, Scripted, event, send, stream_head, usage_event};
+use estrade_mock_upstream::{Act, Scripted, event, send, stream_head, usage_event};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;

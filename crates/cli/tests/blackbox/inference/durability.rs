@@ -1,7 +1,7 @@
 //! What is on record when a server is killed.
 
 use super::{Engine, Guest, World, chat, chat_answer, header, status, times};
-use estrade_scripted::{Scripted, done, event, json, stream_head, usage_event};
+use estrade_mock_upstream::{Scripted, done, event, json, stream_head, usage_event};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 use super::{Engine, Guest, MODEL, World, chat, nanos, status};
 use crate::support::PATIENCE;
-use estrade_scripted::{Act, Scripted, event, json as answer, send, stream_head, usage_event};
+use estrade_mock_upstream::{Act, Scripted, event, json as answer, send, stream_head, usage_event};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

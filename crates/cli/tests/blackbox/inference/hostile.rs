@@ -2,7 +2,7 @@
 
 use super::{Engine, Guest, SECRET, World, chat, chat_answer, header, resident, status, times};
 use crate::support::Server;
-use estrade_scripted::{Act, Asked, Scripted, chunk, event, json, send, stream_head};
+use estrade_mock_upstream::{Act, Asked, Scripted, chunk, event, json, send, stream_head};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;

@@ -9,7 +9,7 @@ mod outage;
 mod under_way;
 
 use crate::support::{Home, Postgres, Server, serve_args, text};
-use estrade_scripted::Scripted;
+use estrade_mock_upstream::Scripted;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::{Guest, chat, chat_answer, home, start, status};
 use crate::support::{PATIENCE, Postgres};
-use estrade_scripted::{Scripted, json};
+use estrade_mock_upstream::{Scripted, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 use super::durability::{STANDSTILL, WINDOW};
 use super::{Engine, Guest, World, chat, chat_answer, header, nanos, times};
 use crate::support::{PATIENCE, Server};
-use estrade_scripted::{Act, Scripted, event, json, stream_head};
+use estrade_mock_upstream::{Act, Scripted, event, json, stream_head};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
