@@ -3,11 +3,11 @@
 mod inference;
 
 use crate::config::{Challenge, Config, DatabaseUrl, HttpUrl, Tls, UnknownWorkspace};
+use estrade_buildpacks::BaseImages;
 use estrade_edge::EdgeOptions;
 use estrade_listener::{AllowedHosts, ListenerOptions, TlsFiles};
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::secret::Secret;
-use estrade_buildpacks::BaseImages;
 use estrade_runtime::{EngineHost, Registries};
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, EdgeBind, ServeOptions};

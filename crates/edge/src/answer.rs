@@ -4,8 +4,8 @@ use crate::contents::Content;
 use crate::recent::Traits;
 use crate::site::Stored;
 use bytes::Bytes;
+use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
-use estrade_store::blobs::Digest;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::io::Write;
 

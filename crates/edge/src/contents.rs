@@ -3,7 +3,7 @@
 use crate::numbered::Numbered;
 use crate::site::Stored;
 use bytes::Bytes;
-use estrade_store::blobs::{BlobError, BlobStore, PlaceId};
+use estrade_blobs::{BlobError, BlobStore, PlaceId};
 use foldhash::fast::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -316,7 +316,7 @@ async fn read(file: &Arc<File>, offset: u64, length: u64) -> io::Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_store::blobs::{DigestSet, Place, StoredBlob};
+    use estrade_blobs::{DigestSet, Place, StoredBlob};
 
     #[test]
     fn a_content_is_kept_the_second_time() {

@@ -1,8 +1,8 @@
 //! Conditional requests on static files: what the client has already, and what it insists on.
 
 use crate::ask::Headers;
+use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
-use estrade_store::blobs::Digest;
 use std::time::SystemTime;
 
 /// What the conditions of a request come to.

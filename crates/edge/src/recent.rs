@@ -6,8 +6,8 @@
 
 use crate::ask::{Ask, Method};
 use crate::site::Stored;
+use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
-use estrade_store::blobs::Digest;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
@@ -259,7 +259,7 @@ impl Given {
 mod tests {
     use super::*;
     use crate::ask::Headers;
-    use estrade_store::blobs::Place;
+    use estrade_blobs::Place;
 
     fn ask<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> Ask<'r> {
         let mut headers = Headers::default();

@@ -6,9 +6,9 @@
 
 use crate::header_rules::{self, HeaderRules};
 use crate::redirects::{self, Redirects};
+use estrade_blobs::{Digest, DigestMap, PlaceId, StoredBlob};
 use estrade_model::coding::Coding;
 use estrade_model::site::SiteConfig;
-use estrade_store::blobs::{Digest, DigestMap, PlaceId, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::VariantRow;
 use foldhash::fast::RandomState;
@@ -314,8 +314,8 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use estrade_blobs::Place;
     use estrade_model::paths::FilePath;
-    use estrade_store::blobs::Place;
 
     fn blob(content: &[u8], place: &str, offset: i64) -> StoredBlob {
         StoredBlob {

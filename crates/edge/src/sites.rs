@@ -3,12 +3,12 @@
 use crate::header_rules;
 use crate::redirects;
 use crate::site::{Parts, Site};
+use estrade_blobs::{DigestMap, StoredBlob};
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;
 use estrade_model::site_rules::MAX_FILE_BYTES;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::{Core, Error, Result};
-use estrade_store::blobs::{DigestMap, StoredBlob};
 use estrade_store::manifest::Manifest;
 use estrade_store::routes::LiveRow;
 use estrade_store::variants::VariantRow;

@@ -5,9 +5,9 @@
 //! start that was killed in between goes on.
 
 use crate::bootstrap::{ADMIN_TOKEN_FILE, OpenError, Places};
+use estrade_blobs::BlobStore;
 use estrade_model::Timestamp;
 use estrade_store::Location;
-use estrade_store::blobs::BlobStore;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -1,8 +1,8 @@
 //! Artifacts: what releases are made of.
 
-use crate::blobs::Digest;
 use crate::manifest::{self, Manifest};
 use crate::{Db, Record, Row, StoreError, Tx, value};
+use estrade_blobs::Digest;
 use estrade_model::ProjectId;
 use estrade_model::release::ArtifactId;
 

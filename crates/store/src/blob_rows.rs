@@ -1,7 +1,7 @@
-//! Which contents are stored, and where they lie: the index of [`crate::blobs`].
+//! Which contents are stored, and where they lie: the index of [`estrade_blobs`].
 
-use crate::blobs::{Digest, DigestMap, DigestSet, Place, PlaceId, StoredBlob};
 use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
+use estrade_blobs::{Digest, DigestMap, DigestSet, Place, PlaceId, StoredBlob};
 use foldhash::fast::RandomState;
 
 /// How many digests one statement asks for. A shorter list is filled up, so that there is one
@@ -118,7 +118,7 @@ async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreErro
 }
 
 /// Which of these contents are stored and not condemned: who finds one here and has said before that
-/// it is [wanted](crate::blobs::BlobStore::is_wanted) can count on it.
+/// it is [wanted](estrade_blobs::BlobStore::is_wanted) can count on it.
 pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<DigestSet, StoreError> {
     let sql = concat!(select_blobs!("digest"), " AND condemned_at IS NULL");
     let mut known = DigestSet::default();

@@ -1,8 +1,8 @@
 //! Contents that a project's clients sent ahead of a release that will name them.
 
 use crate::blob_rows::{ASKED, bind_all, digest_list};
-use crate::blobs::Digest;
 use crate::{Db, Record, Row, StoreError, Tx};
+use estrade_blobs::Digest;
 use estrade_model::{ProjectId, Timestamp};
 
 /// Notes that a project has a content; false when it had it before, which then counts anew.

@@ -19,10 +19,10 @@
 
 use crate::artifacts::ArtifactContents;
 use crate::blob_rows::{ASKED, bind_all, digest_list};
-use crate::blobs::{Digest, PlaceId, StoredBlob};
 use crate::db::Engine;
 use crate::postgres::CleanupLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
+use estrade_blobs::{Digest, PlaceId, StoredBlob};
 use estrade_model::Timestamp;
 use estrade_model::release::ArtifactId;
 

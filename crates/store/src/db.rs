@@ -8,12 +8,12 @@
 //! wait together, with one fsync (group commit); on PostgreSQL each runs serialisably on a pooled
 //! connection and is repeated when it clashed. Either way the job behaves as if it ran alone.
 
-use crate::blobs::PROBE_BYTES;
 use crate::changes::{Change, Changes};
 use crate::postgres::{Postgres, PostgresTx};
 use crate::sqlite::{Sqlite, SqliteTx};
 use crate::value::{Record, Value};
 use crate::{StoreError, migrate};
+use estrade_blobs::PROBE_BYTES;
 use std::future::Future;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Facts and blobs on disk.
+//! Facts in a database.
 //!
 //! [`Db`] is one handle over two engines, SQLite and PostgreSQL. Queries live in one file per
-//! resource, each SQL text written once. [`blobs`] keeps contents by their hash.
+//! resource, each SQL text written once.
 
 pub mod accounts;
 pub mod acme;
@@ -9,7 +9,6 @@ pub mod artifacts;
 pub mod audit;
 pub mod blob_rows;
 pub mod blob_uploads;
-pub mod blobs;
 pub mod budgets;
 pub mod build_logs;
 pub mod calls;

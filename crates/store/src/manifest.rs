@@ -4,7 +4,7 @@
 //! Layout: a format byte, then for each file, sorted by path, the length of the path (2 bytes), the
 //! path, the digest (32 bytes) and the size (8 bytes); numbers are big-endian.
 
-use crate::blobs::Digest;
+use estrade_blobs::Digest;
 use estrade_model::paths::FilePath;
 
 const FORMAT: u8 = 1;

@@ -1,7 +1,7 @@
 //! Archives that were uploaded, for releases to be made from.
 
-use crate::blobs::{Digest, StoredBlob};
 use crate::{Db, Record, Row, StoreError, Tx};
+use estrade_blobs::{Digest, StoredBlob};
 use estrade_model::release::{ArchiveFormat, SourceId};
 use estrade_model::{ProjectId, Timestamp};
 

@@ -1,8 +1,8 @@
 //! Compressed variants of contents.
 
 use crate::blob_rows::{ASKED, bind_all, digest_list};
-use crate::blobs::{Digest, StoredBlob};
 use crate::{Db, Record, Row, StoreError, Tx, Value};
+use estrade_blobs::{Digest, StoredBlob};
 use estrade_model::coding::Coding;
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! One thing at a time: small differences in the sources and what they change.
 
 use crate::support::{files, planned, text};
-use estrade_model::platform::Platform;
 use estrade_buildpacks::Outcome;
+use estrade_model::platform::Platform;
 use serde_json::{Value, json};
 
 type Files = &'static [(&'static str, &'static str)];

@@ -4,8 +4,8 @@
 //! instead of compared, so that a change can be read as a diff.
 
 use crate::support::{Instruction, files, last_stage, planned, read, text};
-use estrade_model::platform::Platform;
 use estrade_buildpacks::{Outcome, RUN_AS};
+use estrade_model::platform::Platform;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

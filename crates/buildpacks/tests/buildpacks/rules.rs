@@ -1,8 +1,8 @@
 //! What holds for all platforms: settings, images, own Dockerfiles, errors that help.
 
 use crate::support::{Files, files, planned, planned_on, text};
-use estrade_model::platform::Platform;
 use estrade_buildpacks::{BaseImages, Dockerfile, Outcome, PlanError, Settings, plan};
+use estrade_model::platform::Platform;
 use serde_json::{Map, Value, json};
 
 fn node() -> Files {

@@ -1,7 +1,7 @@
 //! Small trees of sources, and a strict reader of Dockerfiles.
 
-use estrade_model::platform::Platform;
 use estrade_buildpacks::{BaseImages, BuildPlan, Dockerfile, PlanError, Settings, plan};
+use estrade_model::platform::Platform;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! `kill -9` in the middle of work: what was acknowledged is there, what was half-done is gone.
 
 use crate::support::{Home, PATIENCE, Server, names_in, random, text};
-use estrade_store::blobs::Digest;
+use estrade_blobs::Digest;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
 //! Providers of the database: in force for the next call, and their keys nowhere to be found.
 
 use crate::support::{MODEL, SECRET, chat, chat_answer, code, key, provide};
+use estrade_mock_upstream::{Scripted, json as answer_json};
 use estrade_model::provider::{KeptProvider, ProviderSettings};
 use estrade_model::{Id, Timestamp};
-use estrade_mock_upstream::{Scripted, json as answer_json};
 use estrade_store::providers::{ProviderRow, insert_provider};
 use estrade_store::{ChangeKind, StoreError};
 use estrade_testkit::{Engine, TestApp, on_both_engines};

@@ -3,8 +3,8 @@
 use crate::support::{
     KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_answer, error_code, provider_at,
 };
-use estrade_model::provider::Preference;
 use estrade_mock_upstream::{Act, Scripted, json, send};
+use estrade_model::provider::Preference;
 use http::Method;
 use serde_json::{Value, json as value};
 

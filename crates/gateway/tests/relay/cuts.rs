@@ -1,9 +1,9 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
 use crate::support::{PATIENCE, SECRET, TestGateway, chat, chat_answer, hasty, provider_at, until};
+use estrade_mock_upstream::{Act, Scripted, chunk, done, event, event_text, send, stream_head};
 use estrade_model::call::Price;
 use estrade_model::provider::Provider;
-use estrade_mock_upstream::{Act, Scripted, chunk, done, event, event_text, send, stream_head};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! Clients that hang up on providers that bill all that they generate: a budget pays for it.
 
 use crate::support::{TestGateway, chat, chat_answer, hasty, provider_at, until};
+use estrade_mock_upstream::{Act, Scripted, done, event, json, send, stream_head, usage_event};
 use estrade_model::amount::Amount;
 use estrade_model::call::Price;
 use estrade_model::provider::OnDisconnect;
-use estrade_mock_upstream::{Act, Scripted, done, event, json, send, stream_head, usage_event};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

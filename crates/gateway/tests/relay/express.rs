@@ -2,8 +2,8 @@
 //! connection.
 
 use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
-use estrade_model::provider::OnDisconnect;
 use estrade_mock_upstream::{Act, Scripted, done, event, json, stream_head};
+use estrade_model::provider::OnDisconnect;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at, until};
 use estrade_gateway::Refused;
 use estrade_gateway::doors::Rates;
+use estrade_mock_upstream::{Scripted, json};
 use estrade_model::Timestamp;
 use estrade_model::call::Ticket;
 use estrade_model::key::{Budget, Period};
-use estrade_mock_upstream::{Scripted, json};
 use serde_json::Value;
 use std::num::NonZeroU32;
 

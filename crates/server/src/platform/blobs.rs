@@ -8,8 +8,8 @@ use crate::intake::{Intake, IntakeLimits};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use estrade_blobs::{BadDigest, Digest};
 use estrade_service::{Error, releases};
-use estrade_store::blobs::{BadDigest, Digest};
 
 /// A content that is kept.
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]

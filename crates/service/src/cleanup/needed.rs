@@ -1,7 +1,7 @@
 //! Which contents are needed: a compact set of all of them.
 
 use crate::{Core, Result};
-use estrade_store::blobs::Digest;
+use estrade_blobs::Digest;
 use estrade_store::cleanup;
 
 /// Rows that are read at once.

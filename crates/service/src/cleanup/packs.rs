@@ -1,7 +1,7 @@
 //! Packs of which little is still needed: what is, moves into a new one.
 
 use crate::{Core, Error, Result};
-use estrade_store::blobs::{
+use estrade_blobs::{
     BlobError, BlobStore, Digest, DigestSet, PlaceEntry, PlaceId, Published, StoredBlob,
 };
 use estrade_store::cleanup;

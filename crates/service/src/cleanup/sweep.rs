@@ -2,8 +2,8 @@
 
 use super::needed::{Needed, PAGE};
 use crate::{Core, Error, Result};
+use estrade_blobs::Digest;
 use estrade_model::Timestamp;
-use estrade_store::blobs::Digest;
 use estrade_store::cleanup;
 
 /// Rows that one transaction changes, so that none holds up the writer for long.

@@ -5,8 +5,8 @@
 
 use crate::{Core, Error, Result};
 use bytes::Bytes;
+use estrade_blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_store::blob_rows;
-use estrade_store::blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_store::manifest::ManifestFile;
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};

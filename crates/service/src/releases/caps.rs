@@ -1,9 +1,9 @@
 //! How much a release may hold, however it comes: as files, contents sent ahead, or an archive.
 
 use crate::{Core, Error, Result};
+use estrade_blobs::{BlobError, Staging};
 use estrade_model::plan::Plan;
 use estrade_store::blob_rows;
-use estrade_store::blobs::{BlobError, Staging};
 use tokio::runtime::Handle;
 
 /// The limits of one project.

@@ -4,10 +4,10 @@
 
 use super::caps::{Caps, storing};
 use crate::{Core, Error, Result, Scope, projects};
+use estrade_blobs::{BlobError, Content, Digest, Published};
 use estrade_model::ProjectId;
 use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
-use estrade_store::blobs::{BlobError, Content, Digest, Published};
 use estrade_store::{Tx, blob_rows, blob_uploads, projects as project_rows};
 use std::io::Write;
 
@@ -136,7 +136,7 @@ impl Received {
 /// Notes in a transaction that a published content is needed.
 pub(super) async fn keep_content(
     tx: &mut Tx,
-    new: &[estrade_store::blobs::StoredBlob],
+    new: &[estrade_blobs::StoredBlob],
     digest: Digest,
 ) -> Result<()> {
     let known = if new.is_empty() {

@@ -5,11 +5,11 @@
 
 use crate::error::MissingFile;
 use crate::{Core, Error, Result};
+use estrade_blobs::{Digest, DigestMap, DigestSet};
 use estrade_model::ProjectId;
 use estrade_model::release::ArtifactId;
 use estrade_store::artifacts::{self, ArtifactContents};
 use estrade_store::blob_uploads;
-use estrade_store::blobs::{Digest, DigestMap, DigestSet};
 use estrade_store::manifest::ManifestFile;
 
 /// How many artifacts are looked through, from the newest: a bound on what one request costs.

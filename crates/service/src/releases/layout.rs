@@ -72,7 +72,7 @@ pub(super) fn inside(files: Vec<ManifestFile>, folder: &str) -> Vec<ManifestFile
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_store::blobs::Digest;
+    use estrade_blobs::Digest;
 
     fn files(paths: &[&str]) -> Vec<ManifestFile> {
         let file = |path: &&str| ManifestFile {

@@ -3,11 +3,11 @@
 use super::transition::Failure;
 use super::work::Halt;
 use crate::{Core, Error};
+use estrade_blobs::StoredBlob;
 use estrade_model::release::ArtifactId;
 use estrade_model::site_rules::{
     ExceededLimit, HEADERS_FILE, REDIRECTS_FILE, check_headers, check_redirects, check_size,
 };
-use estrade_store::blobs::StoredBlob;
 use estrade_store::{artifacts, blob_rows};
 use std::sync::Arc;
 

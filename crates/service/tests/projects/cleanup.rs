@@ -7,6 +7,7 @@ use crate::acting::{
     RunningWorker, code, count, create, deploy, finished, owner, read, try_deploy,
 };
 use crate::support::{Installation, on_both_engines};
+use estrade_blobs::{Digest, DigestSet, StoredBlob};
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_service::cleanup::{Cleaned, Cleaner};
@@ -14,7 +15,6 @@ use estrade_service::releases::{
     Source, begin_upload, create_release, download_source, rollback_release,
 };
 use estrade_service::{Core, Scope, Settings, projects};
-use estrade_store::blobs::{Digest, DigestSet, StoredBlob};
 use estrade_store::variants::read_variants;
 use estrade_store::{Db, StoreError, artifacts, blob_rows, cleanup};
 use std::collections::{BTreeSet, HashSet};

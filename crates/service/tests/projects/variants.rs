@@ -4,13 +4,13 @@ use crate::acting::{
     RunningWorker, bytes_on_disk, count, create, deploy, finished, named, owner, try_deploy,
 };
 use crate::support::{Installation, on_both_engines};
+use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::releases::{Claim, cancel_release, rollback_release, run_brotli};
 use estrade_service::{Core, Publisher, Result, Scope};
 use estrade_store::blob_rows::read_blobs;
-use estrade_store::blobs::Digest;
 use estrade_store::routes::LiveRow;
 use estrade_store::variants::{VariantRow, find_tried, read_variants};
 use estrade_store::{ChangeKind, artifacts};

@@ -3,7 +3,7 @@
 use crate::support::{
     assert_id, deploy, deploy_site, ended, fields, gzip, new_project, new_source, tar_gz, upload,
 };
-use estrade_store::blobs::Digest;
+use estrade_blobs::Digest;
 use estrade_store::{Record, Row, StoreError, artifacts};
 use estrade_testkit::{Setup, TestApp, User, on_both_engines};
 use serde_json::{Value, json};

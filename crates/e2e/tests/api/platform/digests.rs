@@ -1,7 +1,7 @@
 //! Incremental deploys: files named by their digests, and contents sent ahead.
 
 use crate::support::{deploy, ended, fields, new_project, site};
-use estrade_store::blobs::Digest;
+use estrade_blobs::Digest;
 use estrade_testkit::{Answer, Setup, TestApp, User, on_both_engines};
 use http::Method;
 use serde_json::{Value, json};

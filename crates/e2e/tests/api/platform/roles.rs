@@ -1,7 +1,7 @@
 //! What each role in a team may do: every kind of action, every role.
 
 use crate::support::{deploy_site, new_key, new_project, site, tar_gz, upload};
-use estrade_store::blobs::Digest;
+use estrade_blobs::Digest;
 use estrade_testkit::{Answer, TestApp, User, on_both_engines};
 use serde_json::json;
 

@@ -7,8 +7,8 @@ use super::refused;
 use crate::releases::claim::Claim;
 use crate::releases::transition::Failure;
 use crate::releases::work::Halt;
-use estrade_model::Invalid;
 use estrade_buildpacks::{BuildPlan, Dockerfile, check_triggers};
+use estrade_model::Invalid;
 use estrade_runtime::{Image, ImageRef};
 use std::collections::HashMap;
 

@@ -2,9 +2,9 @@
 
 use crate::releases::work::{Halt, source_gone};
 use crate::{Core, Error};
+use estrade_blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_buildpacks::Sources;
 use estrade_store::blob_rows;
-use estrade_store::blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use std::borrow::Cow;
 use std::io::Read;

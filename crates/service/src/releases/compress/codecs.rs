@@ -4,8 +4,8 @@
 //! one core for both quick codings together, and the next better ones take twice as long for 2 % less.
 //! Who waits for better ones gets Brotli, which has all the time it needs.
 
+use estrade_blobs::{BlobError, ContentWriter, Digest};
 use estrade_model::coding::Coding;
-use estrade_store::blobs::{BlobError, ContentWriter, Digest};
 use flate2::{Compression, GzBuilder};
 use libdeflater::{CompressionLvl, Compressor as Deflate};
 use std::io::{self, Read, Write};

@@ -13,10 +13,10 @@ pub(crate) use head_start::{HeadStart, Offers};
 pub use slow::run as run_slow;
 
 use crate::{Core, Error, Result};
+use estrade_blobs::{Digest, DigestMap, DigestSet, HeldBlobs, Published, StoredBlob};
 use estrade_model::ProjectId;
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
-use estrade_store::blobs::{Digest, DigestMap, DigestSet, HeldBlobs, Published, StoredBlob};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::{NewVariant, VariantRow};
 use estrade_store::{Tx, artifacts, blob_rows, variants};

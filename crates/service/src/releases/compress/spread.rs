@@ -6,11 +6,11 @@ use super::head_start::HeadStart;
 use super::kinds::{LOOKED_AT, looks_like_text};
 use crate::rush::Rush;
 use crate::{Error, Result};
-use estrade_model::coding::Coding;
-use estrade_store::blobs::{
+use estrade_blobs::{
     BlobError, BlobStore, Digest, DigestSet, LARGE_CONTENT, LookupError, Published, Staging,
     StoredBlob,
 };
+use estrade_model::coding::Coding;
 use estrade_store::variants::NewVariant;
 use estrade_store::{Db, blob_rows};
 use std::io::Read;

@@ -7,8 +7,8 @@
 
 use super::tree::{Member, Tree};
 use super::{Stop, TooMuch, refuse};
+use estrade_blobs::RandomReader;
 use estrade_model::paths::FilePath;
-use estrade_store::blobs::RandomReader;
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 use std::io::{self, BufReader, Read};

@@ -3,12 +3,12 @@
 use super::{HISTORY, assert_no_orphans, clean, contents, page, ready, tidy};
 use crate::acting::{RunningWorker, add_files, count, create, finished, named, try_deploy};
 use crate::support::{Installation, on_both_engines};
+use estrade_blobs::{Digest, LARGE_CONTENT};
 use estrade_model::ReleaseId;
 use estrade_model::release::{NewRelease, ReleaseState};
 use estrade_service::cleanup::Cleaned;
 use estrade_service::releases::{self, Source, rollback_release, run_brotli};
 use estrade_service::{Core, Scope, projects};
-use estrade_store::blobs::{Digest, LARGE_CONTENT};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

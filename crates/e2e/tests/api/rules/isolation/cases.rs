@@ -54,7 +54,7 @@ const DISK: &str = "secret-disk";
 
 /// A content of the owner's site.
 fn site_digest() -> String {
-    estrade_store::blobs::Digest::of(b"<h1>Hello</h1>").to_string()
+    estrade_blobs::Digest::of(b"<h1>Hello</h1>").to_string()
 }
 
 impl World {

@@ -4,7 +4,7 @@ mod tar_files;
 mod zip_files;
 
 use super::*;
-use estrade_store::blobs::{BlobStore, Digest, DigestSet, StoredBlob};
+use estrade_blobs::{BlobStore, Digest, DigestSet, StoredBlob};
 use std::io::Read;
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use estrade_store::blobs::{BlobStore, DigestSet, Published, Staging, StoredBlob};
+use estrade_blobs::{BlobStore, DigestSet, Published, Staging, StoredBlob};
 use tempfile::TempDir;
 
 /// The size from which a content has a file of its own.

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use estrade_store::blobs::{BlobError, BlobStore, Digest, LARGE_CONTENT, Place, StoredBlob};
+use estrade_blobs::{BlobError, BlobStore, Digest, LARGE_CONTENT, Place, StoredBlob};
 use futures_util::TryStreamExt;
 use proptest::prelude::*;
 use tempfile::TempDir;

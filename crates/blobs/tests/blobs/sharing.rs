@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use estrade_store::blobs::{BlobError, BlobStore, StoredBlob};
+use estrade_blobs::{BlobError, BlobStore, StoredBlob};
 
 use crate::{LARGE, bytes, close_packs, counts, new_store, publish, soon, stage, store_contents};
 

@@ -56,7 +56,7 @@ use disk::Disk;
 pub const LARGE_CONTENT: u64 = 1 << 20;
 
 /// What is written to find out whether writes succeed: more than a file system has left over in a full block.
-pub(crate) const PROBE_BYTES: usize = 64 << 10;
+pub const PROBE_BYTES: usize = 64 << 10;
 
 /// The blob store of one data directory. Cloning is cheap and shares the store.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::sync::Barrier;
 
-use estrade_store::blobs::{BlobError, Digest, DigestSet, LARGE_CONTENT, LookupError, StoredBlob};
+use estrade_blobs::{BlobError, Digest, DigestSet, LARGE_CONTENT, LookupError, StoredBlob};
 
 use crate::{LARGE, NO_LIMIT, bytes, counts, new_store, publish, stage, store_contents};
 

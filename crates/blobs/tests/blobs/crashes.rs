@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use estrade_store::blobs::{BlobError, BlobStore, LARGE_CONTENT, PlaceId};
+use estrade_blobs::{BlobError, BlobStore, LARGE_CONTENT, PlaceId};
 
 use crate::{LARGE, bytes, close_packs, counts, new_store, publish, soon, stage, store_contents};
 
