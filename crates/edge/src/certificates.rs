@@ -1,7 +1,7 @@
 //! Certificates of the hosts that the edge serves: from files, and from ACME.
 
 use estrade_listener::{Certificates, FileCertificates, Found};
-use estrade_service::certificates::Acme;
+use estrade_service::platform::certificates::Acme;
 use std::sync::Arc;
 
 /// Where the certificate of a host comes from: files that are made out for it, else ACME, else the

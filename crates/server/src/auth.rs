@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use estrade_listener::peer::PeerAddr;
 use estrade_model::TeamId;
-use estrade_service::access::{self, Caller, Origin, Scope};
+use estrade_service::identity::access::{self, Caller, Origin, Scope};
 use estrade_service::{Error, Result};
 use std::borrow::Cow;
 

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use axum::http::Extensions;
 use estrade_listener::peer::PeerAddr;
 use estrade_model::AccountId;
-use estrade_service::access::Caller;
+use estrade_service::identity::access::Caller;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

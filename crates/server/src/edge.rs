@@ -5,7 +5,7 @@ use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates};
 use estrade_listener::{FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
-use estrade_service::certificates::{Acme, AcmeSettings};
+use estrade_service::platform::certificates::{Acme, AcmeSettings};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;

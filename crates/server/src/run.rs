@@ -26,14 +26,14 @@ use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions, Port, lanes};
 use estrade_model::error::causes;
 use estrade_service::Core;
-use estrade_service::containers::Reconciler;
-use estrade_service::containers::logs::LogKeeper;
-use estrade_service::containers::usage::UsageMeter;
-use estrade_service::credentials::AccountTokens;
-use estrade_service::key_check::KeyCheck;
-use estrade_service::releases::{self, Worker};
-use estrade_service::usage::Ledger;
-use estrade_service::{cleanup, domains, housekeeping, integrity, leftovers, write_probe};
+use estrade_service::ai::key_check::KeyCheck;
+use estrade_service::ai::usage::Ledger;
+use estrade_service::identity::credentials::AccountTokens;
+use estrade_service::platform::containers::Reconciler;
+use estrade_service::platform::containers::logs::LogKeeper;
+use estrade_service::platform::containers::usage::UsageMeter;
+use estrade_service::platform::releases::{self, Worker};
+use estrade_service::{gc, integrity, platform::domains, write_probe};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -139,7 +139,7 @@ impl Server {
         // What runs here may visit sites and call models, but not manage things.
         let instances = core.engine.pool().range();
         platform.options.refuse_peers.push(instances);
-        leftovers::sweep_temporary(&core, &options.temporary)?;
+        gc::startup::sweep_temporary(&core, &options.temporary)?;
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(named("platform", platform.address))?;
@@ -286,7 +286,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Reconciler::run(Arc::clone(&app.core), stop.clone()));
-    workers.spawn(cleanup::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(gc::blobs::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
     workers.spawn(integrity::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(write_probe::run(Arc::clone(&app.core), stop.clone()));
@@ -295,7 +295,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Arc::clone(&app.log_keeper).run(stop.clone()));
     workers.spawn(Arc::clone(&app.meter).run(stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
-    workers.spawn(housekeeping::run(
+    workers.spawn(gc::rows::run(
         Arc::clone(&app.core),
         tokens,
         keys,

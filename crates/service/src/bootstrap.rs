@@ -1,16 +1,16 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
-use crate::containers::Fleet;
-use crate::containers::logs::{KeeperSlot, LogNews};
 use crate::core::{Clock, Core, Settings};
 use crate::idempotency::Tickets;
-use crate::jwt::{self, Audience, Keyring};
-use crate::login::LoginGate;
-use crate::releases::HeadStart;
+use crate::identity::jwt::{self, Audience, Keyring};
+use crate::identity::login::LoginGate;
+use crate::platform::containers::Fleet;
+use crate::platform::containers::logs::{KeeperSlot, LogNews};
+use crate::platform::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::write_probe::WriteProbe;
-use crate::{Error, accounts, first_start, integrity, random};
+use crate::{Error, first_start, identity::accounts, integrity, random};
 use arc_swap::ArcSwap;
 use estrade_blobs::{BlobError, BlobStore};
 use estrade_model::error::causes;

@@ -1,15 +1,15 @@
 //! What every service needs, built once at start.
 
-use crate::containers::logs::{KeeperSlot, LogNews};
-use crate::containers::{ContainerSettings, Fleet};
-use crate::domains::DomainSettings;
+use crate::ai::usage::UsageSettings;
 use crate::idempotency::Tickets;
-use crate::jwt::Keyring;
-use crate::login::LoginGate;
-use crate::releases::HeadStart;
+use crate::identity::jwt::Keyring;
+use crate::identity::login::LoginGate;
+use crate::platform::containers::logs::{KeeperSlot, LogNews};
+use crate::platform::containers::{ContainerSettings, Fleet};
+use crate::platform::domains::DomainSettings;
+use crate::platform::releases::HeadStart;
 use crate::rush::Rush;
 use crate::seal::MasterKey;
-use crate::usage::UsageSettings;
 use crate::write_probe::WriteProbe;
 use crate::{Result, random};
 use arc_swap::ArcSwap;

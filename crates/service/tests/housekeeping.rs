@@ -6,10 +6,10 @@
 mod support;
 
 use estrade_model::Timestamp;
-use estrade_service::credentials::AccountTokens;
-use estrade_service::housekeeping::{run, sweep};
-use estrade_service::key_check::KeyCheck;
-use estrade_service::tokens::{create_any_token, list_tokens};
+use estrade_service::ai::key_check::KeyCheck;
+use estrade_service::gc::rows::{run, sweep};
+use estrade_service::identity::credentials::AccountTokens;
+use estrade_service::identity::tokens::{create_any_token, list_tokens};
 use estrade_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,12 +9,12 @@
 #[path = "accounts_support/mod.rs"]
 mod support;
 
-use estrade_service::credentials::AccountTokens;
+use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::idempotency::{
     Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket, begin, release_dropped, renew_leases,
 };
-use estrade_service::key_check::KeyCheck;
-use estrade_service::{Core, Error, Settings, housekeeping};
+use estrade_service::identity::credentials::AccountTokens;
+use estrade_service::{Core, Error, Settings, gc::rows};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Installation, on_both_engines};
@@ -181,7 +181,7 @@ async fn only_final_answers_are_kept(at: &Installation) {
 async fn an_answer_is_kept_for_a_day(at: &Installation) {
     fresh(&at.core).await.finish(answer(200)).await.unwrap();
     at.core.clock.advance(Duration::from_mins(23 * 60 + 59));
-    housekeeping::sweep(&at.core, &CancellationToken::new()).await;
+    rows::sweep(&at.core, &CancellationToken::new()).await;
     assert_eq!(told(&at.core, REQUEST).await, "200");
     at.core.clock.advance(Duration::from_mins(1));
     // Also when it was not removed yet, and for a different request.
@@ -217,7 +217,7 @@ async fn a_long_request_keeps_its_lease(at: &Installation) {
     for _ in 0..10 {
         at.core.clock.advance(Duration::from_secs(50));
         renew_leases(&at.core).await.unwrap();
-        housekeeping::sweep(&at.core, &CancellationToken::new()).await;
+        rows::sweep(&at.core, &CancellationToken::new()).await;
     }
     assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
     ticket.finish(answer(200)).await.unwrap();
@@ -254,12 +254,7 @@ async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
     let tokens = Arc::new(AccountTokens::new(&at.core));
     let keys = Arc::new(KeyCheck::new(&at.core));
     let mut chores = JoinSet::new();
-    chores.spawn(housekeeping::run(
-        Arc::clone(&at.core),
-        tokens,
-        keys,
-        stop.clone(),
-    ));
+    chores.spawn(rows::run(Arc::clone(&at.core), tokens, keys, stop.clone()));
     drop(fresh(&at.core).await);
     let released = async {
         while told(&at.core, REQUEST).await != "fresh" {

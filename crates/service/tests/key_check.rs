@@ -11,9 +11,9 @@ mod support;
 
 use estrade_model::key::{Grace, Key};
 use estrade_model::pass::{Denied, Place};
-use estrade_service::access::{Scope, scope_of};
-use estrade_service::key_check::{KeyCheck, Refusal};
-use estrade_service::{Caller, accounts, keys, workspaces};
+use estrade_service::ai::key_check::{KeyCheck, Refusal};
+use estrade_service::identity::access::{Scope, scope_of};
+use estrade_service::{Caller, ai::keys, ai::workspaces, identity::accounts};
 use serde_json::{from_value, json};
 use support::{Installation, on_both_engines};
 

@@ -13,11 +13,13 @@ mod support;
 use estrade_model::account::{LoggedIn, Login};
 use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
-use estrade_service::accounts::EndedTokens;
-use estrade_service::credentials::AccountTokens;
-use estrade_service::login::log_in;
-use estrade_service::tokens::create_any_token;
-use estrade_service::{Caller, Core, Error, Result, Settings, accounts, tokens};
+use estrade_service::identity::accounts::EndedTokens;
+use estrade_service::identity::credentials::AccountTokens;
+use estrade_service::identity::login::log_in;
+use estrade_service::identity::tokens::create_any_token;
+use estrade_service::{
+    Caller, Core, Error, Result, Settings, identity::accounts, identity::tokens,
+};
 use estrade_store::StoreError;
 use estrade_store::tokens::{NewToken, insert_token};
 use std::sync::Arc;

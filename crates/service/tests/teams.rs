@@ -11,12 +11,12 @@ mod support;
 
 use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Invite, Role, Team};
-use estrade_service::access::scope_of;
-use estrade_service::invitations::{create_invitation, join_team};
-use estrade_service::keys::{create_key, delete_key};
-use estrade_service::members::{delete_member, list_members, set_role};
-use estrade_service::projects::{create_project, delete_project};
-use estrade_service::teams::{count_teams, create_team, delete_team, list_teams};
+use estrade_service::ai::keys::{create_key, delete_key};
+use estrade_service::identity::access::scope_of;
+use estrade_service::identity::invitations::{create_invitation, join_team};
+use estrade_service::identity::members::{delete_member, list_members, set_role};
+use estrade_service::identity::teams::{count_teams, create_team, delete_team, list_teams};
+use estrade_service::platform::projects::{create_project, delete_project};
 use estrade_service::{Caller, Error, Result};
 use estrade_store::networks;
 use serde_json::{from_value, json};

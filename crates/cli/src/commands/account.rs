@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
-use estrade_service::accounts::{self, EndedTokens};
+use estrade_service::identity::accounts::{self, EndedTokens};
 use std::io::Read;
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use anyhow::Context;
 use estrade_model::Timestamp;
 use estrade_model::account::Token;
 use estrade_model::names::Label;
-use estrade_service::{accounts, tokens};
+use estrade_service::{identity::accounts, identity::tokens};
 use std::process::ExitCode;
 
 /// Runs one of the token commands.

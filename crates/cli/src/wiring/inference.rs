@@ -9,8 +9,8 @@ use estrade_model::secret::Secret;
 use estrade_server::ai::cors::Cors;
 use estrade_server::ai::inference::InferenceOptions;
 use estrade_server::ai::traces::TraceOptions;
+use estrade_service::ai::usage::UsageSettings;
 use estrade_service::bootstrap::OpenError;
-use estrade_service::usage::UsageSettings;
 use std::num::NonZeroU64;
 use std::time::Duration;
 

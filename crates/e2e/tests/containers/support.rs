@@ -2,7 +2,7 @@
 
 use crate::sources;
 use estrade_runtime::EngineHost;
-use estrade_service::containers::ContainerSettings;
+use estrade_service::platform::containers::ContainerSettings;
 use estrade_testkit::{Docker, Engine, Page, Setup, TestApp, User, Visitor};
 use http::Method;
 use serde_json::{Value, json};

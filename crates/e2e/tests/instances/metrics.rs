@@ -4,8 +4,8 @@ use crate::support::{clean, deploy, engine, eventually, new_live, new_project, r
 use estrade_model::ProjectId;
 use estrade_runtime::EngineHost;
 use estrade_service::bootstrap::{self, ADMIN, Places};
-use estrade_service::containers::usage::{Measuring, UsageMeter};
-use estrade_service::{Core, Settings, accounts};
+use estrade_service::platform::containers::usage::{Measuring, UsageMeter};
+use estrade_service::{Core, Settings, identity::accounts};
 use estrade_store::Value as Cell;
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use crate::deploy;
 use crate::pebble::Pebble;
 use crate::visitor::{Page, plain, secure};
-use estrade_service::certificates::{AcmeSettings, Challenge};
+use estrade_service::platform::certificates::{AcmeSettings, Challenge};
 use estrade_testkit::{Engine, Setup, TestApp, free_port};
 use serde_json::json;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Pebble: the ACME server that its protocol's authors test with, from the Debian package.
 
 use crate::visitor;
-use estrade_service::certificates::{AcmeSettings, Challenge};
+use estrade_service::platform::certificates::{AcmeSettings, Challenge};
 use estrade_testkit::{TestApp, free_port};
 use serde_json::json;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@ use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseType;
 use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_service::bootstrap::{self, ADMIN, Places};
-use estrade_service::{Core, Settings, accounts};
+use estrade_service::{Core, Settings, identity::accounts};
 use estrade_store::projects::{self, NewProject};
 use estrade_store::releases::{self, Recipe, ReleaseDraft};
 use estrade_store::{ChangeKind, StoreError, networks};

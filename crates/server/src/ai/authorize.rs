@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use estrade_service::key_check::{Refusal, Verdict};
+use estrade_service::ai::key_check::{Refusal, Verdict};
 
 /// Where the question is asked.
 pub const PATH: &str = "/v1/keys/authorize";

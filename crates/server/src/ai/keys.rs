@@ -18,7 +18,7 @@ use estrade_model::id::kind;
 use estrade_model::key::{
     CreateKey, Key, Message, RotateKey, RotatedKey, UpdateKey, Verified, VerifyKey,
 };
-use estrade_service::keys;
+use estrade_service::ai::keys;
 
 /// Create an API key
 ///

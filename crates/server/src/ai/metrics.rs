@@ -2,7 +2,7 @@
 
 use estrade_gateway::Gateway;
 use estrade_gateway::metrics::{BOUNDS_MS, Snapshot};
-use estrade_service::usage::Ledger;
+use estrade_service::ai::usage::Ledger;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use estrade_gateway::doors::KeyPass;
 use estrade_service::Error;
-use estrade_service::key_check::Refusal;
+use estrade_service::ai::key_check::Refusal;
 
 /// List models
 ///

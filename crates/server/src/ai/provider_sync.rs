@@ -5,7 +5,7 @@ use estrade_gateway::Gateway;
 use estrade_model::error::causes;
 use estrade_model::provider::Provider;
 use estrade_service::watch::Watch;
-use estrade_service::{Core, providers};
+use estrade_service::{Core, ai::providers};
 use estrade_store::ChangeKind;
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use estrade_model::id::kind;
 use estrade_model::provider::{
     CreateProvider, KeptProvider, ProviderBody, ProviderId, UpdateProvider,
 };
-use estrade_service::providers;
+use estrade_service::ai::providers;
 
 /// `GET /v1/providers`.
 #[derive(serde::Serialize, utoipa::ToSchema)]

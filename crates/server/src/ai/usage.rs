@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use estrade_model::call::{Activity, CallId, CallLog, LoggedCall, Span};
 use estrade_model::{KeyId, Timestamp, WorkspaceId};
-use estrade_service::usage;
+use estrade_service::ai::usage;
 use estrade_store::calls::CallFilter;
 use serde::Deserialize;
 

@@ -17,7 +17,7 @@ use estrade_model::id::kind;
 use estrade_model::workspace::{
     CreateWorkspace, CreatedWorkspace, UpdateWorkspace, Workspace, WorkspaceBody,
 };
-use estrade_service::workspaces;
+use estrade_service::ai::workspaces;
 
 /// `GET /v1/workspaces`.
 #[derive(serde::Serialize, utoipa::ToSchema)]

@@ -18,7 +18,7 @@ use estrade_model::TokenId;
 use estrade_model::account::{CreateToken, CreatedToken, LoggedIn, Login, LoginCheck, Me, Token};
 use estrade_model::id::kind;
 use estrade_model::time::Lifetime;
-use estrade_service::{accounts, login, tokens};
+use estrade_service::{identity::accounts, identity::login, identity::tokens};
 use std::time::Duration;
 
 /// Who am I?

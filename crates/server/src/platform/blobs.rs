@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use estrade_blobs::{BadDigest, Digest};
-use estrade_service::{Error, releases};
+use estrade_service::{Error, platform::releases};
 
 /// A content that is kept.
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]

@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use estrade_model::disk::{CreateDisk, Disk, DiskBody, ResizeDisk};
 use estrade_model::id::kind;
-use estrade_service::disks;
+use estrade_service::platform::disks;
 
 /// `GET /v1/projects/{project_id}/disks`.
 #[derive(serde::Serialize, utoipa::ToSchema)]

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use estrade_model::domain::{CreateDomain, Domain, DomainBody, DomainId};
 use estrade_model::id::kind;
-use estrade_service::domains;
+use estrade_service::platform::domains;
 
 /// `GET /v1/domains`.
 #[derive(serde::Serialize, utoipa::ToSchema)]

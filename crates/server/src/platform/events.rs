@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response, sse};
 use estrade_model::event::{Event, EventList};
 use estrade_model::id::kind;
 use estrade_service::Error;
-use estrade_service::events::{self, EventFollower};
+use estrade_service::platform::events::{self, EventFollower};
 
 /// List the events of a project
 ///

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response, sse};
 use estrade_model::log::{Direction, LegacyLine, Logs, Since};
 use estrade_model::{Invalid, ReleaseId};
 use estrade_service::Error;
-use estrade_service::containers::logs::{self, KeptLine, LogFollower, LogQuery};
+use estrade_service::platform::containers::logs::{self, KeptLine, LogFollower, LogQuery};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 

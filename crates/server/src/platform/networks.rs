@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use estrade_model::id::kind;
 use estrade_model::project::{CreateNetwork, Network, NetworkBody, NetworkId};
-use estrade_service::networks;
+use estrade_service::platform::networks;
 
 /// `GET /v1/networks`.
 #[derive(serde::Serialize, utoipa::ToSchema)]

@@ -18,8 +18,8 @@ use estrade_model::project::{
     CreateProject, Project, ProjectBody, ProjectCreated, Resize, SetScale, UpdateEnvs,
 };
 use estrade_model::team::Role;
-use estrade_service::projects::Availability;
-use estrade_service::{Error, envs, projects};
+use estrade_service::platform::projects::Availability;
+use estrade_service::{Error, platform::envs, platform::projects};
 
 /// `GET /v1/projects`.
 #[derive(serde::Serialize, utoipa::ToSchema)]

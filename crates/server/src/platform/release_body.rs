@@ -13,7 +13,7 @@ use crate::strict_json::{self, Place};
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
-use estrade_service::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
+use estrade_service::platform::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
 use files::{Ahead, File, Lifted, Taker, send_ahead};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,

@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use estrade_model::id::kind;
 use estrade_model::release::{BuildLogs, ReleaseBody, ReleaseCreated, ReleaseList, ReleaseState};
 use estrade_model::{Invalid, ReleaseId};
-use estrade_service::{Error, Scope, releases};
+use estrade_service::{Error, Scope, platform::releases};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;

@@ -16,7 +16,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
 use estrade_service::Error;
-use estrade_service::containers::shell;
+use estrade_service::platform::containers::shell;
 
 /// Most bytes of one frame of the client.
 const LONGEST_FRAME: usize = 64 * 1024;

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use estrade_model::release::SourceCreated;
 use estrade_service::Error;
-use estrade_service::releases::{self, Incoming, Received};
+use estrade_service::platform::releases::{self, Incoming, Received};
 
 /// Names of the field with the archive.
 const FIELDS: [&str; 2] = ["file", "source"];

@@ -5,7 +5,7 @@ use crate::auth::Scoped;
 use crate::error::PlatformError;
 use crate::extract::Params;
 use axum::extract::State;
-use estrade_service::projects;
+use estrade_service::platform::projects;
 use estrade_store::projects::Switch;
 
 /// The last segment of the path.

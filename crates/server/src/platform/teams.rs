@@ -18,7 +18,7 @@ use estrade_model::team::{
     CreateTeam, Invite, Invited, JoinTeam, MemberList, SetRole, Team, TeamList,
 };
 use estrade_model::{AccountId, TeamId};
-use estrade_service::{Error, invitations, members, teams};
+use estrade_service::{Error, identity::invitations, identity::members, identity::teams};
 
 /// List my teams
 ///

@@ -86,7 +86,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The tickets of this process; [`crate::housekeeping`] renews and releases their reservations.
+/// The tickets of this process; [`crate::gc::rows`] renews and releases their reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     held: Mutex<HashMap<HolderId, (Reservation, Use)>>,

@@ -5,7 +5,7 @@ use crate::{create, owner, texts};
 use estrade_model::log::Direction;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{EngineHost, InstanceId, InstanceKey, InstanceSpec, Limits};
-use estrade_service::containers::logs::{LogKeeper, LogQuery, read_logs};
+use estrade_service::platform::containers::logs::{LogKeeper, LogQuery, read_logs};
 use estrade_service::{Core, Scope, Settings};
 use std::sync::Arc;
 use std::time::Duration;

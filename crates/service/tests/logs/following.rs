@@ -3,8 +3,8 @@
 use crate::stored::{release, store};
 use crate::support::{Installation, on_both_engines};
 use crate::{create, owner, texts};
-use estrade_service::containers::logs::{KeptLine, LogFollower, LogQuery, follow_logs};
-use estrade_service::projects;
+use estrade_service::platform::containers::logs::{KeptLine, LogFollower, LogQuery, follow_logs};
+use estrade_service::platform::projects;
 use std::time::Duration;
 use tokio::time::timeout;
 

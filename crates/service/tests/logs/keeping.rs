@@ -5,7 +5,7 @@ use crate::stored::release;
 use crate::support::{Installation, on_both_engines};
 use crate::texts;
 use estrade_model::log::Direction;
-use estrade_service::containers::logs::{LogKeeper, LogQuery, follow_logs, read_logs};
+use estrade_service::platform::containers::logs::{LogKeeper, LogQuery, follow_logs, read_logs};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 

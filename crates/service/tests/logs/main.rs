@@ -21,8 +21,8 @@ use estrade_model::ProjectId;
 use estrade_model::platform::Platform;
 use estrade_model::project::CreateProject;
 use estrade_model::team::Role;
-use estrade_service::containers::logs::KeptLine;
-use estrade_service::{Core, Scope, projects};
+use estrade_service::platform::containers::logs::KeptLine;
+use estrade_service::{Core, Scope, platform::projects};
 
 /// A new person in their own scope.
 async fn owner(at: &Installation, name: &str) -> Scope {

@@ -4,7 +4,7 @@ use crate::stored::{SECOND, release, store};
 use crate::support::{Installation, on_both_engines};
 use crate::{create, owner, texts};
 use estrade_model::log::{Direction, Since};
-use estrade_service::containers::logs::{LogQuery, read_logs, read_logs_since};
+use estrade_service::platform::containers::logs::{LogQuery, read_logs, read_logs_since};
 use estrade_service::{Core, Scope};
 
 on_both_engines! {

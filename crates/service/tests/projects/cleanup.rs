@@ -10,11 +10,11 @@ use crate::support::{Installation, on_both_engines};
 use estrade_blobs::{Digest, DigestSet, StoredBlob};
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
-use estrade_service::cleanup::{Cleaned, Cleaner};
-use estrade_service::releases::{
+use estrade_service::gc::blobs::{Cleaned, Cleaner};
+use estrade_service::platform::releases::{
     Source, begin_upload, create_release, download_source, rollback_release,
 };
-use estrade_service::{Core, Scope, Settings, projects};
+use estrade_service::{Core, Scope, Settings, platform::projects};
 use estrade_store::variants::read_variants;
 use estrade_store::{Db, StoreError, artifacts, blob_rows, cleanup};
 use std::collections::{BTreeSet, HashSet};
@@ -181,7 +181,7 @@ async fn what_serves_stays_however_old(at: &Installation) {
     let waiting = deploy(&core, &ada, "shop", &[("a.html", &page(3))]).await;
     for number in 4..10 {
         let id = deploy(&core, &ada, "shop", &[("a.html", &page(number))]).await;
-        estrade_service::releases::cancel_release(&core, &ada, id)
+        estrade_service::platform::releases::cancel_release(&core, &ada, id)
             .await
             .unwrap();
     }

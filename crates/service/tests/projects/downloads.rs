@@ -5,7 +5,7 @@ use crate::support::{Installation, on_both_engines};
 use estrade_model::ReleaseId;
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
-use estrade_service::releases::{Source, create_release, download_source};
+use estrade_service::platform::releases::{Source, create_release, download_source};
 use estrade_service::{Core, Scope};
 use futures_util::TryStreamExt;
 use std::io::Read;

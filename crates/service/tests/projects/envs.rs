@@ -5,9 +5,9 @@ use crate::support::{Installation, on_both_engines};
 use estrade_model::project::EnvSetting;
 use estrade_model::release::{ReleaseState, ReleaseType};
 use estrade_model::team::Role;
-use estrade_service::envs::update_envs;
-use estrade_service::projects::read_project;
-use estrade_service::releases::download_source;
+use estrade_service::platform::envs::update_envs;
+use estrade_service::platform::projects::read_project;
+use estrade_service::platform::releases::download_source;
 
 on_both_engines! {
     the_whole_set_is_replaced_and_the_last_duplicate_wins

@@ -3,8 +3,8 @@
 use crate::acting::{RunningWorker, code, create, deploy, finished, owner};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::event::Event;
-use estrade_service::events::{events_after, follow_events, list_events};
-use estrade_service::projects::{delete_project, scale_project};
+use estrade_service::platform::events::{events_after, follow_events, list_events};
+use estrade_service::platform::projects::{delete_project, scale_project};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -6,8 +6,10 @@ use crate::acting::{
 use crate::support::{Installation, on_both_engines};
 use estrade_model::release::{NewRelease, ReleaseState};
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_service::releases::{self, Source};
-use estrade_service::{Core, Scope, envs, events, networks, projects};
+use estrade_service::platform::releases::{self, Source};
+use estrade_service::{
+    Core, Scope, platform::envs, platform::events, platform::networks, platform::projects,
+};
 use std::sync::Arc;
 use std::time::Duration;
 

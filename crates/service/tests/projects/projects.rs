@@ -6,11 +6,11 @@ use crate::acting::{
 use crate::support::{Installation, on_both_engines};
 use estrade_model::project::ProjectStatus;
 use estrade_model::team::Role;
-use estrade_service::projects::{
+use estrade_service::platform::projects::{
     Availability, check_availability, create_project, delete_project, list_projects, read_project,
     resize_project, restart_project, scale_project,
 };
-use estrade_service::{Error, Settings, events, networks};
+use estrade_service::{Error, Settings, platform::events, platform::networks};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 

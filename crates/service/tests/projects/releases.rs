@@ -8,7 +8,7 @@ use crate::support::{Installation, on_both_engines};
 use estrade_model::platform::Platform;
 use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
 use estrade_model::team::Role;
-use estrade_service::releases::{
+use estrade_service::platform::releases::{
     Source, begin_upload, cancel_release, create_release, list_releases, read_release,
     rollback_release, summarize_releases, wait_release,
 };

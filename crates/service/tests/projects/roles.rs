@@ -4,15 +4,15 @@ use crate::acting::{code, deploy, named, new_project, try_deploy};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Invite, Role};
-use estrade_service::access::scope_of;
-use estrade_service::invitations::{create_invitation, join_team};
-use estrade_service::members::{delete_member, set_role};
-use estrade_service::releases::{
+use estrade_service::identity::access::scope_of;
+use estrade_service::identity::invitations::{create_invitation, join_team};
+use estrade_service::identity::members::{delete_member, set_role};
+use estrade_service::platform::releases::{
     begin_content, cancel_release, create_source, keep_upload, rollback_release,
 };
 use estrade_service::{
-    Caller, Core, Scope, disks, domains, envs, keys, networks, projects, providers, teams,
-    workspaces,
+    Caller, Core, Scope, ai::keys, ai::providers, ai::workspaces, identity::teams, platform::disks,
+    platform::domains, platform::envs, platform::networks, platform::projects,
 };
 use estrade_store::accounts as account_rows;
 use serde_json::{Value, from_value, json};
@@ -154,7 +154,8 @@ async fn write_all(core: &Arc<Core>, scope: &Scope) -> Vec<(&'static str, &'stat
 }
 
 async fn deployed(core: &Core, scope: &Scope) -> estrade_model::ReleaseId {
-    let all = estrade_service::releases::list_releases(core, scope, "shop", None, 1, 0).await;
+    let all =
+        estrade_service::platform::releases::list_releases(core, scope, "shop", None, 1, 0).await;
     all.unwrap()[0].id
 }
 
@@ -283,7 +284,7 @@ async fn an_administrator_who_was_disabled_since_writes_nothing(at: &Installatio
     };
     let create = async || providers::create_provider(core, &caller, new(), &|_| Ok(())).await;
     let email = root.email.parse().unwrap();
-    estrade_service::accounts::disable_account(core, &email)
+    estrade_service::identity::accounts::disable_account(core, &email)
         .await
         .unwrap();
     assert_eq!(code(create().await), "no_permission");

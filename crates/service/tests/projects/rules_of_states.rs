@@ -5,11 +5,11 @@ use crate::support::Installation;
 use estrade_model::event::Event;
 use estrade_model::release::{Release, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
-use estrade_service::events::events_after;
-use estrade_service::releases::{
+use estrade_service::platform::events::events_after;
+use estrade_service::platform::releases::{
     Claim, cancel_release, end_overdue, list_releases, rollback_release, summarize_releases,
 };
-use estrade_service::{Scope, envs};
+use estrade_service::{Scope, platform::envs};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::TestRunner;

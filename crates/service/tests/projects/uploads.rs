@@ -8,8 +8,8 @@ use crate::support::{Installation, on_both_engines};
 use estrade_model::plan::Plan;
 use estrade_model::release::NewRelease;
 use estrade_model::team::Role;
-use estrade_service::releases::{Source, begin_upload, create_release};
-use estrade_service::{Core, Error, Settings, projects};
+use estrade_service::platform::releases::{Source, begin_upload, create_release};
+use estrade_service::{Core, Error, Settings, platform::projects};
 
 on_both_engines! {
     bad_files_are_refused_by_name_and_leave_nothing

@@ -8,7 +8,7 @@ use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_service::releases::{Claim, cancel_release, rollback_release, run_brotli};
+use estrade_service::platform::releases::{Claim, cancel_release, rollback_release, run_brotli};
 use estrade_service::{Core, Publisher, Result, Scope};
 use estrade_store::blob_rows::read_blobs;
 use estrade_store::routes::LiveRow;

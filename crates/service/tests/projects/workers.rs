@@ -5,7 +5,7 @@ use crate::support::{Installation, on_both_engines};
 use ReleaseState::{Building, Canceled, Deploying, Failed, Pending, Ready, TimedOut};
 use estrade_model::ReleaseId;
 use estrade_model::release::ReleaseState;
-use estrade_service::releases::{Claim, cancel_release, end_overdue};
+use estrade_service::platform::releases::{Claim, cancel_release, end_overdue};
 use estrade_service::{Core, Settings};
 use std::sync::Arc;
 use std::time::Duration;

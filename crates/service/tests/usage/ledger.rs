@@ -7,7 +7,7 @@ use crate::support::{Installation, on_both_engines};
 use estrade_model::admission::Refused;
 use estrade_model::amount::Amount;
 use estrade_model::call::{LoggedCall, OnRecord, Ticket};
-use estrade_service::usage::list_calls;
+use estrade_service::ai::usage::list_calls;
 use estrade_store::StoreError;
 use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
 use std::sync::Arc;

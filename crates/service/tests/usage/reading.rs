@@ -5,7 +5,7 @@ use crate::support::{Installation, on_both_engines};
 use estrade_model::call::{CallId, OnRecord, Span, Ticket};
 use estrade_model::{KeyId, WorkspaceId};
 use estrade_service::Scope;
-use estrade_service::usage::{activity, list_calls, read_call, retention};
+use estrade_service::ai::usage::{activity, list_calls, read_call, retention};
 use estrade_store::StoreError;
 use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::node::{Node, PATIENCE, Who, books, call, id, number, whole};
 use crate::support::{Installation, on_both_engines};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Ticket};
-use estrade_service::usage::Ledger;
+use estrade_service::ai::usage::Ledger;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::support::{assert_id, assert_time, column, fields};
 use estrade_model::provider::OnDisconnect;
-use estrade_service::providers;
+use estrade_service::ai::providers;
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use crate::support::{assert_id, assert_time, column, fields};
 use estrade_model::names::Email;
-use estrade_service::accounts;
+use estrade_service::identity::accounts;
 use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::support::{assert_id, assert_time, column, fields, new_project};
 use estrade_model::ProjectId;
-use estrade_service::domains::check_due;
+use estrade_service::platform::domains::check_due;
 use estrade_store::domains::{list_active_domains, read_active_domains};
 use estrade_store::{Change, ChangeKind};
 use estrade_testkit::{Setup, TestApp, User, on_both_engines};

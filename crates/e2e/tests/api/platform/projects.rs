@@ -1,7 +1,7 @@
 //! `/v1/projects`
 
 use crate::support::{assert_id, assert_time, column, deploy_site, fields, new_project};
-use estrade_service::housekeeping;
+use estrade_service::gc::rows;
 use estrade_store::{StoreError, former_names};
 use estrade_testkit::{TestApp, User, on_both_engines};
 use serde_json::{Value, json};
@@ -292,10 +292,10 @@ async fn the_name_of_a_deleted_project_is_reserved_for_its_owner(app: &TestApp) 
     // Long after, nothing is remembered of it.
     let rows = "SELECT COUNT(*) FROM former_names";
     let count = async || app.core().db.read(rows).fetch_one::<i64>().await.unwrap();
-    housekeeping::sweep(app.core(), &CancellationToken::new()).await;
+    rows::sweep(app.core(), &CancellationToken::new()).await;
     assert_eq!(count().await, 1);
     app.core().clock.advance(Duration::from_hours(366 * 24));
-    housekeeping::sweep(app.core(), &CancellationToken::new()).await;
+    rows::sweep(app.core(), &CancellationToken::new()).await;
     assert_eq!(count().await, 0);
 }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use estrade_blobs::{BadDigest, Digest, Hashed};
 use estrade_service::Error;
-use estrade_service::releases::Upload;
+use estrade_service::platform::releases::Upload;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::mem::take;

@@ -2,7 +2,7 @@
 
 use super::slots::{MAX_SHELLS, MAX_SHELLS_PER_OWNER, TooMany};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use estrade_service::containers::shell::NoShell;
+use estrade_service::platform::containers::shell::NoShell;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::frames::{Frame, Size};
 use crate::app::AppState;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket};
-use estrade_service::containers::shell::{Shell, ShellControl, ShellRequest};
+use estrade_service::platform::containers::shell::{Shell, ShellControl, ShellRequest};
 use estrade_service::watch::Watch;
 use estrade_store::ChangeKind;
 use futures_util::stream::{SplitSink, SplitStream};

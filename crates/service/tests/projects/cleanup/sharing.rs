@@ -7,7 +7,7 @@ use crate::acting::{RunningWorker, bytes_on_disk, create};
 use crate::support::{Installation, on_both_engines};
 use estrade_blobs::{BlobError, DigestSet, Published};
 use estrade_service::Core;
-use estrade_service::cleanup::{Cleaned, Cleaner};
+use estrade_service::gc::blobs::{Cleaned, Cleaner};
 use std::sync::Arc;
 use std::time::Duration;
 

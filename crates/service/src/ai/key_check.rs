@@ -1,0 +1,391 @@
+//! Checking an AI key: the hot path of everything that a key opens.
+//!
+//! Warm, a check is one hash, two look-ups and a few comparisons: no database, no lock, no await.
+
+use crate::ai::workspace_lists::{WorkspaceList, WorkspaceLists};
+use crate::identity::credentials::{Touches, Verifier};
+use crate::identity::jwt::{Audience, Proof, SecretMark};
+use crate::state_cache::StateCache;
+use crate::{Core, Result, Scope};
+use bytes::Bytes;
+use estrade_model::error::causes;
+use estrade_model::id::kind;
+use estrade_model::key::{Budget, KeyLimits, Verified, VerifyKey};
+use estrade_model::pass::{Denied, KeyPass, Pass, Place, Rates, WorkspacePass};
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
+use estrade_store::keys::{self, KeyState};
+use estrade_store::{ChangeKind, workspaces};
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+/// Keys whose live state is kept.
+const MOST_KEYS: usize = 200_000;
+
+/// Workspaces whose settings are kept.
+const MOST_WORKSPACES: usize = 100_000;
+
+/// Why a key is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not a key of this installation, or deleted.
+    Unknown,
+    /// Its secret was replaced.
+    Rotated,
+    /// Its time is over.
+    Expired,
+    /// Switched off, or its owner is locked out.
+    Disabled,
+    /// Not for this workspace.
+    WrongWorkspace,
+}
+
+impl Refusal {
+    /// The stable code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Rotated => "rotated",
+            Self::Expired => "expired",
+            Self::Disabled => "disabled",
+            Self::WrongWorkspace => "wrong_workspace",
+        }
+    }
+
+    /// The same for a person.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Unknown => "this is not a key of this installation, or it was deleted",
+            Self::Rotated => "this key was rotated; use its new secret",
+            Self::Expired => "this key has expired; rotate it",
+            Self::Disabled => "this key is switched off",
+            Self::WrongWorkspace => "this key is not for this workspace",
+        }
+    }
+
+    /// Whether the key itself is good, but not for this (403 rather than 401).
+    pub fn is_forbidden(self) -> bool {
+        matches!(self, Self::Disabled | Self::WrongWorkspace)
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        let (code, message) = (refusal.code(), refusal.message());
+        if refusal.is_forbidden() {
+            Self::Forbidden(code, message)
+        } else {
+            Self::Unauthorized(code, message)
+        }
+    }
+}
+
+/// Whether a key is let in.
+pub type Verdict = std::result::Result<CheckedKey, Refusal>;
+
+/// A key that was let in.
+pub struct CheckedKey {
+    id: KeyId,
+    kept: Arc<KeptKey>,
+}
+
+/// A key's live state, as kept between requests. There are very many of them: what a check does not
+/// need is left out, what keys have in common is shared, and what few of them have is apart.
+struct KeptKey {
+    /// Switched on, and its owner is not locked out.
+    enabled: bool,
+    cache: bool,
+    secret: SecretMark,
+    touched: AtomicI64,
+    workspaces: Arc<WorkspaceList>,
+    rules: Option<Box<Rules>>,
+}
+
+/// What only some keys have.
+#[derive(Default)]
+struct Rules {
+    expires_at: Option<Timestamp>,
+    /// Secrets that were replaced, and until when they still work.
+    old_secrets: Vec<(SecretMark, Timestamp)>,
+    models: Option<Arc<[String]>>,
+    rates: Rates,
+    budget: Option<Budget>,
+}
+
+impl Rules {
+    fn new(limits: KeyLimits, old_secrets: &[([u8; 32], Timestamp)]) -> Option<Box<Self>> {
+        if limits == KeyLimits::default() && old_secrets.is_empty() {
+            return None;
+        }
+        let old = |(hash, until): &([u8; 32], Timestamp)| (SecretMark::from(hash), *until);
+        Some(Box::new(Self {
+            expires_at: limits.expires_at,
+            old_secrets: old_secrets.iter().map(old).collect(),
+            models: limits.models.map(Arc::from),
+            rates: Rates {
+                rpm: limits.rpm,
+                tpm: limits.tpm,
+            },
+            budget: limits.budget,
+        }))
+    }
+}
+
+impl CheckedKey {
+    /// Which key it is.
+    pub fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// What a relay needs to know of it.
+    pub fn pass(&self) -> KeyPass {
+        let kept = &*self.kept;
+        let rules = kept.rules.as_deref();
+        KeyPass {
+            id: self.id,
+            owner: kept.workspaces.owner,
+            models: rules.and_then(|rules| rules.models.clone()),
+            cache: kept.cache,
+            rates: rules.map_or_else(Rates::default, |rules| rules.rates),
+            budget: rules.and_then(|rules| rules.budget.clone()),
+        }
+    }
+
+    /// The ids of its workspaces, joined by commas, ready to be sent as a header.
+    pub fn workspace_ids(&self) -> Bytes {
+        self.kept.workspaces.ids.clone()
+    }
+}
+
+impl KeptKey {
+    fn new(state: KeyState, lists: &WorkspaceLists) -> Self {
+        let key = state.key;
+        Self {
+            enabled: key.enabled && !state.owner_disabled,
+            cache: key.cache,
+            secret: SecretMark::from(&state.secret_hash),
+            touched: AtomicI64::new(key.last_used_at.map_or(0, Timestamp::millis)),
+            workspaces: lists.share(state.owner, key.workspaces),
+            rules: Rules::new(key.limits, &state.old_secrets),
+        }
+    }
+
+    fn refusal(
+        &self,
+        proof: &Proof<kind::Key>,
+        workspace: Option<&str>,
+        now: Timestamp,
+    ) -> Option<Refusal> {
+        let rules = self.rules.as_deref();
+        let old =
+            |(secret, until): &(SecretMark, Timestamp)| *secret == proof.secret && *until > now;
+        let is_old = || rules.is_some_and(|rules| rules.old_secrets.iter().any(old));
+        if self.secret != proof.secret && !is_old() {
+            return Some(Refusal::Rotated);
+        }
+        let end = rules.and_then(|rules| rules.expires_at);
+        if end.is_some_and(|at| at <= now) || proof.has_ended(now) {
+            return Some(Refusal::Expired);
+        }
+        if !self.enabled {
+            return Some(Refusal::Disabled);
+        }
+        let foreign = workspace.is_some_and(|name_or_id| !self.has_workspace(name_or_id));
+        foreign.then_some(Refusal::WrongWorkspace)
+    }
+
+    fn has_workspace(&self, name_or_id: &str) -> bool {
+        self.workspace(name_or_id).is_some()
+    }
+
+    fn workspace(&self, name_or_id: &str) -> Option<WorkspaceId> {
+        let mut own = self.workspaces.list.iter();
+        // An id is never taken for a name: names are not unique across owners, ids are.
+        let found = match name_or_id.parse::<WorkspaceId>() {
+            Ok(id) => own.find(|workspace| workspace.id == id),
+            Err(_) => own.find(|workspace| workspace.name == name_or_id),
+        };
+        found.map(|workspace| workspace.id)
+    }
+
+    /// The one workspace that a call is made in.
+    fn place(&self, place: Place<'_>) -> std::result::Result<WorkspaceId, Denied> {
+        match (place, &self.workspaces.list[..]) {
+            (Place::Workspace(name_or_id), _) => self
+                .workspace(name_or_id)
+                .ok_or_else(|| Refusal::WrongWorkspace.into()),
+            (Place::Only, [only]) => Ok(only.id),
+            (Place::Only, _) => Err(Denied::WhichWorkspace),
+        }
+    }
+}
+
+/// Checks AI keys.
+pub struct KeyCheck {
+    core: Arc<Core>,
+    verifier: Verifier<kind::Key>,
+    states: Arc<StateCache<KeyId, KeptKey>>,
+    lists: WorkspaceLists,
+    workspaces: Arc<StateCache<WorkspaceId, WorkspacePass>>,
+    touches: Touches<KeyId>,
+}
+
+impl KeyCheck {
+    /// Builds the caches and hooks them to the change feed.
+    pub fn new(core: &Arc<Core>) -> Self {
+        let states = StateCache::hooked(core, MOST_KEYS, ChangeKind::Key, &[ChangeKind::Account]);
+        let verifier = Verifier::new(Arc::clone(core), Audience::Inference);
+        Self {
+            core: Arc::clone(core),
+            verifier,
+            states,
+            lists: WorkspaceLists::default(),
+            workspaces: StateCache::hooked(core, MOST_WORKSPACES, ChangeKind::Workspace, &[]),
+            touches: Touches::default(),
+        }
+    }
+
+    /// The same as [`Self::check_key`] when everything it needs is at hand, without waiting.
+    pub fn check_warm(&self, token: &str, workspace: Option<&str>) -> Option<Verdict> {
+        let proof = self.verifier.remembered(token)?;
+        let checked = self.states.get(&proof.id)?;
+        Some(self.judge(checked, &proof, workspace))
+    }
+
+    /// Lets a key in for a workspace (by name or id), or says why not.
+    pub async fn check_key(&self, token: &str, workspace: Option<&str>) -> Result<Verdict> {
+        Ok(match self.look_up(token).await? {
+            Some((checked, proof)) => self.judge(checked, &proof, workspace),
+            None => Err(Refusal::Unknown),
+        })
+    }
+
+    /// The same as [`Self::pass`] when everything it needs is at hand, without waiting.
+    pub fn pass_warm(
+        &self,
+        token: &str,
+        place: Place<'_>,
+    ) -> Option<std::result::Result<Pass, Denied>> {
+        let proof = self.verifier.remembered(token)?;
+        let checked = self.states.get(&proof.id)?;
+        let (key, id) = match self.enter(checked, &proof, place) {
+            Ok(entered) => entered,
+            Err(denied) => return Some(Err(denied)),
+        };
+        let workspace = self.workspaces.get(&id)?;
+        Some(Ok(Pass { key, workspace }))
+    }
+
+    /// Lets a key in for calls in a workspace, from the database if need be.
+    pub async fn pass(&self, token: &str, place: Place<'_>) -> std::result::Result<Pass, Denied> {
+        let unavailable = |error: crate::Error| {
+            tracing::warn!(error = causes(&error), "cannot look a key up");
+            Denied::Unavailable
+        };
+        let found = self.look_up(token).await.map_err(unavailable)?;
+        let (checked, proof) = found.ok_or(Refusal::Unknown)?;
+        let (key, id) = self.enter(checked, &proof, place)?;
+        let load = || async { self.load_workspace(id).await };
+        let workspace = self.workspaces.get_or_load(id, load).await;
+        let workspace = workspace.map_err(unavailable)?;
+        let workspace = workspace.ok_or(Refusal::WrongWorkspace)?;
+        Ok(Pass { key, workspace })
+    }
+
+    fn enter(
+        &self,
+        kept: Arc<KeptKey>,
+        proof: &Proof<kind::Key>,
+        place: Place<'_>,
+    ) -> std::result::Result<(KeyPass, WorkspaceId), Denied> {
+        let checked = self.judge(kept, proof, None)?;
+        let id = checked.kept.place(place)?;
+        Ok((checked.pass(), id))
+    }
+
+    async fn load_workspace(&self, id: WorkspaceId) -> Result<Option<WorkspacePass>> {
+        let settings = workspaces::workspace_settings(&self.core.db, id).await?;
+        Ok(settings.map(|settings| WorkspacePass {
+            id,
+            preference: settings.preference,
+            rates: Rates {
+                rpm: settings.rpm,
+                tpm: settings.tpm,
+            },
+            budget: settings.budget,
+        }))
+    }
+
+    fn judge(
+        &self,
+        kept: Arc<KeptKey>,
+        proof: &Proof<kind::Key>,
+        workspace: Option<&str>,
+    ) -> Verdict {
+        let now = self.core.now();
+        if let Some(refusal) = kept.refusal(proof, workspace, now) {
+            Err(refusal)
+        } else {
+            let id = proof.id;
+            self.touches.note(id, &kept.touched, now);
+            Ok(CheckedKey { id, kept })
+        }
+    }
+
+    /// The key behind a token and what its signature proves.
+    async fn look_up(&self, token: &str) -> Result<Option<(Arc<KeptKey>, Proof<kind::Key>)>> {
+        let Some(proof) = self.verifier.verify(token).await? else {
+            return Ok(None);
+        };
+        let load = || async {
+            let state = keys::key_state(&self.core.db, proof.id).await?;
+            Ok(state.map(|state| KeptKey::new(state, &self.lists)))
+        };
+        let checked = self.states.get_or_load(proof.id, load).await?;
+        Ok(checked.map(|checked| (checked, proof)))
+    }
+
+    /// Tells the owner of a key whether it would be let in; keys of others are unknown.
+    pub async fn verify_key(&self, scope: &Scope, request: VerifyKey) -> Result<Verified> {
+        let unknown = Verified {
+            code: Some(Refusal::Unknown.code()),
+            ..Verified::default()
+        };
+        let Some((checked, proof)) = self.look_up(request.key.expose()).await? else {
+            return Ok(unknown);
+        };
+        let Some(row) = keys::read_key(&self.core.db, scope.owner, proof.id).await? else {
+            return Ok(unknown);
+        };
+        let refusal = checked.refusal(&proof, request.workspace.as_deref(), self.core.now());
+        Ok(Verified {
+            valid: refusal.is_none(),
+            code: refusal.map(Refusal::code),
+            key_id: Some(row.key.id),
+            name: Some(row.key.name),
+            workspaces: Some(row.key.workspaces),
+        })
+    }
+
+    /// Writes down which keys were used; called every few seconds and at the end.
+    pub async fn flush_touches(&self) -> Result<()> {
+        let write = |used: Arc<[_]>| {
+            self.core.db.transact(move |tx| {
+                let used = Arc::clone(&used);
+                Box::pin(async move { Ok(keys::touch_keys(tx, &used).await?) })
+            })
+        };
+        self.touches.flush(write).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_each_of_very_many_keys_is_little() {
+        // With the two counts of an `Arc`, 64 bytes: the next size that is allocated is 80.
+        assert_eq!(size_of::<KeptKey>(), 48);
+        assert_eq!(size_of::<Proof<kind::Key>>(), 32);
+    }
+}

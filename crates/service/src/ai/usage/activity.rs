@@ -1,0 +1,119 @@
+//! What is shown of calls: their sums over time, and the calls themselves.
+
+use super::Ledger;
+use crate::ai::workspaces::read_workspace;
+use crate::{Error, Result, Scope};
+use estrade_model::amount::Amount;
+use estrade_model::call::{Activity, CallId, CallLog, LoggedCall, ModelActivity, Span};
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
+use estrade_store::calls::{self, CallFilter, CallPage};
+use estrade_store::usage;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a reader waits for what has just ended to be on disk.
+const FRESH_WITHIN: Duration = Duration::from_secs(2);
+
+/// Calls that one request looks at: a search for what is not there must not read a whole workspace.
+const MAX_LOOKED_AT: u32 = 20_000;
+
+/// What was used in a workspace, by hour, day, week or month and model, oldest first.
+pub async fn activity(
+    ledger: &Ledger,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    span: Span,
+    key: Option<KeyId>,
+) -> Result<Vec<Activity>> {
+    read_workspace(&ledger.core, scope, workspace).await?;
+    freshen(ledger).await;
+    let since = span.first(ledger.core.now());
+    let db = &ledger.core.db;
+    let rows = usage::usage_since(db, scope.owner, workspace, key, since).await?;
+    let mut sums: BTreeMap<(Timestamp, String), ModelActivity> = BTreeMap::new();
+    for row in rows {
+        let sum = sums
+            .entry((span.start(row.at), row.model.clone()))
+            .or_insert_with(|| ModelActivity {
+                model: row.model,
+                total_tokens: 0,
+                total_cost: Amount::ZERO,
+                request_count: 0,
+            });
+        sum.total_tokens = sum.total_tokens.saturating_add(row.tokens);
+        sum.total_cost =
+            Amount::from_nanos(sum.total_cost.nanos().saturating_add(row.cost.nanos()));
+        sum.request_count = sum.request_count.saturating_add(row.requests);
+    }
+    let mut shown: Vec<Activity> = Vec::new();
+    for ((date, _), sum) in sums {
+        match shown.last_mut() {
+            Some(last) if last.date == date => last.data.push(sum),
+            _ => shown.push(Activity {
+                date,
+                data: vec![sum],
+            }),
+        }
+    }
+    Ok(shown)
+}
+
+/// A page of a workspace's calls, newest first, among twenty thousand of those that the filter's time and cursor name.
+pub async fn list_calls(
+    ledger: &Ledger,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    filter: &CallFilter,
+    count: u32,
+    skip: u64,
+) -> Result<CallLog> {
+    if filter.before.is_some() && skip > 0 {
+        return Err(Error::invalid(
+            "page: not together with before, which says where the page begins",
+        ));
+    }
+    read_workspace(&ledger.core, scope, workspace).await?;
+    freshen(ledger).await;
+    let db = &ledger.core.db;
+    let page = CallPage {
+        count,
+        skip,
+        within: MAX_LOOKED_AT,
+    };
+    let found = calls::list_calls(db, scope.owner, workspace, filter, page).await?;
+    if let (true, true, Some((id, _))) = (skip > 0, found.calls.is_empty(), found.stopped_at) {
+        return Err(Error::Invalid {
+            code: "page_out_of_reach",
+            message: format!(
+                "page: numbers reach no further than the newest 10000 matches among the newest {MAX_LOOKED_AT} calls; \
+                 go on with before={id} instead, then with the `next` of each answer"
+            ),
+        });
+    }
+    Ok(CallLog {
+        logs: found.calls,
+        count: found.matching,
+        count_is_lower_bound: found.stopped_at.is_some(),
+        searched_until: found.stopped_at.map(|(_, at)| at),
+        next: found.next,
+    })
+}
+
+/// One call of a workspace.
+pub async fn read_call(
+    ledger: &Ledger,
+    scope: &Scope,
+    workspace: WorkspaceId,
+    id: CallId,
+) -> Result<LoggedCall> {
+    freshen(ledger).await;
+    let found = calls::read_call(&ledger.core.db, scope.owner, workspace, id).await?;
+    found.ok_or(Error::NotFound("the call"))
+}
+
+/// A call that has ended on this server is seen by who asks afterwards.
+async fn freshen(ledger: &Ledger) {
+    if ledger.unwritten() > 0 && !ledger.is_full() {
+        drop(tokio::time::timeout(FRESH_WITHIN, ledger.flush()).await);
+    }
+}

@@ -1,0 +1,175 @@
+//! The chores of a running server: writing down what was used, keeping leases, removing what has
+//! ended. One task, started by the server and ended by its token.
+
+use crate::ai::key_check::KeyCheck;
+use crate::idempotency::RENEW_EVERY;
+use crate::identity::credentials::AccountTokens;
+use crate::{Core, Result, ai::usage, idempotency, identity::login};
+use estrade_model::Timestamp;
+use estrade_model::error::causes;
+use estrade_store::{
+    StoreError, acme, changes, former_names, housekeeping as secrets, idempotency as answers,
+    invitations, login_attempts, tokens,
+};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+/// How often uses of tokens and keys are written down.
+const FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// How often what has ended is removed.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+/// How often calls that are too old or too many are removed.
+const RETAIN_EVERY: Duration = Duration::from_mins(10);
+/// Rows that one transaction removes: a backlog never holds up the writer for long.
+const BATCH: u32 = 1000;
+/// How long the change feed goes back; followers lag by a second, not by an hour.
+const CHANGES_KEPT: Duration = Duration::from_hours(1);
+/// How long an expired token is still listed, for those who wonder why it stopped working.
+const ENDED_TOKENS_KEPT: Duration = Duration::from_hours(7 * 24);
+/// How long it is remembered that a project's name was somebody's. It is reserved for a month, but DNS records that lead
+/// to it live longer.
+const FORMER_NAMES_KEPT: Duration = Duration::from_hours(365 * 24);
+
+/// Does the chores until `stop`, and once more at the end.
+pub fn run(
+    core: Arc<Core>,
+    tokens: Arc<AccountTokens>,
+    keys: Arc<KeyCheck>,
+    stop: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        // Beside each other: a long sweep must not cost anyone their lease.
+        tokio::join!(
+            repeat(FLUSH_EVERY, &stop, || flush(&tokens, &keys)),
+            repeat(SWEEP_EVERY, &stop, || sweep(&core, &stop)),
+            repeat(RETAIN_EVERY, &stop, || async {
+                let pruned = usage::retention::prune(&core, &stop).await;
+                report("remove calls that are too old", pruned);
+            }),
+            repeat(RENEW_EVERY, &stop, || keep_tickets(&core)),
+            release_as_dropped(&core, &stop),
+        );
+        flush(&tokens, &keys).await;
+        release(&core).await;
+    })
+}
+
+/// Repeats a chore until `stop`. A chore that has begun is not cut off.
+async fn repeat<F: Future<Output = ()>>(
+    every: Duration,
+    stop: &CancellationToken,
+    chore: impl Fn() -> F,
+) {
+    let mut ticks = interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        chore().await;
+    }
+}
+
+async fn flush(tokens: &AccountTokens, keys: &KeyCheck) {
+    report(
+        "write down which tokens were used",
+        tokens.flush_touches().await,
+    );
+    report(
+        "write down which keys were used",
+        keys.flush_touches().await,
+    );
+}
+
+async fn keep_tickets(core: &Core) {
+    let renewed = idempotency::renew_leases(core).await;
+    report("renew the leases of idempotency keys", renewed);
+    // What could not be released when it was dropped.
+    release(core).await;
+}
+
+async fn release(core: &Core) {
+    let released = idempotency::release_dropped(core).await;
+    report("release idempotency keys", released);
+}
+
+async fn release_as_dropped(core: &Core, stop: &CancellationToken) {
+    while stop
+        .run_until_cancelled(core.tickets.dropped())
+        .await
+        .is_some()
+    {
+        release(core).await;
+    }
+}
+
+/// A chore that fails is done again next time; the log says so.
+fn report(what: &'static str, result: Result<()>) {
+    if let Err(error) = result {
+        tracing::warn!(error = causes(&error), "cannot {what}");
+    }
+}
+
+/// Removes what has ended, table by table, a batch at a time.
+pub async fn sweep(core: &Core, stop: &CancellationToken) {
+    let (db, now) = (&core.db, core.now());
+    let old = now.before(CHANGES_KEPT);
+    drain("changes", stop, || changes::prune_changes(db, old, BATCH)).await;
+    let old = oldest_failure_kept(core).await;
+    drain("login_failures", stop, || {
+        login_attempts::prune_failures(db, old, BATCH)
+    })
+    .await;
+    let old = now.before(login::NETWORKS_KEPT);
+    drain("login_networks", stop, || {
+        login_attempts::prune_networks(db, old, BATCH)
+    })
+    .await;
+    let old = now.before(ENDED_TOKENS_KEPT);
+    drain("tokens", stop, || tokens::prune_tokens(db, old, BATCH)).await;
+    drain("idempotency", stop, || {
+        answers::prune_idempotency(db, now, BATCH)
+    })
+    .await;
+    drain("invitations", stop, || {
+        invitations::prune_invitations(db, now, BATCH)
+    })
+    .await;
+    let old = now.before(FORMER_NAMES_KEPT);
+    drain("former_names", stop, || {
+        former_names::prune_former_names(db, old, BATCH)
+    })
+    .await;
+    drain("acme_challenges", stop, || {
+        acme::prune_challenges(db, now, BATCH)
+    })
+    .await;
+    drain("key_old_secrets", stop, || {
+        secrets::prune_old_secrets(db, now, BATCH)
+    })
+    .await;
+}
+
+/// Sums of failed logins from before this moment have faded, or are too many.
+async fn oldest_failure_kept(core: &Core) -> Timestamp {
+    let faded = core.now().before(login::FADED);
+    let surplus = login_attempts::nth_latest_failure(&core.db, login::MAX_SUMS).await;
+    surplus.ok().flatten().map_or(faded, |at| at.max(faded))
+}
+
+async fn drain<F>(table: &'static str, stop: &CancellationToken, prune: impl Fn() -> F)
+where
+    F: Future<Output = std::result::Result<u64, StoreError>>,
+{
+    while !stop.is_cancelled() {
+        match prune().await {
+            Ok(gone) if gone < u64::from(BATCH) => return,
+            Ok(_) => {}
+            Err(error) => {
+                let error = causes(&error);
+                tracing::warn!(table, error, "cannot remove what has ended");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Accounts: made and managed by the administrator, used by logging in.
+
+use crate::platform::containers::logs::RETENTION;
+use crate::{Caller, Core, Error, Result, identity::passwords};
+use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
+use estrade_model::names::Email;
+use estrade_model::secret::Secret;
+use estrade_model::{AccountId, Timestamp};
+use estrade_store::accounts::{self, AccountRow};
+use estrade_store::{ChangeKind, StoreError, Tx, networks, tokens};
+use std::collections::BTreeMap;
+
+/// Adds an account; 409 when the address is taken.
+pub async fn create_account(core: &Core, new: NewAccount) -> Result<AccountId> {
+    let hash = match new.password {
+        Some(password) => Some(passwords::hash(password).await?),
+        None => None,
+    };
+    let (now, network) = (core.now(), core.new_id()?);
+    let account = AccountRow {
+        id: core.new_id()?,
+        email: new.email.to_string(),
+        fullname: new.fullname.to_string(),
+        admin: new.admin,
+        disabled: false,
+        created_at: now,
+    };
+    let id = account.id;
+    core.db
+        .transact(move |tx| {
+            let (account, hash) = (account.clone(), hash.clone());
+            Box::pin(
+                async move { insert_account(tx, &account, hash.as_deref(), network, now).await },
+            )
+        })
+        .await?;
+    Ok(id)
+}
+
+/// An account and the network that every owner has.
+pub(crate) async fn insert_account(
+    tx: &mut Tx,
+    account: &AccountRow,
+    password: Option<&str>,
+    network: estrade_model::project::NetworkId,
+    now: Timestamp,
+) -> Result<()> {
+    match accounts::insert_account(tx, account, password).await {
+        Err(StoreError::Duplicate) => Err(Error::conflict(
+            "account_exists",
+            "an account with this address exists",
+        )),
+        other => Ok(other?),
+    }?;
+    Ok(networks::insert_network(tx, account.id.cast(), network, networks::DEFAULT, now).await?)
+}
+
+/// The account with that address.
+pub async fn find_account(core: &Core, email: &Email) -> Result<AccountRow> {
+    accounts::account_by_email(&core.db, email.as_str())
+        .await?
+        .ok_or(Error::NotFound("the account"))
+}
+
+/// Every account, oldest first.
+pub async fn list_accounts(core: &Core) -> Result<Vec<AccountRow>> {
+    Ok(accounts::list_accounts(&core.db).await?)
+}
+
+/// Which tokens end with a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedTokens {
+    /// Those that logging in made.
+    Sessions,
+    /// Every one of the account.
+    All,
+}
+
+/// Sets a new password; whoever is logged in with the old one is not any more. Returns how many tokens
+/// ended.
+pub async fn set_password(
+    core: &Core,
+    email: &Email,
+    password: Secret,
+    ended: EndedTokens,
+) -> Result<u64> {
+    let account = find_account(core, email).await?.id;
+    let hash = passwords::hash(password).await?;
+    let now = core.now();
+    core.db
+        .transact(move |tx| {
+            let hash = hash.clone();
+            Box::pin(async move {
+                accounts::set_password(tx, account, &hash).await?;
+                let ended = match ended {
+                    EndedTokens::Sessions => tokens::delete_sessions(tx, account).await?,
+                    EndedTokens::All => tokens::delete_tokens(tx, account).await?,
+                };
+                tx.changed(ChangeKind::Account, account, now).await?;
+                Ok::<_, Error>(ended)
+            })
+        })
+        .await
+}
+
+/// Locks an account out at once, with all its tokens and AI keys.
+pub async fn disable_account(core: &Core, email: &Email) -> Result<()> {
+    set_disabled(core, email, true).await
+}
+
+/// Lets an account in again; the tokens and AI keys that it had work again.
+pub async fn enable_account(core: &Core, email: &Email) -> Result<()> {
+    set_disabled(core, email, false).await
+}
+
+async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> {
+    let (account, now) = (find_account(core, email).await?, core.now());
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                accounts::set_disabled(tx, account.id, disabled).await?;
+                Ok::<_, Error>(tx.changed(ChangeKind::Account, account.id, now).await?)
+            })
+        })
+        .await
+}
+
+/// Who the caller is, and what projects can be made of here.
+pub fn read_me(core: &Core, caller: &Caller) -> Me {
+    let plans = core.settings.plans.named();
+    let days = RETENTION.as_secs() / (24 * 60 * 60);
+    let bundles = OfferedBundles::new(days);
+    Me {
+        user: User {
+            id: caller.account,
+            email: caller.email.clone(),
+            fullname: caller.fullname.clone(),
+            avatar: String::new(),
+        },
+        plans: MePlans {
+            project_bundle_plans: plans
+                .keys()
+                .map(|id| (id.clone(), bundles.clone()))
+                .collect(),
+            projects: plans
+                .into_iter()
+                .map(|(id, plan)| (id, OfferedPlan::new(plan)))
+                .collect(),
+        },
+        database_versions: BTreeMap::new(),
+    }
+}

@@ -1,0 +1,106 @@
+//! The members of a team and their roles.
+//!
+//! Admins manage members, but only an owner makes, unmakes or removes owners, and a team always
+//! keeps one. The rules about the member concerned are checked inside the transaction, so that two
+//! owners who leave at the same time do not both get away, nor two who demote each other.
+
+use crate::identity::access::{require_in_team, require_member_to_read};
+use crate::{Caller, Core, Error, Result};
+use estrade_model::team::{Member, Role};
+use estrade_model::{AccountId, TeamId};
+use estrade_store::{Tx, invitations, members};
+
+/// A page of a team's members, in the order in which they joined, after the member `after`.
+pub async fn list_members(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    after: Option<AccountId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Member>> {
+    require_member_to_read(core, caller, team).await?;
+    Ok(members::list_members(&core.db, team, after, count, skip).await?)
+}
+
+/// Removes a member. Anyone may remove themselves.
+pub async fn delete_member(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    member: AccountId,
+) -> Result<()> {
+    let leaves = member == caller.account;
+    let needed = if leaves { Role::Viewer } else { Role::Admin };
+    let permission = require_in_team(core, caller, team, needed).await?;
+    permission
+        .transact(core, move |tx| {
+            Box::pin(async move {
+                let role = role_of(tx, team, member).await?;
+                if role == Role::Owner {
+                    if !leaves {
+                        require_owner(permission.current_role(tx).await?)?;
+                    }
+                    keep_an_owner(tx, team).await?;
+                }
+                members::delete_member(tx, team, member).await?;
+                // Or a link that they kept, or gave out, would let somebody in again.
+                Ok(invitations::delete_invitations_of(tx, team, member).await?)
+            })
+        })
+        .await
+}
+
+/// Gives a member another role.
+pub async fn set_role(
+    core: &Core,
+    caller: &Caller,
+    team: TeamId,
+    member: AccountId,
+    role: Role,
+) -> Result<()> {
+    let permission = require_in_team(core, caller, team, Role::Admin).await?;
+    permission
+        .transact(core, move |tx| {
+            Box::pin(async move {
+                let before = role_of(tx, team, member).await?;
+                if before == Role::Owner || role == Role::Owner {
+                    require_owner(permission.current_role(tx).await?)?;
+                }
+                if before == Role::Owner && role != Role::Owner {
+                    keep_an_owner(tx, team).await?;
+                }
+                if role < before {
+                    invitations::delete_invitations_of(tx, team, member).await?;
+                }
+                Ok(members::set_role(tx, team, member, role).await?)
+            })
+        })
+        .await
+}
+
+async fn role_of(tx: &mut Tx, team: TeamId, member: AccountId) -> Result<Role> {
+    members::current_role(tx, team, member)
+        .await?
+        .ok_or(Error::NotFound("the member"))
+}
+
+fn require_owner(role: Role) -> Result<()> {
+    if role == Role::Owner {
+        return Ok(());
+    }
+    Err(Error::Forbidden(
+        "only an owner of the team may make, change or remove owners".into(),
+    ))
+}
+
+/// Refuses (409) to lose an owner when there is only one.
+async fn keep_an_owner(tx: &mut Tx, team: TeamId) -> Result<()> {
+    if members::count_owners(tx, team).await? > 1 {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        "last_owner",
+        "a team needs an owner; make another member an owner first, or delete the team",
+    ))
+}

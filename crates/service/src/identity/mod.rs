@@ -1,0 +1,12 @@
+//! Who calls, and what they may do: accounts, passwords, login, tokens, teams, access.
+
+pub mod access;
+pub mod accounts;
+pub mod credentials;
+pub mod invitations;
+pub(crate) mod jwt;
+pub mod login;
+pub mod members;
+pub(crate) mod passwords;
+pub mod teams;
+pub mod tokens;

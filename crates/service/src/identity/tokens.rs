@@ -1,0 +1,200 @@
+//! Account tokens: made, listed, revoked.
+
+use crate::identity::jwt::Audience;
+use crate::{Caller, Core, Error, Result};
+use estrade_model::account::{CreatedToken, Token};
+use estrade_model::time::Lifetime;
+use estrade_model::{AccountId, TokenId};
+use estrade_store::accounts::{self, PasswordRow};
+use estrade_store::tokens::{self, NewToken, TokenRow};
+use estrade_store::{ChangeKind, Tx};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn on_the_wire(row: TokenRow) -> Token {
+    Token {
+        id: row.id,
+        name: row.name,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        last_used_at: row.last_used_at,
+    }
+}
+
+/// How long a login lasts.
+const SESSION: Lifetime = Lifetime(Some(Duration::from_hours(30 * 24)));
+/// How many logins of an account last; the oldest ends with one more.
+const MAX_SESSIONS: u32 = 100;
+
+/// Why a token is made.
+#[derive(Clone)]
+enum Purpose {
+    /// The holder of another one asked for it; at most so many, 0 is without limit.
+    Api { by: TokenId, quota: u64 },
+    /// The administrator asked for it.
+    CommandLine,
+    /// Somebody logged in with the password of this hash.
+    Session { hash: Option<Arc<str>> },
+}
+
+/// Makes a token for the caller; the text is in the answer and nowhere else.
+pub async fn create_token(
+    core: &Core,
+    caller: &Caller,
+    name: &str,
+    lifetime: Lifetime,
+) -> Result<CreatedToken> {
+    let purpose = Purpose::Api {
+        by: caller.token,
+        quota: core.settings.quotas.tokens,
+    };
+    create(core, caller.account, name, lifetime, purpose).await
+}
+
+/// The same for any account, however many it has, for the administrator's command line.
+pub async fn create_any_token(
+    core: &Core,
+    account: AccountId,
+    name: &str,
+    lifetime: Lifetime,
+) -> Result<CreatedToken> {
+    create(core, account, name, lifetime, Purpose::CommandLine).await
+}
+
+/// Makes a token for who has logged in with a password, as long as it is the account's.
+pub(crate) async fn create_session(core: &Core, login: &PasswordRow) -> Result<CreatedToken> {
+    let purpose = Purpose::Session {
+        hash: login.hash.as_deref().map(Arc::from),
+    };
+    create(core, login.account, "login", SESSION, purpose).await
+}
+
+async fn create(
+    core: &Core,
+    account: AccountId,
+    name: &str,
+    lifetime: Lifetime,
+    purpose: Purpose,
+) -> Result<CreatedToken> {
+    let now = core.now();
+    let id: TokenId = core.new_id()?;
+    let expires_at = lifetime.0.map(|span| now.after(span));
+    let signed = core
+        .keyring
+        .load()
+        .sign(Audience::Account, id, now, expires_at)?;
+    let row = NewToken {
+        id,
+        account,
+        name: name.to_owned(),
+        secret_hash: signed.secret_hash,
+        created_at: now,
+        expires_at,
+        session: matches!(purpose, Purpose::Session { .. }),
+    };
+    core.db
+        .transact(move |tx| {
+            let (row, purpose) = (row.clone(), purpose.clone());
+            Box::pin(async move { insert(tx, &row, &purpose).await })
+        })
+        .await?;
+    Ok(CreatedToken {
+        id,
+        api_token: Some(signed.token),
+    })
+}
+
+/// Inserts a token, unless what it is made with has ended since it was checked: a token that was revoked
+/// must not leave another one behind, nor a password that was changed.
+async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
+    let (account, now) = (row.account, row.created_at);
+    match purpose {
+        Purpose::CommandLine => {}
+        Purpose::Api { by, quota } => {
+            if !tokens::has_token(tx, account, *by).await? {
+                return Err(Error::Unauthenticated);
+            }
+            if *quota > 0 && tokens::count_tokens(tx, account, now).await? >= *quota {
+                return Err(Error::Quota {
+                    what: "tokens",
+                    limit: *quota,
+                });
+            }
+        }
+        Purpose::Session { hash } => {
+            let stored = accounts::find_password(tx, account).await?;
+            let stored = stored.filter(|row| !row.disabled).map(|row| row.hash);
+            if stored != Some(hash.as_deref().map(str::to_owned)) {
+                return Err(Error::WrongCredentials);
+            }
+        }
+    }
+    tokens::insert_token(tx, row).await?;
+    if row.session {
+        for ended in tokens::delete_old_sessions(tx, account, MAX_SESSIONS).await? {
+            tx.changed(ChangeKind::Token, ended, now).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A page of an account's tokens, newest first.
+pub async fn list_tokens(
+    core: &Core,
+    account: AccountId,
+    before: Option<TokenId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Token>> {
+    let rows = tokens::list_tokens(&core.db, account, before, count, skip).await?;
+    Ok(rows.into_iter().map(on_the_wire).collect())
+}
+
+/// Revokes one of the caller's tokens; in force for the next request.
+pub async fn delete_token(core: &Core, caller: &Caller, id: TokenId) -> Result<()> {
+    revoke(core, Some(caller.account), id).await
+}
+
+/// Revokes a token whoever owns it, for the administrator's command line.
+pub async fn revoke_any_token(core: &Core, id: TokenId) -> Result<()> {
+    revoke(core, None, id).await
+}
+
+/// Revokes every token of an account, or of all of them; returns how many there were.
+pub async fn revoke_all_tokens(core: &Core, account: Option<AccountId>) -> Result<u64> {
+    let now = core.now();
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let accounts = match account {
+                    Some(account) => vec![account],
+                    None => tokens::list_holders(tx).await?,
+                };
+                let mut ended = 0;
+                for account in accounts {
+                    ended += tokens::delete_tokens(tx, account).await?;
+                    tx.changed(ChangeKind::Account, account, now).await?;
+                }
+                Ok::<_, Error>(ended)
+            })
+        })
+        .await
+}
+
+async fn revoke(core: &Core, account: Option<AccountId>, id: TokenId) -> Result<()> {
+    let now = core.now();
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let gone = match account {
+                    Some(account) => tokens::delete_token(tx, account, id).await?,
+                    None => tokens::delete_any_token(tx, id).await?,
+                };
+                if !gone {
+                    return Err(Error::NotFound("the token"));
+                }
+                Ok(tx.changed(ChangeKind::Token, id, now).await?)
+            })
+        })
+        .await
+}

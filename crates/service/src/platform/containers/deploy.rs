@@ -1,0 +1,99 @@
+//! All instances of a new release, before it goes live.
+
+use super::launch::{LaunchError, launch};
+use super::retire::{Leave, retire};
+use super::workload::Workload;
+use crate::platform::releases::Failure;
+use crate::{Core, Error, platform::disks};
+use estrade_model::{ProjectId, ReleaseId};
+use estrade_store::workloads;
+use futures_util::future::{join_all, try_join_all};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// How long instances of the release before may take to end, where two may not run at once.
+const END_TIMEOUT: Duration = Duration::from_mins(1);
+/// How often it is looked whether they have.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Why a release cannot go live.
+#[derive(Debug)]
+pub(crate) enum BringUpError {
+    /// The project or the release is gone.
+    Gone,
+    /// It cannot run as it is.
+    Refused(Failure),
+    /// Its instances are at fault.
+    Unhealthy(Failure),
+    /// The engine is.
+    Engine(estrade_runtime::Error),
+    /// We are.
+    Service(Error),
+}
+
+impl From<Error> for BringUpError {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+/// Without zero downtime the instances of other releases end first, so that two never run at once. The
+/// reconciler starts none of them while a release is DEPLOYING, and starts them again if it fails.
+async fn end_others(
+    core: &Core,
+    project: ProjectId,
+    release: ReleaseId,
+) -> Result<(), BringUpError> {
+    let end = async {
+        loop {
+            let mut others = core.engine.instances().await?;
+            others.retain(|it| it.key.project == project && it.key.release != release);
+            if others.is_empty() {
+                return Ok(());
+            }
+            let ending = others.into_iter();
+            join_all(ending.map(|it| retire(core, it, Leave::Replaced))).await;
+            // Those that the reconciler is ending are not waited for by the above.
+            sleep(POLL_INTERVAL).await;
+        }
+    };
+    match timeout(END_TIMEOUT, end).await {
+        Ok(ended) => ended.map_err(BringUpError::Engine),
+        Err(_) => Err(BringUpError::Service(Error::internal(
+            "an instance of the release before does not end",
+        ))),
+    }
+}
+
+/// Starts the instances of a release and lets visitors reach them, once the release is live: which release
+/// that is, the database says. May be repeated; instances that it leaves behind are removed by the
+/// reconciler unless the release goes live.
+pub(crate) async fn bring_up(
+    core: &Core,
+    project: ProjectId,
+    release: ReleaseId,
+) -> Result<(), BringUpError> {
+    let row = workloads::read_workload(&core.db, project).await;
+    let row = row.map_err(Error::from)?.ok_or(BringUpError::Gone)?;
+    let (owner, scale, zero_downtime) = (row.owner, row.scale, row.zero_downtime);
+    let workload = Workload::read(core, row, release).await?;
+    let workload = workload.ok_or(BringUpError::Gone)?;
+    if let Some(disk) = &workload.missing {
+        return Err(BringUpError::Refused(disks::missing(disk)));
+    }
+    let network = core.engine.ensure_network(owner).await;
+    network.map_err(BringUpError::Engine)?;
+    if !zero_downtime {
+        end_others(core, project, release).await?;
+    }
+    let launches = (1..=scale).map(|number| launch(core, &workload, number));
+    let instances = try_join_all(launches).await.map_err(|error| match error {
+        LaunchError::Unhealthy { failure, .. } => BringUpError::Unhealthy(failure),
+        LaunchError::Engine(error) => BringUpError::Engine(error),
+    })?;
+    let publisher = core.publisher();
+    for instance in &instances {
+        core.fleet.enter(publisher.as_ref(), instance);
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Instances whose disk the engine cannot limit are looked at, and stopped when they are full: from their
+//! start, before they get visitors, until they are gone.
+
+use crate::platform::events::{Happening, record_events};
+use crate::{Core, Result};
+use estrade_model::ProjectId;
+use estrade_model::error::causes;
+use estrade_model::plan::Plan;
+use estrade_runtime::{Instance, InstanceId, InstanceState};
+use estrade_store::workloads;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How often they are looked at.
+pub(super) const EVERY: Duration = Duration::from_secs(5);
+/// The time between SIGTERM and SIGKILL for one that is full.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Looks at every instance that has to be looked at. What goes wrong with one is no reason to leave out
+/// the others.
+pub(super) async fn look_at_disks(core: &Core) {
+    let instances = match core.engine.instances().await {
+        Ok(instances) => instances,
+        Err(error) => {
+            tracing::debug!(
+                error = causes(&error),
+                "cannot look for instances with a disk"
+            );
+            return;
+        }
+    };
+    let watched = |it: &Instance| !it.disk_limited && it.state == InstanceState::Running;
+    let mut written = HashMap::new();
+    for Instance { id, key, .. } in instances.into_iter().filter(watched) {
+        let project = key.project;
+        match look_at_disk(core, project, &id).await {
+            Ok(Some(used)) => {
+                written.insert(id, used);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%project, error = causes(&error), "cannot look at the disk of an instance");
+            }
+        }
+    }
+    core.fleet.note_disks(written);
+}
+
+/// How much an instance has written; stops it when that is too much. None: it is gone.
+async fn look_at_disk(core: &Core, project: ProjectId, id: &InstanceId) -> Result<Option<u64>> {
+    let Some(used) = core.engine.disk_use(id).await? else {
+        return Ok(None);
+    };
+    let Some(row) = workloads::read_workload(&core.db, project).await? else {
+        return Ok(None);
+    };
+    let plan = core.settings.plans.get(&row.plan);
+    if plan.is_some_and(|plan| used > Plan::disk_bytes(plan)) {
+        stop_full(core, project, id, used).await?;
+    }
+    Ok(Some(used))
+}
+
+async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) -> Result<()> {
+    let now = core.now();
+    core.db
+        .transact(move |tx| {
+            Box::pin(async move {
+                let full = Happening::to_project("disk_full", format!("{used} bytes"));
+                record_events(tx, project, vec![full], now).await
+            })
+        })
+        .await?;
+    core.fleet.crashes(|crashes| crashes.note_full(id));
+    Ok(core.engine.stop_instance(id, GRACE).await?)
+}

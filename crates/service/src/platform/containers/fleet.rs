@@ -1,0 +1,223 @@
+//! What this process knows of the instances that run here: who is healthy and gets visitors, who is
+//! leaving, and who crashed. All of it can be found out again.
+
+use super::crashes::Crashes;
+use super::rebuild::Rebuilds;
+use super::tend::Found;
+use crate::Core;
+use crate::core::Publisher;
+use crate::platform::releases::BuildTurns;
+use estrade_model::{ProjectId, ReleaseId};
+use estrade_runtime::{Instance, InstanceId};
+use futures_util::future::BoxFuture;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// How long requests of an instance that leaves may go on.
+pub(super) const DRAIN: Duration = Duration::from_secs(30);
+/// How long the last lines of an instance may take to be kept.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// How many instances are started at once: after a restart of the machine all want to.
+const STARTS: usize = 8;
+
+/// The instances of this node.
+pub(crate) struct Fleet {
+    known: Mutex<Known>,
+    /// Room for instances that are being started.
+    pub(super) starts: Semaphore,
+    /// Turns at building.
+    pub(crate) builds: Arc<BuildTurns>,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            starts: Semaphore::new(STARTS),
+            builds: Arc::default(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    healthy: HashMap<(ProjectId, ReleaseId), HashMap<InstanceId, Healthy>>,
+    leaving: HashSet<InstanceId>,
+    crashes: Crashes,
+    rebuilds: Rebuilds,
+    disk: HashMap<InstanceId, u64>,
+}
+
+/// An instance that gets visitors.
+#[derive(Debug)]
+struct Healthy {
+    address: SocketAddr,
+    since: Instant,
+}
+
+impl Fleet {
+    /// An instance was found healthy: visitors may come, unless it is leaving.
+    pub(super) fn enter(&self, publisher: Option<&Arc<dyn Publisher>>, instance: &Instance) {
+        let Some(address) = instance.address else {
+            return;
+        };
+        let mut known = self.known();
+        if known.leaving.contains(&instance.id) {
+            return;
+        }
+        let entry = Healthy {
+            address,
+            since: Instant::now(),
+        };
+        let all = known.healthy.entry(place(instance)).or_default();
+        all.entry(instance.id.clone()).or_insert(entry);
+        // Nobody leaves.
+        drop(publish(publisher, place(instance), all, DRAIN));
+    }
+
+    /// An instance gets no new visitors. The answer comes when those that it has are gone, or after
+    /// `limit`.
+    pub(super) fn leave(
+        &self,
+        publisher: Option<&Arc<dyn Publisher>>,
+        instance: &Instance,
+        limit: Duration,
+    ) -> BoxFuture<'static, ()> {
+        let mut known = self.known();
+        let key = place(instance);
+        let Some(all) = known.healthy.get_mut(&key) else {
+            return Box::pin(std::future::ready(()));
+        };
+        if all.remove(&instance.id).is_none() {
+            return Box::pin(std::future::ready(()));
+        }
+        let drained = publish(publisher, key, all, limit);
+        if all.is_empty() {
+            known.healthy.remove(&key);
+        }
+        drained
+    }
+
+    /// Forgets instances of a project that were there before a look at the engine and that it did not
+    /// find: somebody has removed them, and their addresses may be others' by now.
+    pub(super) fn forget_missing(
+        &self,
+        publisher: Option<&Arc<dyn Publisher>>,
+        project: ProjectId,
+        found: &Found,
+    ) {
+        let Some(at) = found.at else {
+            return;
+        };
+        let is_there = |id: &InstanceId| found.instances.iter().any(|it| it.id == *id);
+        let mut known = self.known();
+        for (key, all) in &mut known.healthy {
+            let before = all.len();
+            if key.0 == project {
+                all.retain(|id, healthy| healthy.since >= at || is_there(id));
+            }
+            if all.len() < before {
+                drop(publish(publisher, *key, all, Duration::ZERO));
+            }
+        }
+        known.healthy.retain(|_, all| !all.is_empty());
+    }
+
+    /// How many instances of a release get visitors.
+    pub(super) fn count_healthy(&self, project: ProjectId, release: ReleaseId) -> usize {
+        let known = self.known();
+        known
+            .healthy
+            .get(&(project, release))
+            .map_or(0, HashMap::len)
+    }
+
+    /// Whether an instance gets visitors.
+    pub(super) fn is_healthy(&self, instance: &Instance) -> bool {
+        let known = self.known();
+        let all = known.healthy.get(&place(instance));
+        all.is_some_and(|all| all.contains_key(&instance.id))
+    }
+
+    /// Notes how much the instances have written that somebody has to look at.
+    pub(super) fn note_disks(&self, written: HashMap<InstanceId, u64>) {
+        self.known().disk = written;
+    }
+
+    /// How much the instances of a project have written, where somebody has to look.
+    pub(crate) fn disk_of(&self, project: ProjectId) -> Option<u64> {
+        let known = self.known();
+        let of_project = known.healthy.iter().filter(|((it, _), _)| *it == project);
+        let ids = of_project.flat_map(|(_, all)| all.keys());
+        ids.filter_map(|id| known.disk.get(id).copied()).max()
+    }
+
+    /// Takes the right to end an instance; false when somebody has it.
+    pub(super) fn begin_leaving(&self, id: &InstanceId) -> bool {
+        self.known().leaving.insert(id.clone())
+    }
+
+    /// Whether somebody is ending it.
+    pub(super) fn is_leaving(&self, id: &InstanceId) -> bool {
+        self.known().leaving.contains(id)
+    }
+
+    /// It is gone, or could not be ended and shall be tried again.
+    pub(super) fn end_leaving(&self, id: &InstanceId) {
+        let mut known = self.known();
+        known.leaving.remove(id);
+        known.crashes.take_full(id);
+    }
+
+    /// What crashed.
+    pub(super) fn crashes<T>(&self, look: impl FnOnce(&mut Crashes) -> T) -> T {
+        look(&mut self.known().crashes)
+    }
+
+    /// Which images were made again.
+    pub(super) fn rebuilds<T>(&self, look: impl FnOnce(&mut Rebuilds) -> T) -> T {
+        look(&mut self.known().rebuilds)
+    }
+
+    /// Somebody wants a release started at once, whatever became of its instances before.
+    pub(crate) fn forgive(&self, release: ReleaseId) {
+        let mut known = self.known();
+        known.crashes.forget(release);
+        known.rebuilds.forget(release);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place(instance: &Instance) -> (ProjectId, ReleaseId) {
+    (instance.key.project, instance.key.release)
+}
+
+fn publish(
+    publisher: Option<&Arc<dyn Publisher>>,
+    (project, release): (ProjectId, ReleaseId),
+    all: &HashMap<InstanceId, Healthy>,
+    limit: Duration,
+) -> BoxFuture<'static, ()> {
+    let addresses: Vec<_> = all.values().map(|healthy| healthy.address).collect();
+    match publisher {
+        Some(publisher) => publisher.publish(project, release, &addresses, limit),
+        None => Box::pin(std::future::ready(())),
+    }
+}
+
+impl Core {
+    /// Waits until what an instance that has ended wrote is kept: it is removed after this.
+    pub(super) async fn settle_logs(&self, instance: &InstanceId) {
+        if let Some(keeper) = self.log_keeper.get() {
+            keeper.settle(instance, SETTLE).await;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One instance on its way: made, started, and looked at until it is healthy.
+
+use super::trouble;
+use super::workload::Workload;
+use crate::Core;
+use crate::platform::releases::Failure;
+use estrade_runtime::{Engine, Error, Exit, Instance, InstanceId, InstanceState, LogsFrom};
+use futures_util::TryStreamExt;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How many of its last lines a failure tells.
+const LAST_LINES: u32 = 20;
+/// How long reading them may take.
+const READING: Duration = Duration::from_secs(5);
+
+/// Why an instance is not healthy.
+#[derive(Debug)]
+pub(super) enum LaunchError {
+    /// It is at fault.
+    Unhealthy {
+        instance: Instance,
+        failure: Failure,
+    },
+    /// The engine is.
+    Engine(Error),
+}
+
+impl From<Error> for LaunchError {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Makes the instance of that number unless it is there, starts it, and waits until it is healthy.
+pub(super) async fn launch(
+    core: &Core,
+    workload: &Workload,
+    number: u32,
+) -> Result<Instance, LaunchError> {
+    let engine = &core.engine;
+    // Closed by nobody.
+    let turn = core.fleet.starts.acquire().await.ok();
+    workload.ensure_disks(core).await?;
+    let id = engine.run_instance(&workload.spec(number)).await?;
+    let instance = look(engine, &id).await?;
+    drop(turn);
+    wait_until_healthy(core, workload, instance).await
+}
+
+/// Waits until an instance that was started is healthy.
+pub(super) async fn wait_until_healthy(
+    core: &Core,
+    workload: &Workload,
+    instance: Instance,
+) -> Result<Instance, LaunchError> {
+    let engine = &core.engine;
+    let host = format!("{}.{}", workload.project.name, core.settings.edge_authority);
+    let (probe, limit) = (workload.health.probe(&host), workload.health.limit);
+    let unhealthy = tokio::select! {
+        ready = engine.wait_until_ready(&instance, &probe, limit) => match ready {
+            Ok(()) => return Ok(instance),
+            Err(why) => format!(
+                "the instance was not healthy within {} s: {why}",
+                limit.as_secs()
+            ),
+        },
+        ended = engine.wait_for_exit(&instance.id) => {
+            let ended = ended?.unwrap_or(instance);
+            let failure = tell(core, workload, &ended, exit_of(&ended)).await;
+            return Err(LaunchError::Unhealthy { instance: ended, failure });
+        }
+    };
+    let failure = Failure {
+        reason: "unhealthy",
+        message: with_lines(&unhealthy, &last_lines(engine, &instance.id).await),
+    };
+    Err(LaunchError::Unhealthy { instance, failure })
+}
+
+async fn look(engine: &Engine, id: &InstanceId) -> Result<Instance, Error> {
+    let found = engine.instance(id).await?;
+    found.ok_or_else(|| Error::NotFound {
+        what: "looking at an instance",
+        message: "it is gone".to_owned(),
+    })
+}
+
+fn exit_of(instance: &Instance) -> Option<&Exit> {
+    match &instance.state {
+        InstanceState::Exited(exit) => Some(exit),
+        _ => None,
+    }
+}
+
+/// Why an instance ended, in words, with the last that it said.
+pub(super) async fn tell(
+    core: &Core,
+    workload: &Workload,
+    instance: &Instance,
+    exit: Option<&Exit>,
+) -> Failure {
+    if core
+        .fleet
+        .crashes(|crashes| crashes.take_full(&instance.id))
+    {
+        return trouble::disk_full(&workload.project.plan);
+    }
+    let (reason, message) = match exit {
+        Some(exit) if exit.oom_killed => (
+            "out_of_memory",
+            "the instance was killed because it used more memory than its plan grants; resize the project or use less".to_owned(),
+        ),
+        Some(Exit { error: Some(error), .. }) => ("start_failed", format!("the instance could not be started: {error}")),
+        Some(exit) => ("exited", format!("the instance ended with exit code {}", exit.code)),
+        None => ("exited", "the instance ended".to_owned()),
+    };
+    Failure {
+        reason,
+        message: with_lines(&message, &last_lines(&core.engine, &instance.id).await),
+    }
+}
+
+fn with_lines(message: &str, lines: &[String]) -> String {
+    if lines.is_empty() {
+        return format!("{message}; it wrote nothing");
+    }
+    format!("{message}; its last lines:\n{}", lines.join("\n"))
+}
+
+/// What an instance said last; nothing when that cannot be read.
+async fn last_lines(engine: &Engine, id: &InstanceId) -> Vec<String> {
+    let from = LogsFrom {
+        after: 0,
+        last: Some(LAST_LINES),
+        follow: false,
+    };
+    let reading = engine.logs(id, from).try_collect::<Vec<_>>();
+    match timeout(READING, reading).await {
+        Ok(Ok(lines)) => lines
+            .into_iter()
+            .map(|line| {
+                line.text
+                    .chars()
+                    .filter(|c| !c.is_control())
+                    .take(500)
+                    .collect()
+            })
+            .collect(),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}

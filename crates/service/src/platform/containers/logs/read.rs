@@ -1,0 +1,174 @@
+//! Reading lines that were stored.
+
+use super::line::{Cursor, KeptLine};
+use super::picked::{LineFilter, Picked, find};
+use crate::{Core, Result, Scope, platform::projects};
+use estrade_model::ReleaseId;
+use estrade_model::log::{Direction, Since};
+use estrade_store::log_blocks::{self, BlockRange, LogBlock};
+use std::sync::Arc;
+
+/// Lines of one answer, unless others are asked for.
+pub(super) const LINES: u32 = 1000;
+/// The most that can be asked for.
+const MOST_LINES: u32 = 5000;
+/// Blocks that one query reads.
+pub(super) const BLOCKS: u32 = 16;
+/// Bytes that one request looks through. Lines that repeat compress so well that what a project may keep
+/// can be much more than that.
+pub(super) const MOST_LOOKED_AT: usize = 512 << 20;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Which lines are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct LogQuery {
+    /// From this second on.
+    pub start: Option<i64>,
+    /// Up to this second, which is included.
+    pub end: Option<i64>,
+    /// In which order, and from which end.
+    pub direction: Direction,
+    /// Only those with this text in them, in whatever case.
+    pub search: Option<String>,
+    /// Only those of this release.
+    pub release: Option<ReleaseId>,
+    /// The newest so many of them, whatever the order.
+    pub last_lines: Option<u32>,
+}
+
+impl LogQuery {
+    pub(super) fn filter(&self) -> LineFilter {
+        let start = self.start.map_or(i64::MIN, |at| at.saturating_mul(SECOND));
+        let end = self.end.map_or(i64::MAX, |at| {
+            at.saturating_add(1)
+                .saturating_mul(SECOND)
+                .saturating_sub(1)
+        });
+        LineFilter::new(start, end, self.release, self.search.as_deref())
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.last_lines.unwrap_or(LINES).min(MOST_LINES)
+    }
+}
+
+/// The lines of a project that are asked for. Everybody who sees the project may read them.
+pub async fn read_logs(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    query: &LogQuery,
+) -> Result<Vec<KeptLine>> {
+    let forward = query.direction == Direction::Forward;
+    let newest = !forward || query.last_lines.is_some();
+    let picked = pick(core, scope, project, query.filter(), query.count(), newest).await?;
+    Ok(if forward {
+        picked.into_lines().collect()
+    } else {
+        picked.into_lines().rev().collect()
+    })
+}
+
+/// The lines of a project since a moment, oldest first; without one the newest. The next are those after the
+/// last of them.
+pub async fn read_logs_since(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    since: Option<Since>,
+) -> Result<Vec<KeptLine>> {
+    let start = since.map_or(i64::MIN, |Since(first)| first);
+    let filter = LineFilter::new(start, i64::MAX, None, None);
+    let picked = pick(core, scope, project, filter, LINES, since.is_none()).await?;
+    Ok(picked.into_lines().collect())
+}
+
+async fn pick(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    filter: LineFilter,
+    count: u32,
+    newest: bool,
+) -> Result<Picked> {
+    let project = projects::find_project(core, scope, project).await?.id;
+    let range = BlockRange {
+        project,
+        release: filter.release,
+        start: filter.start,
+        end: filter.end,
+    };
+    let filter = Arc::new(filter);
+    let mut picked = Picked::new(count as usize, newest);
+    // Blocks that are merged between two pages would be missing in both.
+    let _still = core.log_blocks.read().await;
+    let (mut last, mut looked_at) = (None, 0);
+    while looked_at < MOST_LOOKED_AT {
+        let mut blocks = if newest {
+            log_blocks::list_blocks_backward(&core.db, &range, last, BLOCKS).await?
+        } else {
+            log_blocks::list_blocks_forward(&core.db, &range, last, BLOCKS).await?
+        };
+        let is_last = blocks.len() < BLOCKS as usize;
+        last = blocks.last().map(|block| place(block, newest));
+        let done = blocks.iter().position(|block| picked.is_done_before(block));
+        blocks.truncate(done.unwrap_or(blocks.len()));
+        let (found, bytes) = find(blocks, &filter, Cursor::START).await?;
+        found
+            .into_iter()
+            .flatten()
+            .for_each(|line| picked.add(line));
+        looked_at += bytes;
+        if is_last || done.is_some() {
+            break;
+        }
+    }
+    Ok(picked)
+}
+
+/// Where the next page begins.
+fn place(block: &LogBlock, newest: bool) -> (i64, i64) {
+    let at = if newest {
+        block.last_at
+    } else {
+        block.first_at
+    };
+    (at, block.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_seconds_are_included() {
+        let filter = |start, end| {
+            let query = LogQuery {
+                start,
+                end,
+                ..LogQuery::default()
+            };
+            let filter = query.filter();
+            (filter.start, filter.end)
+        };
+        assert_eq!(filter(Some(5), Some(5)), (5_000_000_000, 5_999_999_999));
+        assert_eq!(filter(None, None), (i64::MIN, i64::MAX));
+        assert_eq!(filter(Some(i64::MIN), Some(i64::MAX)).0, i64::MIN);
+    }
+
+    #[test]
+    fn more_than_the_most_is_the_most() {
+        let count = |last_lines| {
+            let query = LogQuery {
+                last_lines,
+                ..LogQuery::default()
+            };
+            query.count()
+        };
+        assert_eq!(
+            [count(None), count(Some(7)), count(Some(u32::MAX))],
+            [1000, 7, 5000]
+        );
+    }
+}

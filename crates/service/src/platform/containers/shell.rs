@@ -1,0 +1,162 @@
+//! Shells in running instances: who may open one, and where.
+
+use crate::{Core, Error, Result, Scope, platform::projects};
+use estrade_model::ProjectId;
+use estrade_model::error::causes;
+use estrade_model::project::ProjectKey;
+use estrade_model::team::Role;
+use estrade_runtime::{Error as EngineError, Instance, InstanceState, ShellSpec};
+use estrade_store::projects as project_rows;
+
+pub use estrade_runtime::{Shell, ShellControl};
+
+/// Longest command line, in bytes.
+const LONGEST_COMMAND: usize = 8 * 1024;
+
+/// A shell that somebody may open.
+#[derive(Debug, Clone)]
+pub struct ShellRequest {
+    scope: Scope,
+    project: ProjectId,
+    command: Vec<String>,
+}
+
+/// Why there is no shell.
+#[derive(Debug, thiserror::Error)]
+pub enum NoShell {
+    /// The project has no instance that runs.
+    #[error("no instance of this project is running; deploy it, or scale it to 1 or more")]
+    NothingRuns,
+    /// It could not be opened; the sentence is for the one who asked.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Checks that somebody may open a shell in a project: developers may. `command` is a line for `sh`.
+pub async fn request_shell(
+    core: &Core,
+    scope: Scope,
+    project: &str,
+    command: Option<&str>,
+) -> Result<ShellRequest> {
+    scope.require_to_read(Role::Developer)?;
+    let project = projects::find_project(core, &scope, project).await?.id;
+    let command = parse_command(command.unwrap_or("sh"))?;
+    Ok(ShellRequest {
+        scope,
+        project,
+        command,
+    })
+}
+
+/// A single word is the command itself, so that it gets the terminal without a shell around it.
+fn parse_command(line: &str) -> Result<Vec<String>> {
+    let line = line.trim();
+    if line.is_empty() || line.len() > LONGEST_COMMAND || line.contains('\0') {
+        return Err(Error::invalid(format!(
+            "cmd: must be a command of at most {LONGEST_COMMAND} bytes, without NUL"
+        )));
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./+".contains(&byte);
+    Ok(if line.bytes().all(plain) {
+        vec![line.to_owned()]
+    } else {
+        ["sh", "-c", line].map(str::to_owned).into()
+    })
+}
+
+impl ShellRequest {
+    /// The project.
+    pub fn project(&self) -> ProjectId {
+        self.project
+    }
+
+    /// Who asks, and for whom.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Checks it once more: a shell outlives its request, and members come and go.
+    pub async fn check_again(&self, core: &Core) -> Result<()> {
+        let scope = self.scope.renew(core).await?;
+        scope.require_to_read(Role::Developer)?;
+        let key = ProjectKey::Id(self.project);
+        let found = project_rows::read_project(&core.db, scope.owner, &key).await?;
+        found.map(drop).ok_or(Error::NotFound("the project"))
+    }
+
+    /// The running instances of the release that serves; at least one.
+    pub async fn instances(&self, core: &Core) -> std::result::Result<Vec<Instance>, NoShell> {
+        let key = ProjectKey::Id(self.project);
+        let row = project_rows::read_project(&core.db, self.scope.owner, &key).await;
+        let row = row.map_err(|error| failed(&error, "the service is not available right now"))?;
+        let current = row.and_then(|row| row.current_release);
+        let current = current.ok_or(NoShell::NothingRuns)?;
+        let mut instances = core.engine.instances().await.map_err(|e| refused(&e))?;
+        instances.retain(|instance| {
+            instance.key.release == current && instance.state == InstanceState::Running
+        });
+        instances.sort_by_key(|instance| instance.key.number);
+        if instances.is_empty() {
+            return Err(NoShell::NothingRuns);
+        }
+        Ok(instances)
+    }
+
+    /// Opens the shell in the first of these instances that still runs.
+    pub async fn open(
+        &self,
+        core: &Core,
+        instances: Vec<Instance>,
+        (columns, rows): (u16, u16),
+    ) -> std::result::Result<Shell, NoShell> {
+        let spec = ShellSpec {
+            command: self.command.clone(),
+            columns,
+            rows,
+        };
+        for instance in instances {
+            match core.engine.open_shell(&instance.id, &spec).await {
+                Ok(shell) => return Ok(shell),
+                // It has just ended; another may run.
+                Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) => {}
+                Err(error) => return Err(refused(&error)),
+            }
+        }
+        Err(NoShell::NothingRuns)
+    }
+}
+
+fn refused(error: &EngineError) -> NoShell {
+    match error {
+        // Such as: its image has no `sh`.
+        EngineError::Refused { message, .. } if !message.is_empty() => {
+            NoShell::Failed(message.clone())
+        }
+        error if error.is_engine_away() => failed(error, "the container engine does not answer"),
+        error => failed(error, "the shell could not be opened"),
+    }
+}
+
+fn failed(error: &(dyn std::error::Error + 'static), sentence: &str) -> NoShell {
+    tracing::warn!(error = causes(error), "cannot open a shell");
+    NoShell::Failed(sentence.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_word_is_the_command_itself() {
+        for word in ["sh", "bash", " /bin/bash ", "python3.11"] {
+            assert_eq!(parse_command(word).unwrap(), [word.trim()]);
+        }
+        for line in ["ls -l", "a;b", "$HOME", "a|b", "é", "a\tb", "a'b'"] {
+            assert_eq!(parse_command(line).unwrap(), ["sh", "-c", line]);
+        }
+        for bad in ["", " ", "a\0b", &"a".repeat(8193)] {
+            assert!(parse_command(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Custom domains: added, listed, read, checked, deleted.
+
+mod check;
+mod dns;
+
+pub use check::{check_domain, check_due, run};
+
+use crate::{Core, Error, Result, Scope, platform::projects, random};
+use estrade_model::domain::{
+    CreateDomain, DnsRecord, Domain, DomainId, DomainProject, DomainStatus, HostName,
+};
+use estrade_model::team::Role;
+use estrade_model::{ProjectId, Timestamp};
+use estrade_store::domains::{self, DomainRow};
+use estrade_store::{ChangeKind, StoreError, Tx};
+use std::net::SocketAddr;
+
+const NOT_FOUND: Error = Error::NotFound("the domain");
+
+/// Most domains of one project: each pending one makes us ask DNS.
+const MOST_PER_PROJECT: u64 = 100;
+
+/// What the configuration says about host names.
+#[derive(Debug, Clone)]
+pub struct DomainSettings {
+    /// A project is reached at `{project}.{domain}`, for each of these.
+    pub edge: Vec<String>,
+    /// Our own public hosts, which nobody can have.
+    pub own_hosts: Vec<String>,
+    /// Whether DNS must prove whose a domain is.
+    pub verify: bool,
+    /// The DNS server to ask; none: those of the system.
+    pub dns_server: Option<SocketAddr>,
+}
+
+impl Default for DomainSettings {
+    fn default() -> Self {
+        Self {
+            edge: vec!["localhost".into()],
+            own_hosts: Vec::new(),
+            verify: true,
+            dns_server: None,
+        }
+    }
+}
+
+impl DomainSettings {
+    /// Whether a name is, or may become, one that we serve by ourselves.
+    fn is_reserved(&self, name: &HostName) -> bool {
+        let own = self.edge.iter().chain(&self.own_hosts);
+        own.into_iter().any(|host| name.is_within(host))
+    }
+
+    /// The project that a host names under one of the edge's domains, whether it exists or not.
+    pub(crate) fn project_of<'h>(&self, host: &'h HostName) -> Option<&'h str> {
+        self.edge.iter().find_map(|domain| {
+            let label = host
+                .as_str()
+                .strip_suffix(domain.as_str())?
+                .strip_suffix('.')?;
+            (!label.contains('.')).then_some(label)
+        })
+    }
+
+    /// Where a CNAME of a project's domain may lead.
+    fn targets(&self, project: &str) -> Vec<String> {
+        let host = |domain: &String| format!("{project}.{domain}");
+        self.edge.iter().map(host).collect()
+    }
+}
+
+fn on_the_wire(core: &Core, row: DomainRow) -> Domain {
+    let targets = core.settings.domains.targets(&row.project_name);
+    let cname = targets.into_iter().next().map(|value| DnsRecord {
+        kind: "CNAME",
+        name: row.name.to_string(),
+        value,
+    });
+    let mut records = vec![dns::txt_record(&row.name, &row.token)];
+    records.extend(cname);
+    Domain {
+        id: row.id,
+        name: row.name.into(),
+        status: if row.active {
+            DomainStatus::Active
+        } else {
+            DomainStatus::Pending
+        },
+        project: DomainProject {
+            id: row.project,
+            project_id: row.project_name,
+        },
+        created_at: row.created_at,
+        verified_at: row.verified_at,
+        checked_at: row.checked_at,
+        problem: row.problem,
+        records,
+    }
+}
+
+/// Which domains a list is about: all of the owner's, or those of one project.
+pub async fn find_filter(
+    core: &Core,
+    scope: &Scope,
+    project: Option<&str>,
+) -> Result<Option<ProjectId>> {
+    match project {
+        None => Ok(None),
+        Some(project) => Ok(Some(projects::find_project(core, scope, project).await?.id)),
+    }
+}
+
+/// How many domains the owner has, or one project of theirs.
+pub async fn count_domains(core: &Core, scope: &Scope, project: Option<ProjectId>) -> Result<u64> {
+    Ok(domains::count_domains(&core.db, scope.owner, project).await?)
+}
+
+/// A page of the owner's domains, newest first; only those of one project when it is named.
+pub async fn list_domains(
+    core: &Core,
+    scope: &Scope,
+    project: Option<ProjectId>,
+    before: Option<DomainId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Domain>> {
+    let rows = domains::list_domains(&core.db, scope.owner, project, before, count, skip).await?;
+    Ok(rows.into_iter().map(|row| on_the_wire(core, row)).collect())
+}
+
+/// A domain, and its version for conditional requests.
+pub async fn read_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<(Domain, i64)> {
+    let row = domains::read_domain(&core.db, scope.owner, id).await?;
+    let row = row.ok_or(NOT_FOUND)?;
+    let version = row.version;
+    Ok((on_the_wire(core, row), version))
+}
+
+/// Adds a domain to a project. It serves once DNS proves whose it is.
+///
+/// Others may have the same name waiting: whoever proves it first has it. 409 `domain_taken` when
+/// somebody has.
+pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Result<Domain> {
+    let permission = scope.require(Role::Developer)?;
+    let settings = &core.settings.domains;
+    if settings.is_reserved(&new.name) {
+        return Err(Error::Invalid {
+            code: "reserved",
+            message:
+                "name: this host name belongs to the platform; projects have theirs by themselves"
+                    .into(),
+        });
+    }
+    let project = projects::find_project(core, scope, &new.project).await?;
+    let now = core.now();
+    let row = DomainRow {
+        id: core.new_id()?,
+        owner: scope.owner,
+        project: project.id,
+        project_name: project.name,
+        name: new.name,
+        token: hex::encode(random::bytes::<16>()?),
+        active: !settings.verify,
+        created_at: now,
+        verified_at: (!settings.verify).then_some(now),
+        checked_at: None,
+        checks: 0,
+        problem: None,
+        version: 0,
+    };
+    let made = row.clone();
+    permission
+        .transact(core, move |tx| {
+            let row = row.clone();
+            Box::pin(async move { insert_domain(tx, &row, now).await })
+        })
+        .await?;
+    Ok(on_the_wire(core, made))
+}
+
+async fn insert_domain(tx: &mut Tx, row: &DomainRow, now: Timestamp) -> Result<()> {
+    if domains::is_active(tx, &row.name).await? {
+        return Err(taken());
+    }
+    if domains::count_of_project(tx, row.project).await? >= MOST_PER_PROJECT {
+        return Err(Error::Quota {
+            what: "domains of one project",
+            limit: MOST_PER_PROJECT,
+        });
+    }
+    let next_check = (!row.active).then(|| now.after(check::FIRST_WAIT));
+    match domains::insert_domain(tx, row, next_check).await {
+        // Nobody's is active, so it is the owner's own.
+        Err(StoreError::Duplicate) => {
+            return Err(Error::conflict(
+                "domain_exists",
+                "you have this domain already; GET /v1/domains lists yours",
+            ));
+        }
+        // The project was deleted meanwhile.
+        Err(StoreError::Reference) => return Err(Error::NotFound("the project")),
+        other => other?,
+    }
+    if row.active {
+        tx.changed(ChangeKind::Route, row.project, now).await?;
+    }
+    Ok(())
+}
+
+/// Deletes a domain: it serves no more, and its name is free again.
+///
+/// `if_match` are the versions that the caller has read; another one means that it changed since.
+pub async fn delete_domain(
+    core: &Core,
+    scope: &Scope,
+    id: DomainId,
+    if_match: Option<Vec<i64>>,
+) -> Result<()> {
+    let permission = scope.require(Role::Admin)?;
+    let (owner, now) = (scope.owner, core.now());
+    permission
+        .transact(core, move |tx| {
+            let if_match = if_match.clone();
+            Box::pin(async move {
+                let row = domains::find_domain(tx, id).await?;
+                let row = row.filter(|row| row.owner == owner).ok_or(NOT_FOUND)?;
+                if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
+                    return Err(Error::PreconditionFailed);
+                }
+                domains::delete_domain(tx, id).await?;
+                if row.active {
+                    tx.changed(ChangeKind::Route, row.project, now).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+}
+
+fn taken() -> Error {
+    Error::conflict(
+        "domain_taken",
+        "this domain serves a project already; it must be deleted there first",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_one_label_under_any_of_the_domains() {
+        let settings = DomainSettings {
+            edge: vec!["localhost".into(), "apps.localhost".into()],
+            own_hosts: vec!["cloud.example.com".into()],
+            ..DomainSettings::default()
+        };
+        for (host, project, reserved) in [
+            ("shop.localhost", Some("shop"), true),
+            ("shop.apps.localhost", Some("shop"), true),
+            ("a.b.localhost", None, true),
+            ("shop.example.com", None, false),
+            ("cloud.example.com", None, true),
+            ("a.cloud.example.com", None, true),
+            ("mycloud.example.com", None, false),
+            ("notlocalhost.com", None, false),
+        ] {
+            let host: HostName = host.parse().unwrap();
+            assert_eq!(settings.project_of(&host), project, "{host}");
+            assert_eq!(settings.is_reserved(&host), reserved, "{host}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Environment variables: sealed at rest, masked for those who only read.
+
+use crate::platform::events::{Happening, record_events};
+use crate::platform::projects::parse_key;
+use crate::platform::releases::queue_rerun;
+use crate::{Core, Error, Result, Scope};
+use estrade_model::names::EnvKey;
+use estrade_model::project::{EnvSetting, EnvVar, LONGEST_ENV, MOST_ENVS};
+use estrade_model::release::ReleaseType;
+use estrade_model::team::Role;
+use estrade_model::{Invalid, ProjectId, ReleaseId};
+use estrade_store::envs::{self, EnvRow};
+use estrade_store::projects;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// What those see who may not see a value.
+const MASK: &str = "***";
+
+/// A sealed value opens only for the project and key that it was sealed for.
+fn purpose(project: ProjectId, key: &EnvKey) -> String {
+    format!("env:{project}:{key}")
+}
+
+/// The variables of a project; values are masked for viewers.
+pub(crate) async fn list_envs(
+    core: &Core,
+    scope: &Scope,
+    project: ProjectId,
+) -> Result<Vec<EnvVar>> {
+    let masked = scope.role < Role::Developer;
+    let open = |row: EnvRow| {
+        let value = if masked {
+            MASK.to_owned()
+        } else {
+            let plain = core.master.open(&purpose(project, &row.key), &row.sealed)?;
+            String::from_utf8(plain.to_vec()).map_err(Error::internal)?
+        };
+        Ok(EnvVar {
+            id: row.id,
+            key: row.key,
+            value,
+            encrypted: true,
+        })
+    };
+    let rows = envs::list_envs(&core.db, project).await?;
+    rows.into_iter().map(open).collect()
+}
+
+/// Replaces all variables of a project; the last of two with one key wins.
+///
+/// When a release serves, a new one with the same contents is made, so that the new values take
+/// effect; its id is returned.
+pub fn update_envs<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    project: &'a str,
+    variables: Vec<EnvSetting>,
+) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
+    Box::pin(async move {
+        let permission = scope.require(Role::Developer)?;
+        check_variables(&variables)?;
+        let (owner, now) = (scope.owner, core.now());
+        // The id never changes, and the values are sealed for it before the transaction begins.
+        let id = crate::platform::projects::find_project(core, scope, project)
+            .await?
+            .id;
+        let key = parse_key(&id.to_string())?;
+        let (rows, release) = (
+            Arc::new(seal_variables(core, id, variables)?),
+            core.new_id()?,
+        );
+        permission
+            .transact(core, move |tx| {
+                let (rows, key) = (Arc::clone(&rows), key.clone());
+                Box::pin(async move {
+                    let row = projects::find_project(tx, owner, &key).await?;
+                    let row = row.ok_or(Error::NotFound("the project"))?;
+                    envs::replace_envs(tx, id, &rows).await?;
+                    record_events(tx, id, vec![Happening::to_project("envs", "UPDATED")], now)
+                        .await?;
+                    let Some(current) = row.current_release else {
+                        return Ok(None);
+                    };
+                    queue_rerun(
+                        tx,
+                        &row,
+                        current,
+                        (release, ReleaseType::EnvUpdate),
+                        None,
+                        now,
+                    )
+                    .await?;
+                    Ok(Some(release))
+                })
+            })
+            .await
+    })
+}
+
+/// The name under which the variables of a release are sealed.
+fn release_purpose(project: ProjectId) -> String {
+    format!("release-env:{project}")
+}
+
+/// What the instances of a new release are told: the project's variables of now, and those that the
+/// release brings itself.
+pub(crate) async fn seal_release_env(
+    core: &Core,
+    project: ProjectId,
+    settings: &Map<String, Value>,
+) -> Result<Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for row in envs::list_envs(&core.db, project).await? {
+        let value = core.master.open(&purpose(project, &row.key), &row.sealed)?;
+        let value = String::from_utf8(value.to_vec()).map_err(Error::internal)?;
+        all.insert(row.key.to_string(), value);
+    }
+    all.extend(own_variables(settings));
+    let all = Zeroizing::new(serde_json::to_vec(&all).map_err(Error::internal)?);
+    core.master.seal(&release_purpose(project), &all)
+}
+
+/// Opens what [`seal_release_env`] has sealed.
+pub(crate) fn open_release_env(
+    core: &Core,
+    project: ProjectId,
+    sealed: &[u8],
+) -> Result<BTreeMap<String, String>> {
+    let opened = core.master.open(&release_purpose(project), sealed)?;
+    serde_json::from_slice(&opened).map_err(Error::internal)
+}
+
+/// `envs` of a release: a list of keys and values, or an object. What cannot be one is left out here, and
+/// refused by [`check_own_variables`] when the release is made.
+fn own_variables(settings: &Map<String, Value>) -> Vec<(String, String)> {
+    let pair = |(key, value): (&str, &Value)| Some((key.to_owned(), text_of(value)?));
+    let all = listed_variables(settings).unwrap_or_default();
+    all.into_iter().filter_map(pair).collect()
+}
+
+/// The names and values of `envs`; none when it, or an item of it, is something else.
+fn listed_variables(settings: &Map<String, Value>) -> Option<Vec<(&str, &Value)>> {
+    match settings.get("envs") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(items)) => items.iter().map(listed_variable).collect(),
+        Some(Value::Object(map)) => Some(map.iter().map(|(key, value)| (&**key, value)).collect()),
+        Some(_) => None,
+    }
+}
+
+fn listed_variable(item: &Value) -> Option<(&str, &Value)> {
+    Some((item.get("key")?.as_str()?, item.get("value")?))
+}
+
+/// Numbers and booleans are what manifests have where a text is meant.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Refuses variables of a new release that instances could not be given.
+pub(crate) fn check_own_variables(settings: &Map<String, Value>) -> Result<()> {
+    let all = listed_variables(settings).ok_or_else(|| {
+        Error::invalid("envs: must be an object of names and values, or a list of {key, value}")
+    })?;
+    if all.len() > MOST_ENVS {
+        return Err(Error::invalid(format!(
+            "envs: at most {MOST_ENVS} are allowed, {} were sent",
+            all.len()
+        )));
+    }
+    for (key, value) in all {
+        let key: EnvKey = key
+            .parse()
+            .map_err(|Invalid(reason)| Error::invalid(format!("envs: a name {reason}")))?;
+        let value = text_of(value)
+            .ok_or_else(|| Error::invalid(format!("envs: the value of {key} must be a text")))?;
+        if value.len() > LONGEST_ENV || value.contains('\0') {
+            return Err(Error::invalid(format!(
+                "envs: the value of {key} must be at most {LONGEST_ENV} bytes, without NUL"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_variables(variables: &[EnvSetting]) -> Result<()> {
+    if variables.len() > MOST_ENVS {
+        return Err(Error::invalid(format!(
+            "variables: at most {MOST_ENVS} are allowed, {} were sent",
+            variables.len()
+        )));
+    }
+    for EnvSetting { key, value } in variables {
+        if value.len() > LONGEST_ENV {
+            return Err(Error::invalid(format!(
+                "variables: the value of {key} is longer than {LONGEST_ENV} bytes"
+            )));
+        }
+        // No operating system can pass it on.
+        if value.contains('\0') {
+            return Err(Error::invalid(format!(
+                "variables: the value of {key} contains a NUL character"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn seal_variables(
+    core: &Core,
+    project: ProjectId,
+    variables: Vec<EnvSetting>,
+) -> Result<Vec<EnvRow>> {
+    let mut seen = HashSet::new();
+    let mut last: Vec<_> = variables
+        .into_iter()
+        .rev()
+        .filter(|variable| seen.insert(variable.key.clone()))
+        .collect();
+    last.reverse();
+    let seal = |EnvSetting { key, value }| {
+        Ok(EnvRow {
+            id: core.new_id()?,
+            sealed: core
+                .master
+                .seal(&purpose(project, &key), value.as_bytes())?,
+            key,
+        })
+    };
+    last.into_iter().map(seal).collect()
+}

@@ -1,0 +1,11 @@
+//! What the platform API offers: projects, releases, environments, disks, domains, networks, events.
+
+pub mod certificates;
+pub mod containers;
+pub mod disks;
+pub mod domains;
+pub mod envs;
+pub mod events;
+pub mod networks;
+pub mod projects;
+pub mod releases;

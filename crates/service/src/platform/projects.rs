@@ -1,0 +1,417 @@
+//! Projects: made, listed, read, changed, deleted.
+
+use crate::platform::disks::require_disks_fit;
+use crate::platform::events::{Happening, record_events};
+use crate::{Core, Error, Result, Scope, platform::envs};
+use estrade_model::ProjectId;
+use estrade_model::names::{NetworkName, ProjectName};
+use estrade_model::plan::{BUNDLE_PLANS, Plan};
+use estrade_model::platform::Platform;
+use estrade_model::project::{
+    CreateProject, NetworkId, Project, ProjectDetail, ProjectKey, ProjectStatus,
+};
+use estrade_model::team::Role;
+use estrade_store::projects::{self, NewProject, ProjectRow, Switch};
+use estrade_store::quotas::{self, Counted};
+use estrade_store::{ChangeKind, StoreError, Tx, disks, former_names, networks};
+use std::time::Duration;
+
+const NOT_FOUND: Error = Error::NotFound("the project");
+/// How long the name of a deleted project stays its owner's.
+const NAME_RESERVED_FOR: Duration = Duration::from_hours(30 * 24);
+/// How many names of deleted projects are kept for one owner: nobody can reserve all names.
+const MAX_FORMER_NAMES: u32 = 1000;
+
+fn on_the_wire(core: &Core, row: ProjectRow) -> Project {
+    Project {
+        id: row.id,
+        created_at: row.created_at,
+        plan_id: row.plan,
+        bundle_plan_id: row.bundle_plan,
+        scale: row.scale,
+        platform: row.platform,
+        status: row.status,
+        url: core.settings.project_url(&row.name),
+        project_id: row.name,
+        network: row.network,
+        is_deployed: row.current_release.is_some(),
+    }
+}
+
+/// A page of the owner's projects, newest first.
+pub async fn list_projects(
+    core: &Core,
+    scope: &Scope,
+    before: Option<ProjectId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Project>> {
+    let rows = projects::list_projects(&core.db, scope.owner, before, count, skip).await?;
+    Ok(rows.into_iter().map(|row| on_the_wire(core, row)).collect())
+}
+
+/// A project with all that is known of it, and its version for conditional requests.
+pub async fn read_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+) -> Result<(ProjectDetail, i64)> {
+    let row = find_project(core, scope, project).await?;
+    let version = row.version;
+    let detail = ProjectDetail {
+        envs: envs::list_envs(core, scope, row.id).await?,
+        default_subdomain: row.default_subdomain,
+        zero_downtime: row.zero_downtime,
+        disks: disks::read_disks(&core.db, row.id).await?,
+        read_only_root_filesystem: row.read_only_root,
+        hourly_price: core
+            .settings
+            .plans
+            .get(&row.plan)
+            .map_or(0, |plan| plan.hourly_price),
+        reserved_disk_space: disks::reserved_space(&core.db, row.id).await?,
+        current_release: row.current_release,
+        fail_reason: row.fail_reason.clone(),
+        project: on_the_wire(core, row),
+    };
+    Ok((detail, version))
+}
+
+/// Makes a project; 409 `project_exists` when anybody has one of that name.
+pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> Result<Project> {
+    let permission = scope.require(Role::Developer)?;
+    let (plan, _) = require_plan(core, &new.plan_id)?;
+    let bundle_plan = new.bundle_plan_id.unwrap_or_else(|| "standard".into());
+    if !BUNDLE_PLANS.contains(&bundle_plan.as_str()) {
+        return Err(Error::invalid(format!(
+            "bundlePlanID: unknown bundle plan; choose one of {}",
+            BUNDLE_PLANS.join(", ")
+        )));
+    }
+    let network = new.network.unwrap_or_else(|| networks::DEFAULT.into());
+    if network.parse::<NetworkName>().is_err() && network.parse::<NetworkId>().is_err() {
+        return Err(unknown_network());
+    }
+    let row = ProjectRow {
+        id: core.new_id()?,
+        name: new.name.into(),
+        platform: new.platform,
+        plan: plan.to_owned(),
+        bundle_plan,
+        scale: 1,
+        status: ProjectStatus::Active,
+        read_only_root: new.read_only_root.unwrap_or(false),
+        zero_downtime: true,
+        default_subdomain: true,
+        current_release: None,
+        releases: 0,
+        ready_releases: 0,
+        created_at: core.now(),
+        version: 0,
+        network: None,
+        fail_reason: None,
+    };
+    let (owner, quota) = (scope.owner, core.settings.quotas.projects);
+    let made = permission
+        .transact(core, move |tx| {
+            let (mut row, network) = (row.clone(), network.clone());
+            Box::pin(async move {
+                let network = networks::find_network(tx, owner, &network).await?;
+                let network = network.ok_or_else(unknown_network)?;
+                let new = NewProject {
+                    id: row.id,
+                    owner,
+                    name: row.name.clone(),
+                    platform: row.platform,
+                    plan: row.plan.clone(),
+                    bundle_plan: row.bundle_plan.clone(),
+                    network: network.id,
+                    read_only_root: row.read_only_root,
+                    created_at: row.created_at,
+                };
+                row.network = Some(network);
+                insert_project(tx, &new, quota).await?;
+                Ok::<_, Error>(row)
+            })
+        })
+        .await?;
+    Ok(on_the_wire(core, made))
+}
+
+async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()> {
+    take_name(tx, new).await?;
+    match projects::insert_project(tx, new).await {
+        Err(StoreError::Duplicate) => Err(taken()),
+        other => Ok(other?),
+    }?;
+    if !quotas::count_up(tx, new.owner, Counted::Projects, quota).await? {
+        return Err(Error::Quota {
+            what: "projects",
+            limit: quota,
+        });
+    }
+    let now = new.created_at;
+    tx.changed(ChangeKind::Route, new.id, now).await?;
+    Ok(tx.changed(ChangeKind::Project, new.id, now).await?)
+}
+
+/// Takes a name that a deleted project may have had. To others a name that is reserved looks like any other that is
+/// taken.
+async fn take_name(tx: &mut Tx, new: &NewProject) -> Result<()> {
+    let (name, now) = (new.name.as_str(), new.created_at);
+    let Some(former) = former_names::find_former_name(tx, name).await? else {
+        return Ok(());
+    };
+    if former.owner != new.owner && former.reserved_until > now {
+        return Err(taken());
+    }
+    if former.owner == new.owner && !former.changed_hands {
+        return Ok(former_names::delete_former_name(tx, name).await?);
+    }
+    Ok(former_names::hand_over_name(tx, name, new.owner, now).await?)
+}
+
+/// Deletes a project with everything of it; its name is reserved for its owner for a while.
+///
+/// `if_match` are the versions that the caller has read; another one means that it changed since.
+pub async fn delete_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    if_match: Option<Vec<i64>>,
+) -> Result<()> {
+    delete_and_reserve(core, scope, project, if_match, NAME_RESERVED_FOR).await
+}
+
+/// The same, but anybody may have its name at once.
+pub async fn purge_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    if_match: Option<Vec<i64>>,
+) -> Result<()> {
+    delete_and_reserve(core, scope, project, if_match, Duration::ZERO).await
+}
+
+async fn delete_and_reserve(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    if_match: Option<Vec<i64>>,
+    reserved_for: Duration,
+) -> Result<()> {
+    let permission = scope.require(Role::Admin)?;
+    let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    let until = now.after(reserved_for);
+    permission
+        .transact(core, move |tx| {
+            let (key, if_match) = (key.clone(), if_match.clone());
+            Box::pin(async move {
+                let row = projects::find_project(tx, owner, &key).await?;
+                let row = row.ok_or(NOT_FOUND)?;
+                if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
+                    return Err(Error::PreconditionFailed);
+                }
+                projects::delete_project(tx, row.id).await?;
+                former_names::insert_former_name(
+                    tx,
+                    &row.name,
+                    owner,
+                    until,
+                    now,
+                    MAX_FORMER_NAMES,
+                )
+                .await?;
+                quotas::count_down(tx, owner, Counted::Projects).await?;
+                tx.changed(ChangeKind::Route, row.id, now).await?;
+                Ok(tx.changed(ChangeKind::Project, row.id, now).await?)
+            })
+        })
+        .await
+}
+
+/// Sets how many instances run; 0 switches the project off.
+pub async fn scale_project(core: &Core, scope: &Scope, project: &str, scale: u32) -> Result<()> {
+    let most = core.settings.most_instances;
+    if scale > most {
+        return Err(Error::invalid(format!("scale: must be 0 to {most}")));
+    }
+    change_project(core, scope, project, Alteration::Scale(scale)).await
+}
+
+/// Moves a project to another plan.
+pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &str) -> Result<()> {
+    let (plan, granted) = require_plan(core, plan)?;
+    let alteration = Alteration::Plan(plan.to_owned(), granted.clone());
+    change_project(core, scope, project, alteration).await
+}
+
+/// Asks for the project's instances to be started afresh: also those that crashed and would wait for the next
+/// try, or whose image the engine has lost.
+pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Result<()> {
+    scope.require_to_read(Role::Developer)?;
+    let row = find_project(core, scope, project).await?;
+    if let Some(release) = row.current_release {
+        core.fleet.forgive(release);
+    }
+    change_project(core, scope, project, Alteration::Restart).await
+}
+
+/// Turns something of a project on or off. Instances that run are replaced where they depend on it.
+pub async fn switch_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    (switch, on): (Switch, bool),
+) -> Result<()> {
+    change_project(core, scope, project, Alteration::Switch(switch, on)).await
+}
+
+/// Refuses an address of its own, for a project that the caller has.
+pub async fn refuse_fixed_ip(core: &Core, scope: &Scope, project: &str) -> Result<()> {
+    scope.require_to_read(Role::Developer)?;
+    find_project(core, scope, project).await?;
+    Err(Error::Invalid {
+        code: "not_offered",
+        message: "a fixed IP address is not offered: what a project sends has the address of the machine that it runs on".into(),
+    })
+}
+
+#[derive(Clone)]
+enum Alteration {
+    Scale(u32),
+    Plan(String, Plan),
+    Restart,
+    Switch(Switch, bool),
+}
+
+async fn change_project(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    alteration: Alteration,
+) -> Result<()> {
+    let permission = scope.require(Role::Developer)?;
+    let (key, owner, now) = (parse_key(project)?, scope.owner, core.now());
+    permission
+        .transact(core, move |tx| {
+            let (key, alteration) = (key.clone(), alteration.clone());
+            Box::pin(async move {
+                let row = projects::find_project(tx, owner, &key).await?;
+                let row = row.ok_or(NOT_FOUND)?;
+                let id = row.id;
+                let happening = match alteration {
+                    Alteration::Scale(scale) => {
+                        projects::set_scale(tx, id, scale).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
+                        Happening::to_project("scale", scale.to_string())
+                    }
+                    Alteration::Plan(plan, granted) => {
+                        require_disks_fit(tx, id, (&plan, &granted)).await?;
+                        projects::set_plan(tx, id, &plan).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
+                        Happening::to_project("resize", plan)
+                    }
+                    Alteration::Switch(switch, on) => {
+                        projects::set_switch(tx, id, switch, on).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
+                        let state = if on { "ENABLED" } else { "DISABLED" };
+                        Happening::to_project(switch_action(switch), state)
+                    }
+                    Alteration::Restart => {
+                        require_instances(&row)?;
+                        projects::raise_revision(tx, id).await?;
+                        tx.changed(ChangeKind::Route, id, now).await?;
+                        Happening::to_project("restart", "REQUESTED")
+                    }
+                };
+                record_events(tx, id, vec![happening], now).await
+            })
+        })
+        .await
+}
+
+fn switch_action(switch: Switch) -> &'static str {
+    match switch {
+        Switch::ZeroDowntime => "zero_downtime",
+        Switch::DefaultSubdomain => "default_subdomain",
+        Switch::ReadOnlyRoot => "read_only",
+    }
+}
+
+/// A project without instances has none to restart. A site has none by nature, and nothing to wait for.
+fn require_instances(row: &ProjectRow) -> Result<()> {
+    if row.platform == Platform::Static {
+        return Ok(());
+    }
+    if row.current_release.is_none() {
+        return Err(Error::conflict(
+            "not_deployed",
+            "no release of this project is live; deploy one first",
+        ));
+    }
+    if row.scale == 0 {
+        return Err(Error::conflict(
+            "switched_off",
+            "the project is switched off; scale it to 1 or more instead",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a name can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// Nobody has it.
+    Free,
+    /// Somebody has it.
+    Taken,
+}
+
+/// Says whether the caller could make a project of that name; 400 when nobody can have such a name.
+pub async fn check_availability(core: &Core, scope: &Scope, name: &str) -> Result<Availability> {
+    let name: ProjectName = name.parse()?;
+    let taken = projects::is_name_taken(&core.db, name.as_str()).await?;
+    let former = former_names::read_former_name(&core.db, name.as_str()).await?;
+    let reserved = former
+        .is_some_and(|former| former.owner != scope.owner && former.reserved_until > core.now());
+    Ok(if taken || reserved {
+        Availability::Taken
+    } else {
+        Availability::Free
+    })
+}
+
+/// The caller's project of that name or id.
+pub(crate) async fn find_project(core: &Core, scope: &Scope, project: &str) -> Result<ProjectRow> {
+    projects::read_project(&core.db, scope.owner, &parse_key(project)?)
+        .await?
+        .ok_or(NOT_FOUND)
+}
+
+/// A text that is neither a name nor an id names nothing: 404 like any other unknown project.
+pub(crate) fn parse_key(project: &str) -> Result<ProjectKey> {
+    project.parse().map_err(|_| NOT_FOUND)
+}
+
+/// The plan of that id or alias, with its own id.
+fn require_plan<'c>(core: &'c Core, id: &str) -> Result<(&'c str, &'c Plan)> {
+    let plans = &core.settings.plans;
+    plans.resolve(id).ok_or_else(|| {
+        Error::invalid(format!(
+            "planID: unknown plan; choose one of {}",
+            plans.ids()
+        ))
+    })
+}
+
+fn taken() -> Error {
+    Error::conflict(
+        "project_exists",
+        "a project of this name exists; names are unique across the installation, choose another one",
+    )
+}
+
+fn unknown_network() -> Error {
+    Error::invalid("network: you have no network of this name or id; GET /v1/networks lists yours")
+}

@@ -1,0 +1,112 @@
+//! The images that a Dockerfile builds on: fetched and looked at before the build begins.
+
+use super::engine::broken;
+use super::image::{follow, refused_registry, unavailable};
+use super::live_log::LiveLog;
+use super::refused;
+use crate::platform::releases::claim::Claim;
+use crate::platform::releases::transition::Failure;
+use crate::platform::releases::work::Halt;
+use estrade_buildpacks::{BuildPlan, Dockerfile, check_triggers};
+use estrade_model::Invalid;
+use estrade_runtime::{Image, ImageRef};
+use std::collections::HashMap;
+
+/// A Dockerfile as the engine gets it.
+pub(super) struct Pinned {
+    pub(super) dockerfile: String,
+    /// Whether its layers may be cache for later builds of its owner. What an image does to those who build on it comes
+    /// before the owner's label, so those layers would be everybody's.
+    pub(super) cache: bool,
+}
+
+/// The Dockerfile with the ids of its images, none of which does to this build what it must not.
+pub(super) async fn pin(
+    claim: &Claim,
+    log: &mut LiveLog<'_>,
+    plan: &BuildPlan,
+    label: &str,
+) -> Result<Pinned, Halt> {
+    // The images of our own Dockerfiles are named by whoever runs this installation.
+    let whose = match plan.dockerfile {
+        Dockerfile::Theirs { .. } => Whose::Theirs,
+        Dockerfile::Ours { .. } => Whose::Ours,
+    };
+    let mut ids = HashMap::new();
+    let mut cache = plan.cache;
+    for base in plan.bases().images() {
+        let name = base.name;
+        let image = fetch(claim, log, name, whose).await?;
+        if base.begins_stage && !image.triggers.is_empty() {
+            cache = false;
+            if whose == Whose::Theirs {
+                for copied in check_triggers(name, &image.triggers).map_err(refused)? {
+                    fetch(claim, log, &copied, whose).await?;
+                }
+            }
+        }
+        log.say(format!("{name} is {}", image.id));
+        ids.insert(name.to_owned(), image.id.to_string());
+    }
+    log.flush().await?;
+    Ok(Pinned {
+        dockerfile: plan.bases().pin(&ids, label),
+        cache,
+    })
+}
+
+/// Who names an image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The user.
+    Theirs,
+    /// The configuration.
+    Ours,
+}
+
+/// The engine's image of that name, from its registry when the engine does not have it.
+async fn fetch(
+    claim: &Claim,
+    log: &mut LiveLog<'_>,
+    name: &str,
+    whose: Whose,
+) -> Result<Image, Halt> {
+    let core = claim.core();
+    let engine = &core.engine;
+    let wrong = |error: Invalid| {
+        Halt::Failed(Failure {
+            reason: "build_refused",
+            message: format!("FROM {name}: {error}"),
+        })
+    };
+    let image: ImageRef = name.parse().map_err(wrong)?;
+    if whose == Whose::Theirs {
+        let registries = &core.settings.containers.registries;
+        let checked = registries.check(&image).await;
+        checked.map_err(|error| refused_registry(&error))?;
+    }
+    let now = core.now();
+    if let Some(found) = engine.image(&image).await.map_err(broken)? {
+        engine.note_base(&image, false, now).await.map_err(broken)?;
+        return Ok(found);
+    }
+    log.say(format!("Pulling {name}"));
+    log.flush().await?;
+    let pulled = match engine.pull(&image, None, None).await {
+        Ok(pull) => follow(pull, log).await,
+        Err(error) => Err(error),
+    };
+    match pulled {
+        Ok(()) => {}
+        Err(error) if error.is_engine_away() => return Err(broken(error)),
+        Err(error) => return Err(Halt::Failed(unavailable(&image, &error))),
+    }
+    engine.note_base(&image, true, now).await.map_err(broken)?;
+    let found = engine.image(&image).await.map_err(broken)?;
+    found.ok_or_else(|| {
+        Halt::Failed(Failure {
+            reason: "image_unavailable",
+            message: format!("{name}: it is gone again"),
+        })
+    })
+}

@@ -1,0 +1,76 @@
+//! The log of a build while it goes on: lines are written in small groups, soon after they were said.
+
+use crate::Result;
+use crate::platform::releases::build_log::BuildLog;
+use crate::platform::releases::claim::Claim;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a line waits for others.
+const SOON: Duration = Duration::from_millis(250);
+/// How many lines are written at once.
+const GROUP: usize = 500;
+/// Most lines of one build.
+const MOST: usize = 50_000;
+
+/// Lines of a build that goes on.
+pub(super) struct LiveLog<'c> {
+    claim: &'c Claim,
+    waiting: BuildLog,
+    /// How many wait, and since when.
+    count: usize,
+    since: Option<Instant>,
+    said: usize,
+}
+
+impl<'c> LiveLog<'c> {
+    pub(super) fn new(claim: &'c Claim) -> Self {
+        Self {
+            claim,
+            waiting: BuildLog::default(),
+            count: 0,
+            since: None,
+            said: 0,
+        }
+    }
+
+    /// Adds a line.
+    pub(super) fn say(&mut self, line: impl AsRef<str>) {
+        self.said += 1;
+        match self.said {
+            ..=MOST => self.waiting.say(line.as_ref().trim_end()),
+            said if said == MOST + 1 => self.waiting.say("… more lines are left out"),
+            _ => return,
+        }
+        self.count += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// What `next` gives, writing what waits meanwhile. It must bear to be asked again.
+    pub(super) async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T> {
+        let mut next = std::pin::pin!(next);
+        loop {
+            let due = self.since.map(|since| since + SOON);
+            if self.count >= GROUP {
+                self.flush().await?;
+            }
+            let Some(due) = due else {
+                return Ok(next.await);
+            };
+            tokio::select! {
+                biased;
+                () = sleep_until(due) => self.flush().await?,
+                next = &mut next => return Ok(next),
+            }
+        }
+    }
+
+    /// Writes what waits.
+    pub(super) async fn flush(&mut self) -> Result<()> {
+        if self.count > 0 {
+            (self.count, self.since) = (0, None);
+            self.claim.say(std::mem::take(&mut self.waiting)).await?;
+        }
+        Ok(())
+    }
+}

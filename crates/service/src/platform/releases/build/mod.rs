@@ -1,0 +1,336 @@
+//! BUILDING a release that is not served as it came: sources become an image that runs, or a site.
+
+mod bases;
+mod cause;
+mod engine;
+mod image;
+mod live_log;
+mod secrets;
+mod sources;
+
+use super::archive::{Archive, Packing};
+use super::claim::Claim;
+use super::create::{asked_port, open_settings};
+use super::transition::Failure;
+use super::unpack::{SiteTar, unpack_site};
+use super::work::{Halt, source_gone};
+use crate::platform::containers::ran_out;
+use crate::{Core, Error};
+use cause::Tail;
+use engine::require_engine;
+use estrade_buildpacks::{BuildPlan, Outcome, PlanError, Settings};
+use estrade_model::error::causes;
+use estrade_model::release::{ArtifactId, ReleaseState};
+use estrade_model::secret::Secret;
+use estrade_model::site::SiteConfig;
+use estrade_runtime::{BuildError, BuildSpec, OwnImage};
+use estrade_store::artifacts;
+use estrade_store::manifest::ManifestFile;
+use estrade_store::workloads::{self, WorkloadRow};
+use live_log::LiveLog;
+use secrets::is_secret;
+use sources::StoredSources;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::io::SyncIoBridge;
+
+pub(super) use engine::{broken, is_built};
+
+/// How much of a site is between the engine and the blob store at once.
+const IN_BETWEEN: usize = 256 * 1024;
+const NANO: u64 = 1_000_000_000;
+
+/// Makes what a release runs or serves out of the files of an artifact.
+pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), Halt> {
+    let core = Arc::clone(claim.core());
+    require_engine(&core).await?;
+    let (plan, files) = plan_build(claim, files).await?;
+    let workload = workload(claim).await?;
+    let build = Box::pin(build_image(claim, &workload, &plan, files));
+    while_there_is_room(&core, build).await?;
+    match &plan.outcome {
+        Outcome::Runs { command, port } => keep_image(claim, command.as_deref(), *port).await,
+        Outcome::Static { folder, spa, .. } => take_site(claim, &workload, folder, *spa).await,
+    }
+}
+
+/// Makes a named image the one that a release runs.
+pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt> {
+    let core = Arc::clone(claim.core());
+    require_engine(&core).await?;
+    while_there_is_room(&core, Box::pin(image::fetch(claim, name))).await?;
+    let settings = sent_settings(claim)?;
+    let asked = asked_port(&settings);
+    let settings = Settings::from_release(asked, &settings).map_err(refused)?;
+    let port = port_of_image(claim, asked).await?;
+    keep_image(claim, settings.args(), port).await
+}
+
+/// Does what takes room on the engine's disk, as long as there is some: a full one stops everybody.
+async fn while_there_is_room(
+    core: &Core,
+    work: impl Future<Output = Result<(), Halt>>,
+) -> Result<(), Halt> {
+    tokio::select! {
+        done = work => done,
+        () = ran_out(core) => Err(Halt::Failed(Failure {
+            reason: "disk_full",
+            message: "the disk of the container engine is nearly full; remove what is not needed and try again"
+                .to_owned(),
+        })),
+    }
+}
+
+async fn plan_build(
+    claim: &Claim,
+    files: ArtifactId,
+) -> Result<(BuildPlan, Vec<ManifestFile>), Halt> {
+    let core = claim.core();
+    let manifest = artifacts::read_manifest(&core.db, files).await;
+    let manifest = manifest.map_err(Error::from)?;
+    let manifest = manifest.ok_or_else(|| Halt::Failed(source_gone()))?;
+    let sent = sent_settings(claim)?;
+    let settings = Settings::from_release(asked_port(&sent), &sent).map_err(refused)?;
+    let sources = StoredSources::open(core, manifest).await?;
+    let platform = claim.recipe().platform;
+    let images = core.settings.containers.images.clone();
+    let plan = move || {
+        let plan = estrade_buildpacks::plan(platform, &sources, &settings, &images)?;
+        let files = sources.into_files();
+        let seen = files
+            .into_iter()
+            .filter(|file| !plan.ignore.excludes(file.path.as_str()));
+        let files: Vec<_> = seen.collect();
+        Ok((plan, files))
+    };
+    tokio::task::spawn_blocking(plan)
+        .await
+        .map_err(Error::internal)?
+        .map_err(refused)
+}
+
+async fn build_image(
+    claim: &Claim,
+    workload: &WorkloadRow,
+    plan: &BuildPlan,
+    files: Vec<ManifestFile>,
+) -> Result<(), Halt> {
+    let mut log = LiveLog::new(claim);
+    for note in &plan.notes {
+        log.say(note);
+    }
+    log.flush().await?;
+    let mut tail = Tail::default();
+    let mut attempt = Attempt {
+        claim,
+        workload,
+        plan,
+        files: &files,
+        log: &mut log,
+        tail: &mut tail,
+    };
+    let built = attempt.build(plan.cache).await?;
+    let built = match built {
+        Err(error) if error.lost_cache() => {
+            tracing::info!(error = causes(&error), "a build met a layer that is gone");
+            let again = "A layer of an earlier build is gone; building once more without them";
+            attempt.log.say(again);
+            attempt.build(false).await?
+        }
+        built => built,
+    };
+    built.map_err(|error| failed(claim, plan, &tail, error))
+}
+
+/// A build that may have to be repeated.
+struct Attempt<'a, 'c> {
+    claim: &'c Claim,
+    workload: &'a WorkloadRow,
+    plan: &'a BuildPlan,
+    files: &'a [ManifestFile],
+    log: &'a mut LiveLog<'c>,
+    /// What the last step said.
+    tail: &'a mut Tail,
+}
+
+impl Attempt<'_, '_> {
+    /// Builds; what is said goes to the log.
+    async fn build(&mut self, cache: bool) -> Result<Result<(), BuildError>, Halt> {
+        let (claim, plan, log) = (self.claim, self.plan, &mut *self.log);
+        let (core, owner) = (claim.core(), self.workload.owner);
+        let args = plan.build_args.iter().map(|arg| (arg.name(), arg.value()));
+        let label = core.engine.cache_label(owner, args);
+        let pinned = bases::pin(claim, log, plan, &label).await?;
+        let texts = plan.added_files(pinned.dockerfile);
+        let context = Archive::open(core, self.files.to_vec(), Packing::Build(texts)).await?;
+        let context = context.ok_or_else(|| Halt::Failed(source_gone()))?;
+        let network = core.engine.ensure_network(owner).await;
+        network.map_err(broken)?;
+        let spec = spec(claim, self.workload, plan, cache && pinned.cache);
+        let mut build = core.engine.build(&spec, context.into_stream());
+        while let Some(line) = log.next(build.next_line()).await? {
+            self.tail.add(&line);
+            log.say(line);
+        }
+        log.flush().await?;
+        Ok(build.finish().await.map(|_| ()))
+    }
+}
+
+fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan, cache: bool) -> BuildSpec {
+    let core = claim.core();
+    let limits = &core.settings.containers;
+    let secret = |value: &str| Secret(value.to_owned());
+    // Whoever knows the names of images could build on those of others.
+    let own = Secret(core.engine.installation().to_string());
+    BuildSpec {
+        image: own_image(claim),
+        owner: workload.owner,
+        dockerfile: plan.dockerfile_path().to_owned(),
+        args: plan
+            .build_args
+            .iter()
+            .map(|arg| (arg.name().to_owned(), secret(arg.value())))
+            .collect(),
+        secrets: plan
+            .build_args
+            .iter()
+            .filter(|arg| is_secret(arg.name(), arg.value()))
+            .map(|arg| secret(arg.value()))
+            .chain([own])
+            .collect(),
+        cache,
+        memory: limits.build_memory,
+        nano_cpus: limits.build_cpus.saturating_mul(NANO),
+        limit: limits.build_limit,
+        now: core.now(),
+    }
+}
+
+async fn keep_image(claim: &mut Claim, command: Option<&[String]>, port: u16) -> Result<(), Halt> {
+    let engine = &claim.core().engine;
+    let image = engine.image(&engine.image_name(own_image(claim))).await;
+    let volumes = image.map_err(broken)?.map(|image| image.volumes);
+    let volumes = serde_json::to_string(&volumes.unwrap_or_default()).map_err(Error::internal)?;
+    let command = command.map(serde_json::to_string).transpose();
+    let command = command.map_err(Error::internal)?;
+    if claim.keep_image(command, volumes, port).await? {
+        Ok(())
+    } else {
+        Err(Halt::Lost)
+    }
+}
+
+/// What a build left in a folder of its image becomes the files of the release; the image goes.
+async fn take_site(
+    claim: &mut Claim,
+    workload: &WorkloadRow,
+    folder: &str,
+    spa: bool,
+) -> Result<(), Halt> {
+    let (engine, image) = (claim.core().engine.clone(), own_image(claim));
+    let (reader, mut writer) = tokio::io::duplex(IN_BETWEEN);
+    let config = SiteConfig {
+        spa,
+        ..SiteConfig::default()
+    };
+    let whole = Arc::new(AtomicBool::new(false));
+    let copy = async {
+        let copied = engine.copy_folder(image, folder, &mut writer).await;
+        // A tar may end anywhere between two files: that this was all is said apart.
+        whole.store(copied.is_ok(), Ordering::Release);
+        drop(writer);
+        copied.map_err(broken)
+    };
+    let tar = SiteTar {
+        bytes: SyncIoBridge::new(reader),
+        whole: Arc::clone(&whole),
+    };
+    let unpack = unpack_site(claim, &workload.plan, tar, config);
+    let (copied, unpacked) = tokio::join!(copy, unpack);
+    // Each fails when the other does: a refusal is the reason, unless it is that half was missing.
+    match unpacked {
+        Err(Halt::Failed(failure)) if failure.reason == "archive_invalid" => {
+            copied.and(Err(Halt::Failed(failure)))?;
+        }
+        unpacked => unpacked.and(copied)?,
+    }
+    // If that fails, the next clean-up does it.
+    drop(engine.remove_image(image).await);
+    Ok(())
+}
+
+/// The port that was asked for, else the one port that the image says it listens on, else the usual one.
+async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, Halt> {
+    let usual = claim.recipe().port;
+    if let Some(port) = asked {
+        return Ok(port);
+    }
+    let engine = &claim.core().engine;
+    let image = engine.image(&engine.image_name(own_image(claim))).await;
+    let ports = image.map_err(broken)?.map(|image| image.ports);
+    let ports = ports.unwrap_or_default();
+    if ports.contains(&usual) {
+        return Ok(usual);
+    }
+    Ok(ports.first().copied().unwrap_or(usual))
+}
+
+/// The image that is made for a release.
+fn own_image(claim: &Claim) -> OwnImage {
+    OwnImage {
+        project: claim.project(),
+        release: claim.release(),
+    }
+}
+
+async fn workload(claim: &Claim) -> Result<WorkloadRow, Halt> {
+    let row = workloads::read_workload(&claim.core().db, claim.project()).await;
+    row.map_err(Error::from)?.ok_or(Halt::Lost)
+}
+
+fn sent_settings(claim: &Claim) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
+    open_settings(claim.core(), claim.project(), &claim.recipe().settings)
+}
+
+fn refused(error: PlanError) -> Halt {
+    match error {
+        PlanError::Refused { .. } => Halt::Failed(Failure {
+            reason: "build_refused",
+            message: error.to_string(),
+        }),
+        PlanError::Unreadable { .. } => Halt::Broken(Error::internal(error)),
+    }
+}
+
+fn failed(claim: &Claim, plan: &BuildPlan, tail: &Tail, error: BuildError) -> Halt {
+    match error {
+        BuildError::Failed {
+            step,
+            code,
+            message,
+        } => {
+            let failed = cause::Failed {
+                outcome: &plan.outcome,
+                step: step.as_deref(),
+                code,
+                message: &message,
+                tail,
+                memory: claim.core().settings.containers.build_memory,
+            };
+            Halt::Failed(Failure {
+                reason: "build_failed",
+                message: failed.explain(),
+            })
+        }
+        BuildError::TimedOut(_) => Halt::Ended(
+            ReleaseState::TimedOut,
+            Failure {
+                reason: "timeout",
+                message: error.to_string(),
+            },
+        ),
+        BuildError::Context(_) => Halt::Broken(Error::internal(error)),
+        BuildError::Engine(error) => broken(error),
+    }
+}

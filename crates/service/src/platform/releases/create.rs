@@ -1,0 +1,361 @@
+//! Making a release.
+
+use super::build_log::note_warnings;
+use super::incoming::{cleaned_up, keep_content, settle};
+use super::known::Like;
+use super::transition::MAX_QUEUED;
+use super::{Upload, queue_release};
+use crate::identity::access::Permission;
+use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
+use estrade_blobs::{Digest, DigestSet, HeldBlobs, Published, StoredBlob};
+use estrade_model::platform::Platform;
+use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
+use estrade_model::site::SiteConfig;
+use estrade_model::site_settings::SiteSettings;
+use estrade_model::team::Role;
+use estrade_model::{Invalid, ProjectId, ReleaseId};
+use estrade_runtime::{ImageRef, VolumeName};
+use estrade_store::manifest::Manifest;
+use estrade_store::projects::ProjectRow;
+use estrade_store::releases::{Recipe, ReleaseDraft};
+use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows, sources};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Longest message, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+/// Longest name of an image, in bytes.
+const LONGEST_IMAGE: usize = 512;
+/// Longest name of a client that is kept, in characters.
+const LONGEST_CLIENT: usize = 200;
+/// Most bytes of `gitInfo` as JSON: a list shows it for hundreds of releases at once.
+pub const MOST_GIT_INFO: usize = 16 * 1024;
+/// Most bytes of the settings for the runtime as JSON.
+pub const MOST_SETTINGS: usize = 256 * 1024;
+
+/// The setting that says which port was asked for.
+const PORT: &str = "port";
+
+/// What a release is made from.
+pub enum Source {
+    /// Files that were received.
+    Files(Box<Upload>),
+    /// An archive that was uploaded before, by its id.
+    Archive(String),
+    /// A container image, by name.
+    Image(String),
+}
+
+/// Makes a release and puts it into its project's queue; returns its id.
+///
+/// Contents are durable before the transaction begins; a refusal leaves nothing behind.
+pub fn create_release<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    project: &'a str,
+    new: NewRelease,
+    source: Source,
+) -> BoxFuture<'a, Result<ReleaseId>> {
+    Box::pin(async move {
+        let permission = scope.require(Role::Developer)?;
+        let row = projects::find_project(core, scope, project).await?;
+        let platform = new.platform.unwrap_or(row.platform);
+        let settings = read_site_settings(platform, &new.settings)?;
+        let disks = disks::mounts(&new.settings)?;
+        envs::check_own_variables(&new.settings)?;
+        let mut order = Order {
+            draft: draft_release(core, &row, new)?,
+            disks: disks.into_iter().map(|(name, _)| name).collect(),
+            warnings: Vec::new(),
+        };
+        let draft = &mut order.draft;
+        let id = draft.id;
+        match source {
+            Source::Image(image) => {
+                draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
+                commit(core, permission, order, None).await?;
+            }
+            Source::Archive(source) => {
+                let source = source.parse().map_err(|_| unknown_source())?;
+                draft.recipe.source = Some(source);
+                commit(core, permission, order, None).await?;
+            }
+            Source::Files(mut upload) => {
+                upload.require_tree()?;
+                if upload.project() != row.id {
+                    return Err(Error::NotFound("the project"));
+                }
+                let like = upload.require_named(core).await?;
+                if draft.recipe.platform == Platform::Static {
+                    let said = upload.read_project_files(core, Platform::Static).await?;
+                    let settings = settings.or(said);
+                    upload.choose_root(&settings)?;
+                    order.warnings = upload.site_warnings();
+                    draft.recipe.site = site_json(settings)?;
+                }
+                draft.recipe.artifact = Some(core.new_id()?);
+                store_files(core, permission, order, *upload, like).await?;
+            }
+        }
+        Ok(id)
+    })
+}
+
+fn unknown_source() -> Error {
+    Error::Invalid {
+        code: "source_unknown",
+        message: "sourceID: this project has no such source (any more); upload it with POST /v2/projects/{project}/sources".into(),
+    }
+}
+
+/// What `platformConfig` says of a static site.
+pub(super) fn read_site_settings(
+    platform: Platform,
+    settings: &Map<String, Value>,
+) -> Result<SiteSettings> {
+    // Other platforms have fields of their own there.
+    let sent = settings.get("platformConfig");
+    let Some(sent) = sent.filter(|_| platform == Platform::Static) else {
+        return Ok(SiteSettings::default());
+    };
+    SiteSettings::from_json(sent)
+        .map_err(|Invalid(reason)| Error::invalid(format!("platformConfig: {reason}")))
+}
+
+/// What the maker of a stored release has set.
+pub(crate) fn open_settings(
+    core: &Core,
+    project: ProjectId,
+    sealed: &[u8],
+) -> Result<Map<String, Value>> {
+    let opened = core.master.open(&settings_purpose(project), sealed)?;
+    serde_json::from_slice(&opened).map_err(Error::internal)
+}
+
+/// The port that the maker of a release asked for.
+pub(super) fn asked_port(settings: &Map<String, Value>) -> Option<u16> {
+    u16::try_from(settings.get(PORT)?.as_u64()?).ok()
+}
+
+/// How a site is served, as it is stored; none when everything is as usual.
+pub(super) fn site_json(settings: SiteSettings) -> Result<Option<String>> {
+    let config = settings.into_config();
+    if config == SiteConfig::default() {
+        return Ok(None);
+    }
+    serde_json::to_string(&config)
+        .map(Some)
+        .map_err(Error::internal)
+}
+
+/// A release that was asked for.
+struct Order {
+    draft: ReleaseDraft,
+    /// The disks that it mounts.
+    disks: Vec<VolumeName>,
+    /// What its maker should know.
+    warnings: Vec<String>,
+}
+
+async fn store_files(
+    core: &Core,
+    permission: Permission,
+    order: Order,
+    upload: Upload,
+    like: Option<Like>,
+) -> Result<()> {
+    let (manifest, published, offers) = tokio::task::spawn_blocking(|| upload.publish())
+        .await
+        .map_err(Error::internal)??;
+    let contents = Contents::new(manifest, &published, like);
+    let stored = commit(core, permission, order, Some(contents)).await;
+    settle(published, &stored);
+    if stored.is_ok() {
+        offers.keep();
+    }
+    stored
+}
+
+/// The files of a release, and which of their contents are new.
+struct Contents {
+    manifest: Manifest,
+    new: Vec<StoredBlob>,
+    /// What an earlier artifact has as well.
+    like: Option<(ArtifactId, Vec<Digest>)>,
+    /// The rest.
+    known: Vec<Digest>,
+    /// Until the transaction is over, also when nobody waits for it any more.
+    _held: HeldBlobs,
+}
+
+impl Contents {
+    fn new(manifest: Manifest, published: &Published, like: Option<Like>) -> Self {
+        let new = published.blobs().to_vec();
+        let mut known = known_contents(&manifest, &new);
+        let like = like.map(|like| {
+            let shared = known.extract_if(.., |digest| like.contents.contains(digest));
+            (like.artifact, shared.collect())
+        });
+        Self {
+            manifest,
+            new,
+            like,
+            known,
+            _held: published.hold(),
+        }
+    }
+}
+
+/// The contents of a manifest that are not among the new ones.
+pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Digest> {
+    let fresh: DigestSet = new.iter().map(|blob| blob.digest).collect();
+    let digests = manifest.files().iter().map(|file| file.digest);
+    let known: DigestSet = digests.filter(|digest| !fresh.contains(digest)).collect();
+    let mut known: Vec<_> = known.into_iter().collect();
+    // In the order in which the database has them: neighbours are found together.
+    known.sort_unstable();
+    known
+}
+
+async fn commit(
+    core: &Core,
+    permission: Permission,
+    order: Order,
+    contents: Option<Contents>,
+) -> Result<()> {
+    let (owner, release) = (permission.owner(), Arc::new((order, contents)));
+    permission
+        .transact(core, move |tx| {
+            let release = Arc::clone(&release);
+            Box::pin(async move {
+                let (order, contents) = release.as_ref();
+                let Order {
+                    draft,
+                    disks,
+                    warnings,
+                } = order;
+                let key = estrade_model::project::ProjectKey::Id(draft.project);
+                // It may have been deleted since the upload began.
+                if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                    return Err(Error::NotFound("the project"));
+                }
+                disks::require_disks(tx, draft.project, disks).await?;
+                if let Some(source) = draft.recipe.source {
+                    let digest = sources::find_source(tx, draft.project, source).await?;
+                    let digest = digest.ok_or_else(unknown_source)?;
+                    keep_content(tx, &[], digest).await?;
+                }
+                if let (Some(contents), Some(artifact)) = (contents, draft.recipe.artifact) {
+                    insert_contents(tx, artifact, contents).await?;
+                    let manifest = &contents.manifest;
+                    artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
+                }
+                queue_release(tx, draft).await?;
+                note_warnings(tx, draft.id, warnings, draft.created_at).await
+            })
+        })
+        .await
+}
+
+async fn insert_contents(tx: &mut Tx, id: ArtifactId, contents: &Contents) -> Result<()> {
+    // A clean-up may have removed them since we asked. What an artifact needs that is still there it
+    // leaves alone, so that those need not be looked at one by one.
+    let mut known = contents.known.clone();
+    if let Some((like, shared)) = &contents.like
+        && !artifacts::keep_artifact_for(tx, *like, id).await?
+    {
+        known.extend(shared);
+    }
+    if !blob_rows::keep_blobs(tx, &contents.new, &known).await? {
+        return Err(cleaned_up());
+    }
+    Ok(())
+}
+
+fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<ReleaseDraft> {
+    let platform = new.platform.unwrap_or(project.platform);
+    let port = new.port.unwrap_or(platform.default_port());
+    if port == 0 {
+        return Err(Error::invalid("port: must be 1 to 65535"));
+    }
+    if let Some(message) = &new.message
+        && (message.chars().count() > LONGEST_MESSAGE || message.contains('\0'))
+    {
+        return Err(Error::invalid(format!(
+            "message: must be at most {LONGEST_MESSAGE} characters long, without NUL"
+        )));
+    }
+    let git_info = new.git_info.map(|info| info.to_string());
+    let mut settings = new.settings;
+    if let Some(port) = new.port {
+        // What the sources or an image say of it counts only where nobody asked for one.
+        settings.insert(PORT.to_owned(), port.into());
+    }
+    let settings = serde_json::to_vec(&settings).map_err(Error::internal)?;
+    require_small(
+        "gitInfo",
+        git_info.as_ref().map_or(0, String::len),
+        MOST_GIT_INFO,
+    )?;
+    require_small("settings", settings.len(), MOST_SETTINGS)?;
+    let now = core.now();
+    Ok(ReleaseDraft {
+        id: core.new_id()?,
+        project: project.id,
+        kind: ReleaseType::Deploy,
+        recipe: Recipe {
+            platform,
+            port,
+            // They may hold secrets, such as values of environment variables.
+            settings: core.master.seal(&settings_purpose(project.id), &settings)?,
+            image: None,
+            artifact: None,
+            source: None,
+            site: None,
+            built: None,
+            origin: None,
+            env: None,
+        },
+        message: new.message,
+        git_info,
+        client: new.client.map(|name| {
+            let printable = name.chars().filter(|c| !c.is_control());
+            printable.take(LONGEST_CLIENT).collect()
+        }),
+        created_at: now,
+        deadline: now.after(MAX_QUEUED),
+    })
+}
+
+fn require_small(what: &str, bytes: usize, most: usize) -> Result<()> {
+    if bytes > most {
+        return Err(Error::TooLarge(format!(
+            "{what}: must be at most {most} bytes long"
+        )));
+    }
+    Ok(())
+}
+
+/// Sealed per project and not per release, so that a release that runs the same can copy them.
+fn settings_purpose(project: ProjectId) -> String {
+    format!("release-settings:{project}")
+}
+
+fn check_image(platform: Platform, image: String) -> Result<String> {
+    if platform != Platform::Docker {
+        return Err(Error::invalid(format!(
+            "image: only a docker release runs an image, this one is {platform}; send `files`, or `type` docker"
+        )));
+    }
+    let refused = || Error::invalid("image: must be the name of an image, such as nginx:1.27");
+    if image.len() > LONGEST_IMAGE {
+        return Err(refused());
+    }
+    let name: ImageRef = image.parse().map_err(|_| refused())?;
+    // Images by id and those that were built here may be somebody else's.
+    if name.as_str().starts_with("sha256:") || name.is_built() {
+        return Err(refused());
+    }
+    Ok(image)
+}

@@ -1,0 +1,207 @@
+//! One content that arrives piece by piece, of any size, in bounded memory.
+//!
+//! Between two pieces no thread waits: a sender may be slow.
+
+use super::caps::{Caps, storing};
+use crate::{Core, Error, Result, Scope, platform::projects};
+use estrade_blobs::{BlobError, Content, Digest, Published};
+use estrade_model::ProjectId;
+use estrade_model::project::ProjectKey;
+use estrade_model::team::Role;
+use estrade_store::{Tx, blob_rows, blob_uploads, projects as project_rows};
+use std::io::Write;
+
+/// How much waits in memory for one write to disk.
+const PIECE: usize = 256 * 1024;
+/// How many of the first bytes are kept, to tell what kind of content it is.
+const HEAD: usize = 4;
+
+/// A content that is being received for a project. Dropping it leaves nothing behind.
+pub struct Incoming {
+    project: ProjectId,
+    caps: Caps,
+    content: Content,
+    waiting: Vec<u8>,
+    head: Vec<u8>,
+    size: u64,
+}
+
+/// Begins to receive a content.
+pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<Incoming> {
+    // What writes asks once more: until then hours may pass.
+    scope.require_to_read(Role::Developer)?;
+    let row = projects::find_project(core, scope, project).await?;
+    Ok(Incoming {
+        project: row.id,
+        caps: Caps::of(core, &row.plan),
+        content: core.blobs.receive(),
+        waiting: Vec::new(),
+        head: Vec::new(),
+        size: 0,
+    })
+}
+
+impl Incoming {
+    /// Most bytes that it may have.
+    pub fn most_bytes(&self) -> u64 {
+        self.caps.bytes()
+    }
+
+    /// Takes the next piece.
+    pub async fn write(mut self, piece: &[u8]) -> Result<Self> {
+        self.size += piece.len() as u64;
+        self.caps.check(self.size, || "the content is".into())?;
+        let head = HEAD.saturating_sub(self.head.len()).min(piece.len());
+        self.head.extend_from_slice(&piece[..head]);
+        if self.waiting.len() + piece.len() > PIECE {
+            let waiting = std::mem::take(&mut self.waiting);
+            self.content = blocking(self.content, move |content| {
+                content.write_all(&waiting)?;
+                Ok(())
+            })
+            .await?;
+        }
+        self.waiting.extend_from_slice(piece);
+        Ok(self)
+    }
+
+    /// The last piece has come.
+    pub async fn end(mut self) -> Result<Received> {
+        let waiting = self.waiting;
+        let content = if self.content.size() == 0 {
+            // Small, so that it stays in memory: no thread is needed for it.
+            let written = self.content.write_all(&waiting);
+            written.map_err(BlobError::from).map_err(storing)?;
+            self.content
+        } else {
+            let write_last = move |content: &mut Content| Ok(content.write_all(&waiting)?);
+            blocking(self.content, write_last).await?
+        };
+        Ok(Received {
+            project: self.project,
+            caps: self.caps,
+            digest: content.digest(),
+            head: self.head,
+            content,
+        })
+    }
+}
+
+async fn blocking(
+    mut content: Content,
+    work: impl FnOnce(&mut Content) -> std::result::Result<(), BlobError> + Send + 'static,
+) -> Result<Content> {
+    let worked = move || work(&mut content).map(|()| content);
+    tokio::task::spawn_blocking(worked)
+        .await
+        .map_err(Error::internal)?
+        .map_err(storing)
+}
+
+/// A content that was received whole; not durable yet.
+pub struct Received {
+    pub(super) project: ProjectId,
+    caps: Caps,
+    content: Content,
+    digest: Digest,
+    pub(super) head: Vec<u8>,
+}
+
+impl Received {
+    /// Its hash.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How long it is.
+    pub fn size(&self) -> u64 {
+        self.content.size()
+    }
+
+    /// Makes it durable, unless it is stored already.
+    pub(super) async fn publish(self, core: &Core) -> Result<Published> {
+        let mut staging = self.caps.stage(core);
+        let content = self.content;
+        let publish = move || {
+            staging.adopt(content)?;
+            staging.publish()
+        };
+        tokio::task::spawn_blocking(publish)
+            .await
+            .map_err(Error::internal)?
+            .map_err(storing)
+    }
+}
+
+/// Notes in a transaction that a published content is needed.
+pub(super) async fn keep_content(
+    tx: &mut Tx,
+    new: &[estrade_blobs::StoredBlob],
+    digest: Digest,
+) -> Result<()> {
+    let known = if new.is_empty() {
+        vec![digest]
+    } else {
+        Vec::new()
+    };
+    if !blob_rows::keep_blobs(tx, new, &known).await? {
+        return Err(cleaned_up());
+    }
+    Ok(())
+}
+
+/// What was asked for a moment ago is not there any more.
+pub(super) fn cleaned_up() -> Error {
+    Error::Unavailable("contents were cleaned up while the release was received".into())
+}
+
+/// Ends what began with publishing, as far as the outcome of the commit is known.
+pub(super) fn settle<T>(published: Published, committed: &Result<T>) {
+    match committed {
+        // A refusal of ours was certainly rolled back; after a failure nobody knows.
+        Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {
+            published.discard();
+        }
+        _ => published.keep(),
+    }
+}
+
+/// Keeps a content for a release that will name it; true when the project did not have it.
+///
+/// It is durable when this returns. `digest_mismatch` when it is not what was announced.
+pub async fn keep_upload(
+    core: &Core,
+    scope: &Scope,
+    received: Received,
+    announced: Digest,
+) -> Result<bool> {
+    if received.digest() != announced {
+        return Err(Error::Invalid {
+            code: "digest_mismatch",
+            message: format!(
+                "the body's BLAKE3 hash is {}, not the one in the path; send the content that it names",
+                received.digest()
+            ),
+        });
+    }
+    let permission = scope.require(Role::Developer)?;
+    let (owner, project, now) = (scope.owner, received.project, core.now());
+    let published = received.publish(core).await?;
+    let (new, held) = (published.blobs().to_vec(), published.hold());
+    let noted = permission
+        .transact(core, move |tx| {
+            let (new, _held) = (new.clone(), &held);
+            Box::pin(async move {
+                let key = ProjectKey::Id(project);
+                // It may have been deleted since the upload began.
+                if project_rows::find_project(tx, owner, &key).await?.is_none() {
+                    return Err(Error::NotFound("the project"));
+                }
+                keep_content(tx, &new, announced).await?;
+                Ok(blob_uploads::note_upload(tx, project, announced, now).await?)
+            })
+        })
+        .await;
+    settle(published, &noted);
+    noted
+}

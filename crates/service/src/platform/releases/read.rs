@@ -1,0 +1,117 @@
+//! Releases as they are listed, read and waited for.
+
+use super::{NOT_FOUND, tag};
+use crate::watch::Watch;
+use crate::{Core, Error, Result, Scope, platform::projects};
+use estrade_model::ReleaseId;
+use estrade_model::platform::Platform;
+use estrade_model::release::{Release, ReleaseState};
+use estrade_store::releases::{self, ReleaseRow};
+use std::time::Duration;
+
+/// More than can be in a queue: versions of a release that waits lie this far apart.
+const MAX_QUEUE: i64 = 1 << 20;
+
+fn on_the_wire(row: ReleaseRow) -> Result<Release> {
+    let git_info = row.git_info.as_deref().map(serde_json::from_str);
+    let warnings = row.warnings.as_deref().map(serde_json::from_str);
+    let warnings = warnings.transpose().map_err(Error::internal)?;
+    Ok(Release {
+        id: row.id,
+        kind: row.kind,
+        state: row.state,
+        created_at: row.created_at,
+        tag: tag(row.number),
+        project_type: row.platform,
+        port: row.port,
+        message: row.message,
+        git_info: git_info.transpose().map_err(Error::internal)?,
+        client: row.client,
+        fail_reason: row.fail_reason,
+        fail_message: row.fail_message,
+        warnings: warnings.unwrap_or_default(),
+        queue: row.queue,
+        finished_at: row.finished_at,
+        source_available: match row.source {
+            Some(_) => row.has_source,
+            None => row.artifact.is_some(),
+        },
+        current: row.current,
+    })
+}
+
+/// What the list of releases says besides the releases.
+#[derive(Debug, Clone)]
+pub struct ReleaseSummary {
+    /// Platform of the project.
+    pub platform: Platform,
+    /// How many releases are READY.
+    pub ready: u64,
+    /// How many releases there are.
+    pub total: u64,
+    /// The one that serves.
+    pub current: Option<ReleaseId>,
+}
+
+/// What the list of a project's releases says besides the releases.
+pub async fn summarize_releases(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+) -> Result<ReleaseSummary> {
+    let row = projects::find_project(core, scope, project).await?;
+    Ok(ReleaseSummary {
+        platform: row.platform,
+        ready: row.ready_releases,
+        total: row.releases,
+        current: row.current_release,
+    })
+}
+
+/// A page of a project's releases, newest first.
+pub async fn list_releases(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+    before: Option<ReleaseId>,
+    count: u32,
+    skip: u64,
+) -> Result<Vec<Release>> {
+    let project = projects::find_project(core, scope, project).await?;
+    let rows = releases::list_releases(&core.db, project.id, before, count, skip).await?;
+    rows.into_iter().map(on_the_wire).collect()
+}
+
+/// A release, and its version for conditional requests.
+pub async fn read_release(core: &Core, scope: &Scope, id: ReleaseId) -> Result<(Release, i64)> {
+    let row = releases::read_release(&core.db, scope.owner, id).await?;
+    let row = row.ok_or(NOT_FOUND)?;
+    // What comes before it changes with releases of other projects, too.
+    let ahead = i64::try_from(row.queue.unwrap_or(0)).unwrap_or(0);
+    let version = row.version.saturating_mul(MAX_QUEUE) - ahead.min(MAX_QUEUE - 1);
+    Ok((on_the_wire(row)?, version))
+}
+
+/// Reads a release once it is in `state` or a terminal one, or as it is after `timeout`.
+pub async fn wait_release(
+    core: &Core,
+    scope: &Scope,
+    id: ReleaseId,
+    state: ReleaseState,
+    timeout: Duration,
+) -> Result<(Release, i64)> {
+    let mut watch = Watch::start(core);
+    let reached = async {
+        loop {
+            let (release, version) = read_release(core, scope, id).await?;
+            if release.state == state || release.state.is_terminal() {
+                return Ok((release, version));
+            }
+            watch.changed(&id.to_string()).await;
+        }
+    };
+    match tokio::time::timeout(timeout, reached).await {
+        Ok(reached) => reached,
+        Err(_) => read_release(core, scope, id).await,
+    }
+}
