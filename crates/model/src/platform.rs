@@ -8,7 +8,6 @@ use std::str::FromStr;
 /// The platform of a project (`platform` when created, `type` when read).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String", rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each variant is the platform's own name")]
 pub enum Platform {
     Static,
     Docker,

@@ -55,7 +55,6 @@ impl Default for Docker {
 /// A platform whose releases are built on top of a base image, or another image that builds use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each variant is the platform's own name")]
 pub enum BuiltPlatform {
     Node,
     Next,

@@ -199,7 +199,6 @@ pub struct Log {
 /// What is worth a log line; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "these are everyone's names for log levels")]
 pub enum LogLevel {
     Off,
     Error,
