@@ -16,7 +16,7 @@ use crate::static_site::{Trouble, Visit, Whole};
 use arc_swap::Guard;
 use estrade_blobs::BlobError;
 use estrade_model::Timestamp;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_service::{Core, Result};
 use futures_util::future::BoxFuture;
 use http::StatusCode;
@@ -267,7 +267,7 @@ impl Edge {
             let live = match self.routes.live(&route).await {
                 Ok(live) => live,
                 Err(error) => {
-                    tracing::warn!(project = %route.name, error = causes(&error), "cannot read what is served");
+                    tracing::warn!(project = %route.name, error = error_chain(&error), "cannot read what is served");
                     return (Reply::Here(Page::Unavailable.answer()), Some(route));
                 }
             };
@@ -320,8 +320,8 @@ impl Edge {
         };
         outcome.unwrap_or_else(|trouble| {
             let error = match &trouble {
-                Trouble::Blob(error) => causes(error),
-                Trouble::Service(error) => causes(error),
+                Trouble::Blob(error) => error_chain(error),
+                Trouble::Service(error) => error_chain(error),
             };
             tracing::error!(project = %route.name, release = %live.row.release, error, "cannot serve a file");
             Page::Unavailable.answer()

@@ -14,7 +14,7 @@ use crate::sites::Sites;
 use crate::table::Table;
 use arc_swap::{ArcSwapOption, ArcSwapWeak, Guard};
 use estrade_model::domain::HostName;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 use estrade_service::{Core, Error, Publisher, Result, Traffic};
 use estrade_store::domains::{self, ActiveDomain};
@@ -190,7 +190,7 @@ impl Routes {
             let settled = self.settle().await;
             if let Err(error) = &settled {
                 if !failing {
-                    tracing::warn!(error = causes(error), "cannot follow what is served");
+                    tracing::warn!(error = error_chain(error), "cannot follow what is served");
                 }
                 let pause = tokio::time::sleep(TRY_AGAIN);
                 stop.run_until_cancelled(pause).await;

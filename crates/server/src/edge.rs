@@ -3,7 +3,7 @@
 use crate::run::named;
 use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates};
 use estrade_listener::{FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, lanes};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_service::Core;
 use estrade_service::platform::certificates::{Acme, AcmeSettings};
 use std::io;
@@ -132,5 +132,5 @@ async fn certificates(
 }
 
 fn failed(error: &estrade_service::Error) -> io::Error {
-    io::Error::other(causes(error))
+    io::Error::other(error_chain(error))
 }

@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_service::idempotency::{
     self, Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket,
 };
@@ -192,7 +192,7 @@ async fn store(ticket: Ticket, response: Response) -> Response {
 fn report(stored: Result<(), Error>) {
     if let Err(error) = stored {
         tracing::warn!(
-            error = causes(&error),
+            error = error_chain(&error),
             "an answer was not stored for repeats"
         );
     }

@@ -6,7 +6,7 @@
 use crate::rate::Standing;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_service::Error;
 use estrade_service::error::MissingFile;
 use std::borrow::Cow;
@@ -147,7 +147,7 @@ impl Problem {
     pub fn log(&self) {
         if let Self::Service(Error::Internal(cause) | Error::Unavailable(cause)) = self {
             tracing::error!(
-                error = causes(cause.as_ref()),
+                error = error_chain(cause.as_ref()),
                 code = self.code(),
                 "request failed"
             );
@@ -183,7 +183,7 @@ mod tests {
         let Problem::Service(Error::Internal(cause)) = &problem else {
             panic!("not internal")
         };
-        assert!(causes(cause.as_ref()).contains("disk full"));
+        assert!(error_chain(cause.as_ref()).contains("disk full"));
         assert!(!problem.message().contains("disk"));
     }
 

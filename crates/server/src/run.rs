@@ -24,7 +24,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions, Port, lanes};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_service::Core;
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::ai::usage::Ledger;
@@ -260,7 +260,10 @@ impl Server {
             // Hangs up what shells have left.
             self.app.core.engine.shutdown().await;
             if let Err(error) = self.app.core.db.close() {
-                tracing::warn!(error = causes(&error), "the database did not close cleanly");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the database did not close cleanly"
+                );
             }
         })
     }

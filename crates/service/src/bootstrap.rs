@@ -13,7 +13,7 @@ use crate::write_probe::WriteProbe;
 use crate::{Error, first_start, identity::accounts, integrity, random};
 use arc_swap::ArcSwap;
 use estrade_blobs::{BlobError, BlobStore};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::{Invalid, TokenId};
 use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
@@ -161,7 +161,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
 fn name_damage(error: OpenError, location: &Location) -> OpenError {
     match (error, location) {
         (OpenError::Damaged(error), Location::Sqlite(file)) => {
-            integrity::refusal(file, &causes(&error))
+            integrity::refusal(file, &error_chain(&error))
         }
         (other, _) => other,
     }

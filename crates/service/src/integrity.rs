@@ -3,7 +3,7 @@
 
 use crate::Core;
 use crate::bootstrap::{OpenError, Places};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::Location;
 use estrade_store::integrity::{Integrity, check_file};
 use futures_util::future::BoxFuture;
@@ -145,7 +145,7 @@ pub async fn check_all(core: &Core, stop: &CancellationToken) {
         }
         Ok(Ok(Integrity::Sound)) => tracing::debug!("the database is sound"),
         Ok(Ok(Integrity::Unfinished)) => {}
-        Ok(Err(error)) => tracing::warn!(error = causes(&error), "cannot check the database"),
+        Ok(Err(error)) => tracing::warn!(error = error_chain(&error), "cannot check the database"),
         Err(error) => tracing::warn!(%error, "cannot check the database"),
     }
 }

@@ -4,7 +4,7 @@
 //! that a full disk, a read-only one and a database that somebody has locked are all found.
 
 use crate::{Core, Error};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use futures_util::future::BoxFuture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             // Once per outage.
             match tried {
                 Err(error) if before.good => {
-                    tracing::error!(error = causes(&error), "writes fail: not ready");
+                    tracing::error!(error = error_chain(&error), "writes fail: not ready");
                 }
                 Ok(()) if !before.good => tracing::info!("writes succeed again: ready"),
                 _ => {}

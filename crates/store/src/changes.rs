@@ -9,7 +9,7 @@ use crate::housekeeping::prune;
 use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use futures_util::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::RwLock;
@@ -195,7 +195,7 @@ pub fn follow(db: Db, stop: CancellationToken) -> BoxFuture<'static, ()> {
             match &caught_up {
                 // Once per outage, not twice a second.
                 Err(error) if !failing => {
-                    let error = causes(error);
+                    let error = error_chain(error);
                     tracing::warn!(error, "cannot follow changes");
                 }
                 Ok(()) if failing => tracing::info!("following changes again"),

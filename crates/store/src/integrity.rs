@@ -36,9 +36,9 @@ pub fn check_file(
             Ok(Integrity::Unfinished)
         }
         Err(error) => match StoreError::from(error) {
-            error if error.is_damage() => {
-                Ok(Integrity::Damaged(estrade_model::error::causes(&error)))
-            }
+            error if error.is_damage() => Ok(Integrity::Damaged(
+                estrade_model::error::error_chain(&error),
+            )),
             error => Err(error),
         },
     }

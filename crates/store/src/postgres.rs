@@ -7,7 +7,7 @@ use crate::changes::Changes;
 use crate::db::{Boxed, ErasedJob};
 use crate::value::Value;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::secret::Secret;
 use futures_util::future::try_join_all;
 use rustls_platform_verifier::ConfigVerifierExt;
@@ -146,7 +146,7 @@ impl Postgres {
                 let heard = tokio::select! { heard = listen_once(&config, &tls, &wake) => heard, () = stop.cancelled() => return };
                 if let Err(error) = heard {
                     tracing::warn!(
-                        error = causes(&error),
+                        error = error_chain(&error),
                         "lost the connection that hears of changes"
                     );
                 }

@@ -25,7 +25,7 @@ use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat};
 use estrade_model::Timestamp;
 use estrade_model::call::{Call, Operation, Ticket};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::ip_range::IpRange;
 use estrade_model::provider::Provider;
 use estrade_service::ai::key_check::KeyCheck;
@@ -307,7 +307,7 @@ impl Lane {
         let work = async move { front.answer_by_router(request).await };
         let work = AbortOnDropHandle::new(self.runtime.spawn(work));
         let response = work.await.unwrap_or_else(|error| {
-            tracing::error!(error = causes(&error), "a handler was lost");
+            tracing::error!(error = error_chain(&error), "a handler was lost");
             KeysError::from(Problem::Panic).into_response()
         });
         response.map(|body| InRuntime::new(self.runtime.clone(), body))

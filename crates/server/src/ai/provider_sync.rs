@@ -2,7 +2,7 @@
 
 use super::inference::InferenceOptions;
 use estrade_gateway::Gateway;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::provider::Provider;
 use estrade_service::watch::Watch;
 use estrade_service::{Core, ai::providers};
@@ -43,7 +43,7 @@ impl ProviderSync {
         let _turn = self.turn.lock().await;
         let stored = providers::list(&self.core)
             .await
-            .map_err(|error| causes(&error))?;
+            .map_err(|error| error_chain(&error))?;
         let mut all = self.options.providers.clone();
         let configured = all.len();
         all.extend(stored);

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, Uri, header};
 use bytes::Bytes;
 use estrade_gateway::{Trace, Traces};
 use estrade_model::call::{Call, Operation};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -181,7 +181,10 @@ impl Exporter {
                 Outcome::Refused
             }
             Ok(Err(error)) => {
-                tracing::debug!(error = causes(&error), "the collector cannot be reached");
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the collector cannot be reached"
+                );
                 Outcome::Later
             }
         }

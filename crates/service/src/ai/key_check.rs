@@ -8,7 +8,7 @@ use crate::identity::jwt::{Audience, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Result, Scope};
 use bytes::Bytes;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::id::kind;
 use estrade_model::key::{Budget, KeyLimits, Verified, VerifyKey};
 use estrade_model::pass::{Denied, KeyPass, Pass, Place, Rates, WorkspacePass};
@@ -278,7 +278,7 @@ impl KeyCheck {
     /// Lets a key in for calls in a workspace, from the database if need be.
     pub async fn pass(&self, token: &str, place: Place<'_>) -> std::result::Result<Pass, Denied> {
         let unavailable = |error: crate::Error| {
-            tracing::warn!(error = causes(&error), "cannot look a key up");
+            tracing::warn!(error = error_chain(&error), "cannot look a key up");
             Denied::Unavailable
         };
         let found = self.look_up(token).await.map_err(unavailable)?;

@@ -4,7 +4,7 @@ use crate::audit::Note;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::Invalid;
 use estrade_model::audit::Action;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::provider::{
     CreateProvider, FieldRules, KeptProvider, OfferedModel, Provider, ProviderId, ProviderKey,
     ProviderSettings, UpdateProvider,
@@ -49,7 +49,7 @@ pub async fn list(core: &Core) -> Result<Vec<Provider>> {
                 Ok(provider) => all.push(provider),
                 Err(error) => tracing::error!(
                     provider = name.as_str(),
-                    error = causes(&error),
+                    error = error_chain(&error),
                     "a provider is left out: its key cannot be opened"
                 ),
             }

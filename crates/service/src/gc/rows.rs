@@ -6,7 +6,7 @@ use crate::idempotency::RENEW_EVERY;
 use crate::identity::credentials::AccountTokens;
 use crate::{Core, Result, ai::usage, idempotency, identity::login};
 use estrade_model::Timestamp;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::{
     StoreError, acme, changes, former_names, housekeeping as secrets, idempotency as answers,
     invitations, login_attempts, tokens,
@@ -106,7 +106,7 @@ async fn release_as_dropped(core: &Core, stop: &CancellationToken) {
 /// A chore that fails is done again next time; the log says so.
 fn report(what: &'static str, result: Result<()>) {
     if let Err(error) = result {
-        tracing::warn!(error = causes(&error), "cannot {what}");
+        tracing::warn!(error = error_chain(&error), "cannot {what}");
     }
 }
 
@@ -166,7 +166,7 @@ where
             Ok(gone) if gone < u64::from(BATCH) => return,
             Ok(_) => {}
             Err(error) => {
-                let error = causes(&error);
+                let error = error_chain(&error);
                 tracing::warn!(table, error, "cannot remove what has ended");
                 return;
             }

@@ -11,7 +11,7 @@ use crate::platform::events::{Happening, record_events};
 use crate::platform::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::disk::{CreateDisk, Disk, DiskId, DiskSize};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::plan::{Plan, Plans};
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
@@ -129,7 +129,7 @@ async fn grow(core: &Core, volume: &VolumeKey, bytes: u64) -> Result<()> {
         Err(error) if !error.is_engine_away() => {
             tracing::warn!(
                 project = %volume.project,
-                error = causes(&error),
+                error = error_chain(&error),
                 "a disk could not be made larger"
             );
             Err(fixed())

@@ -9,7 +9,7 @@ use crate::usage::{Place, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Tokens};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::{Id, Timestamp, WorkspaceId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -212,7 +212,7 @@ pub(super) async fn those_in_blocks(
 /// The calls of a block. Who is asked whether one was written must not fail because of another that is damaged.
 fn ids(workspace: WorkspaceId, block: &Block) -> impl Iterator<Item = CallId> {
     let calls = decode(workspace, &block.data).unwrap_or_else(|error| {
-        tracing::error!(error = causes(&error), "cannot read a block of calls");
+        tracing::error!(error = error_chain(&error), "cannot read a block of calls");
         Vec::new()
     });
     calls.into_iter().map(|call| call.id)

@@ -8,7 +8,7 @@ use crate::StoreError;
 use crate::changes::{Change, Changes};
 use crate::db::{ErasedJob, Tx, TxInner};
 use crate::value::{Record, Value};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use futures_util::FutureExt;
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
@@ -201,7 +201,10 @@ fn fold_log(tx: &Tx, failing: bool) -> Result<(), StoreError> {
     if let Err(error) = &folded
         && !failing
     {
-        tracing::warn!(error = causes(error), "cannot fold the write-ahead log");
+        tracing::warn!(
+            error = error_chain(error),
+            "cannot fold the write-ahead log"
+        );
     }
     Ok(folded?)
 }
@@ -218,7 +221,7 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
         // answers are dropped, and all callers hear that the database is not available.
         Err(error) => {
             drop(control(tx, "ROLLBACK"));
-            tracing::error!(error = causes(&error), "undid a batch of transactions");
+            tracing::error!(error = error_chain(&error), "undid a batch of transactions");
         }
     }
 }

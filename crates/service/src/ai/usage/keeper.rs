@@ -6,7 +6,7 @@ use super::suspects::Suspects;
 use crate::{Error, Result};
 use estrade_model::Timestamp;
 use estrade_model::call::NodeId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::budgets;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,6 +168,6 @@ async fn settle_others(ledger: &Arc<Ledger>, suspects: &mut Suspects) -> Result<
 /// What fails is done again at the next look; the log says so.
 fn report(what: &'static str, result: Result<()>) {
     if let Err(error) = result {
-        tracing::warn!(error = causes(&error), "cannot {what}");
+        tracing::warn!(error = error_chain(&error), "cannot {what}");
     }
 }

@@ -11,7 +11,7 @@ use estrade_model::Timestamp;
 use estrade_model::admission::{Admission, Draft, Refused};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, NodeId, OnRecord, SliceId, Ticket, Tokens};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::key::Budget;
 use estrade_model::pass::Pass;
 use estrade_store::budgets::{self, Account, Lease, Wish};
@@ -213,7 +213,10 @@ impl Ledger {
                 self.register().await.map_err(|_| NoRoom::Unavailable)?;
             }
             Err(error) => {
-                tracing::warn!(error = causes(&error), "cannot lease a part of a budget");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot lease a part of a budget"
+                );
                 return Err(NoRoom::Unavailable);
             }
         }
@@ -237,7 +240,7 @@ impl Ledger {
             )
         });
         added.await.map_err(|error| {
-            tracing::warn!(error = causes(&error), "cannot begin to lease budgets");
+            tracing::warn!(error = error_chain(&error), "cannot begin to lease budgets");
             Refused::Unavailable
         })?;
         let mut slices = self.slices();

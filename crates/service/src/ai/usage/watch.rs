@@ -6,7 +6,7 @@ use super::under_way_file::Files;
 use crate::{Error, Result};
 use estrade_model::WorkspaceId;
 use estrade_model::call::{Call, CallId};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::calls::{Snapshot, close_under_way};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -231,7 +231,7 @@ impl Lookout {
             Err(error) => {
                 self.written = None;
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::error!(error = causes(&error), "cannot keep what is under way");
+                    tracing::error!(error = error_chain(&error), "cannot keep what is under way");
                 }
             }
         }
@@ -263,7 +263,7 @@ pub(super) async fn close_left(ledger: &Ledger, stop: &CancellationToken) {
             }
             Err(error) => {
                 tracing::warn!(
-                    error = causes(&error),
+                    error = error_chain(&error),
                     "cannot close calls of an earlier run"
                 );
                 if stop.run_until_cancelled(sleep(PAUSE)).await.is_none() {

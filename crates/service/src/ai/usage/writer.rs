@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::ledger::Ledger;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::StoreError;
 use estrade_store::calls::{self, Written};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn write_until_done(
                     waiting.extend(batch.halves());
                     continue;
                 }
-                tracing::error!(error = causes(&error), "a call cannot be written");
+                tracing::error!(error = error_chain(&error), "a call cannot be written");
                 batch.give_up(ledger);
             }
             // Everything else passes, or somebody mends it.
@@ -82,7 +82,7 @@ async fn write_until_done(
                     }
                 }
                 tracing::warn!(
-                    error = causes(&error),
+                    error = error_chain(&error),
                     calls = batch.len(),
                     "cannot write calls yet"
                 );

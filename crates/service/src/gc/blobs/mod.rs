@@ -17,7 +17,7 @@ mod sweep;
 
 use crate::{Core, Result, gc::startup};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::cleanup::CleanupGuard;
 use estrade_store::{Change, ChangeKind, routes};
 use futures_util::future::BoxFuture;
@@ -82,7 +82,10 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             match &done {
                 // Once per outage.
                 Err(error) if !failing => {
-                    tracing::warn!(error = causes(error), "cannot clean up; will try again");
+                    tracing::warn!(
+                        error = error_chain(error),
+                        "cannot clean up; will try again"
+                    );
                 }
                 Ok(_) if failing => tracing::info!("cleaning up again"),
                 _ => {}

@@ -11,7 +11,7 @@ mod worker;
 use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::{Change, ChangeKind, StoreError, acme, certificates, domains, projects};
 use futures_util::future::BoxFuture;
 use instant_acme::Account;
@@ -169,7 +169,7 @@ impl Acme {
         match found.await {
             Ok(Ok(found)) => found,
             Ok(Err(error)) => {
-                let error = causes(&error);
+                let error = error_chain(&error);
                 tracing::warn!(error, "cannot look for a certificate");
                 None
             }
@@ -278,7 +278,7 @@ fn answered(
     match asked {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            let error = causes(&error);
+            let error = error_chain(&error);
             tracing::warn!(error, "cannot look for a challenge");
             None
         }

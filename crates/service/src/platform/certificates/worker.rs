@@ -6,7 +6,7 @@ use super::order::OrderError;
 use crate::watch::Watch;
 use crate::{Error, Result};
 use estrade_model::domain::HostName;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::ChangeKind;
 use estrade_store::certificates::{
     claim_order, count_orders, delete_certificate, list_due, list_uncertified, release_all_orders,
@@ -155,7 +155,7 @@ impl Acme {
         match ordered {
             Ok(()) => tracing::info!(%host, "got a certificate"),
             Err(error) => {
-                let problem = causes(&error);
+                let problem = error_chain(&error);
                 tracing::warn!(%host, problem, "could not get a certificate, trying again later");
                 report(self.fail(host, failures, problem).await);
             }
@@ -204,7 +204,7 @@ impl Acme {
 /// A database that is away for a while is no reason to stop: the next look may succeed.
 fn report(result: Result<()>) {
     if let Err(error) = result {
-        let error = causes(&error);
+        let error = error_chain(&error);
         tracing::warn!(error, "certificates are ordered later");
     }
 }

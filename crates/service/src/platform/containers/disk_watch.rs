@@ -4,7 +4,7 @@
 use crate::platform::events::{Happening, record_events};
 use crate::{Core, Result};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::plan::Plan;
 use estrade_runtime::{Instance, InstanceId, InstanceState};
 use estrade_store::workloads;
@@ -23,7 +23,7 @@ pub(super) async fn look_at_disks(core: &Core) {
         Ok(instances) => instances,
         Err(error) => {
             tracing::debug!(
-                error = causes(&error),
+                error = error_chain(&error),
                 "cannot look for instances with a disk"
             );
             return;
@@ -39,7 +39,7 @@ pub(super) async fn look_at_disks(core: &Core) {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(%project, error = causes(&error), "cannot look at the disk of an instance");
+                tracing::warn!(%project, error = error_chain(&error), "cannot look at the disk of an instance");
             }
         }
     }

@@ -6,7 +6,7 @@
 use super::disk_room;
 use crate::{Core, Result};
 use estrade_model::Timestamp;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::Error;
 use estrade_store::images::{self, ImageKey};
 use estrade_store::{disks, workloads};
@@ -44,7 +44,11 @@ pub(super) async fn clean(core: &Core) -> bool {
             Ok(complete) => all &= complete,
             Err(error) => {
                 all = false;
-                tracing::warn!(step, error = causes(&error), "cannot clean up the engine");
+                tracing::warn!(
+                    step,
+                    error = error_chain(&error),
+                    "cannot clean up the engine"
+                );
             }
         }
     }
@@ -132,7 +136,10 @@ fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<bool> {
     match removed {
         Ok(()) => Ok(true),
         Err(error) if error.is_conflict() => {
-            tracing::info!(error = causes(&error), "still in use; it is tried again");
+            tracing::info!(
+                error = error_chain(&error),
+                "still in use; it is tried again"
+            );
             Ok(false)
         }
         Err(error) => Err(error.into()),

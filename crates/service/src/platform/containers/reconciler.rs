@@ -11,7 +11,7 @@ use super::retire::retire;
 use super::tend::{Found, Tended, tend};
 use crate::{Core, Result};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::{Event, Firewall, Instance, engine_resolvers};
 use estrade_store::{Change, ChangeKind, images};
 use futures_util::StreamExt;
@@ -262,7 +262,7 @@ impl Reconciler {
                 }
             }
             Err(error) => {
-                tracing::warn!(%project, error = causes(&error), "looking after a project failed; it is tried again");
+                tracing::warn!(%project, error = error_chain(&error), "looking after a project failed; it is tried again");
                 self.look_in(AWAY);
             }
         }
@@ -277,7 +277,7 @@ impl Reconciler {
         let wanted = match images::list_projects(&self.core.db).await {
             Ok(wanted) => wanted,
             Err(error) => {
-                tracing::warn!(error = causes(&error), "cannot read what shall run");
+                tracing::warn!(error = error_chain(&error), "cannot read what shall run");
                 return;
             }
         };
@@ -352,7 +352,7 @@ impl Reconciler {
         self.events = None;
         self.next = Instant::now() + wait;
         if !nothing_wanted && !missed {
-            tracing::warn!(error = causes(error), "the container engine is away");
+            tracing::warn!(error = error_chain(error), "the container engine is away");
         }
     }
 
@@ -373,7 +373,7 @@ impl Reconciler {
             let was_told = told.swap(applied.is_err(), Ordering::Relaxed);
             if let (Err(error), false) = (applied, was_told) {
                 tracing::warn!(
-                    error = causes(&error),
+                    error = error_chain(&error),
                     "containers may reach ports of this host and private networks"
                 );
             }
@@ -426,7 +426,7 @@ async fn remove_firewall(firewall: Option<Firewall>) {
         && let Err(error) = firewall.remove().await
     {
         tracing::debug!(
-            error = causes(&error),
+            error = error_chain(&error),
             "no rules of the firewall were removed"
         );
     }

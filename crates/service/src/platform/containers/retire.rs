@@ -2,7 +2,7 @@
 
 use super::fleet::DRAIN;
 use crate::Core;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::{Instance, InstanceId};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) async fn retire(core: &Core, instance: Instance, why: Leave) -> bool 
         tracing::warn!(
             project = %instance.key.project,
             release = %instance.key.release,
-            error = causes(error),
+            error = error_chain(error),
             "an instance could not be ended; it is tried again"
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
 use estrade_runtime::{Error as EngineError, Instance, InstanceState, ShellSpec};
@@ -139,7 +139,7 @@ fn refused(error: &EngineError) -> NoShell {
 }
 
 fn failed(error: &(dyn std::error::Error + 'static), sentence: &str) -> NoShell {
-    tracing::warn!(error = causes(error), "cannot open a shell");
+    tracing::warn!(error = error_chain(error), "cannot open a shell");
     NoShell::Failed(sentence.to_owned())
 }
 

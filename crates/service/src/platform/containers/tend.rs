@@ -11,7 +11,7 @@ use super::workload::Workload;
 use crate::platform::releases::Failure;
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::project::ProjectStatus;
 use estrade_runtime::{Instance, InstanceState};
 use estrade_store::workloads;
@@ -273,7 +273,7 @@ impl Keeper<'_> {
                 }
                 Err(LaunchError::Engine(error)) => {
                     let project = self.live.project.project;
-                    tracing::warn!(%project, number, error = causes(&error), "the engine refused an instance");
+                    tracing::warn!(%project, number, error = error_chain(&error), "the engine refused an instance");
                     let failure = Failure {
                         reason: "engine_refused",
                         message: error.to_string(),

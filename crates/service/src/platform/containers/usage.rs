@@ -4,7 +4,7 @@ mod ring;
 
 use crate::{Core, Error, Result, Scope, Traffic, platform::projects};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::metrics::{
     MetricDisk, MetricLimits, MetricSample, MetricSummary, ProjectMetrics, SummaryBytes,
     SummaryCpu, SummaryNetwork, SummaryRequests,
@@ -79,7 +79,7 @@ impl UsageMeter {
                 measured = self.step(&mut measuring) => measured,
             };
             if let Err(error) = measured {
-                tracing::debug!(error = causes(&error), "cannot measure instances");
+                tracing::debug!(error = error_chain(&error), "cannot measure instances");
             }
         }
     }
@@ -119,7 +119,7 @@ impl UsageMeter {
         let stats = match self.core.engine.stats(&instance.id).await {
             Ok(stats) => stats?,
             Err(error) => {
-                tracing::debug!(error = causes(&error), "cannot measure an instance");
+                tracing::debug!(error = error_chain(&error), "cannot measure an instance");
                 return None;
             }
         };

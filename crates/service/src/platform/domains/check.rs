@@ -5,7 +5,7 @@ use super::{NOT_FOUND, on_the_wire};
 use crate::{Core, Error, Result, Scope};
 use estrade_model::Timestamp;
 use estrade_model::domain::{Domain, DomainId};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_store::domains::{self, DomainRow};
 use estrade_store::{ChangeKind, StoreError, former_names};
 use futures_util::future::BoxFuture;
@@ -53,7 +53,7 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
                 return;
             };
             if let Err(error) = checked {
-                let error = causes(&error);
+                let error = error_chain(&error);
                 tracing::warn!(error, "cannot check pending domains, trying again");
             }
         }

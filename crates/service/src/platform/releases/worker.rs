@@ -9,7 +9,7 @@ use super::transition::{Failure, MAX_QUEUED, Walk, time_allowed, walk};
 use super::turns::MAX_BUILDS;
 use super::work::{Done, carry_out};
 use crate::{Core, Error, Result};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::release::ReleaseState;
 use estrade_model::{OwnerId, ReleaseId};
 use estrade_store::release_queue::{self, ClaimFilter, OverdueRow, ReleaseQueue};
@@ -253,7 +253,7 @@ async fn work_on(claim: Claim, held: Held, lost: CancellationToken) -> Done {
     done.unwrap_or_else(|error| {
         tracing::warn!(
             %release,
-            error = causes(&error),
+            error = error_chain(&error),
             "could not work on a release; it is taken up again"
         );
         Done::Settled
@@ -360,7 +360,7 @@ fn report(step: &str, result: Result<()>) {
     if let Err(error) = result {
         tracing::warn!(
             step,
-            error = causes(&error),
+            error = error_chain(&error),
             "the release worker will try again"
         );
     }

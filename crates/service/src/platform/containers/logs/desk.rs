@@ -1,7 +1,7 @@
 //! Who reads which instance: never two at once.
 
 use super::reader::{Halt, Reader};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::InstanceKey;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -82,7 +82,10 @@ impl Desk {
                 Err(_) => Err(Halt::Stopped),
             };
             if let Err(Halt::Failed(error)) = &followed {
-                tracing::debug!(error = causes(error), "cannot read what an instance wrote");
+                tracing::debug!(
+                    error = error_chain(error),
+                    "cannot read what an instance wrote"
+                );
             }
             let mut state = self.state();
             if std::mem::take(&mut state.again) && !reader.stop.is_cancelled() {
@@ -112,7 +115,7 @@ impl Desk {
                 Err(Halt::Stopped) => return,
                 Err(Halt::Failed(error)) => {
                     tracing::warn!(
-                        error = causes(&error),
+                        error = error_chain(&error),
                         "cannot store what an instance wrote"
                     );
                     let pause = tokio::time::sleep(PAUSE);

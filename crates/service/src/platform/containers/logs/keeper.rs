@@ -5,7 +5,7 @@ use super::merging;
 use super::reader::Reader;
 use super::retention;
 use crate::Core;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::{
     Error as EngineError, EventKind, Instance, InstanceId, InstanceKey, InstanceState,
 };
@@ -111,7 +111,7 @@ impl LogKeeper {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(
-                    error = causes(&error),
+                    error = error_chain(&error),
                     "cannot look at an instance that ended"
                 );
             }
@@ -153,7 +153,7 @@ impl LogKeeper {
             Ok(instances) => instances,
             Err(error) => {
                 tracing::debug!(
-                    error = causes(&error),
+                    error = error_chain(&error),
                     "cannot look for instances that write"
                 );
                 return;
@@ -199,7 +199,7 @@ impl LogKeeper {
         loop {
             ticks.tick().await;
             if let Err(error) = retention::prune(&self.core, stop).await {
-                tracing::warn!(error = causes(&error), "cannot remove old logs");
+                tracing::warn!(error = error_chain(&error), "cannot remove old logs");
             }
         }
     }
@@ -210,7 +210,10 @@ impl LogKeeper {
         loop {
             ticks.tick().await;
             if let Err(error) = merging::merge(&self.core, stop).await {
-                tracing::warn!(error = causes(&error), "cannot merge small blocks of logs");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot merge small blocks of logs"
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use super::block::{Batch, unpack};
 use super::window::nanos;
 use crate::{Core, Result};
 use estrade_model::ProjectId;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::LogLine;
 use estrade_store::log_blocks::{self, BlockSize, LogBlock, SPAN};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub async fn merge(core: &Core, stop: &CancellationToken) -> Result<()> {
             // One that cannot be read is no reason to leave out the others.
             if let Err(error) = merge_group(core, project.id, group).await {
                 let project = project.id;
-                tracing::warn!(%project, error = causes(&error), "cannot merge blocks of logs");
+                tracing::warn!(%project, error = error_chain(&error), "cannot merge blocks of logs");
             }
         }
         last = Some(project.id);

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::platform::releases::claim::Claim;
 use crate::platform::releases::transition::Failure;
 use crate::platform::releases::work::Halt;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_runtime::{ImageRef, Pull, RegistryRefused};
 
 /// Gives a release the image of that name: the engine's, or the registry's.
@@ -57,7 +57,7 @@ pub(super) fn refused_registry(error: &RegistryRefused) -> Halt {
 pub(super) fn unavailable(name: &ImageRef, error: &estrade_runtime::Error) -> Failure {
     tracing::info!(
         image = name.as_str(),
-        error = causes(error),
+        error = error_chain(error),
         "cannot fetch an image"
     );
     let why = if error.is_not_found() {

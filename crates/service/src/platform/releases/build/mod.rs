@@ -19,7 +19,7 @@ use crate::{Core, Error};
 use cause::Tail;
 use engine::require_engine;
 use estrade_buildpacks::{BuildPlan, Outcome, PlanError, Settings};
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
@@ -132,7 +132,10 @@ async fn build_image(
     let built = attempt.build(plan.cache).await?;
     let built = match built {
         Err(error) if error.lost_cache() => {
-            tracing::info!(error = causes(&error), "a build met a layer that is gone");
+            tracing::info!(
+                error = error_chain(&error),
+                "a build met a layer that is gone"
+            );
             let again = "A layer of an earlier build is gone; building once more without them";
             attempt.log.say(again);
             attempt.build(false).await?

@@ -8,7 +8,7 @@ use super::{Made, find_jobs, pack};
 use crate::watch::Watch;
 use crate::{Core, Error, Result};
 use estrade_model::coding::Coding;
-use estrade_model::error::causes;
+use estrade_model::error::error_chain;
 use estrade_model::release::ArtifactId;
 use estrade_store::ChangeKind;
 use estrade_store::artifacts::{self, WithoutBrotli};
@@ -42,7 +42,7 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
                 return;
             };
             if let Err(error) = done {
-                let error = causes(&error);
+                let error = error_chain(&error);
                 tracing::warn!(error, "cannot look for what to compress; will look again");
             }
             let woken = async {
@@ -71,7 +71,7 @@ async fn work_off(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
             return Ok(());
         };
         if let Err(error) = take_step(core, next).await {
-            let error = causes(&error);
+            let error = error_chain(&error);
             tracing::warn!(project = %next.project, error, "cannot make Brotli variants; trying again within the hour");
             failed.insert(next.id);
         }
