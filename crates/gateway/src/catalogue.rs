@@ -257,7 +257,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn names(model: &Model, preference: Preference, now: Instant) -> Vec<String> {
-        let order = model.order(preference, now);
+        let order = model.order(preference, now, |_| true);
         order
             .iter()
             .map(|(target, _)| target.upstream.name.to_string())

@@ -3,6 +3,7 @@
 use crate::body::GatewayBody;
 use crate::books::Refused;
 use crate::doors::Denied;
+use crate::fields::RefusedField;
 use crate::look::BadBody;
 use crate::rates::{Exceeded, Standing, Standings, Unit};
 use crate::upstream::Cut;
@@ -214,14 +215,15 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn field_not_allowed(field: String) -> Self {
+    pub(crate) fn field_not_allowed(field: RefusedField) -> Self {
+        let RefusedField { param, pass_field } = field;
         let said = format!(
-            "`{field}` is not passed to this model's provider, where it may change the model, the routing or the \
-             price: leave it out, or ask the operator to add it to the provider's pass_fields"
+            "`{param}` is not passed to this model's provider, where it may change the model, the routing or the \
+             price: leave it out, or ask the operator to add `{pass_field}` to the provider's pass_fields"
         );
         let status = StatusCode::BAD_REQUEST;
         Self {
-            param: Some(field.into()),
+            param: Some(param.into()),
             ..Self::new(status, INVALID, "field_not_allowed", said)
         }
     }

@@ -5,12 +5,11 @@
 //! `docs/INFERENCE.md` has the same list; a test compares them.
 
 use crate::json::{Scanner, Text};
-use crate::look::Look;
+use crate::look::{Look, ServerTool};
 use estrade_model::provider::FieldRules;
-use std::borrow::Cow;
 
 /// Fields that are refused unless a provider's `pass_fields` names them.
-pub(crate) const RESTRICTED: [&str; 50] = [
+pub(crate) const RESTRICTED: [&str; 72] = [
     // Another model.
     "models",
     "fallbacks",
@@ -28,6 +27,10 @@ pub(crate) const RESTRICTED: [&str; 50] = [
     "lora_path",
     "preset",
     "draft_model",
+    "safety_model",
+    "compound_custom",
+    "user_config",
+    "prompt_id",
     // Another route.
     "route",
     "router",
@@ -41,6 +44,14 @@ pub(crate) const RESTRICTED: [&str; 50] = [
     "api_version",
     "extra_body",
     "extra_headers",
+    "num_retries",
+    "mock_testing_fallbacks",
+    "provider_options",
+    "providerOptions",
+    "region_name",
+    "aws_region_name",
+    "vertex_location",
+    "inference_geo",
     // Another price per token, or something that is paid for besides tokens.
     "service_tier",
     "transforms",
@@ -53,6 +64,13 @@ pub(crate) const RESTRICTED: [&str; 50] = [
     "search_settings",
     "prediction",
     "deferred",
+    "speed",
+    "connectors",
+    "mcp_servers",
+    "data_sources",
+    "enable_code_interpreter",
+    "input_cost_per_token",
+    "output_cost_per_token",
     // More tokens than `max_tokens` and `n` say.
     "max_new_tokens",
     "max_output_tokens",
@@ -65,6 +83,25 @@ pub(crate) const RESTRICTED: [&str; 50] = [
     "use_beam_search",
     "num_images",
     "num_outputs",
+    "thinking_budget",
+    "thinking_budget_tokens",
+    "reasoning_budget",
+];
+
+/// Kinds of tools that the client runs itself: they cost nothing but their tokens.
+pub(crate) const CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
+
+/// What describes a tool that the client runs. Some servers take a tool without a `type` for the one that
+/// another member names (`{"google_search":{}}`).
+pub(crate) const TOOL_DEFINITION: [&str; 8] = [
+    "function",
+    "custom",
+    "name",
+    "description",
+    "parameters",
+    "input_schema",
+    "strict",
+    "cache_control",
 ];
 
 /// Fields of `OpenAI`'s API that pass to a provider with `strict_fields`, besides those that are looked at.
@@ -108,15 +145,15 @@ pub(crate) const STANDARD: [&str; 35] = [
 
 /// A set of restricted fields, a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct FieldSet(u64);
+pub(crate) struct FieldSet(u128);
 
-const _: () = assert!(RESTRICTED.len() <= 64, "a bit for each");
+const _: () = assert!(RESTRICTED.len() <= 128, "a bit for each");
 
 impl FieldSet {
     fn of(fields: &[String]) -> Self {
         let bit = |(number, field): (usize, &&str)| {
             let is_there = fields.iter().any(|other| other.eq_ignore_ascii_case(field));
-            u64::from(is_there) << number
+            u128::from(is_there) << number
         };
         Self(RESTRICTED.iter().enumerate().map(bit).sum())
     }
@@ -139,6 +176,24 @@ impl FieldSet {
     }
 }
 
+/// A field of a request that a provider must not be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RefusedField {
+    /// Where it is in the request.
+    pub(crate) param: String,
+    /// What `pass_fields` has to name for it to pass.
+    pub(crate) pass_field: String,
+}
+
+impl RefusedField {
+    fn named(field: &str) -> Self {
+        Self {
+            param: field.to_owned(),
+            pass_field: field.to_owned(),
+        }
+    }
+}
+
 /// What a provider may be sent.
 pub(crate) struct FieldPolicy {
     pass: Vec<String>,
@@ -156,21 +211,34 @@ impl FieldPolicy {
     }
 
     /// A field of a request that must not be sent there.
-    pub(crate) fn refused<'l>(&self, look: &'l Look) -> Option<Cow<'l, str>> {
+    pub(crate) fn refused(&self, look: &Look) -> Option<RefusedField> {
         let guarded = look.guarded.as_deref()?;
         if let Some(field) = guarded.restricted.first_not_in(self.passed) {
-            return Some(Cow::Borrowed(field));
+            return Some(RefusedField::named(field));
+        }
+        if let Some(tool) = guarded.tools.iter().find(|tool| !self.passes_tool(tool)) {
+            return Some(RefusedField {
+                param: format!("tools[{}].type", tool.index),
+                pass_field: format!("tools.{}", tool.kind),
+            });
         }
         let is_new = |field: &&String| !self.pass.contains(field);
         let extra = guarded.extra.iter().find(is_new).filter(|_| self.strict);
-        extra.map(|field| Cow::Borrowed(&**field))
+        extra.map(|field| RefusedField::named(field))
+    }
+
+    fn passes_tool(&self, tool: &ServerTool) -> bool {
+        let passed = |field: &String| field.strip_prefix("tools.") == Some(&*tool.kind);
+        self.pass.iter().any(passed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::LONGEST_WORD;
     use crate::look::look;
+    use estrade_model::provider::MAX_PASS_FIELDS;
 
     fn rules(pass: &[&str], strict: bool) -> FieldPolicy {
         FieldPolicy::new(&FieldRules {
@@ -182,13 +250,14 @@ mod tests {
     fn refused(policy: &FieldPolicy, more: &str) -> Option<String> {
         let body = format!(r#"{{"model":"a","messages":[]{more}}}"#);
         let look = look(body.as_bytes(), policy.strict).unwrap();
-        policy.refused(&look).map(Cow::into_owned)
+        policy.refused(&look).map(|field| field.param)
     }
 
     #[test]
     fn every_field_of_the_list_is_refused_by_name_unless_it_is_let_through() {
         let usual = rules(&[], false);
         for field in RESTRICTED {
+            assert!(field.len() <= LONGEST_WORD, "{field}");
             let said = format!(r#","{field}":["x"]"#);
             assert_eq!(refused(&usual, &said).as_deref(), Some(field));
             let other = said.to_uppercase();
@@ -206,6 +275,74 @@ mod tests {
         assert_eq!(refused(&some, one), None);
         assert_eq!(refused(&some, &format!("{one}{two}")).unwrap(), "models");
         assert_eq!(refused(&usual, r#","my_own":1,"top_k":4"#), None);
+    }
+
+    #[test]
+    fn tools_that_the_provider_runs_are_refused_unless_they_are_let_through() {
+        let usual = rules(&[], false);
+        let function =
+            r#"{"type":"function","function":{"name":"a","parameters":{"type":"object"}}}"#;
+        for (tool, kind) in [
+            (r#"{"type":"web_search"}"#, "web_search"),
+            (
+                r#"{"type":"code_interpreter","container":{"type":"auto"}}"#,
+                "code_interpreter",
+            ),
+            (
+                r#"{"type":"web_search_20250305","name":"web_search"}"#,
+                "web_search_20250305",
+            ),
+            (r#"{"type":"function","type":"file_search"}"#, "file_search"),
+            (r#"{"Type":"computer_use"}"#, "computer_use"),
+            (r#"{"t\u0079pe":"web\u005fsearch"}"#, "web_search"),
+            (r#"{"type":"Function"}"#, "Function"),
+            (r#"{"google_search":{}}"#, "google_search"),
+            (r#"{"name":"a","googleSearch":{}}"#, "googleSearch"),
+        ] {
+            for field in ["tools", "Tools"] {
+                let said = format!(r#","{field}":[{function},{tool}]"#);
+                assert_eq!(refused(&usual, &said).unwrap(), "tools[1].type", "{said}");
+                let passed = format!("tools.{kind}");
+                assert_eq!(refused(&rules(&[&passed], false), &said), None, "{said}");
+                let other = rules(&["tools.other", "tools"], false);
+                assert_eq!(refused(&other, &said).unwrap(), "tools[1].type", "{said}");
+            }
+        }
+        for fine in [
+            "[]",
+            "null",
+            &format!("[{function}]"),
+            r#"[{"type":"custom","custom":{"name":"b"}}]"#,
+            r#"[{"function":{"name":"a"}},{"name":"a","input_schema":{"type":"object"}}]"#,
+            r#"[{"type":null,"function":{}},{},7,"web_search"]"#,
+        ] {
+            let said = format!(r#","tools":{fine}"#);
+            assert_eq!(refused(&usual, &said), None, "{said}");
+        }
+        let elsewhere = r#","metadata":{"tools":[{"type":"web_search"}]}"#;
+        assert_eq!(refused(&usual, elsewhere), None);
+    }
+
+    /// A request with more names than anybody can let through is refused without keeping them all.
+    #[test]
+    fn a_flood_of_names_is_refused_and_not_kept() {
+        let passed: Vec<String> = (0..MAX_PASS_FIELDS).map(|at| format!("f{at}")).collect();
+        let passed: Vec<&str> = passed.iter().map(|field| &**field).collect();
+        let strict = rules(&passed, true);
+        let names: String = (0..20_000).map(|at| format!(r#","f{at}":1"#)).collect();
+        let body = format!(r#"{{"model":"a"{names}}}"#);
+        let fields = look(body.as_bytes(), true).unwrap();
+        let kept = fields.guarded.as_deref().unwrap().extra.len();
+        assert!((MAX_PASS_FIELDS + 1..1000).contains(&kept), "{kept}");
+        assert_eq!(strict.refused(&fields).unwrap().param, "f100");
+        let tools = (0..20_000).map(|at| format!(r#"{{"type":"t{at}"}}"#));
+        let body = format!(
+            r#"{{"model":"a","tools":[{}]}}"#,
+            tools.collect::<Vec<_>>().join(",")
+        );
+        let fields = look(body.as_bytes(), true).unwrap();
+        let kept = fields.guarded.as_deref().unwrap().tools.len();
+        assert!((MAX_PASS_FIELDS + 1..1000).contains(&kept), "{kept}");
     }
 
     #[test]

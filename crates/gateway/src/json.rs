@@ -22,7 +22,7 @@ const MEDIA: [&str; 11] = [
 ];
 
 /// No word that a name is compared with is longer.
-const LONGEST_WORD: usize = 24;
+pub(crate) const LONGEST_WORD: usize = 24;
 
 /// Not JSON, or nested too deep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,9 @@ pub(crate) struct Scanner<'b> {
     at: usize,
     /// How many names were read that announce something other than text.
     pub(crate) media: u64,
+    /// How many strings were decoded.
+    #[cfg(test)]
+    decoded: std::cell::Cell<usize>,
 }
 
 impl<'b> Scanner<'b> {
@@ -68,6 +71,8 @@ impl<'b> Scanner<'b> {
             bytes: text.as_bytes(),
             at: 0,
             media: 0,
+            #[cfg(test)]
+            decoded: std::cell::Cell::default(),
         }
     }
 
@@ -133,6 +138,40 @@ impl<'b> Scanner<'b> {
                 _ => return Err(self.wrong("a comma or a closing brace is expected").into()),
             }
         }
+    }
+
+    /// Reads an array; `element` is given the number of each value and must read it.
+    pub(crate) fn array<E: From<Malformed>>(
+        &mut self,
+        mut element: impl FnMut(&mut Self, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.space();
+        if self.peek() != Some(b'[') {
+            return Err(self.wrong("an array is expected").into());
+        }
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        for index in 0.. {
+            element(self, index)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    break;
+                }
+                _ => {
+                    return Err(self
+                        .wrong("a comma or a closing bracket is expected")
+                        .into());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn name(&mut self) -> Result<Text, Malformed> {
@@ -334,13 +373,16 @@ impl<'b> Scanner<'b> {
             c => char::to_ascii_lowercase(&c),
         };
         let folded: String = self.value(text).chars().map(fold).collect();
-        words.iter().find(|word| **word == folded).copied()
+        let same = |word: &&&str| word.eq_ignore_ascii_case(&folded);
+        words.iter().find(same).copied()
     }
 
     /// What a string says.
     pub(crate) fn value(&self, text: &Text) -> Cow<'b, str> {
         let quoted = &self.bytes[text.span.start - 1..=text.span.end];
         if text.escaped {
+            #[cfg(test)]
+            self.decoded.update(|count| count + 1);
             // A lone surrogate says nothing that could be a name.
             return Cow::Owned(serde_json::from_slice(quoted).unwrap_or_default());
         }
@@ -432,6 +474,47 @@ mod tests {
         let objects = format!("{}1{}", r#"{"a":"#.repeat(1000), "}".repeat(1000));
         assert!(accepts(&objects));
         assert!(!accepts(&objects.replace('1', "")));
+    }
+
+    #[test]
+    fn arrays_are_read_value_by_value() {
+        let read = |text: &str| {
+            let mut scanner = Scanner::new(text);
+            let mut spans = Vec::new();
+            let mut add = |scanner: &mut Scanner<'_>, index| {
+                assert_eq!(index, spans.len());
+                spans.push(scanner.skip()?);
+                Ok::<_, Malformed>(())
+            };
+            let ended = scanner.array(&mut add).and_then(|()| scanner.end());
+            let texts: Vec<_> = spans
+                .into_iter()
+                .map(|span| text[span].to_owned())
+                .collect();
+            ended.map(|()| texts)
+        };
+        assert_eq!(read(" [ ] ").unwrap(), [""; 0]);
+        assert_eq!(
+            read(r#"[1 , [2],{"a":3}]"#).unwrap(),
+            ["1", "[2]", r#"{"a":3}"#]
+        );
+        for bad in ["", "[", "[1", "[1,", "[1,]", "[,]", "[1 2]", "{}", "[1]]"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// To decode is dear, and a body may have a million names.
+    #[test]
+    fn a_name_that_is_too_long_or_too_short_is_not_decoded() {
+        let text = format!(r#""\u0061{}""#, "x".repeat(1000));
+        for text in [&*text, r#""\n""#] {
+            let mut scanner = Scanner::new(text);
+            let name = scanner.string().unwrap();
+            for word in ["model", "stream_options", "max_completion_tokens"] {
+                assert!(!scanner.says(&name, word));
+            }
+            assert_eq!(scanner.decoded.get(), 0, "{text:.20}");
+        }
     }
 
     #[test]

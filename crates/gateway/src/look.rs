@@ -1,6 +1,6 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
-use crate::fields::{FieldSet, STANDARD};
+use crate::fields::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
 use crate::json::{Kind, Malformed, Scanner, Text};
 use bytes::Bytes;
 use std::ops::Range;
@@ -36,6 +36,26 @@ pub(crate) struct GuardedFields {
     pub(crate) restricted: FieldSet,
     /// Fields that are not standard; looked for only where a provider is strict.
     pub(crate) extra: Vec<String>,
+    /// Tools that the provider runs, and may charge for.
+    pub(crate) tools: Vec<ServerTool>,
+}
+
+/// A tool that the provider runs, and may charge for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServerTool {
+    /// The first entry of `tools` that is of this kind.
+    pub(crate) index: usize,
+    /// Its `type`.
+    pub(crate) kind: String,
+}
+
+impl GuardedFields {
+    fn add_tool(&mut self, index: usize, kind: &str) {
+        let kind: String = kind.chars().take(MAX_SHOWN).collect();
+        if self.tools.len() < MAX_EXTRA && self.tools.iter().all(|tool| tool.kind != kind) {
+            self.tools.push(ServerTool { index, kind });
+        }
+    }
 }
 
 /// Why a body is refused.
@@ -103,7 +123,12 @@ pub(crate) fn look(body: &[u8], strict: bool) -> Result<Look, BadBody> {
             }
             let media = scanner.media;
             look.other_field(scanner, name, strict)?;
-            scanner.skip()?;
+            let is_tools = scanner.resembles(name, &["tools"]).is_some();
+            if is_tools && scanner.kind()? == Kind::Array {
+                look.tools(scanner)?;
+            } else {
+                scanner.skip()?;
+            }
             if DESCRIPTIONS.iter().any(|field| scanner.says(name, field)) {
                 scanner.media = media;
             }
@@ -148,6 +173,46 @@ impl Look {
             if extra.len() < MAX_EXTRA && !extra.contains(&name) {
                 extra.push(name);
             }
+        }
+        Ok(())
+    }
+
+    /// Takes note of the tools that the provider runs.
+    fn tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
+        scanner.array(|scanner, index| {
+            if scanner.kind()? == Kind::Object {
+                self.tool(scanner, index)
+            } else {
+                scanner.skip()?;
+                Ok(())
+            }
+        })
+    }
+
+    fn tool(&mut self, scanner: &mut Scanner<'_>, index: usize) -> Result<(), BadBody> {
+        let (mut is_typed, mut unknown) = (false, None);
+        scanner.object(|scanner, name| {
+            let is_type = scanner.resembles(name, &["type"]).is_some();
+            if is_type && scanner.kind()? == Kind::String {
+                is_typed = true;
+                let kind = scanner.string()?;
+                // Of two types a server may believe either.
+                if !CLIENT_TOOLS.iter().any(|tool| scanner.says(&kind, tool)) {
+                    let guarded = self.guarded.get_or_insert_default();
+                    guarded.add_tool(index, &scanner.value(&kind));
+                }
+                return Ok::<_, BadBody>(());
+            }
+            let is_known = || TOOL_DEFINITION.iter().any(|word| scanner.says(name, word));
+            if unknown.is_none() && !is_type && !is_known() {
+                unknown = Some(name.clone());
+            }
+            scanner.skip()?;
+            Ok(())
+        })?;
+        if let (false, Some(name)) = (is_typed, unknown) {
+            let guarded = self.guarded.get_or_insert_default();
+            guarded.add_tool(index, &scanner.value(&name));
         }
         Ok(())
     }

@@ -10,74 +10,78 @@ use tokio::time::Instant;
 const TRY_UNMEASURED: u32 = 10;
 
 impl Model {
-    /// The targets in the order in which a call shall try them; `true`: even if its breaker is open.
-    pub(crate) fn order(&self, preference: Preference, now: Instant) -> Vec<(&Arc<Target>, bool)> {
-        if let [only] = &*self.targets {
+    /// The targets that accept a call, in the order in which it shall try them; `true`: even if its breaker is
+    /// open.
+    ///
+    /// Targets are filtered before the circuit breakers are asked: a target that is well but does not accept the
+    /// call must not take the place of the last resort.
+    pub(crate) fn order(
+        &self,
+        preference: Preference,
+        now: Instant,
+        accepts: impl Fn(&Target) -> bool,
+    ) -> Vec<(&Arc<Target>, bool)> {
+        let accepting = self.targets.iter().filter(|target| accepts(target));
+        let mut order: Vec<&Arc<Target>> = accepting.collect();
+        if let [only] = order[..] {
             return vec![(only, true)];
         }
-        let mut order: Vec<&Arc<Target>> = if self.weighted {
-            self.by_weight()
-        } else {
-            self.targets.iter().collect()
-        };
+        if self.weighted {
+            order = by_weight(order);
+        }
         prefer(&mut order, preference);
-        self.without_broken(order, now)
+        without_broken(order, now)
     }
+}
 
-    /// Random by weight; those without come after, as configured.
-    fn by_weight(&self) -> Vec<&Arc<Target>> {
-        let (mut weighted, others): (Vec<&Arc<Target>>, Vec<&Arc<Target>>) = self
-            .targets
-            .iter()
-            .partition(|target| target.weight.is_some());
-        let weight = |target: &Target| u64::from(target.weight.unwrap_or(0));
-        let mut order = Vec::with_capacity(self.targets.len());
-        while !weighted.is_empty() {
-            let total: u64 = weighted.iter().map(|target| weight(target)).sum();
-            let mut drawn = fastrand::u64(..total.max(1));
-            let chosen = weighted.iter().position(|target| {
-                let here = drawn < weight(target);
-                drawn = drawn.saturating_sub(weight(target));
-                here
-            });
-            order.push(weighted.remove(chosen.unwrap_or(0)));
-        }
-        order.extend(others);
-        order
+/// Random by weight; those without come after, as configured.
+fn by_weight(targets: Vec<&Arc<Target>>) -> Vec<&Arc<Target>> {
+    let mut order = Vec::with_capacity(targets.len());
+    let (mut weighted, others): (Vec<_>, Vec<_>) = targets
+        .into_iter()
+        .partition(|target| target.weight.is_some());
+    let weight = |target: &Target| u64::from(target.weight.unwrap_or(0));
+    while !weighted.is_empty() {
+        let total: u64 = weighted.iter().map(|target| weight(target)).sum();
+        let mut drawn = fastrand::u64(..total.max(1));
+        let chosen = weighted.iter().position(|target| {
+            let here = drawn < weight(target);
+            drawn = drawn.saturating_sub(weight(target));
+            here
+        });
+        order.push(weighted.remove(chosen.unwrap_or(0)));
     }
+    order.extend(others);
+    order
+}
 
-    /// Targets with an open breaker are left out, but for the one that was last to go: it is tried
-    /// last when no other is well.
-    fn without_broken<'m>(
-        &self,
-        order: Vec<&'m Arc<Target>>,
-        now: Instant,
-    ) -> Vec<(&'m Arc<Target>, bool)> {
-        let mut last: Option<(Instant, &Arc<Target>)> = None;
-        let mut any_closed = false;
-        let mut kept: Vec<(&Arc<Target>, bool)> = Vec::with_capacity(self.targets.len());
-        for target in order {
-            match target.health.state(now) {
-                State::Closed => {
-                    any_closed = true;
-                    kept.push((target, false));
-                }
-                State::Due => kept.push((target, false)),
-                State::Open(since) if last.is_none_or(|(other, _)| since > other) => {
-                    last = Some((since, target));
-                }
-                State::Open(_) => {}
+/// Targets with an open breaker are left out, but for the one that was last to go: it is tried
+/// last when no other is well.
+fn without_broken(order: Vec<&Arc<Target>>, now: Instant) -> Vec<(&Arc<Target>, bool)> {
+    let mut last: Option<(Instant, &Arc<Target>)> = None;
+    let mut any_closed = false;
+    let mut kept: Vec<(&Arc<Target>, bool)> = Vec::with_capacity(order.len());
+    for target in order {
+        match target.health.state(now) {
+            State::Closed => {
+                any_closed = true;
+                kept.push((target, false));
             }
+            State::Due => kept.push((target, false)),
+            State::Open(since) if last.is_none_or(|(other, _)| since > other) => {
+                last = Some((since, target));
+            }
+            State::Open(_) => {}
         }
-        if !any_closed && let Some((_, target)) = last {
-            kept.push((target, true));
-        }
-        // All that is left are probes, and another call may take them first.
-        if !any_closed && let Some(end) = kept.last_mut() {
-            end.1 = true;
-        }
-        kept
     }
+    if !any_closed && let Some((_, target)) = last {
+        kept.push((target, true));
+    }
+    // All that is left are probes, and another call may take them first.
+    if !any_closed && let Some(end) = kept.last_mut() {
+        end.1 = true;
+    }
+    kept
 }
 
 /// Sorts by what a workspace prefers; what is equal stays in order.
@@ -187,7 +191,7 @@ mod tests {
         break_it(&model.targets[0], now);
         assert_eq!(names(model, Preference::Order, now), ["b"]);
         break_it(&model.targets[1], now + Duration::from_millis(1));
-        let order = model.order(Preference::Order, now);
+        let order = model.order(Preference::Order, now, |_| true);
         assert_eq!(order.len(), 1);
         assert_eq!((&*order[0].0.upstream.name, order[0].1), ("b", true));
         let due = now + Duration::from_secs(5);

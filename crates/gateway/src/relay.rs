@@ -426,9 +426,9 @@ fn order<'m>(
     account: &Account,
     now: Instant,
 ) -> Box<[(&'m Arc<Target>, bool)]> {
-    let mut order = model.order(account.pass.workspace.preference, now);
-    order.retain(|(target, _)| target.upstream.fields.refused(look).is_none());
-    order.into_boxed_slice()
+    let preference = account.pass.workspace.preference;
+    let accepts = |target: &Target| target.upstream.fields.refused(look).is_none();
+    model.order(preference, now, accepts).into_boxed_slice()
 }
 
 /// Refuses what no provider of a model may be sent.
@@ -440,9 +440,7 @@ fn check_fields(model: &Model, look: &Look) -> Result<(), Refusal> {
             Some(field) => refused = Some(field),
         }
     }
-    refused.map_or(Ok(()), |field| {
-        Err(Refusal::field_not_allowed(field.into_owned()))
-    })
+    refused.map_or(Ok(()), |field| Err(Refusal::field_not_allowed(field)))
 }
 
 fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Outcome, Refusal> {

@@ -377,7 +377,7 @@ fn yes() -> bool {
 }
 
 /// Most fields that a provider may be sent besides those that every provider may.
-const MAX_PASS_FIELDS: usize = 100;
+pub const MAX_PASS_FIELDS: usize = 100;
 
 /// Request fields that pass to a provider although they can change the model, the routing or the price.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

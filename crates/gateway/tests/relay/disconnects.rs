@@ -1,10 +1,13 @@
 //! Clients that hang up on providers that bill all that they generate: a budget pays for it.
 
 use crate::support::{TestGateway, chat, chat_answer, hasty, provider_at, until};
-use estrade_mock_upstream::{Act, Scripted, done, event, json, send, stream_head, usage_event};
+use estrade_mock_upstream::{
+    Act, Scripted, chunk, done, event, json, send, stream_head, usage_event,
+};
 use estrade_model::amount::Amount;
 use estrade_model::call::Price;
 use estrade_model::provider::OnDisconnect;
+use estrade_model::secret::Secret;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -107,6 +110,35 @@ async fn who_hangs_up_within_a_stream_pays_what_was_generated() {
     let call = gateway.books.only().await;
     assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
     assert_eq!((call.status, call.partial), (200, true));
+}
+
+/// The end of what has come may be the beginning of the provider's key, and is held back. When the client leaves
+/// just then, the usage goes right through it.
+#[tokio::test]
+async fn what_is_held_back_when_the_client_hangs_up_is_part_of_what_is_read() {
+    let go = Arc::new(Notify::new());
+    let wait = Arc::clone(&go);
+    let provider = Scripted::new(move |_| {
+        vec![
+            stream_head(),
+            event("a"),
+            chunk("data: {\"choices\":[],\"usage"),
+            Act::Wait(Arc::clone(&wait)),
+            chunk("\":{\"prompt_tokens\":3,\"completion_tokens\":400}}\n\n"),
+            done(),
+        ]
+    })
+    .await;
+    let mut acme = provider_at("acme", provider.address);
+    acme.api_key = Some(Secret("usage-0123456789".to_owned()));
+    let gateway = TestGateway::new(&[acme]).await;
+    gateway.books.budgets.store(true, Ordering::Relaxed);
+    hang_up_within(&gateway, &chat(STREAM)).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(gateway.books.rows().is_empty(), "its usage is not known");
+    go.notify_one();
+    let call = gateway.books.only().await;
+    assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
 }
 
 #[tokio::test]

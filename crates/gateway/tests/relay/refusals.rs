@@ -247,7 +247,7 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
     let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
     let mut open = provider_at("open", provider.address);
     open.models[0].id = "acme/open".to_owned();
-    open.fields.pass = vec!["service_tier".to_owned()];
+    open.fields.pass = vec!["service_tier".to_owned(), "tools.web_search".to_owned()];
     let mut strict = provider_at("strict", provider.address);
     strict.models[0].id = "acme/strict".to_owned();
     strict.fields.strict = true;
@@ -294,6 +294,12 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
     passes(MODEL, r#","my_own":{"models":1},"top_k":4,"route":null"#).await;
     passes("acme/open", tier).await;
     passes("acme/strict", r#","top_k":4,"temperature":1,"tools":[]"#).await;
+    let function = r#"{"type":"function","function":{"name":"web_search"}}"#;
+    let tools = format!(r#","tools":[{function},{{"type":"web_search"}}]"#);
+    refused(MODEL, &tools, "tools[1].type").await;
+    refused("acme/strict", &tools, "tools[1].type").await;
+    passes(MODEL, &format!(r#","tools":[{function}]"#)).await;
+    passes("acme/open", &tools).await;
     // Of several providers only those are asked that may be sent it.
     gateway
         .gateway
@@ -302,6 +308,32 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
     passes(MODEL, tier).await;
     let call = gateway.books.rows().pop().unwrap().1;
     assert_eq!((&*call.provider, call.attempts), ("both", 1));
+}
+
+#[tokio::test]
+async fn a_provider_that_may_not_be_sent_a_request_does_not_replace_the_last_resort() {
+    let bad = Scripted::new(|number| match number {
+        0..5 => json(503, "{}"),
+        _ => json(200, &chat_answer(1, 1)),
+    })
+    .await;
+    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let mut suitable = provider_at("suitable", bad.address);
+    suitable.retries = 0;
+    suitable.fields.pass = vec!["service_tier".to_owned()];
+    let gateway = TestGateway::new(&[suitable, provider_at("other", good.address)]).await;
+    for _ in 0..5 {
+        let answer = gateway.caller().chat(&chat("")).await;
+        assert_eq!(answer.header("x-estrade-provider"), "other");
+    }
+    let answer = gateway.caller().chat(&chat("")).await;
+    assert_eq!(answer.header("x-estrade-attempts"), "1", "it has a pause");
+    let answer = gateway
+        .caller()
+        .chat(&chat(r#","service_tier":"flex""#))
+        .await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("x-estrade-provider"), "suitable");
 }
 
 #[tokio::test]
