@@ -8,6 +8,7 @@ use crate::error::ErrorShape;
 use crate::problem::Problem;
 use axum::Router;
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -60,7 +61,9 @@ async fn page() -> Response {
     response
 }
 
-async fn file<E: ErrorShape>(Path(name): Path<String>) -> Result<Response, E> {
+async fn file<E: ErrorShape>(name: Result<Path<String>, PathRejection>) -> Result<Response, E> {
+    // What is not UTF-8 names no file.
+    let Path(name) = name.map_err(|_| Problem::NoRoute)?;
     if name == "page.js" {
         return Ok(asset(
             "text/javascript",
@@ -145,6 +148,13 @@ mod tests {
         assert_eq!((status, kind.as_str()), (200, "application/json"));
         assert!(body.contains(r#""openapi":"3.1.0""#));
         assert_eq!(fetch("/docs/swagger-initializer.js").await.0, 404);
-        assert_eq!(fetch("/docs/..%2fsecret").await.0, 404);
+        for other in ["/docs/..%2fsecret", "/docs/%ff"] {
+            let (status, kind, _) = fetch(other).await;
+            assert_eq!(
+                (status, kind.as_str()),
+                (404, "application/json"),
+                "{other}"
+            );
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::error::ErrorShape;
 use crate::query;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path, RawPathParams};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 
 /// Path parameters. What cannot be an id answers as the API says: 400 for keys, else 404.
 pub struct Params<T, E: ErrorShape>(pub E::Plain<T>);
@@ -21,18 +22,31 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, E> {
         match Path::<T>::from_request_parts(parts, state).await {
             Ok(Path(params)) => Ok(Self(E::plain(params))),
-            Err(rejection) => Err(E::bad_path(rejection.body_text()).into()),
+            Err(rejection) => {
+                let raw = RawPathParams::from_request_parts(parts, state).await;
+                Err(E::bad_path(describe(rejection, raw.ok().as_ref())).into())
+            }
         }
     }
 }
 
-/// Reads a query parameter that may be absent, or there and empty, which is the same.
-pub fn unless_empty<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(source)
+/// Says which parameter is wrong and why. axum's own text names the types of our code and repeats
+/// what was sent.
+fn describe(rejection: PathRejection, raw: Option<&RawPathParams>) -> String {
+    let PathRejection::FailedToDeserializePathParams(failed) = rejection else {
+        return "the path has no parameters".to_owned();
+    };
+    match failed.into_kind() {
+        ErrorKind::DeserializeError { key, message, .. } => format!("{key}: {message}"),
+        ErrorKind::InvalidUtf8InPathParam { key } => format!("{key}: must be UTF-8"),
+        ErrorKind::ParseErrorAtKey { key, .. } => format!("{key}: is not valid"),
+        // The only parameter of a path is read without its name.
+        ErrorKind::Message(message) => match raw.and_then(|raw| raw.iter().next()) {
+            Some((key, _)) => format!("{key}: {message}"),
+            None => message,
+        },
+        _ => "a parameter of the path is not valid".to_owned(),
+    }
 }
 
 /// Query parameters; a bad one is a 400 that names it.

@@ -3,7 +3,7 @@
 use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::error::KeysError;
-use crate::extract::{Queries, unless_empty};
+use crate::extract::Queries;
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::extract::State;
@@ -20,16 +20,10 @@ use serde::Deserialize;
 #[into_params(parameter_in = Query)]
 pub struct AuditQuery {
     /// Only about this key (or workspace, or provider).
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<KeyId>)]
     key: Option<KeyId>,
     /// Not before this moment.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<Timestamp>)]
     from: Option<Timestamp>,
     /// Not after this moment.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<Timestamp>)]
     to: Option<Timestamp>,
 }
 

@@ -4,7 +4,8 @@ use super::authorize::refuse;
 use crate::app::AppState;
 use crate::auth::{self, bearer};
 use crate::error::KeysError;
-use axum::extract::{Path, State};
+use crate::extract::Params;
+use axum::extract::State;
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
@@ -41,25 +42,36 @@ pub async fn list_models(
 ), security(("account_token" = []), ("inference_key" = [])))]
 pub async fn read_model(
     State(app): State<AppState>,
-    Path(id): Path<String>,
-    mut parts: Parts,
+    id: Result<Params<String, KeysError>, KeysError>,
+    parts: Parts,
 ) -> Result<Response, KeysError> {
-    let model = match reader(&app, &mut parts).await? {
-        Reader::Account => app.gateway.model_for(&id, None),
-        Reader::Key(key) => app.gateway.model_for(&id, Some(&key)),
-        Reader::Refused(response) => return Ok(response),
-    };
-    let model = model.ok_or(Error::NotFound("the model"))?;
-    Ok(json(model))
+    find_model(&app, id.map(|Params(id)| id), parts).await
 }
 
 /// The same of an id whose slashes are not encoded.
 pub async fn read_named_model(
-    state: State<AppState>,
-    Path((vendor, name)): Path<(String, String)>,
+    State(app): State<AppState>,
+    id: Result<Params<(String, String), KeysError>, KeysError>,
     parts: Parts,
 ) -> Result<Response, KeysError> {
-    read_model(state, Path(format!("{vendor}/{name}")), parts).await
+    let id = id.map(|Params((vendor, name))| format!("{vendor}/{name}"));
+    find_model(&app, id, parts).await
+}
+
+/// `id` is looked at after the credential: a caller without one gets 401, whatever the path.
+async fn find_model(
+    app: &AppState,
+    id: Result<String, KeysError>,
+    mut parts: Parts,
+) -> Result<Response, KeysError> {
+    let reader = reader(app, &mut parts).await?;
+    let model = match reader {
+        Reader::Account => app.gateway.model_for(&id?, None),
+        Reader::Key(key) => app.gateway.model_for(&id?, Some(&key)),
+        Reader::Refused(response) => return Ok(response),
+    };
+    let model = model.ok_or(Error::NotFound("the model"))?;
+    Ok(json(model))
 }
 
 /// Who reads the catalogue.

@@ -3,7 +3,7 @@
 use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::error::KeysError;
-use crate::extract::{Params, Queries, unless_empty};
+use crate::extract::{Params, Queries};
 use crate::paging::Paging;
 use axum::Json;
 use axum::extract::State;
@@ -23,12 +23,9 @@ const MOST: u64 = 100;
 #[into_params(parameter_in = Query)]
 pub struct ActivityQuery {
     /// By what it is summed up: the last 24 hours, 30 days (the default), 12 weeks or 12 months.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(inline, value_type = Option<Span>)]
+    #[param(inline)]
     filter: Option<Span>,
     /// Only of this key.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<KeyId>)]
     key: Option<KeyId>,
 }
 
@@ -54,28 +51,16 @@ pub async fn read_activity(
 #[into_params(parameter_in = Query)]
 pub struct CallQuery {
     /// Not before this moment.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<Timestamp>)]
     from: Option<Timestamp>,
     /// Not after this moment.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<Timestamp>)]
     to: Option<Timestamp>,
     /// Only of this model.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<String>)]
     model: Option<String>,
     /// Only of this key.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<KeyId>)]
     key: Option<KeyId>,
     /// Only with this status.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<u16>)]
     status: Option<u16>,
     /// Only calls older than this one: the `next` of the page before.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<CallId>)]
     before: Option<CallId>,
 }
 

@@ -4,7 +4,7 @@ use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::context::RequestContext;
 use crate::error::PlatformError;
-use crate::extract::{Params, Queries, unless_empty};
+use crate::extract::{Params, Queries};
 use crate::follow::{self, Follower, last_seen};
 use axum::Json;
 use axum::extract::State;
@@ -22,31 +22,22 @@ use serde::{Deserialize, Deserializer};
 #[into_params(parameter_in = Query)]
 pub struct LogParams {
     /// From this second on, in seconds since the epoch.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<i64>)]
     start: Option<i64>,
     /// Up to this second, which is included.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<i64>)]
     end: Option<i64>,
     /// `forward`: oldest first, from `start` on. `backward`, the default: newest first, from `end` back.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(inline, value_type = Option<Direction>)]
+    #[param(inline)]
     direction: Option<Direction>,
     /// Only lines with this text in them, in whatever case.
-    #[serde(default, deserialize_with = "unless_empty")]
-    #[param(value_type = Option<String>)]
     search: Option<String>,
     /// Only lines of this release.
-    #[serde(default, rename = "releaseId", deserialize_with = "unless_empty")]
-    #[param(value_type = Option<ReleaseId>)]
+    #[serde(rename = "releaseId")]
     release: Option<ReleaseId>,
     /// Only the newest so many lines, 5000 at most; `true` means 100, `false` is as if it were absent.
     #[serde(default, deserialize_with = "last_lines")]
     #[param(value_type = Option<String>, pattern = "^([0-9]+|true|false)$")]
     last_lines: Option<u32>,
     // Not a parameter of the document: a client that tries all of them would wait for ever.
-    #[serde(default, deserialize_with = "unless_empty")]
     #[param(ignore)]
     follow: Option<bool>,
 }
@@ -121,7 +112,6 @@ impl Follower for LogFollower {
 pub struct SinceParams {
     /// From this second on, in seconds since the epoch, or after the `datetime` of the last line that was
     /// seen.
-    #[param(value_type = Option<String>)]
     since: Option<String>,
 }
 

@@ -12,6 +12,7 @@ on_both_engines! {
     another_content_type_is_415;
     missing_or_wrong_authentication_is_401_on_both;
     a_bad_query_names_its_parameter;
+    a_bad_path_names_its_parameter;
 }
 
 async fn an_unknown_path_is_404(app: &TestApp) {
@@ -265,4 +266,40 @@ async fn a_bad_query_names_its_parameter(app: &TestApp) {
         said.starts_with("expiresIn: must be one of 1h, 1d"),
         "{said}"
     );
+}
+
+/// An id has 24 lowercase hexadecimal characters.
+async fn a_bad_path_names_its_parameter(app: &TestApp) {
+    let ada = app.new_account("ada").await;
+    let space = json!({"name": "main-space"});
+    let space = ada.ai().post("/v1/workspaces", &space).await.assert(200);
+    let space = space.field("/workspace/_id");
+    let call = format!("/v1/workspaces/{space}/logs/x");
+    for (path, said) in [
+        (
+            "/v1/keys/x",
+            "keyID: must be 24 lowercase hexadecimal characters",
+        ),
+        (
+            "/v1/keys/0123456789ABCDEF01234567",
+            "keyID: must be 24 lowercase hexadecimal characters",
+        ),
+        ("/v1/keys/%ff", "keyID: must be UTF-8"),
+        (
+            "/v1/workspaces/x/activity",
+            "id: must be 24 lowercase hexadecimal characters",
+        ),
+        (&call, "callID: must be 24 lowercase hexadecimal characters"),
+        ("/v1/models/%ff", "id: must be UTF-8"),
+        ("/v1/models/estrade/%ff", "name: must be UTF-8"),
+    ] {
+        let refused = ada.ai().get(path).await.refused(400, "invalid");
+        assert_eq!(refused.message(), said, "{path}");
+        let stranger = app.stranger().ai().get(path).await;
+        stranger.refused(401, "unauthenticated");
+    }
+    // On the platform nothing has such an id.
+    for path in ["/v1/releases/x", "/v1/releases/%ff", "/v1/projects/%ff"] {
+        ada.get(path).await.refused(404, "not_found");
+    }
 }
