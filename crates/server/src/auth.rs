@@ -3,10 +3,10 @@
 //! They come first in a handler's arguments, so that 401 wins over anything that may be wrong with
 //! the rest of the request.
 
+use crate::api_error::ApiError;
 use crate::app::AppState;
 use crate::context::RequestContext;
 use crate::error::ErrorShape;
-use crate::problem::Problem;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -72,7 +72,7 @@ impl<E: ErrorShape> FromRequestParts<AppState> for SocketScoped<E> {
 pub async fn authenticate(
     app: &AppState,
     parts: &mut Parts,
-) -> std::result::Result<Caller, Problem> {
+) -> std::result::Result<Caller, ApiError> {
     if let Some(caller) = parts.extensions.get::<Caller>() {
         return Ok(caller.clone());
     }
@@ -86,7 +86,7 @@ async fn verify(
     app: &AppState,
     parts: &Parts,
     token: &str,
-) -> std::result::Result<Caller, Problem> {
+) -> std::result::Result<Caller, ApiError> {
     let mut caller = app.tokens.authenticate(token).await?;
     caller.origin = origin(parts);
     app.rates.check(caller.token.as_bytes())?;

@@ -3,9 +3,9 @@
 //! `Body<CreateKey, KeysError>` as the last argument of a handler reads, checks and parses the body;
 //! whatever is wrong with it becomes an error in the API's own shape, with the field named.
 
+use crate::api_error::ApiError;
+use crate::body_reader::{BodyLimits, BodyReader};
 use crate::error::ErrorShape;
-use crate::intake::{Intake, IntakeLimits};
-use crate::problem::Problem;
 use crate::strict_json;
 use axum::body::Body as RawBody;
 use axum::extract::{FromRequest, Request};
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BodyRules {
     /// How much, and how slowly.
-    pub limits: IntakeLimits,
+    pub limits: BodyLimits,
     /// Whether the `Content-Type` is ignored.
     pub any_type: bool,
 }
@@ -62,27 +62,27 @@ where
 }
 
 /// Reads and parses a body under the rules of its route.
-pub async fn read_json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
+pub async fn read_json<T: DeserializeOwned>(request: Request) -> Result<T, ApiError> {
     parse(&read_bytes(request).await?)
 }
 
 /// Reads a body under the rules of its route, to be parsed with [`parse`].
-pub async fn read_bytes(request: Request<RawBody>) -> Result<bytes::Bytes, Problem> {
+pub async fn read_bytes(request: Request<RawBody>) -> Result<bytes::Bytes, ApiError> {
     let rules = request.extensions().get().copied().unwrap_or_default();
     let BodyRules { limits, any_type } = rules;
     if !any_type {
         require_json(request.headers())?;
     }
-    Intake::new(request, limits)?.read_all().await
+    BodyReader::new(request, limits)?.read_all().await
 }
 
 /// Parses a body that was read before.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     strict_json::from_slice(bytes).map_err(|invalid| Error::from(invalid).into())
 }
 
 /// A body without a type is read as JSON; another type is refused.
-pub fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+pub fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     match headers.get(header::CONTENT_TYPE) {
         Some(value) if !value.to_str().is_ok_and(is_json) => {
             Err(Error::UnsupportedMediaType("application/json").into())

@@ -3,7 +3,7 @@
 //! A body that comes slowly is held until its end, and nothing but its sender decides how many
 //! there are. Without a share per client one account could take the memory of all.
 
-use crate::problem::Problem;
+use crate::api_error::ApiError;
 use axum::http::Extensions;
 use estrade_listener::peer::PeerAddr;
 use estrade_model::AccountId;
@@ -85,14 +85,14 @@ impl BodyBudget {
         self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, client: Client, bytes: u64) -> Result<(), Problem> {
+    fn add(&self, client: Client, bytes: u64) -> Result<(), ApiError> {
         let mut used = self.lock();
         let own = used.clients.get(&client).copied().unwrap_or_default();
         if own + bytes > self.0.max_per_client {
-            return Err(Problem::TooManyBodies);
+            return Err(ApiError::TooManyBodies);
         }
         if used.total + bytes > self.0.max_total {
-            return Err(Problem::BodiesFull);
+            return Err(ApiError::BodiesFull);
         }
         used.total += bytes;
         used.clients.insert(client, own + bytes);
@@ -121,7 +121,7 @@ pub struct BodyReservation {
 
 impl BodyReservation {
     /// Takes more; 429 when the client has its share already, 503 when there is nothing left.
-    pub fn grow(&mut self, bytes: u64) -> Result<(), Problem> {
+    pub fn grow(&mut self, bytes: u64) -> Result<(), ApiError> {
         self.budget.add(self.client, bytes)?;
         self.bytes += bytes;
         Ok(())
@@ -152,12 +152,12 @@ mod tests {
         let client = |last| Client::Address([127, 0, 0, last].into());
         let mut first = budget.begin(client(1));
         first.grow(40).unwrap();
-        assert!(matches!(first.grow(1), Err(Problem::TooManyBodies)));
+        assert!(matches!(first.grow(1), Err(ApiError::TooManyBodies)));
         let mut again = budget.begin(client(1));
-        assert!(matches!(again.grow(1), Err(Problem::TooManyBodies)));
+        assert!(matches!(again.grow(1), Err(ApiError::TooManyBodies)));
         let (mut second, mut third) = (budget.begin(client(2)), budget.begin(client(3)));
         second.grow(40).unwrap();
-        assert!(matches!(third.grow(21), Err(Problem::BodiesFull)));
+        assert!(matches!(third.grow(21), Err(ApiError::BodiesFull)));
         third.grow(20).unwrap();
         first.release();
         again.grow(40).unwrap();

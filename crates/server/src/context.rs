@@ -1,6 +1,6 @@
 //! What is known about a request while it is being answered.
 //!
-//! [`crate::front`] makes one per request and puts it into the request's extensions. Handlers and
+//! [`crate::middleware`] makes one per request and puts it into the request's extensions. Handlers and
 //! extractors reach the request id through it, and move the deadline.
 
 use crate::body_budget::BodyBudget;
@@ -46,7 +46,7 @@ impl RequestContext {
         }))
     }
 
-    /// The context of a request, when it came through the front.
+    /// The context of a request, when it came through the middleware.
     pub fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get()
     }

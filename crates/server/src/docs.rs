@@ -4,8 +4,8 @@
 //! page and settings are replaced, because they expect a trailing slash (which we strip) and name a
 //! validator on the internet.
 
+use crate::api_error::ApiError;
 use crate::error::ErrorShape;
-use crate::problem::Problem;
 use axum::Router;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
@@ -63,7 +63,7 @@ async fn page() -> Response {
 
 async fn file<E: ErrorShape>(name: Result<Path<String>, PathRejection>) -> Result<Response, E> {
     // What is not UTF-8 names no file.
-    let Path(name) = name.map_err(|_| Problem::NoRoute)?;
+    let Path(name) = name.map_err(|_| ApiError::NoRoute)?;
     if name == "page.js" {
         return Ok(asset(
             "text/javascript",
@@ -76,12 +76,12 @@ async fn file<E: ErrorShape>(name: Result<Path<String>, PathRejection>) -> Resul
         name.as_str(),
         "swagger-ui.css" | "swagger-ui-bundle.js" | "favicon-32x32.png"
     ) {
-        return Err(Problem::NoRoute.into());
+        return Err(ApiError::NoRoute.into());
     }
     let found = utoipa_swagger_ui::serve(&name, Arc::new(Config::default()))
         .ok()
         .flatten();
-    let file = found.ok_or(Problem::NoRoute)?;
+    let file = found.ok_or(ApiError::NoRoute)?;
     let bytes = match file.bytes {
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => bytes.into(),

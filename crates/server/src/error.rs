@@ -3,21 +3,21 @@
 //! Handlers return one of these and use `?` on service errors. What a shape does not show (the
 //! cause of an internal failure) is logged here, once, when the response is made.
 
+use crate::api_error::ApiError;
 use crate::idempotency::Passing;
-use crate::problem::Problem;
 use axum::Json;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use estrade_service::Error;
 
 /// One API's way to tell that something went wrong; extractors and fallbacks are generic over it.
-pub trait ErrorShape: From<Error> + From<Problem> + IntoResponse + Send + 'static {
+pub trait ErrorShape: From<Error> + From<ApiError> + IntoResponse + Send + 'static {
     /// Always `T`. It lets an extractor name its error shape without carrying a second field, so
     /// that handlers can write `Body(new): Body<CreateKey, KeysError>`.
     type Plain<T>;
 
     /// What a path answers whose parameters cannot be right, such as an id of the wrong form.
-    fn bad_path(reason: String) -> Problem;
+    fn bad_path(reason: String) -> ApiError;
 
     /// Wraps nothing: see [`ErrorShape::Plain`].
     fn plain<T>(value: T) -> Self::Plain<T>;
@@ -63,29 +63,29 @@ pub struct MissingFile {
 
 /// Platform API: a JSON body with a message and a code.
 #[derive(Debug)]
-pub struct PlatformError(Problem);
+pub struct PlatformError(ApiError);
 
 /// AI key and workspace API: no body; the reason travels in headers.
 #[derive(Debug)]
-pub struct KeysError(Problem);
+pub struct KeysError(ApiError);
 
 macro_rules! shape {
     ($shape:ident, |$reason:ident| $bad_path:expr) => {
         impl<E: Into<Error>> From<E> for $shape {
             fn from(error: E) -> Self {
-                Self(Problem::Service(error.into()))
+                Self(ApiError::Service(error.into()))
             }
         }
-        impl From<Problem> for $shape {
-            fn from(problem: Problem) -> Self {
-                Self(problem)
+        impl From<ApiError> for $shape {
+            fn from(error: ApiError) -> Self {
+                Self(error)
             }
         }
         impl ErrorShape for $shape {
             type Plain<T> = T;
 
-            fn bad_path($reason: String) -> Problem {
-                Problem::from($bad_path)
+            fn bad_path($reason: String) -> ApiError {
+                ApiError::from($bad_path)
             }
 
             fn plain<T>(value: T) -> T {
@@ -100,21 +100,21 @@ shape!(KeysError, |reason| Error::invalid(reason));
 
 impl IntoResponse for PlatformError {
     fn into_response(self) -> Response {
-        let Self(problem) = self;
-        problem.log();
-        let status = problem.status();
+        let Self(error) = self;
+        error.log();
+        let status = error.status();
         let body = ErrorBody {
             status_code: status.as_u16(),
             error: status.canonical_reason().unwrap_or("Error"),
-            message: problem.message().into_owned(),
+            message: error.message().into_owned(),
             data: ErrorData {
-                code: problem.code(),
-                files: problem.missing_files().map(list_missing),
+                code: error.code(),
+                files: error.missing_files().map(list_missing),
             },
         };
         let is_passing = body.data.files.is_some();
         let mut response = (status, Json(body)).into_response();
-        problem.write_headers(response.headers_mut());
+        error.write_headers(response.headers_mut());
         if is_passing {
             // The client is told to repeat the very same request.
             response.extensions_mut().insert(Passing);
@@ -133,19 +133,19 @@ fn list_missing(files: &[estrade_service::error::MissingFile]) -> Vec<MissingFil
 
 impl IntoResponse for KeysError {
     fn into_response(self) -> Response {
-        let Self(problem) = self;
-        problem.log();
-        let mut response = problem.status().into_response();
+        let Self(error) = self;
+        error.log();
+        let mut response = error.status().into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
         headers.insert(
             HeaderName::from_static("x-error-code"),
-            HeaderValue::from_static(problem.code()),
+            HeaderValue::from_static(error.code()),
         );
-        if let Ok(message) = HeaderValue::try_from(printable(&problem.message())) {
+        if let Ok(message) = HeaderValue::try_from(printable(&error.message())) {
             headers.insert(HeaderName::from_static("x-error-message"), message);
         }
-        problem.write_headers(headers);
+        error.write_headers(headers);
         response
     }
 }

@@ -1,10 +1,10 @@
 //! Is it alive, is it ready, and what do its numbers say: the routes for machines that watch us.
 
+use crate::api_error::ApiError;
 use crate::app::{AppState, MetricsAccess};
 use crate::auth::authenticate;
 use crate::error::ErrorShape;
 use crate::metrics::Metrics;
-use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -114,7 +114,7 @@ pub async fn metrics<E: ErrorShape>(
     let mut parts = request.into_parts().0;
     match access {
         MetricsAccess::Public => {}
-        MetricsAccess::Off => return Err(Problem::NoRoute.into()),
+        MetricsAccess::Off => return Err(ApiError::NoRoute.into()),
         MetricsAccess::Local if is_local(&parts) => {}
         MetricsAccess::Local | MetricsAccess::Admin => {
             let caller = authenticate(&app, &mut parts).await?;

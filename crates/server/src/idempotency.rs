@@ -4,12 +4,12 @@
 //! [`carry_out`] on their own. Answers that hold a secret come with a [`Redacted`] copy, which is
 //! what repeats get.
 
+use crate::api_error::ApiError;
 use crate::app::AppState;
 use crate::auth::authenticate;
 use crate::body::BodyRules;
+use crate::body_reader::BodyReader;
 use crate::error::ErrorShape;
-use crate::intake::Intake;
-use crate::problem::Problem;
 use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -83,16 +83,20 @@ pub async fn replay<E: ErrorShape>(
     }
     match replay_request(&app, request, next).await {
         Ok(response) => response,
-        Err(problem) => E::from(problem).into_response(),
+        Err(error) => E::from(error).into_response(),
     }
 }
 
-async fn replay_request(app: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
+async fn replay_request(
+    app: &AppState,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     let rules: BodyRules = request.extensions().get().copied().unwrap_or_default();
     let (mut parts, body) = request.into_parts();
     let caller = authenticate(app, &mut parts).await?;
     let head = parts.clone();
-    let bytes = Intake::new(Request::from_parts(parts.clone(), body), rules.limits)?
+    let bytes = BodyReader::new(Request::from_parts(parts.clone(), body), rules.limits)?
         .read_all()
         .await?;
     let hash = *blake3::hash(&bytes).as_bytes();
@@ -112,7 +116,7 @@ pub async fn carry_out(
     head: &Parts,
     body_hash: impl FnOnce() -> [u8; 32],
     work: impl Future<Output = Response> + Send + 'static,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let Some(key) = key_of(caller, head, body_hash)? else {
         return Ok(work.await);
     };

@@ -1,15 +1,17 @@
 //! HTTP of both APIs: routes in, responses out.
 //!
 //! [`platform`] and [`ai`] are the two APIs; [`run`] puts them on their listeners. Below them is the
-//! foundation: [`listener`] accepts connections, [`front`] is the one middleware that every request
+//! foundation: [`listener`] accepts connections, [`middleware`] is the one middleware that every request
 //! passes, [`auth`] says who asks, [`error`] turns what went wrong into each API's shape, and the
 //! extractors ([`body`], [`extract`], [`paging`], [`conditional`]) read requests for the handlers.
 
 pub mod ai;
+pub mod api_error;
 pub mod app;
 pub mod auth;
 pub mod body;
 pub mod body_budget;
+pub mod body_reader;
 pub mod conditional;
 pub mod context;
 mod descriptors;
@@ -21,17 +23,15 @@ pub mod error;
 pub mod extract;
 pub mod fair_slots;
 mod follow;
-pub mod front;
 pub mod health;
 pub mod idempotency;
-mod in_runtime;
-pub mod intake;
 pub mod listing;
 pub mod metrics;
+pub mod middleware;
 pub mod multipart;
+mod on_runtime;
 pub mod paging;
 pub mod platform;
-pub mod problem;
 mod query;
 pub mod rate;
 pub mod run;

@@ -1,7 +1,7 @@
 //! Lists from the store: one page when asked for, else everything in chunks of constant size.
 
+use crate::api_error::ApiError;
 use crate::paging::{Frame, Paging, json_list};
-use crate::problem::Problem;
 use axum::response::Response;
 use estrade_model::Id;
 use estrade_service::Result;
@@ -48,7 +48,7 @@ pub async fn respond<E, K, T, F, Fut>(
     paging: &Paging<E>,
     fetch: F,
     id_of: fn(&T) -> Id<K>,
-) -> std::result::Result<Response, Problem>
+) -> std::result::Result<Response, ApiError>
 where
     T: Serialize + Send + 'static,
     K: 'static,

@@ -1,6 +1,6 @@
 //! Numbers for Prometheus.
 //!
-//! One [`Metrics`] per listener; the front counts into it, other parts register their own, and `/metrics` of that
+//! One [`Metrics`] per listener; the middleware counts into it, other parts register their own, and `/metrics` of that
 //! listener renders it. Nothing is shown by two listeners, so that whoever scrapes both can add up.
 
 mod process;

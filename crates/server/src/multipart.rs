@@ -3,8 +3,8 @@
 //! At most one chunk of the body and the head of one part are held, however fast a client sends and
 //! however long it makes its headers.
 
-use crate::intake::{Intake, IntakeLimits};
-use crate::problem::Problem;
+use crate::api_error::ApiError;
+use crate::body_reader::{BodyLimits, BodyReader};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use bytes::{Buf, Bytes, BytesMut};
@@ -20,7 +20,7 @@ pub const OVERHEAD: u64 = 64 * 1024;
 
 /// A body of several parts that is being read.
 pub struct Multipart {
-    intake: Intake,
+    reader: BodyReader,
     /// What has come and was not handed on.
     buffer: BytesMut,
     /// What stands between two parts.
@@ -30,14 +30,14 @@ pub struct Multipart {
 
 impl Multipart {
     /// Starts to read; 415 for another type of body.
-    pub fn new(request: Request, limits: IntakeLimits) -> Result<Self, Problem> {
+    pub fn new(request: Request, limits: BodyLimits) -> Result<Self, ApiError> {
         let Some(boundary) = boundary(request.headers()) else {
             return Err(Error::UnsupportedMediaType("multipart/form-data with a boundary").into());
         };
-        let mut intake = Intake::new(request, limits)?;
-        intake.reserve_buffer()?;
+        let mut reader = BodyReader::new(request, limits)?;
+        reader.reserve_buffer()?;
         Ok(Self {
-            intake,
+            reader,
             // The first boundary begins the body, all others a line.
             buffer: BytesMut::from(&b"\r\n"[..]),
             delimiter: format!("\r\n--{boundary}").into_bytes(),
@@ -46,7 +46,7 @@ impl Multipart {
     }
 
     /// Goes on to the next part and returns the name of its field; none after the last one.
-    pub async fn next_part(&mut self) -> Result<Option<String>, Problem> {
+    pub async fn next_part(&mut self) -> Result<Option<String>, ApiError> {
         while self.next_piece().await?.is_some() {}
         if self.is_over {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Multipart {
         if self.buffer.starts_with(b"--") {
             self.is_over = true;
             // What follows the end means nothing; it is read so that the connection can go on.
-            while self.intake.next().await?.is_some() {}
+            while self.reader.next().await?.is_some() {}
             return Ok(None);
         }
         let head = self.take_head().await?;
@@ -64,7 +64,7 @@ impl Multipart {
     }
 
     /// The next piece of the part; none at its end.
-    pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
+    pub async fn next_piece(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             if self.is_over {
                 return Ok(None);
@@ -83,7 +83,7 @@ impl Multipart {
     }
 
     /// The headers of a part, up to the empty line.
-    async fn take_head(&mut self) -> Result<Bytes, Problem> {
+    async fn take_head(&mut self) -> Result<Bytes, ApiError> {
         loop {
             if let Some(end) = memmem::find(&self.buffer, b"\r\n\r\n") {
                 let head = self.buffer.split_to(end).freeze();
@@ -101,9 +101,9 @@ impl Multipart {
     }
 
     /// Reads on until so many bytes wait.
-    async fn fill(&mut self, count: usize) -> Result<(), Problem> {
+    async fn fill(&mut self, count: usize) -> Result<(), ApiError> {
         while self.buffer.len() < count {
-            match self.intake.next().await? {
+            match self.reader.next().await? {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => return Err(Error::invalid("the body ended early").into()),
             }
@@ -112,7 +112,7 @@ impl Multipart {
     }
 }
 
-fn too_long() -> Problem {
+fn too_long() -> ApiError {
     Error::invalid("the body has a part with headers that are far too long").into()
 }
 
@@ -192,9 +192,9 @@ mod tests {
             .unwrap()
     }
 
-    async fn read(body: &[u8], chunk: usize) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+    async fn read(body: &[u8], chunk: usize) -> Result<Vec<(String, Vec<u8>)>, ApiError> {
         let request = request("multipart/form-data; boundary=xyz", body, chunk);
-        let mut parts = Multipart::new(request, IntakeLimits::default())?;
+        let mut parts = Multipart::new(request, BodyLimits::default())?;
         let mut found = Vec::new();
         while let Some(name) = parts.next_part().await? {
             let mut content = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
             "multipart/mixed; boundary=x",
             "application/json",
         ] {
-            let made = Multipart::new(request(bad, b"", 1), IntakeLimits::default());
+            let made = Multipart::new(request(bad, b"", 1), BodyLimits::default());
             assert_eq!(made.err().unwrap().status(), 415, "{bad}");
         }
     }

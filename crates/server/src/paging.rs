@@ -3,8 +3,8 @@
 //! A list without `page` and `count` is the whole list, written as it is read from the store, so
 //! that its length does not matter. A short one, which most are, becomes one plain body.
 
+use crate::api_error::ApiError;
 use crate::error::ErrorShape;
-use crate::problem::Problem;
 use crate::query;
 use axum::body::Body;
 use axum::extract::FromRequestParts;
@@ -129,7 +129,7 @@ impl Frame {
 ///
 /// An error before the first part is an ordinary error. After it the connection is cut off, so that
 /// half a list cannot be taken for the whole.
-pub async fn json_list<T, S>(frame: Frame, parts: S) -> Result<Response, Problem>
+pub async fn json_list<T, S>(frame: Frame, parts: S) -> Result<Response, ApiError>
 where
     T: Serialize + Send + 'static,
     S: Stream<Item = Result<Vec<T>, Error>> + Send + 'static,
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    async fn list(parts: Vec<Result<Vec<u32>, Error>>) -> Result<Response, Problem> {
+    async fn list(parts: Vec<Result<Vec<u32>, Error>>) -> Result<Response, ApiError> {
         json_list(
             Frame::new("{\"n\":[", "],\"total\":3}"),
             stream::iter(parts),

@@ -3,7 +3,7 @@
 //! One small limiter per credential, in a cache of bounded size: a caller with endless credentials
 //! evicts limiters, it does not grow the process.
 
-use crate::problem::Problem;
+use crate::api_error::ApiError;
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -57,7 +57,7 @@ impl RateLimits {
     /// Counts one request of a credential; `None` when there is no limit.
     ///
     /// `credential` is any short stable key of it (an id, a hash), never the secret itself.
-    pub fn check(&self, credential: &[u8]) -> Result<Option<Standing>, Problem> {
+    pub fn check(&self, credential: &[u8]) -> Result<Option<Standing>, ApiError> {
         self.limit
             .as_ref()
             .map(|limit| limit.check(credential))
@@ -66,7 +66,7 @@ impl RateLimits {
 }
 
 impl Limit {
-    fn check(&self, credential: &[u8]) -> Result<Standing, Problem> {
+    fn check(&self, credential: &[u8]) -> Result<Standing, ApiError> {
         let fresh =
             || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota).with_middleware()));
         let Ok(limiter) = self.limiters.get_or_insert_with(credential, fresh);
@@ -74,7 +74,7 @@ impl Limit {
             Ok(state) => Ok(self.standing(state.remaining_burst_capacity(), Duration::ZERO)),
             Err(refusal) => {
                 let wait = refusal.wait_time_from(self.clock.now());
-                Err(Problem::RateLimited(self.standing(0, wait)))
+                Err(ApiError::RateLimited(self.standing(0, wait)))
             }
         }
     }
@@ -101,7 +101,7 @@ mod tests {
             let standing = limits.check(b"first-caller").unwrap().unwrap();
             assert_eq!((standing.limit, standing.remaining), (3, left));
         }
-        let Err(Problem::RateLimited(standing)) = limits.check(b"first-caller") else {
+        let Err(ApiError::RateLimited(standing)) = limits.check(b"first-caller") else {
             panic!("not limited")
         };
         assert_eq!(standing.remaining, 0);

@@ -6,15 +6,15 @@ use crate::ai::inference::{self, InferenceOptions};
 use crate::ai::provider_sync::ProviderSync;
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
+use crate::body_reader::BodyLimits;
 use crate::descriptors::limit_connections;
 use crate::docs;
 use crate::edge::OpenEdge;
 use crate::error::{ErrorShape, KeysError, PlatformError};
-use crate::front::{FastPath, Front, HANDLER_TIMEOUT, finish_router};
 use crate::health;
 use crate::idempotency;
-use crate::intake::IntakeLimits;
 use crate::metrics::Metrics;
+use crate::middleware::{FastPath, HANDLER_TIMEOUT, Middleware, finish_router};
 use crate::platform;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
@@ -179,24 +179,25 @@ impl Server {
             core,
         });
         let rules = BodyRules {
-            limits: IntakeLimits {
+            limits: BodyLimits {
                 max_bytes: options.body_bytes,
-                ..IntakeLimits::default()
+                ..BodyLimits::default()
             },
             ..BodyRules::default()
         };
         let api = Api::platform(&app, platform.metrics);
-        let platform_front = front::<PlatformError>(&app, api, rules, None);
+        let platform_middleware = build_middleware::<PlatformError>(&app, api, rules, None);
         let api = Api::ai(&app, ai.metrics);
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
-        let ai_front = front::<KeysError>(&app, api, rules, Some(warm));
+        let ai_middleware = build_middleware::<KeysError>(&app, api, rules, Some(warm));
 
         let mut listeners = JoinSet::new();
-        listeners.spawn(platform_socket.serve(platform_front.into_service(), shutdown.clone()));
+        listeners
+            .spawn(platform_socket.serve(platform_middleware.into_service(), shutdown.clone()));
         let gateway = Arc::clone(&app.gateway);
         listeners.spawn(inference::serve(
             ai_port,
-            ai_front,
+            ai_middleware,
             gateway,
             instances,
             origins,
@@ -352,13 +353,13 @@ impl Api {
     }
 }
 
-/// Completes the routes of an API: documents, metrics, idempotency, limits, and the front.
-fn front<E: ErrorShape>(
+/// Completes the routes of an API: documents, metrics, idempotency, limits, and the middleware.
+fn build_middleware<E: ErrorShape>(
     app: &AppState,
     api: Api,
     rules: BodyRules,
     fast: Option<Box<dyn FastPath>>,
-) -> Front<E> {
+) -> Middleware<E> {
     let listener = api.numbers.listener(api.name);
     let read_metrics = {
         let (app, numbers) = (Arc::clone(app), api.numbers);
@@ -374,7 +375,7 @@ fn front<E: ErrorShape>(
         .layer(Extension(rules))
         .merge(docs::docs_router::<E, AppState>(api.document))
         .with_state(Arc::clone(app));
-    Front::with(
+    Middleware::with(
         finish_router::<E, ()>(routes),
         listener,
         HANDLER_TIMEOUT,

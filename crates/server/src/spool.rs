@@ -4,10 +4,10 @@
 //! for it. Others go to an unnamed temporary file, which the system removes when it is closed, also
 //! when the process dies. Only so many of these exist at once.
 
+use crate::api_error::ApiError;
 use crate::body_budget::{BodyReservation, Client};
+use crate::body_reader::{BodyLimits, BodyReader};
 use crate::fair_slots::{FairSlots, Slot};
-use crate::intake::{Intake, IntakeLimits};
-use crate::problem::Problem;
 use crate::strict_json;
 use axum::body::Body;
 use axum::http::Request;
@@ -59,27 +59,27 @@ impl SpoolRoom {
     pub async fn receive(
         &self,
         request: Request<Body>,
-        limits: IntakeLimits,
-    ) -> Result<Spool, Problem> {
-        let mut intake = Intake::new(request, limits)?;
-        let mut seat = self.take_seat(intake.announced());
+        limits: BodyLimits,
+    ) -> Result<Spool, ApiError> {
+        let mut reader = BodyReader::new(request, limits)?;
+        let mut seat = self.take_seat(reader.announced());
         let mut buffer = Vec::with_capacity(seat.as_ref().map_or(0, Seat::bytes));
         let mut file: Option<Writer> = None;
-        while let Some(chunk) = intake.next().await? {
+        while let Some(chunk) = reader.next().await? {
             if buffer.len() + chunk.len() > seat.as_ref().map_or(IN_MEMORY, Seat::bytes) {
                 let writer = match file.take() {
                     Some(writer) => writer,
-                    None => self.open(limits, intake.client()).await?,
+                    None => self.open(limits, reader.client()).await?,
                 };
                 file = Some(writer.write(std::mem::take(&mut buffer)).await?);
-                intake.release();
+                reader.release();
                 seat = None;
             }
-            intake.reserve(chunk.len() as u64)?;
+            reader.reserve(chunk.len() as u64)?;
             buffer.extend_from_slice(&chunk);
         }
         match file {
-            None => Ok(Spool::in_memory(buffer, seat, intake.into_reservation())),
+            None => Ok(Spool::in_memory(buffer, seat, reader.into_reservation())),
             Some(writer) => Ok(writer.write(buffer).await?.finish()),
         }
     }
@@ -97,12 +97,12 @@ impl SpoolRoom {
         })
     }
 
-    async fn open(&self, limits: IntakeLimits, client: Client) -> Result<Writer, Problem> {
+    async fn open(&self, limits: BodyLimits, client: Client) -> Result<Writer, ApiError> {
         let Ok(slot) = timeout(limits.idle, self.slots.acquire(client)).await else {
             return Err(if self.slots.has_its_share(client) {
-                Problem::TooManyBodies
+                ApiError::TooManyBodies
             } else {
-                Problem::Timeout
+                ApiError::Timeout
             });
         };
         let directory = self.directory.clone();
@@ -261,9 +261,9 @@ impl Spool {
     }
 
     /// Parses it as JSON, with the same strictness as any other body.
-    pub async fn into_json<T: DeserializeOwned + Send + 'static>(self) -> Result<T, Problem> {
+    pub async fn into_json<T: DeserializeOwned + Send + 'static>(self) -> Result<T, ApiError> {
         if self.length <= PARSED_INLINE {
-            return self.parse().map_err(Problem::from);
+            return self.parse().map_err(ApiError::from);
         }
         let parsed = blocking(move || Ok(self.parse())).await?;
         Ok(parsed?)
@@ -313,7 +313,7 @@ mod tests {
     use axum::http::header;
     use serde_json::Value;
 
-    async fn receive(room: &SpoolRoom, bytes: Vec<u8>) -> Result<Spool, Problem> {
+    async fn receive(room: &SpoolRoom, bytes: Vec<u8>) -> Result<Spool, ApiError> {
         receive_announced(room, bytes, None).await
     }
 
@@ -321,10 +321,10 @@ mod tests {
         room: &SpoolRoom,
         bytes: Vec<u8>,
         announced: Option<usize>,
-    ) -> Result<Spool, Problem> {
-        let limits = IntakeLimits {
+    ) -> Result<Spool, ApiError> {
+        let limits = BodyLimits {
             idle: std::time::Duration::from_millis(50),
-            ..IntakeLimits::at_most(16 * 1024 * 1024)
+            ..BodyLimits::at_most(16 * 1024 * 1024)
         };
         let chunks: Vec<_> = bytes
             .chunks(50_000)
@@ -402,7 +402,7 @@ mod tests {
         let first = receive(&room, vec![b' '; 2_000_000]).await.unwrap();
         assert!(matches!(
             receive(&room, vec![b' '; 2_000_000]).await,
-            Err(Problem::TooManyBodies)
+            Err(ApiError::TooManyBodies)
         ));
         assert!(receive(&room, vec![b' '; 1000]).await.is_ok());
         drop(first);
@@ -425,8 +425,8 @@ mod tests {
                 filler
             );
             let spool = receive(&room, json(r#","a":1,"a":2"#)).await.unwrap();
-            let problem = spool.into_json::<Value>().await.unwrap_err();
-            assert_eq!(problem.message(), "a: the key is there twice");
+            let error = spool.into_json::<Value>().await.unwrap_err();
+            assert_eq!(error.message(), "a: the key is there twice");
         }
     }
 }

@@ -5,19 +5,19 @@
 //! type: no duplicate keys at any depth, bounded nesting, no NUL, UTF-8, nothing after the end. And a
 //! struct is read from an object, never from an array.
 
-mod glance;
-mod lift;
+mod extract_strings;
 mod objects;
-mod walk;
+mod precheck;
+mod validate;
 
 use estrade_model::Invalid;
-use glance::is_harmless;
-use objects::Objects;
+use objects::ObjectsOnly;
+use precheck::precheck;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use std::io::{Read, Seek, SeekFrom};
-use walk::Walk;
+use validate::Validator;
 
-pub use lift::{Lifted, Place, TextId, lift};
+pub use extract_strings::{ExtractedStrings, FieldSelector, TextId, extract_strings};
 
 /// Deepest nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 64;
@@ -50,7 +50,8 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Invalid> {
     if text.trim_ascii().is_empty() {
         return Err(Invalid::from("the body is empty; send JSON"));
     }
-    Walk::check(&mut serde_json::Deserializer::from_str(text)).map_err(|error| invalid(&error))?;
+    Validator::validate(&mut serde_json::Deserializer::from_str(text))
+        .map_err(|error| invalid(&error))?;
     typed(&mut serde_json::Deserializer::from_str(text))
         .map_err(|error| Invalid(field_message(&error)))
 }
@@ -65,7 +66,7 @@ pub fn from_reader_seed<S, T>(seed: S, mut reader: impl Read + Seek) -> Result<T
 where
     S: for<'de> DeserializeSeed<'de, Value = T>,
 {
-    Walk::check(&mut serde_json::Deserializer::from_reader(&mut reader))
+    Validator::validate(&mut serde_json::Deserializer::from_reader(&mut reader))
         .map_err(|error| sort(error, invalid))?;
     reader.seek(SeekFrom::Start(0)).map_err(JsonError::Io)?;
     seeded(seed, &mut serde_json::Deserializer::from_reader(reader))
@@ -76,21 +77,21 @@ pub fn from_slice_seed<'de, S>(seed: S, bytes: &'de [u8]) -> Result<S::Value, Js
 where
     S: DeserializeSeed<'de>,
 {
-    if !is_harmless(bytes) {
-        walk(bytes)?;
+    if !precheck(bytes) {
+        validate(bytes)?;
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = seeded(seed, &mut json);
     if read.is_err() || json.end().is_err() {
         // If it is the syntax, the walk says it better.
-        walk(bytes)?;
+        validate(bytes)?;
     }
     read
 }
 
 /// Says what is wrong with a document, whatever it is read into.
-pub fn walk(bytes: &[u8]) -> Result<(), JsonError> {
-    Walk::check(&mut serde_json::Deserializer::from_slice(bytes))
+pub fn validate(bytes: &[u8]) -> Result<(), JsonError> {
+    Validator::validate(&mut serde_json::Deserializer::from_slice(bytes))
         .map_err(|error| sort(error, invalid))
 }
 
@@ -101,7 +102,7 @@ where
 {
     let mut track = serde_path_to_error::Track::new();
     let parsed = seed.deserialize(serde_path_to_error::Deserializer::new(
-        Objects(json),
+        ObjectsOnly(json),
         &mut track,
     ));
     parsed.map_err(|error| {
@@ -118,7 +119,7 @@ where
     R: serde_json::de::Read<'de>,
     T: DeserializeOwned,
 {
-    serde_path_to_error::deserialize(Objects(json))
+    serde_path_to_error::deserialize(ObjectsOnly(json))
 }
 
 fn sort(

@@ -7,7 +7,7 @@
 use crate::app::{App, AppState};
 use crate::auth::bearer;
 use crate::error::KeysError;
-use crate::front::FastPath;
+use crate::middleware::FastPath;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};

@@ -5,12 +5,12 @@
 use super::authorize;
 use super::cors::Cors;
 use super::traces::{self, Exporter, TraceOptions};
+use crate::api_error::ApiError;
 use crate::context::request_id;
 use crate::error::KeysError;
-use crate::front::{self, Front};
-use crate::in_runtime::InRuntime;
 use crate::metrics::{RequestSeries, Route};
-use crate::problem::Problem;
+use crate::middleware::{self, Middleware};
+use crate::on_runtime::OnRuntime;
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
@@ -114,7 +114,7 @@ pub(crate) async fn keep_under_way(
 /// addresses out of `instances`, may call models and do nothing else.
 pub(crate) async fn serve(
     port: Port,
-    front: Front<KeysError>,
+    middleware: Middleware<KeysError>,
     gateway: Arc<Gateway>,
     instances: IpRange,
     cors: Cors,
@@ -124,12 +124,14 @@ pub(crate) async fn serve(
     let lane = move |seat: Seat| {
         let relay = gateway.relay();
         let lane = Arc::new(Lane {
-            front: front.clone(),
+            middleware: middleware.clone(),
             relay: relay.clone(),
             runtime: runtime.clone(),
             instances,
             cors: cors.clone(),
-            chats: front.metrics().series(&Method::POST, CHAT, StatusCode::OK),
+            chats: middleware
+                .metrics()
+                .series(&Method::POST, CHAT, StatusCode::OK),
         });
         async move {
             tokio::select! {
@@ -144,7 +146,7 @@ pub(crate) async fn serve(
 
 /// What one serving thread answers with.
 struct Lane {
-    front: Front<KeysError>,
+    middleware: Middleware<KeysError>,
     relay: Relay,
     runtime: Handle,
     /// The addresses of instances.
@@ -191,7 +193,7 @@ impl Answerer for Lane {
     }
 }
 
-type AiBody = Either<GatewayBody, InRuntime<Body>>;
+type AiBody = Either<GatewayBody, OnRuntime<Body>>;
 
 /// An answer that is there, or on its way.
 type Answering<T> = future::Either<Ready<T>, BoxFuture<'static, T>>;
@@ -245,9 +247,9 @@ impl Lane {
     ) -> Response<GatewayBody> {
         let id = request_id(&request.headers);
         let origin = self.cors.allowed(&request.headers);
-        let watch = self.front.metrics().watch(method);
+        let watch = self.middleware.metrics().watch(method);
         let mut response = self.relay.handle(route, request).await;
-        front::finish(response.headers_mut(), id);
+        middleware::finish(response.headers_mut(), id);
         self.cors.finish(response.headers_mut(), origin);
         match (route.endpoint, response.status()) {
             (Endpoint::Call(Operation::Chat), StatusCode::OK) => watch.done_as(&self.chats),
@@ -264,8 +266,8 @@ impl Lane {
     ) -> Option<Response<GatewayBody>> {
         let (method, headers) = (request.method(), request.headers());
         let mut response = self.cors.preflight(method, headers, methods)?;
-        let watch = self.front.metrics().watch(method);
-        front::finish(response.headers_mut(), request_id(headers));
+        let watch = self.middleware.metrics().watch(method);
+        middleware::finish(response.headers_mut(), request_id(headers));
         watch.done(Route::Named("preflight"), response.status());
         Some(response)
     }
@@ -276,8 +278,8 @@ impl Lane {
         if !request.uri().path().starts_with(authorize::PATH) || self.is_instance(request) {
             return None;
         }
-        let response = self.front.answer_at_once(request)?;
-        Some(response.map(|body| Either::Right(InRuntime::new(self.runtime.clone(), body))))
+        let response = self.middleware.answer_at_once(request)?;
+        Some(response.map(|body| Either::Right(OnRuntime::new(self.runtime.clone(), body))))
     }
 
     /// Whether an instance asks, itself or through a proxy that is believed.
@@ -291,26 +293,26 @@ impl Lane {
             .any(|address| self.instances.contains(address))
     }
 
-    fn refuse(&self, request: &Request<Incoming>) -> Response<InRuntime<Body>> {
-        let watch = self.front.metrics().watch(request.method());
+    fn refuse(&self, request: &Request<Incoming>) -> Response<OnRuntime<Body>> {
+        let watch = self.middleware.metrics().watch(request.method());
         let refusal = "instances may only call models here; use another machine to manage things";
         let mut response = KeysError::from(Error::Forbidden(refusal.into())).into_response();
-        front::finish(response.headers_mut(), request_id(request.headers()));
+        middleware::finish(response.headers_mut(), request_id(request.headers()));
         watch.done(Route::None, response.status());
-        response.map(|body| InRuntime::new(self.runtime.clone(), body))
+        response.map(|body| OnRuntime::new(self.runtime.clone(), body))
     }
 
     /// A handler may keep its thread busy, with a long read of SQLite above all: that must not be the
     /// thread on which answers of models flow. When the caller leaves, it ends.
-    async fn manage(&self, request: Request<Incoming>) -> Response<InRuntime<Body>> {
-        let front = self.front.clone();
-        let work = async move { front.answer_by_router(request).await };
+    async fn manage(&self, request: Request<Incoming>) -> Response<OnRuntime<Body>> {
+        let middleware = self.middleware.clone();
+        let work = async move { middleware.answer_by_router(request).await };
         let work = AbortOnDropHandle::new(self.runtime.spawn(work));
         let response = work.await.unwrap_or_else(|error| {
             tracing::error!(error = error_chain(&error), "a handler was lost");
-            KeysError::from(Problem::Panic).into_response()
+            KeysError::from(ApiError::Panic).into_response()
         });
-        response.map(|body| InRuntime::new(self.runtime.clone(), body))
+        response.map(|body| OnRuntime::new(self.runtime.clone(), body))
     }
 }
 
@@ -355,7 +357,7 @@ impl Doors for KeyDoors {
         place: Place<'a>,
     ) -> BoxFuture<'a, Result<Pass, Denied>> {
         let looked_up = Box::pin(self.keys.pass(token, place));
-        Box::pin(InRuntime::new(self.runtime.clone(), looked_up))
+        Box::pin(OnRuntime::new(self.runtime.clone(), looked_up))
     }
 }
 
@@ -369,7 +371,7 @@ impl Books for LedgerBooks {
     fn admit(&self, pass: &Pass, draft: &Draft) -> Admission {
         match self.ledger.admit(pass, draft) {
             Admission::Wait(waiting) => {
-                Admission::Wait(Box::pin(InRuntime::new(self.runtime.clone(), waiting)))
+                Admission::Wait(Box::pin(OnRuntime::new(self.runtime.clone(), waiting)))
             }
             at_once => at_once,
         }

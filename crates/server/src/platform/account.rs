@@ -3,10 +3,10 @@
 use crate::app::AppState;
 use crate::auth::Auth;
 use crate::body::{Body, BodyRules, OptionalBody};
+use crate::body_reader::BodyLimits;
 use crate::error::PlatformError;
 use crate::extract::{Params, Queries};
 use crate::idempotency::Redacted;
-use crate::intake::IntakeLimits;
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
 use axum::extract::State;
@@ -30,7 +30,7 @@ pub async fn read_me(State(app): State<AppState>, Auth(caller): Auth<PlatformErr
 /// Who signs in is not known yet and may be anybody, any number of times: more than an address and a
 /// password is not kept in memory for them.
 pub(super) const LOGIN_BODY: BodyRules = BodyRules {
-    limits: IntakeLimits::at_most(8 * 1024),
+    limits: BodyLimits::at_most(8 * 1024),
     any_type: false,
 };
 

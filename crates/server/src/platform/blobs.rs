@@ -2,9 +2,9 @@
 
 use crate::app::AppState;
 use crate::auth::Scoped;
+use crate::body_reader::{BodyLimits, BodyReader};
 use crate::error::PlatformError;
 use crate::extract::Params;
-use crate::intake::{Intake, IntakeLimits};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -45,9 +45,9 @@ pub async fn put_blob(
     let digest: Digest = digest
         .parse()
         .map_err(|bad: BadDigest| Error::invalid(format!("digest: {bad}")))?;
-    let mut intake = Intake::new(request, IntakeLimits::upload(incoming.most_bytes()))?;
-    intake.reserve_buffer()?;
-    while let Some(piece) = intake.next().await? {
+    let mut reader = BodyReader::new(request, BodyLimits::upload(incoming.most_bytes()))?;
+    reader.reserve_buffer()?;
+    while let Some(piece) = reader.next().await? {
         incoming = incoming.write(&piece).await?;
     }
     let received = incoming.end().await?;

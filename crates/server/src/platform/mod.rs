@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod blobs;
+mod bounded_json;
 pub mod databases;
 pub mod disks;
 pub mod domains;
@@ -13,7 +14,6 @@ pub mod projects;
 pub mod release_body;
 pub mod releases;
 pub mod shell;
-mod small_value;
 pub mod sources;
 pub mod switches;
 pub mod teams;

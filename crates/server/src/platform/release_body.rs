@@ -6,15 +6,15 @@
 
 mod files;
 
-use super::small_value::SmallValue;
-use crate::problem::Problem;
+use super::bounded_json::BoundedJson;
+use crate::api_error::ApiError;
 use crate::spool::Spool;
-use crate::strict_json::{self, Place};
+use crate::strict_json::{self, FieldSelector};
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
 use estrade_service::platform::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
-use files::{Ahead, File, Lifted, Taker, send_ahead};
+use files::{EarlyContents, ExtractedFiles, File, FileSink, add_early};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -27,9 +27,9 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 /// From so many bytes of a document on, a thread costs less than it saves.
-const WORTH_A_THREAD: usize = 256 * 1024;
+const MIN_PARALLEL_BYTES: usize = 256 * 1024;
 /// Texts that wait to be taken.
-const MOST_AHEAD: usize = 64;
+const MAX_QUEUED_TEXTS: usize = 64;
 
 /// What a release is made from.
 #[derive(Debug)]
@@ -51,25 +51,25 @@ pub struct ReleaseBody {
 }
 
 /// Reads the body; blocks, because the spool may be on disk and files are written as they come.
-pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> {
+pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, ApiError> {
     // serde's errors are text; the upload's own error is kept beside it.
     let refused = RefCell::new(None);
     let whole = spool.whole().map_err(Error::internal)?;
-    let lifted = match &whole {
-        Some(whole) => lift_files(whole, upload)?,
+    let extracted = match &whole {
+        Some(whole) => extract_files(whole, upload)?,
         None => None,
     };
-    let parsed = if let Some((lifted, ahead)) = lifted {
-        let mut taker = Lifted {
+    let parsed = if let Some((extracted, early)) = extracted {
+        let mut sink = ExtractedFiles {
             upload,
-            texts: lifted.texts,
-            ahead,
+            texts: extracted.texts,
+            early,
         };
-        let seed = BodySeed::new(&mut taker, &refused);
-        let parsed = strict_json::from_slice_seed(seed, &lifted.document);
+        let seed = BodySeed::new(&mut sink, &refused);
+        let parsed = strict_json::from_slice_seed(seed, &extracted.document);
         if parsed.is_err() && refused.borrow().is_none() {
             // Where it is wrong is to be told of the document that was sent.
-            strict_json::walk(whole.as_deref().unwrap_or_default()).map_err(Error::from)?;
+            strict_json::validate(whole.as_deref().unwrap_or_default()).map_err(Error::from)?;
         }
         parsed
     } else {
@@ -79,43 +79,43 @@ pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, Problem> 
         strict_json::from_reader_seed(BodySeed::new(upload, &refused), reader)
     };
     if let Some(error) = refused.into_inner() {
-        return Err(Problem::from(error));
+        return Err(ApiError::from(error));
     }
     Ok(parsed.map_err(Error::from)?.check()?)
 }
 
-const FILES: Place = Place {
+const FILES: FieldSelector = FieldSelector {
     list: "files",
     key: "data",
     unless: "encoding",
 };
 
 /// Takes the texts of files out of a document; the upload gets them while the next ones are decoded.
-fn lift_files<'d>(
+fn extract_files<'d>(
     document: &'d [u8],
     upload: &mut Upload,
-) -> Result<Option<(strict_json::Lifted<'d>, Ahead)>, Error> {
+) -> Result<Option<(strict_json::ExtractedStrings<'d>, EarlyContents)>, Error> {
     let most = upload.most_files();
-    let lift_alone = || {
-        let lifted = strict_json::lift(document, &FILES, most, |_, _| ());
-        Ok(lifted.map(|lifted| (lifted, Ahead::new())))
+    let extract_alone = || {
+        let extracted = strict_json::extract_strings(document, &FILES, most, |_, _| ());
+        Ok(extracted.map(|extracted| (extracted, EarlyContents::new())))
     };
-    if document.len() < WORTH_A_THREAD {
-        return lift_alone();
+    if document.len() < MIN_PARALLEL_BYTES {
+        return extract_alone();
     }
     thread::scope(|scope| {
-        let (sender, texts) = sync_channel(MOST_AHEAD);
-        let take = || send_ahead(texts.into_iter(), upload);
-        let Ok(taker) = thread::Builder::new().spawn_scoped(scope, take) else {
-            return lift_alone();
+        let (sender, texts) = sync_channel(MAX_QUEUED_TEXTS);
+        let take = || add_early(texts.into_iter(), upload);
+        let Ok(sink) = thread::Builder::new().spawn_scoped(scope, take) else {
+            return extract_alone();
         };
-        let lifted = strict_json::lift(document, &FILES, most, |id, text| {
+        let extracted = strict_json::extract_strings(document, &FILES, most, |id, text| {
             // Who does not take it any more says why at the end.
             drop(sender.send((id, text.clone())));
         });
         drop(sender);
-        let ahead = taker.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-        Ok(lifted.map(|lifted| (lifted, ahead)))
+        let early = sink.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        Ok(extracted.map(|extracted| (extracted, early)))
     })
 }
 
@@ -155,17 +155,17 @@ impl Parsed {
 }
 
 struct BodySeed<'u, T> {
-    taker: &'u mut T,
+    sink: &'u mut T,
     refused: &'u RefCell<Option<Error>>,
 }
 
 impl<'u, T> BodySeed<'u, T> {
-    fn new(taker: &'u mut T, refused: &'u RefCell<Option<Error>>) -> Self {
-        Self { taker, refused }
+    fn new(sink: &'u mut T, refused: &'u RefCell<Option<Error>>) -> Self {
+        Self { sink, refused }
     }
 }
 
-impl<'de, T: Taker<'de>> DeserializeSeed<'de> for BodySeed<'_, T> {
+impl<'de, T: FileSink<'de>> DeserializeSeed<'de> for BodySeed<'_, T> {
     type Value = Parsed;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parsed, D::Error> {
@@ -173,7 +173,7 @@ impl<'de, T: Taker<'de>> DeserializeSeed<'de> for BodySeed<'_, T> {
     }
 }
 
-impl<'de, T: Taker<'de>> Visitor<'de> for BodySeed<'_, T> {
+impl<'de, T: FileSink<'de>> Visitor<'de> for BodySeed<'_, T> {
     type Value = Parsed;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,24 +192,24 @@ impl<'de, T: Taker<'de>> Visitor<'de> for BodySeed<'_, T> {
                 "message" => parsed.new.message = map.next_value()?,
                 "gitInfo" => {
                     let left = Cell::new(MOST_GIT_INFO);
-                    let value = map.next_value_seed(SmallValue(&left))?;
+                    let value = map.next_value_seed(BoundedJson(&left))?;
                     parsed.new.git_info = Some(value).filter(|value| !value.is_null());
                 }
                 "image" => parsed.image = map.next_value()?,
                 "sourceID" => parsed.source_id = map.next_value()?,
                 "files" => {
                     parsed.files = map.next_value_seed(FilesSeed {
-                        taker: &mut *self.taker,
+                        sink: &mut *self.sink,
                         refused: self.refused,
                     })?;
                 }
                 // Some clients call them so.
                 "envVars" => {
-                    let value = map.next_value_seed(SmallValue(&settings_left))?;
+                    let value = map.next_value_seed(BoundedJson(&settings_left))?;
                     parsed.env_vars = Some(value).filter(|value| !value.is_null());
                 }
                 "envs" | "healthCheck" | "disks" | "args" | "build" | "platformConfig" => {
-                    let value = map.next_value_seed(SmallValue(&settings_left))?;
+                    let value = map.next_value_seed(BoundedJson(&settings_left))?;
                     parsed.new.settings.insert(key.into_owned(), value);
                 }
                 _ => {
@@ -222,11 +222,11 @@ impl<'de, T: Taker<'de>> Visitor<'de> for BodySeed<'_, T> {
 }
 
 struct FilesSeed<'u, T> {
-    taker: &'u mut T,
+    sink: &'u mut T,
     refused: &'u RefCell<Option<Error>>,
 }
 
-impl<'de, T: Taker<'de>> DeserializeSeed<'de> for FilesSeed<'_, T> {
+impl<'de, T: FileSink<'de>> DeserializeSeed<'de> for FilesSeed<'_, T> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
@@ -234,7 +234,7 @@ impl<'de, T: Taker<'de>> DeserializeSeed<'de> for FilesSeed<'_, T> {
     }
 }
 
-impl<'de, T: Taker<'de>> Visitor<'de> for FilesSeed<'_, T> {
+impl<'de, T: FileSink<'de>> Visitor<'de> for FilesSeed<'_, T> {
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -248,7 +248,7 @@ impl<'de, T: Taker<'de>> Visitor<'de> for FilesSeed<'_, T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut files: A) -> Result<Option<usize>, A::Error> {
         let mut count = 0;
         while let Some(file) = files.next_element::<File<T::Text>>()? {
-            if let Err(error) = self.taker.take(file) {
+            if let Err(error) = self.sink.take(file) {
                 let message = error.to_string();
                 self.refused.replace(Some(error));
                 return Err(A::Error::custom(message));

@@ -1,18 +1,18 @@
 //! Platform API: releases of a project.
 
 use super::release_body;
+use crate::api_error::ApiError;
 use crate::app::AppState;
 use crate::auth::Scoped;
 use crate::body::require_json;
+use crate::body_reader::{BodyLimits, has_body};
 use crate::conditional::ETag;
 use crate::context::RequestContext;
 use crate::error::PlatformError;
 use crate::extract::{Params, Queries};
 use crate::idempotency;
-use crate::intake::{IntakeLimits, has_body};
 use crate::listing::{self, Paged, Window};
 use crate::paging::{Frame, Paging};
-use crate::problem::Problem;
 use crate::spool::Spool;
 use axum::Json;
 use axum::body::Body;
@@ -52,7 +52,7 @@ async fn list(
     scope: Scope,
     project: String,
     paging: &Paging<PlatformError>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let summary = releases::summarize_releases(&app.core, &scope, &project).await?;
     let fetch = move |window: Window<kind::Release>| {
         let (app, scope, project) = (AppState::clone(&app), scope.clone(), project.clone());
@@ -196,12 +196,12 @@ async fn create(
     project: String,
     request: Request,
     status: StatusCode,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiError> {
     let client = client_name(request.headers());
     let (head, body) = request.into_parts();
     // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
     let upload = releases::begin_upload(&app.core, &scope, &project).await?;
-    let limits = IntakeLimits::upload(app.core.settings.most_release_bytes);
+    let limits = BodyLimits::upload(app.core.settings.most_release_bytes);
     let spool = app
         .spool
         .receive(Request::from_parts(head.clone(), body), limits)
@@ -213,7 +213,7 @@ async fn create(
     let work = async move {
         match carry_out(&state, &scope, &project, client, spool, upload).await {
             Ok(release_id) => (status, Json(ReleaseCreated { release_id })).into_response(),
-            Err(problem) => PlatformError::from(problem).into_response(),
+            Err(error) => PlatformError::from(error).into_response(),
         }
     };
     idempotency::carry_out(&app, &caller, &head, hash, work).await
@@ -226,7 +226,7 @@ async fn carry_out(
     client: Option<String>,
     spool: Arc<Spool>,
     mut upload: releases::Upload,
-) -> Result<ReleaseId, Problem> {
+) -> Result<ReleaseId, ApiError> {
     let turn = if spool.is_large() {
         Some(READ_AT_ONCE.acquire().await.map_err(Error::internal)?)
     } else {

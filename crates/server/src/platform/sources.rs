@@ -1,13 +1,13 @@
 //! Platform API: archives that releases are made from.
 
+use crate::api_error::ApiError;
 use crate::app::AppState;
 use crate::auth::Scoped;
+use crate::body_reader::BodyLimits;
 use crate::error::PlatformError;
 use crate::extract::Params;
 use crate::idempotency;
-use crate::intake::IntakeLimits;
 use crate::multipart::{Multipart, OVERHEAD};
-use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -57,9 +57,9 @@ pub async fn create_source(
     Ok(idempotency::carry_out(&app, &caller, &head, || hash, work).await?)
 }
 
-async fn receive(request: Request, incoming: Incoming) -> Result<Received, Problem> {
+async fn receive(request: Request, incoming: Incoming) -> Result<Received, ApiError> {
     let most = incoming.most_bytes().saturating_add(OVERHEAD);
-    let mut parts = Multipart::new(request, IntakeLimits::upload(most))?;
+    let mut parts = Multipart::new(request, BodyLimits::upload(most))?;
     let (mut waiting, mut received) = (Some(incoming), None);
     while let Some(name) = parts.next_part().await? {
         if !FIELDS.contains(&name.as_str()) {

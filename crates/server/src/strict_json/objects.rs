@@ -10,20 +10,20 @@ use serde::de::{
 use std::fmt;
 
 /// Wraps whatever data comes through: a deserializer, a list, a map, an enum.
-pub(super) struct Objects<D>(pub(super) D);
+pub(super) struct ObjectsOnly<D>(pub(super) D);
 
 /// Wraps whoever takes it.
-struct Taker<V>(V);
+struct ObjectsOnlyVisitor<V>(V);
 
 macro_rules! forward {
     ($($method:ident($($name:ident: $type:ty),*);)*) => { $(
         fn $method<V: Visitor<'de>>(self, $($name: $type,)* visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method($($name,)* Taker(visitor))
+            self.0.$method($($name,)* ObjectsOnlyVisitor(visitor))
         }
     )* };
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectsOnly<D> {
     type Error = D::Error;
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -32,7 +32,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(Taker(visitor))
+        self.0.deserialize_map(ObjectsOnlyVisitor(visitor))
     }
 
     forward! {
@@ -81,7 +81,7 @@ macro_rules! take {
     )* };
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Taker<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for ObjectsOnlyVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,42 +103,42 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Taker<V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Objects(value))
+        self.0.visit_some(ObjectsOnly(value))
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Objects(value))
+        self.0.visit_newtype_struct(ObjectsOnly(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Objects(items))
+        self.0.visit_seq(ObjectsOnly(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Objects(entries))
+        self.0.visit_map(ObjectsOnly(entries))
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, value: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(Objects(value))
+        self.0.visit_enum(ObjectsOnly(value))
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Taker<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for ObjectsOnlyVisitor<S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Objects(value))
+        self.0.deserialize(ObjectsOnly(value))
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for ObjectsOnly<A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_element_seed(Taker(seed))
+        self.0.next_element_seed(ObjectsOnlyVisitor(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -146,7 +146,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for ObjectsOnly<A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(
@@ -157,7 +157,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.next_value_seed(Taker(seed))
+        self.0.next_value_seed(ObjectsOnlyVisitor(seed))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -165,20 +165,20 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
     }
 }
 
-impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Objects<A> {
+impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for ObjectsOnly<A> {
     type Error = A::Error;
-    type Variant = Objects<A::Variant>;
+    type Variant = ObjectsOnly<A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(
         self,
         seed: S,
     ) -> Result<(S::Value, Self::Variant), A::Error> {
         let (value, variant) = self.0.variant_seed(seed)?;
-        Ok((value, Objects(variant)))
+        Ok((value, ObjectsOnly(variant)))
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Objects<A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for ObjectsOnly<A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
@@ -186,11 +186,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Objects<A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.newtype_variant_seed(Taker(seed))
+        self.0.newtype_variant_seed(ObjectsOnlyVisitor(seed))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.0.tuple_variant(len, Taker(visitor))
+        self.0.tuple_variant(len, ObjectsOnlyVisitor(visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -198,7 +198,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Objects<A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.struct_variant(fields, Taker(visitor))
+        self.0.struct_variant(fields, ObjectsOnlyVisitor(visitor))
     }
 }
 

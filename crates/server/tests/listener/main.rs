@@ -7,7 +7,7 @@
 
 mod bodies;
 mod connections;
-mod front;
 mod heads;
+mod middleware;
 mod support;
 mod tls;

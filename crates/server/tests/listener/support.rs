@@ -6,10 +6,10 @@ use axum::{Router, body::Body as RawBody};
 use estrade_listener::peer::PeerAddr;
 use estrade_listener::{Listener, ListenerOptions};
 use estrade_server::body::{Body, BodyRules};
+use estrade_server::body_reader::BodyLimits;
 use estrade_server::error::PlatformError;
-use estrade_server::front::{Front, finish_router};
-use estrade_server::intake::IntakeLimits;
 use estrade_server::metrics::Metrics;
+use estrade_server::middleware::{Middleware, finish_router};
 use estrade_server::spool::SpoolRoom;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -54,8 +54,8 @@ impl Server {
             Metrics::new(),
         );
         let spool = tempfile::tempdir().unwrap();
-        let front = Front::<PlatformError>::new(router(&spool), metrics.listener("test"));
-        let serving = tokio::spawn(listener.serve(front.into_service(), shutdown.clone()));
+        let middleware = Middleware::<PlatformError>::new(router(&spool), metrics.listener("test"));
+        let serving = tokio::spawn(listener.serve(middleware.into_service(), shutdown.clone()));
         Self {
             address,
             shutdown,
@@ -138,9 +138,9 @@ impl Client {
 
 fn router(spool: &TempDir) -> Router {
     let impatient = BodyRules {
-        limits: IntakeLimits {
+        limits: BodyLimits {
             idle: Duration::from_millis(200),
-            ..IntakeLimits::default()
+            ..BodyLimits::default()
         },
         any_type: true,
     };
@@ -181,9 +181,7 @@ async fn upload(
     State(room): State<SpoolRoom>,
     request: Request<RawBody>,
 ) -> Result<String, PlatformError> {
-    let spool = room
-        .receive(request, IntakeLimits::at_most(16 << 20))
-        .await?;
+    let spool = room.receive(request, BodyLimits::at_most(16 << 20)).await?;
     Ok(format!(
         "{} bytes, on disk: {}",
         spool.length(),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::mem::take;
 
 /// Takes files as they are read.
-pub(super) trait Taker<'de> {
+pub(super) trait FileSink<'de> {
     /// The text of a file.
     type Text: Deserialize<'de>;
 
@@ -21,7 +21,7 @@ pub(super) trait Taker<'de> {
 }
 
 /// From a document as it was sent.
-impl Taker<'_> for Upload {
+impl FileSink<'_> for Upload {
     type Text = String;
 
     fn take(&mut self, file: File<String>) -> Result<(), Error> {
@@ -30,47 +30,47 @@ impl Taker<'_> for Upload {
 }
 
 /// Contents that an upload has before it knows their paths, by the numbers of their texts.
-pub(super) type Ahead = HashMap<usize, Hashed>;
+pub(super) type EarlyContents = HashMap<usize, Hashed>;
 
 /// From a document whose texts are elsewhere.
-pub(super) struct Lifted<'u> {
+pub(super) struct ExtractedFiles<'u> {
     pub(super) upload: &'u mut Upload,
     pub(super) texts: Vec<Bytes>,
     /// Those that the upload has already.
-    pub(super) ahead: Ahead,
+    pub(super) early: EarlyContents,
 }
 
-impl Taker<'_> for Lifted<'_> {
+impl FileSink<'_> for ExtractedFiles<'_> {
     type Text = TextId;
 
     fn take(&mut self, file: File<TextId>) -> Result<(), Error> {
-        let ahead = file
+        let early = file
             .data
-            .and_then(|TextId(number)| self.ahead.remove(&number));
+            .and_then(|TextId(number)| self.early.remove(&number));
         let text = |TextId(number)| self.texts.get_mut(number).map(take).unwrap_or_default();
-        file.with_text(text, ahead)?.add_to(self.upload)
+        file.with_text(text, early)?.add_to(self.upload)
     }
 }
 
 /// Gives an upload the texts of files whose paths are not known yet; returns those that it took.
-pub(super) fn send_ahead(
+pub(super) fn add_early(
     texts: impl Iterator<Item = (TextId, Bytes)>,
     upload: &mut Upload,
-) -> Result<Ahead, Error> {
-    let mut ahead = Ahead::new();
+) -> Result<EarlyContents, Error> {
+    let mut early = EarlyContents::new();
     for (TextId(number), text) in texts {
         let content = Hashed::new(text);
         if !upload.add_ahead(&content)? {
             // Somebody will say what is too much when the paths are known.
             break;
         }
-        ahead.insert(number, content);
+        early.insert(number, content);
     }
-    Ok(ahead)
+    Ok(early)
 }
 
 /// A file of which everything is known.
-pub(super) struct Understood {
+pub(super) struct ResolvedFile {
     path: String,
     content: Content,
 }
@@ -79,16 +79,16 @@ enum Content {
     /// It came along.
     Sent(Hashed),
     /// It came along, and the upload has it already.
-    Ahead(Hashed),
+    Early(Hashed),
     /// The project should have it.
     Named(Digest, u64),
 }
 
-impl Understood {
+impl ResolvedFile {
     fn add_to(self, upload: &mut Upload) -> Result<(), Error> {
         match self.content {
             Content::Sent(content) => upload.add_hashed(self.path, content),
-            Content::Ahead(content) => upload.add_arrived(self.path, &content),
+            Content::Early(content) => upload.add_arrived(self.path, &content),
             Content::Named(digest, size) => upload.add_named(self.path, digest, size),
         }
     }
@@ -121,23 +121,23 @@ fn none<T>() -> Option<T> {
 
 impl<T> File<T> {
     /// Decodes and checks it: with its content, or by the name of a content that is there already.
-    /// If its content was sent ahead, that is it.
+    /// If its content was uploaded early, that is it.
     fn with_text(
         mut self,
         text: impl FnOnce(T) -> Bytes,
-        ahead: Option<Hashed>,
-    ) -> Result<Understood, Error> {
+        early: Option<Hashed>,
+    ) -> Result<ResolvedFile, Error> {
         let digest = self.digest()?;
         let content = match (self.data.take(), digest, self.size) {
             (Some(data), _, _) => {
-                let is_ahead = ahead.is_some();
-                let content = match ahead {
+                let is_early = early.is_some();
+                let content = match early {
                     Some(content) => content,
                     None => Hashed::new(self.bytes(text(data))?),
                 };
                 self.check_sent(&content, digest)?;
-                if is_ahead {
-                    Content::Ahead(content)
+                if is_early {
+                    Content::Early(content)
                 } else {
                     Content::Sent(content)
                 }
@@ -146,7 +146,7 @@ impl<T> File<T> {
             (None, Some(_), None) => return Err(self.wrong("size: is missing")),
             (None, None, _) => return Err(self.wrong("send `data`, or `digest` and `size`")),
         };
-        Ok(Understood {
+        Ok(ResolvedFile {
             path: self.path,
             content,
         })

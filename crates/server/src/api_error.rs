@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Why a request gets an error.
 #[derive(Debug)]
-pub enum Problem {
+pub enum ApiError {
     /// The rules refused it.
     Service(Error),
     /// No route has this path.
@@ -35,7 +35,7 @@ pub enum Problem {
     RateLimited(Standing),
 }
 
-impl From<Error> for Problem {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         Self::Service(error)
     }
@@ -62,7 +62,7 @@ pub fn status(error: &Error) -> StatusCode {
     }
 }
 
-impl Problem {
+impl ApiError {
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -110,7 +110,7 @@ impl Problem {
         }
     }
 
-    /// What the client has to send first, when that is the problem.
+    /// What the client has to send first, when that is the error.
     pub fn missing_files(&self) -> Option<&[MissingFile]> {
         match self {
             Self::Service(Error::MissingFiles(files)) => Some(files),
@@ -179,18 +179,18 @@ mod tests {
     #[test]
     fn a_cause_is_logged_with_everything_behind_it_and_never_shown() {
         let disk = std::io::Error::other("disk full");
-        let problem = Problem::Service(Error::internal(std::io::Error::other(disk)));
-        let Problem::Service(Error::Internal(cause)) = &problem else {
+        let error = ApiError::Service(Error::internal(std::io::Error::other(disk)));
+        let ApiError::Service(Error::Internal(cause)) = &error else {
             panic!("not internal")
         };
         assert!(error_chain(cause.as_ref()).contains("disk full"));
-        assert!(!problem.message().contains("disk"));
+        assert!(!error.message().contains("disk"));
     }
 
     #[test]
     fn waiting_times_are_rounded_up() {
         let mut headers = HeaderMap::new();
-        Problem::Service(Error::RateLimited(Duration::from_millis(1500)))
+        ApiError::Service(Error::RateLimited(Duration::from_millis(1500)))
             .write_headers(&mut headers);
         assert_eq!(headers[header::RETRY_AFTER], "2");
     }

@@ -3,9 +3,9 @@
 //! [`crate::body`] and [`crate::spool`] read through here, so that every body has a size limit and
 //! nobody can hold a handler by sending slowly.
 
+use crate::api_error::ApiError;
 use crate::body_budget::{BodyBudget, BodyReservation, Client};
 use crate::context::RequestContext;
-use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::http::{Request, header};
 use bytes::{Bytes, BytesMut};
@@ -19,7 +19,7 @@ const MAX_BUFFERED: u64 = 256 * 1024;
 
 /// How much may come, and how slowly.
 #[derive(Debug, Clone, Copy)]
-pub struct IntakeLimits {
+pub struct BodyLimits {
     /// Most bytes of a body.
     pub max_bytes: u64,
     /// Longest pause between two chunks.
@@ -29,7 +29,7 @@ pub struct IntakeLimits {
     pub min_rate: u64,
 }
 
-impl IntakeLimits {
+impl BodyLimits {
     /// The usual limits for a body of at most so many bytes.
     pub const fn at_most(max_bytes: u64) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl IntakeLimits {
     }
 }
 
-impl Default for IntakeLimits {
+impl Default for BodyLimits {
     /// 1 MiB: plenty for any JSON body but a release's.
     fn default() -> Self {
         Self::at_most(1024 * 1024)
@@ -56,9 +56,9 @@ impl Default for IntakeLimits {
 }
 
 /// A body that is being read.
-pub struct Intake {
+pub struct BodyReader {
     body: Body,
-    limits: IntakeLimits,
+    limits: BodyLimits,
     announced: Option<u64>,
     context: Option<RequestContext>,
     started: Instant,
@@ -67,9 +67,9 @@ pub struct Intake {
     reserved: BodyReservation,
 }
 
-impl Intake {
+impl BodyReader {
     /// Starts to read; refuses at once what announces itself as too large.
-    pub fn new(request: Request<Body>, limits: IntakeLimits) -> Result<Self, Problem> {
+    pub fn new(request: Request<Body>, limits: BodyLimits) -> Result<Self, ApiError> {
         let announced = request
             .headers()
             .get(header::CONTENT_LENGTH)
@@ -107,13 +107,13 @@ impl Intake {
 
     /// Reserves memory for as long as the body is read; what is returned by [`next`](Self::next) is
     /// the caller's to count.
-    pub fn reserve(&mut self, bytes: u64) -> Result<(), Problem> {
+    pub fn reserve(&mut self, bytes: u64) -> Result<(), ApiError> {
         self.reserved.grow(bytes)
     }
 
     /// Reserves what a body takes that is passed on piece by piece: little for a small one, so that a client
     /// may send many of these at once.
-    pub fn reserve_buffer(&mut self) -> Result<(), Problem> {
+    pub fn reserve_buffer(&mut self) -> Result<(), ApiError> {
         self.reserve(self.announced.unwrap_or(MAX_BUFFERED).min(MAX_BUFFERED))
     }
 
@@ -128,11 +128,11 @@ impl Intake {
     }
 
     /// The next chunk; `None` at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             let frame = timeout(self.patience(), self.body.frame())
                 .await
-                .map_err(|_| Problem::BodyTimeout)?;
+                .map_err(|_| ApiError::BodyTimeout)?;
             let frame = match frame {
                 None => return Ok(None),
                 Some(Ok(frame)) => frame,
@@ -159,7 +159,7 @@ impl Intake {
     }
 
     /// Reads all of it into memory.
-    pub async fn read_all(mut self) -> Result<Bytes, Problem> {
+    pub async fn read_all(mut self) -> Result<Bytes, ApiError> {
         let Some(first) = self.next().await? else {
             return Ok(Bytes::new());
         };
@@ -199,7 +199,7 @@ pub fn has_body(body: &Body) -> bool {
     !body.is_end_stream()
 }
 
-fn too_large(max_bytes: u64) -> Problem {
+fn too_large(max_bytes: u64) -> ApiError {
     Error::TooLarge(format!("the body is larger than {max_bytes} bytes")).into()
 }
 
@@ -209,8 +209,8 @@ mod tests {
     use futures_util::{StreamExt, stream};
     use std::convert::Infallible;
 
-    fn limits(max_bytes: u64) -> IntakeLimits {
-        IntakeLimits::at_most(max_bytes)
+    fn limits(max_bytes: u64) -> BodyLimits {
+        BodyLimits::at_most(max_bytes)
     }
 
     /// A body that sends one byte every so often.
@@ -223,24 +223,24 @@ mod tests {
     }
 
     /// Reads a body that comes one byte at a time, with a patience of 100 ms.
-    async fn read_dripping(pause: Duration) -> Result<Bytes, Problem> {
-        let limits = IntakeLimits {
+    async fn read_dripping(pause: Duration) -> Result<Bytes, ApiError> {
+        let limits = BodyLimits {
             idle: Duration::from_millis(100),
             ..limits(100)
         };
-        Intake::new(dripping(pause), limits)?.read_all().await
+        BodyReader::new(dripping(pause), limits)?.read_all().await
     }
 
     #[tokio::test]
     async fn a_pause_that_is_too_long_ends_the_reading() {
         let read = read_dripping(Duration::from_mins(1)).await;
-        assert!(matches!(read, Err(Problem::BodyTimeout)));
+        assert!(matches!(read, Err(ApiError::BodyTimeout)));
     }
 
     #[tokio::test]
     async fn dripping_below_the_lowest_rate_ends_the_reading() {
         let read = read_dripping(Duration::from_millis(30)).await;
-        assert!(matches!(read, Err(Problem::BodyTimeout)));
+        assert!(matches!(read, Err(ApiError::BodyTimeout)));
     }
 
     #[tokio::test]
@@ -249,22 +249,22 @@ mod tests {
             .header("content-length", 101)
             .body(Body::empty())
             .unwrap();
-        let too_large = |problem: Problem| matches!(problem, Problem::Service(Error::TooLarge(_)));
-        assert!(Intake::new(announced, limits(100)).is_err_and(too_large));
+        let too_large = |error: ApiError| matches!(error, ApiError::Service(Error::TooLarge(_)));
+        assert!(BodyReader::new(announced, limits(100)).is_err_and(too_large));
         let chunked = || {
             let chunks =
                 [vec![1; 60], vec![2; 41]].map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
             Request::new(Body::from_stream(stream::iter(chunks)))
         };
         assert!(
-            Intake::new(chunked(), limits(100))
+            BodyReader::new(chunked(), limits(100))
                 .unwrap()
                 .read_all()
                 .await
                 .is_err_and(too_large)
         );
         assert_eq!(
-            Intake::new(chunked(), limits(101))
+            BodyReader::new(chunked(), limits(101))
                 .unwrap()
                 .read_all()
                 .await

@@ -1,6 +1,6 @@
 //! A quick look at a document, to spare most of them the walk.
 
-use super::walk::{Keys, has_room};
+use super::validate::{Keys, has_room};
 use memchr::memchr2;
 use std::hash::{BuildHasher, RandomState};
 
@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 ///
 /// It runs from quote to quote. The walk has to decode every string, which for files in a release
 /// takes longer than to store them.
-pub(super) fn is_harmless(bytes: &[u8]) -> bool {
+pub(super) fn precheck(bytes: &[u8]) -> bool {
     if std::str::from_utf8(bytes).is_err() {
         return false;
     }
@@ -82,12 +82,12 @@ fn is_odd(digits: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_harmless;
-    use crate::strict_json::walk::Walk;
+    use super::precheck;
+    use crate::strict_json::validate::Validator;
     use proptest::prelude::*;
 
-    fn walks(text: &str) -> bool {
-        Walk::check(&mut serde_json::Deserializer::from_str(text)).is_ok()
+    fn is_valid(text: &str) -> bool {
+        Validator::validate(&mut serde_json::Deserializer::from_str(text)).is_ok()
     }
 
     #[test]
@@ -101,15 +101,15 @@ mod tests {
             r#"{"a":{"c":1},"b":2,"a":3}"#,
             r#"{"a":["}",{"k":",\"k\":"}],"a":1}"#,
         ] {
-            assert!(!walks(bad), "{bad}");
-            assert!(!is_harmless(bad.as_bytes()), "{bad}");
+            assert!(!is_valid(bad), "{bad}");
+            assert!(!precheck(bad.as_bytes()), "{bad}");
         }
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(is_harmless(deep(64).as_bytes()) && walks(&deep(64)));
-        assert!(!is_harmless(deep(65).as_bytes()) && !walks(&deep(65)));
+        assert!(precheck(deep(64).as_bytes()) && is_valid(&deep(64)));
+        assert!(!precheck(deep(65).as_bytes()) && !is_valid(&deep(65)));
         let many: Vec<_> = (0..=100_000).map(|key| format!("\"{key}\":0")).collect();
         let many = format!("{{{}}}", many.join(","));
-        assert!(!is_harmless(many.as_bytes()) && !walks(&many));
+        assert!(!precheck(many.as_bytes()) && !is_valid(&many));
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             "[]",
             "  \"text\"  ",
         ] {
-            assert!(is_harmless(good.as_bytes()) && walks(good), "{good}");
+            assert!(precheck(good.as_bytes()) && is_valid(good), "{good}");
         }
     }
 
@@ -128,8 +128,8 @@ mod tests {
         /// Whatever is valid JSON: harmless means that the walk passes.
         #[test]
         fn harmless_documents_pass_the_walk(text in r#"(\{|\}|\[|\]|,|:|"(a|b|\\\\|\\"|\\u0061|\{|,)*"|1|null| ){0,40}"#) {
-            if serde_json::from_str::<serde_json::Value>(&text).is_ok() && is_harmless(text.as_bytes()) {
-                prop_assert!(walks(&text), "{}", text);
+            if serde_json::from_str::<serde_json::Value>(&text).is_ok() && precheck(text.as_bytes()) {
+                prop_assert!(is_valid(&text), "{}", text);
             }
         }
     }

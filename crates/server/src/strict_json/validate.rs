@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use std::hash::{BuildHasher, RandomState};
 
 /// Where the walk is, for the message of a refusal.
-pub(super) struct Walk {
+pub(super) struct Validator {
     path: Vec<Step>,
     hasher: RandomState,
 }
@@ -17,17 +17,17 @@ enum Step {
     Index(usize),
 }
 
-impl Walk {
+impl Validator {
     /// Walks a whole document, to its end.
-    pub(super) fn check<'de, R>(json: &mut serde_json::Deserializer<R>) -> serde_json::Result<()>
+    pub(super) fn validate<'de, R>(json: &mut serde_json::Deserializer<R>) -> serde_json::Result<()>
     where
         R: serde_json::de::Read<'de>,
     {
-        let mut walk = Self {
+        let mut validator = Self {
             path: Vec::new(),
             hasher: RandomState::new(),
         };
-        Node(&mut walk).deserialize(&mut *json)?;
+        Node(&mut validator).deserialize(&mut *json)?;
         json.end()
     }
 
@@ -66,7 +66,7 @@ pub(super) fn has_room(depth: usize) -> bool {
 }
 
 /// Any value: walks it and all below.
-struct Node<'w>(&'w mut Walk);
+struct Node<'w>(&'w mut Validator);
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = ();
@@ -111,33 +111,33 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Self(walk) = self;
-        walk.enter(Step::Index(0))?;
-        while items.next_element_seed(Node(walk))?.is_some() {
-            if let Some(Step::Index(index)) = walk.path.last_mut() {
+        let Self(validator) = self;
+        validator.enter(Step::Index(0))?;
+        while items.next_element_seed(Node(validator))?.is_some() {
+            if let Some(Step::Index(index)) = validator.path.last_mut() {
                 *index += 1;
             }
         }
-        walk.path.pop();
+        validator.path.pop();
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Self(walk) = self;
-        walk.enter(Step::Key(String::new()))?;
+        let Self(validator) = self;
+        validator.enter(Step::Key(String::new()))?;
         let mut seen = Keys::default();
-        while let Some(hash) = entries.next_key_seed(Key(walk))? {
+        while let Some(hash) = entries.next_key_seed(Key(validator))? {
             if !seen.insert(hash) {
-                return Err(walk.refuse("the key is there twice"));
+                return Err(validator.refuse("the key is there twice"));
             }
             if seen.are_too_many() {
                 return Err(A::Error::custom(format_args!(
                     "an object has more than {MAX_KEYS} keys"
                 )));
             }
-            entries.next_value_seed(Node(walk))?;
+            entries.next_value_seed(Node(validator))?;
         }
-        walk.path.pop();
+        validator.path.pop();
         Ok(())
     }
 }
@@ -174,7 +174,7 @@ impl Keys {
 }
 
 /// A key: becomes the last step of the path, and yields its hash.
-struct Key<'w>(&'w mut Walk);
+struct Key<'w>(&'w mut Validator);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = u64;
@@ -192,14 +192,14 @@ impl Visitor<'_> for Key<'_> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<u64, E> {
-        let Self(walk) = self;
-        if let Some(Step::Key(last)) = walk.path.last_mut() {
+        let Self(validator) = self;
+        if let Some(Step::Key(last)) = validator.path.last_mut() {
             last.clear();
             last.push_str(key);
         }
         if key.contains('\0') {
-            return Err(walk.refuse("must not contain NUL"));
+            return Err(validator.refuse("must not contain NUL"));
         }
-        Ok(walk.hasher.hash_one(key))
+        Ok(validator.hasher.hash_one(key))
     }
 }

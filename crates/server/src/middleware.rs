@@ -9,11 +9,11 @@ mod routes;
 
 pub use routes::finish_router;
 
+use crate::api_error::ApiError;
 use crate::body_budget::BodyBudget;
 use crate::context::{REQUEST_ID, RequestContext, request_id};
 use crate::error::ErrorShape;
 use crate::metrics::{ListenerMetrics, RequestSeries, Route};
-use crate::problem::Problem;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::uri::PathAndQuery;
@@ -54,7 +54,7 @@ pub trait FastPath: Send + Sync + 'static {
 }
 
 /// A listener's router with everything around it. `E` is the shape of errors that no handler made.
-pub struct Front<E> {
+pub struct Middleware<E> {
     inner: Arc<Inner>,
     shape: PhantomData<fn() -> E>,
 }
@@ -73,7 +73,7 @@ struct Fast {
     usual: RequestSeries,
 }
 
-impl<E> Clone for Front<E> {
+impl<E> Clone for Middleware<E> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
@@ -82,8 +82,8 @@ impl<E> Clone for Front<E> {
     }
 }
 
-impl<E: ErrorShape> Front<E> {
-    /// Puts the front before a router that [`finish_router`] has finished.
+impl<E: ErrorShape> Middleware<E> {
+    /// Puts the middleware before a router that [`finish_router`] has finished.
     pub fn new(router: Router, metrics: ListenerMetrics) -> Self {
         Self::with(router, metrics, HANDLER_TIMEOUT, None)
     }
@@ -120,8 +120,8 @@ impl<E: ErrorShape> Front<E> {
     + Send
     + Sync {
         hyper::service::service_fn(move |request| {
-            let front = self.clone();
-            async move { Ok(front.handle(request).await) }
+            let middleware = self.clone();
+            async move { Ok(middleware.handle(request).await) }
         })
     }
 
@@ -211,13 +211,13 @@ impl<E: ErrorShape> Front<E> {
                     }
                     Err(_) => {
                         tracing::warn!("a handler took too long and was given up");
-                        return E::from(Problem::Timeout).into_response();
+                        return E::from(ApiError::Timeout).into_response();
                     }
                 },
             };
             return outcome.unwrap_or_else(|panic| {
                 tracing::error!(panic = panic_message(panic.as_ref()), "a handler panicked");
-                E::from(Problem::Panic).into_response()
+                E::from(ApiError::Panic).into_response()
             });
         }
     }
@@ -271,7 +271,7 @@ mod tests {
     use axum::response::IntoResponse;
     use axum::routing::get;
 
-    fn front(timeout: Duration) -> Front<PlatformError> {
+    fn middleware(timeout: Duration) -> Middleware<PlatformError> {
         let router = Router::new()
             .route("/", get(|| async { "root" }))
             .route("/things/{id}", get(|| async { "thing" }))
@@ -284,7 +284,7 @@ mod tests {
             )
             .route("/slow", get(|| tokio::time::sleep(Duration::from_mins(1))));
         let metrics = Metrics::new().listener("test");
-        Front::with(
+        Middleware::with(
             finish_router::<PlatformError, ()>(router),
             metrics,
             timeout,
@@ -292,32 +292,32 @@ mod tests {
         )
     }
 
-    async fn get_path(front: &Front<PlatformError>, path: &str) -> Response {
-        front
+    async fn get_path(middleware: &Middleware<PlatformError>, path: &str) -> Response {
+        middleware
             .handle(Request::builder().uri(path).body(Body::empty()).unwrap())
             .await
     }
 
     #[tokio::test]
     async fn one_trailing_slash_is_the_same_route() {
-        let front = front(HANDLER_TIMEOUT);
+        let middleware = middleware(HANDLER_TIMEOUT);
         for (path, status) in [
             ("/", 200),
             ("/things/1", 200),
             ("/things/1/?a=b/", 200),
             ("/things/1//", 404),
         ] {
-            assert_eq!(get_path(&front, path).await.status(), status, "{path}");
+            assert_eq!(get_path(&middleware, path).await.status(), status, "{path}");
         }
     }
 
     #[tokio::test]
     async fn a_slow_handler_is_given_up_unless_it_asked_for_time() {
-        let front = front(Duration::from_millis(20));
-        let response = get_path(&front, "/slow").await;
+        let middleware = middleware(Duration::from_millis(20));
+        let response = get_path(&middleware, "/slow").await;
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["retry-after"], "1");
-        assert_eq!(get_path(&front, "/poll").await.status(), 200);
+        assert_eq!(get_path(&middleware, "/poll").await.status(), 200);
     }
 
     #[tokio::test]
@@ -339,13 +339,13 @@ mod tests {
         }
         let metrics = Metrics::new();
         let fast: Box<dyn FastPath> = Box::new(Authorize);
-        let front = Front::with(
+        let middleware = Middleware::with(
             Router::new(),
             metrics.listener("ai"),
             HANDLER_TIMEOUT,
             Some(fast),
         );
-        let response = get_path(&front, "/fast").await;
+        let response = get_path(&middleware, "/fast").await;
         assert_eq!(response.headers()["x-request-id"].len(), 24);
         let counted = |method: &str| {
             let series = format!(r#"method="{method}",route="/fast",status="200"}} 1"#);
@@ -354,8 +354,8 @@ mod tests {
         assert!(counted("GET") && !counted("PUT"));
         // Not what it usually answers, and counted as what it is.
         let unusual = Request::put("/fast").body(Body::empty()).unwrap();
-        assert_eq!(front.handle(unusual).await.status(), 200);
+        assert_eq!(middleware.handle(unusual).await.status(), 200);
         assert!(counted("GET") && counted("PUT"));
-        assert_eq!(get_path(&front, "/other").await.status(), 404);
+        assert_eq!(get_path(&middleware, "/other").await.status(), 404);
     }
 }

@@ -10,9 +10,9 @@ use std::fmt;
 
 /// Reads a value; an error once its text is certainly longer than what is left.
 #[derive(Clone, Copy)]
-pub(super) struct SmallValue<'b>(pub(super) &'b Cell<usize>);
+pub(super) struct BoundedJson<'b>(pub(super) &'b Cell<usize>);
 
-impl SmallValue<'_> {
+impl BoundedJson<'_> {
     /// Every value and every comma is at least one byte of text, and a text is at least its length.
     fn spend<E: Error>(self, bytes: usize) -> Result<(), E> {
         match self.0.get().checked_sub(bytes) {
@@ -25,7 +25,7 @@ impl SmallValue<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for SmallValue<'_> {
+impl<'de> DeserializeSeed<'de> for BoundedJson<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -33,7 +33,7 @@ impl<'de> DeserializeSeed<'de> for SmallValue<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for SmallValue<'_> {
+impl<'de> Visitor<'de> for BoundedJson<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,7 +96,7 @@ mod tests {
 
     fn read(json: &str, most: usize) -> serde_json::Result<Value> {
         let left = Cell::new(most);
-        SmallValue(&left).deserialize(&mut serde_json::Deserializer::from_str(json))
+        BoundedJson(&left).deserialize(&mut serde_json::Deserializer::from_str(json))
     }
 
     #[test]

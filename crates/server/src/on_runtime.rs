@@ -12,19 +12,19 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 
 /// A future or body that belongs to a runtime.
-pub(crate) struct InRuntime<T> {
+pub(crate) struct OnRuntime<T> {
     runtime: Handle,
     inner: T,
 }
 
-impl<T> InRuntime<T> {
+impl<T> OnRuntime<T> {
     /// Says that `inner` belongs to `runtime`.
     pub(crate) fn new(runtime: Handle, inner: T) -> Self {
         Self { runtime, inner }
     }
 }
 
-impl<F: Future + Unpin> Future for InRuntime<F> {
+impl<F: Future + Unpin> Future for OnRuntime<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -34,7 +34,7 @@ impl<F: Future + Unpin> Future for InRuntime<F> {
     }
 }
 
-impl HttpBody for InRuntime<Body> {
+impl HttpBody for OnRuntime<Body> {
     type Data = Bytes;
     type Error = axum::Error;
 

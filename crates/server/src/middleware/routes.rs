@@ -1,8 +1,8 @@
 //! What every router needs at its end: answers for unknown paths and methods, and route names.
 
+use crate::api_error::ApiError;
 use crate::context::RequestContext;
 use crate::error::ErrorShape;
-use crate::problem::Problem;
 use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use std::task::{Context, Poll};
@@ -15,13 +15,13 @@ pub fn finish_router<E: ErrorShape, S: Clone + Send + Sync + 'static>(
     router: Router<S>,
 ) -> Router<S> {
     router
-        .method_not_allowed_fallback(|| async { E::from(Problem::MethodNotAllowed) })
-        .fallback(|| async { E::from(Problem::NoRoute) })
+        .method_not_allowed_fallback(|| async { E::from(ApiError::MethodNotAllowed) })
+        .fallback(|| async { E::from(ApiError::NoRoute) })
         // Not `route_layer`, which leaves out the routes' answers to wrong methods.
         .layer(NameRoute)
 }
 
-/// Tells the front which route was taken, which only the router knows.
+/// Tells the middleware which route was taken, which only the router knows.
 #[derive(Clone)]
 struct NameRoute;
 

@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
 /// A document without its texts.
-pub struct Lifted<'d> {
+pub struct ExtractedStrings<'d> {
     /// The same document with the [`TextId`] of each text in its place.
     pub document: Cow<'d, [u8]>,
     /// What was there.
     pub texts: Vec<Bytes>,
 }
 
-/// Stands in a document for a text: its place in [`Lifted::texts`].
+/// Stands in a document for a text: its place in [`ExtractedStrings::texts`].
 #[derive(Clone, Copy)]
 pub struct TextId(pub usize);
 
@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for TextId {
 
 /// Where the texts of a document are: under `key` in the objects of the array `list`, which is a field
 /// of the document.
-pub struct Place {
+pub struct FieldSelector {
     /// The field with the array.
     pub list: &'static str,
     /// The field with the text.
@@ -45,16 +45,16 @@ pub struct Place {
 /// None when there is anything about the document that somebody else can tell better: a fault, more
 /// than `most` texts, or an escape in the name of a field, which would make it mean something that is
 /// not seen here.
-pub fn lift<'d>(
+pub fn extract_strings<'d>(
     document: &'d [u8],
-    place: &Place,
+    selector: &FieldSelector,
     most: usize,
     mut ready: impl FnMut(TextId, &Bytes),
-) -> Option<Lifted<'d>> {
+) -> Option<ExtractedStrings<'d>> {
     let mut open: Vec<Part> = Vec::new();
     let mut field: &[u8] = b"";
     let mut field_is_next = false;
-    let mut lift = Lift::new(document);
+    let mut extractor = Extractor::new(document);
     let mut at = 0;
     while let Some(&byte) = document.get(at) {
         at += 1;
@@ -66,16 +66,16 @@ pub fn lift<'d>(
                 }
                 field_is_next = false;
                 at += field.len() + 1;
-                if open.last() == Some(&Part::Item) && field == place.unless.as_bytes() {
-                    lift.fresh = None;
-                    lift.is_plain = false;
+                if open.last() == Some(&Part::Item) && field == selector.unless.as_bytes() {
+                    extractor.fresh = None;
+                    extractor.is_plain = false;
                 }
             }
-            b'"' if open.last() == Some(&Part::Item) && field == place.key.as_bytes() => {
-                if lift.texts.len() >= most {
+            b'"' if open.last() == Some(&Part::Item) && field == selector.key.as_bytes() => {
+                if extractor.texts.len() >= most {
                     return None;
                 }
-                at = lift.take(at)?;
+                at = extractor.take(at)?;
             }
             b'"' => at += string_length(&document[at..])? + 1,
             b'{' => {
@@ -84,21 +84,21 @@ pub fn lift<'d>(
                     Some(Part::List) => Part::Item,
                     Some(_) => Part::Object,
                 };
-                lift.is_plain |= part == Part::Item;
+                extractor.is_plain |= part == Part::Item;
                 open.push(part);
                 field_is_next = true;
             }
             b'[' => {
                 let is_list =
-                    open.last() == Some(&Part::Document) && field == place.list.as_bytes();
+                    open.last() == Some(&Part::Document) && field == selector.list.as_bytes();
                 open.push(if is_list { Part::List } else { Part::Array });
                 field_is_next = false;
             }
             b'}' | b']' => {
                 if open.pop() == Some(Part::Item)
-                    && let Some(id) = lift.fresh.take()
+                    && let Some(id) = extractor.fresh.take()
                 {
-                    ready(TextId(id), &lift.texts[id]);
+                    ready(TextId(id), &extractor.texts[id]);
                 }
                 field_is_next = false;
             }
@@ -106,7 +106,7 @@ pub fn lift<'d>(
             _ => {}
         }
     }
-    Some(lift.end())
+    Some(extractor.end())
 }
 
 /// How long the rest of a string is as it is written, up to the quote that ends it.
@@ -138,7 +138,7 @@ impl Part {
 }
 
 /// The two halves on their way.
-struct Lift<'d> {
+struct Extractor<'d> {
     from: &'d [u8],
     /// Up to where `document` has it.
     copied: usize,
@@ -152,7 +152,7 @@ struct Lift<'d> {
     fresh: Option<usize>,
 }
 
-impl<'d> Lift<'d> {
+impl<'d> Extractor<'d> {
     fn new(from: &'d [u8]) -> Self {
         Self {
             from,
@@ -188,14 +188,14 @@ impl<'d> Lift<'d> {
         Some(self.copied + 1)
     }
 
-    fn end(mut self) -> Lifted<'d> {
+    fn end(mut self) -> ExtractedStrings<'d> {
         let document = if self.texts.is_empty() {
             Cow::Borrowed(self.from)
         } else {
             self.document.extend_from_slice(&self.from[self.copied..]);
             Cow::Owned(self.document)
         };
-        Lifted {
+        ExtractedStrings {
             document,
             texts: self.texts,
         }
@@ -294,33 +294,33 @@ mod tests {
     use serde_json::{Value, json};
 
     /// The document as it was, put together again.
-    fn restored(lifted: &Lifted<'_>) -> Value {
-        let mut document: Value = serde_json::from_slice(&lifted.document).unwrap();
+    fn restored(extracted: &ExtractedStrings<'_>) -> Value {
+        let mut document: Value = serde_json::from_slice(&extracted.document).unwrap();
         for file in document["files"].as_array_mut().into_iter().flatten() {
             if let Some(Value::String(number)) = file.get_mut("data") {
-                let text = &lifted.texts[number.parse::<usize>().unwrap()];
+                let text = &extracted.texts[number.parse::<usize>().unwrap()];
                 *number = String::from_utf8(text.to_vec()).unwrap();
             }
         }
         document
     }
 
-    const FILES: Place = Place {
+    const FILES: FieldSelector = FieldSelector {
         list: "files",
         key: "data",
         unless: "encoding",
     };
 
-    fn lift_files(document: &str) -> Option<Lifted<'_>> {
+    fn extract_files(document: &str) -> Option<ExtractedStrings<'_>> {
         let mut shown = Vec::new();
         let ready = |TextId(number): TextId, text: &Bytes| shown.push((number, text.clone()));
-        let lifted = lift(document.as_bytes(), &FILES, 1000, ready)?;
+        let extracted = extract_strings(document.as_bytes(), &FILES, 1000, ready)?;
         assert!(
             shown
                 .iter()
-                .all(|(number, text)| lifted.texts[*number] == text)
+                .all(|(number, text)| extracted.texts[*number] == text)
         );
-        Some(lifted)
+        Some(extracted)
     }
 
     #[test]
@@ -329,10 +329,11 @@ mod tests {
             {"data":"c","encoding":"text"},{"data":"d","more":{"encoding":1}},{"path":"e"},
             {"data":"f","data":"g"}]}"#;
         let mut shown = Vec::new();
-        let lifted = lift(document, &FILES, 6, |_, text| shown.push(text.clone())).unwrap();
+        let extracted =
+            extract_strings(document, &FILES, 6, |_, text| shown.push(text.clone())).unwrap();
         assert_eq!(shown, ["a", "d", "g"]);
-        assert_eq!(lifted.texts, ["a", "b", "c", "d", "f", "g"]);
-        assert!(lift(document, &FILES, 5, |_, _| ()).is_none());
+        assert_eq!(extracted.texts, ["a", "b", "c", "d", "f", "g"]);
+        assert!(extract_strings(document, &FILES, 5, |_, _| ()).is_none());
     }
 
     /// Room that is made anew for each character would take minutes.
@@ -340,8 +341,8 @@ mod tests {
     fn long_texts_of_escapes_are_decoded_in_one_go() {
         let text = r"\u4e2d\ud83d\ude00é".repeat(200_000);
         let document = format!(r#"{{"files":[{{"data":"{text}"}}],"message":"\ud83d\ude00"}}"#);
-        let lifted = lift_files(&document).unwrap();
-        assert_eq!(lifted.texts[0], "中😀é".repeat(200_000));
+        let extracted = extract_files(&document).unwrap();
+        assert_eq!(extracted.texts[0], "中😀é".repeat(200_000));
     }
 
     #[test]
@@ -357,25 +358,25 @@ mod tests {
             "other": {"files": [{"data": "stays"}]},
         });
         for text in [document.to_string(), format!("{document:#}")] {
-            let lifted = lift_files(&text).unwrap();
-            assert_eq!(lifted.texts.len(), 2);
-            assert_eq!(restored(&lifted), document);
-            let left = String::from_utf8(lifted.document.to_vec()).unwrap();
+            let extracted = extract_files(&text).unwrap();
+            assert_eq!(extracted.texts.len(), 2);
+            assert_eq!(restored(&extracted), document);
+            let left = String::from_utf8(extracted.document.to_vec()).unwrap();
             assert!(!left.contains("two"), "{left}");
         }
     }
 
     #[test]
     fn a_document_without_texts_is_not_copied() {
-        let lifted = lift_files(r#"{"files":[{"path":"a"}],"data":"x"}"#).unwrap();
-        assert!(matches!(lifted.document, Cow::Borrowed(_)));
+        let extracted = extract_files(r#"{"files":[{"path":"a"}],"data":"x"}"#).unwrap();
+        assert!(matches!(extracted.document, Cow::Borrowed(_)));
     }
 
     #[test]
     fn every_escape_is_decoded() {
         let text = r#"{"files":[{"data":"a\"\\\/\b\f\n\r\t\u00e9\u20AC\ud83d\ude00z"}]}"#;
         let expected: Value = serde_json::from_str(text).unwrap();
-        assert_eq!(restored(&lift_files(text).unwrap()), expected);
+        assert_eq!(restored(&extract_files(text).unwrap()), expected);
     }
 
     #[test]
@@ -395,12 +396,14 @@ mod tests {
             r#""\"#,
         ] {
             let document = format!(r#"{{"files":[{{"data":{bad}}}]}}"#);
-            assert!(lift_files(&document).is_none(), "{document:?}");
+            assert!(extract_files(&document).is_none(), "{document:?}");
         }
         // These mean `files` and `data`.
-        assert!(lift_files(r#"{"fil\u0065s":[{"data":"0"}]}"#).is_none());
-        assert!(lift_files(r#"{"files":[{"d\u0061ta":"0"}]}"#).is_none());
-        assert!(lift(b"{\"files\":[{\"data\":\"a\xffb\"}]}", &FILES, 9, |_, _| ()).is_none());
+        assert!(extract_files(r#"{"fil\u0065s":[{"data":"0"}]}"#).is_none());
+        assert!(extract_files(r#"{"files":[{"d\u0061ta":"0"}]}"#).is_none());
+        assert!(
+            extract_strings(b"{\"files\":[{\"data\":\"a\xffb\"}]}", &FILES, 9, |_, _| ()).is_none()
+        );
     }
 
     proptest! {
@@ -409,9 +412,9 @@ mod tests {
             text in r#"(a|é|😀|\\[nrtbf"/\\]|\\u[0-9a-fA-F]{4}|\\ud83d\\ude00| |[a-z]{9}){0,30}"#
         ) {
             let document = format!(r#"{{"files":[{{"data":"{text}"}},{{"data":"after"}}]}}"#);
-            if let Some(lifted) = lift_files(&document) {
+            if let Some(extracted) = extract_files(&document) {
                 let expected: Value = serde_json::from_str(&document).unwrap();
-                prop_assert_eq!(restored(&lifted), expected);
+                prop_assert_eq!(restored(&extracted), expected);
             } else {
                 prop_assert!(text.contains("\\ud") || text.contains("\\uD") || text.contains("\\u0000"));
             }
@@ -423,7 +426,7 @@ mod tests {
             document in r#"\{"files":\[((\{|\}|\[|\]|,|:|"(data|files|a|\\\\|\\")"| |1){0,20})\]\}"#
         ) {
             if let Ok(expected) = serde_json::from_str::<Value>(&document) {
-                prop_assert_eq!(restored(&lift_files(&document).unwrap()), expected);
+                prop_assert_eq!(restored(&extract_files(&document).unwrap()), expected);
             }
         }
     }
