@@ -3,7 +3,7 @@
 //! Most of it is [`estrade_service::Error`]; the rest exists only here, because the rules know
 //! nothing of routes, sockets and panics. [`crate::error`] renders it in each API's shape.
 
-use crate::rate::Standing;
+use crate::rate::RateLimitStatus;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use estrade_model::error::error_chain;
@@ -32,7 +32,7 @@ pub enum ApiError {
     /// The handler panicked; the panic is already in the log.
     Panic,
     /// The credential sends faster than it may.
-    RateLimited(Standing),
+    RateLimited(RateLimitStatus),
 }
 
 impl From<Error> for ApiError {
@@ -106,7 +106,7 @@ impl ApiError {
             Self::BodiesFull => "the server receives too many bodies at once; repeat in a moment".into(),
             Self::Timeout => "this took too long and was given up; repeat in a moment".into(),
             Self::Panic => "something went wrong on our side; the log has the details under this request id".into(),
-            Self::RateLimited(standing) => Error::RateLimited(standing.retry_after).to_string().into(),
+            Self::RateLimited(limit) => Error::RateLimited(limit.retry_after).to_string().into(),
         }
     }
 
@@ -124,11 +124,11 @@ impl ApiError {
             Self::Service(Error::Unauthenticated | Error::WrongCredentials) => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::RateLimited(standing) => {
+            Self::RateLimited(limit) => {
                 for (name, value) in [
-                    ("ratelimit-limit", u64::from(standing.limit)),
-                    ("ratelimit-remaining", u64::from(standing.remaining)),
-                    ("ratelimit-reset", whole_seconds(standing.reset)),
+                    ("ratelimit-limit", u64::from(limit.limit)),
+                    ("ratelimit-remaining", u64::from(limit.remaining)),
+                    ("ratelimit-reset", whole_seconds(limit.reset)),
                 ] {
                     headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
                 }
@@ -157,7 +157,7 @@ impl ApiError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Service(Error::RateLimited(wait)) => Some(*wait),
-            Self::RateLimited(standing) => Some(standing.retry_after),
+            Self::RateLimited(limit) => Some(limit.retry_after),
             Self::Service(Error::Unavailable(_) | Error::IdempotencyInProgress)
             | Self::TooManyBodies
             | Self::BodiesFull

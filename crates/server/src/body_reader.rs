@@ -130,7 +130,7 @@ impl BodyReader {
     /// The next chunk; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            let frame = timeout(self.patience(), self.body.frame())
+            let frame = timeout(self.chunk_timeout(), self.body.frame())
                 .await
                 .map_err(|_| ApiError::BodyTimeout)?;
             let frame = match frame {
@@ -182,7 +182,7 @@ impl BodyReader {
     }
 
     /// How long the next chunk may take.
-    fn patience(&self) -> Duration {
+    fn chunk_timeout(&self) -> Duration {
         let earned = Duration::from_secs(self.received / self.limits.min_rate.max(1));
         let whole = self.limits.idle + earned;
         whole
@@ -222,7 +222,7 @@ mod tests {
         Request::new(Body::from_stream(bytes))
     }
 
-    /// Reads a body that comes one byte at a time, with a patience of 100 ms.
+    /// Reads a body that comes one byte at a time, with a timeout of 100 ms.
     async fn read_dripping(pause: Duration) -> Result<Bytes, ApiError> {
         let limits = BodyLimits {
             idle: Duration::from_millis(100),

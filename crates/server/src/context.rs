@@ -78,7 +78,7 @@ impl RequestContext {
     }
 
     /// Lifts the time limit: for long polls and other handlers that bound themselves.
-    pub fn lift_deadline(&self) {
+    pub fn clear_deadline(&self) {
         self.0.deadline.store(u64::MAX, Ordering::Relaxed);
     }
 
@@ -117,13 +117,13 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     headers
         .get(REQUEST_ID)
-        .filter(|id| is_sane(id.as_bytes()))
+        .filter(|id| is_acceptable(id.as_bytes()))
         .cloned()
         .unwrap_or_else(new_request_id)
 }
 
 /// Nothing that could break a log line, a header or a shell.
-fn is_sane(id: &[u8]) -> bool {
+fn is_acceptable(id: &[u8]) -> bool {
     (1..=128).contains(&id.len())
         && id
             .iter()
@@ -173,7 +173,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(20)).await;
         context.restart_deadline();
         assert!(context.deadline().unwrap() - first >= Duration::from_millis(20));
-        context.lift_deadline();
+        context.clear_deadline();
         context.restart_deadline();
         assert_eq!(context.deadline(), None);
     }

@@ -4,7 +4,7 @@
 //! cause of an internal failure) is logged here, once, when the response is made.
 
 use crate::api_error::ApiError;
-use crate::idempotency::Passing;
+use crate::idempotency::NotStored;
 use axum::Json;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -112,12 +112,12 @@ impl IntoResponse for PlatformError {
                 files: error.missing_files().map(list_missing),
             },
         };
-        let is_passing = body.data.files.is_some();
+        let is_not_stored = body.data.files.is_some();
         let mut response = (status, Json(body)).into_response();
         error.write_headers(response.headers_mut());
-        if is_passing {
+        if is_not_stored {
             // The client is told to repeat the very same request.
-            response.extensions_mut().insert(Passing);
+            response.extensions_mut().insert(NotStored);
         }
         response
     }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// How often a silent stream says that it is alive.
-const ALIVE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Somebody who waits for what comes next.
 pub(crate) trait Follower: Send + 'static {
@@ -46,7 +46,7 @@ pub(crate) fn answer(app: AppState, caller: Caller, follower: impl Follower) -> 
         let events = batch.ok()?.into_iter().map(Ok::<_, Infallible>);
         Some((stream::iter(events), (app, caller, follower)))
     });
-    let alive = KeepAlive::new().interval(ALIVE);
+    let alive = KeepAlive::new().interval(KEEP_ALIVE_INTERVAL);
     Sse::new(batches.flatten())
         .keep_alive(alive)
         .into_response()

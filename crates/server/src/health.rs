@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// A database that takes longer to say anything is down, for those who watch.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PING_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The answer of `/healthz` and `/readyz`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -63,7 +63,7 @@ pub async fn ai_readyz(State(app): State<AppState>) -> Response {
 
 async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
     let (pinged, writable) = tokio::join!(
-        timeout(PATIENCE, app.core.db.ping()),
+        timeout(PING_TIMEOUT, app.core.db.ping()),
         app.core.write_probe.is_writable()
     );
     let answers = pinged.is_ok_and(|ping| ping.is_ok());

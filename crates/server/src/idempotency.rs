@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: a request that is repeated is carried out once and answered twice.
 //!
 //! A middleware does it for every POST with the header. Routes that read their body themselves call
-//! [`carry_out`] on their own. Answers that hold a secret come with a [`Redacted`] copy, which is
+//! [`execute`] on their own. Answers that hold a secret come with a [`Redacted`] copy, which is
 //! what repeats get.
 
 use crate::api_error::ApiError;
@@ -30,7 +30,7 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Headers that a repeat gets again; the others belong to one request.
-const KEPT: [HeaderName; 5] = [
+const STORED_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::ETAG,
     header::CACHE_CONTROL,
@@ -38,10 +38,10 @@ const KEPT: [HeaderName; 5] = [
     HeaderName::from_static("x-error-message"),
 ];
 /// Answers to POSTs are small; what is larger than this is not kept.
-const LARGEST_ANSWER: usize = 1 << 20;
+const MAX_STORED_RESPONSE: usize = 1 << 20;
 
-/// Routes that take no account token, and those that call [`carry_out`] themselves.
-const LEFT_OUT: [&str; 5] = [
+/// Routes that take no account token, and those that call [`execute`] themselves.
+const EXCLUDED_ROUTES: [&str; 5] = [
     "/v1/login",
     "/v1/login/check-if-exists",
     "/v1/keys/authorize",
@@ -66,7 +66,7 @@ impl Redacted {
 /// Marks an answer that holds only until the client has done what it says: a repeat of the request
 /// is carried out, whatever the status.
 #[derive(Clone, Copy)]
-pub struct Passing;
+pub struct NotStored;
 
 /// The middleware: replays answers to POSTs with the header.
 pub async fn replay<E: ErrorShape>(
@@ -78,7 +78,7 @@ pub async fn replay<E: ErrorShape>(
         return next.run(request).await;
     }
     let route = request.extensions().get::<MatchedPath>();
-    if route.is_some_and(|route| LEFT_OUT.contains(&route.as_str())) {
+    if route.is_some_and(|route| EXCLUDED_ROUTES.contains(&route.as_str())) {
         return next.run(request).await;
     }
     match replay_request(&app, request, next).await {
@@ -101,7 +101,7 @@ async fn replay_request(
         .await?;
     let hash = *blake3::hash(&bytes).as_bytes();
     let request = Request::from_parts(parts, Body::from(bytes));
-    carry_out(app, &caller, &head, || hash, async move {
+    execute(app, &caller, &head, || hash, async move {
         next.run(request).await
     })
     .await
@@ -110,7 +110,7 @@ async fn replay_request(
 /// Carries a request out, or replays the answer that its idempotency key had.
 ///
 /// With a key the work goes on when the client hangs up: who lost a connection is who repeats.
-pub async fn carry_out(
+pub async fn execute(
     app: &AppState,
     caller: &Caller,
     head: &Parts,
@@ -168,12 +168,12 @@ fn replayed(answer: StoredAnswer) -> Response {
 
 /// Keeps the answer for repeats and hands it on.
 async fn store(ticket: Ticket, response: Response) -> Response {
-    if response.extensions().get::<Passing>().is_some() {
+    if response.extensions().get::<NotStored>().is_some() {
         report(ticket.give_up().await);
         return response;
     }
     let (parts, body) = response.into_parts();
-    let body = match to_bytes(body, LARGEST_ANSWER).await {
+    let body = match to_bytes(body, MAX_STORED_RESPONSE).await {
         Ok(body) => body,
         Err(error) => {
             tracing::error!(%error, "an answer could not be kept for repeats");
@@ -186,7 +186,7 @@ async fn store(ticket: Ticket, response: Response) -> Response {
         .map_or_else(|| body.clone(), |Redacted(kept)| kept.clone());
     let answer = StoredAnswer {
         status: parts.status.as_u16(),
-        headers: kept_headers(&parts.headers),
+        headers: stored_headers(&parts.headers),
         body: kept.to_vec(),
     };
     report(ticket.finish(answer).await);
@@ -202,10 +202,10 @@ fn report(stored: Result<(), Error>) {
     }
 }
 
-fn kept_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+fn stored_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     let kept = |name: &HeaderName| {
         let value = headers.get(name)?.to_str().ok()?;
         Some((name.to_string(), value.to_owned()))
     };
-    KEPT.iter().filter_map(kept).collect()
+    STORED_HEADERS.iter().filter_map(kept).collect()
 }

@@ -10,9 +10,9 @@ use serde::Serialize;
 use std::future::Future;
 
 /// Rows that one query fetches when everything is asked for.
-const CHUNK: u32 = 500;
+const CHUNK_ROWS: u32 = 500;
 /// Most rows of one page; more is clamped, not refused.
-const MOST: u64 = 100;
+const MAX_PAGE_SIZE: u64 = 100;
 
 /// `page` and `count` of a list, for the document.
 #[derive(utoipa::IntoParams)]
@@ -55,8 +55,8 @@ where
     F: Fn(Window<K>) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Vec<T>>> + Send + 'static,
 {
-    if let Some(asked) = paging.window(MOST) {
-        let count = u32::try_from(asked.limit).unwrap_or(CHUNK);
+    if let Some(asked) = paging.window(MAX_PAGE_SIZE) {
+        let count = u32::try_from(asked.limit).unwrap_or(CHUNK_ROWS);
         let page = fetch(Window {
             before: None,
             count,
@@ -71,7 +71,7 @@ where
                 before,
                 fetch(Window {
                     before,
-                    count: CHUNK,
+                    count: CHUNK_ROWS,
                     skip: 0,
                 }),
             )
@@ -82,7 +82,7 @@ where
             let more = chunk
                 .as_ref()
                 .ok()
-                .filter(|rows| rows.len() == CHUNK as usize);
+                .filter(|rows| rows.len() == CHUNK_ROWS as usize);
             let from = more
                 .and_then(|rows| rows.last())
                 .map(|last| Some(id_of(last)));

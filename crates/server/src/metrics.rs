@@ -7,7 +7,7 @@ mod process;
 mod requests;
 mod text;
 
-pub use requests::{ListenerMetrics, RequestSeries, Route, Watch};
+pub use requests::{ListenerMetrics, RequestSeries, RequestTimer, Route};
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};

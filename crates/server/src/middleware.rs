@@ -146,20 +146,20 @@ impl<E: ErrorShape> Middleware<E> {
     pub(crate) fn answer_at_once<B>(&self, request: &mut Request<B>) -> Option<Response> {
         let fast = self.inner.fast.as_ref()?;
         strip_trailing_slash(request.uri_mut());
-        let watch = self.inner.metrics.watch(request.method());
+        let timer = self.inner.metrics.start(request.method());
         let answer = fast
             .path
             .answer(request.method(), request.uri(), request.headers());
         let Some((route, mut response)) = answer else {
-            watch.leave();
+            timer.discard();
             return None;
         };
         finish(response.headers_mut(), request_id(request.headers()));
         let usual = fast.path.usual();
         if response.status() == StatusCode::OK && (request.method(), route) == (&usual.0, usual.1) {
-            watch.done_as(&fast.usual);
+            timer.finish_as(&fast.usual);
         } else {
-            watch.done(Route::Named(route), response.status());
+            timer.finish(Route::Named(route), response.status());
         }
         Some(response)
     }
@@ -172,7 +172,7 @@ impl<E: ErrorShape> Middleware<E> {
     {
         let id = request_id(request.headers());
         strip_trailing_slash(request.uri_mut());
-        let watch = self.inner.metrics.watch(request.method());
+        let timer = self.inner.metrics.start(request.method());
         let context = RequestContext::new(id, self.inner.timeout, self.inner.bodies.clone());
         request.extensions_mut().insert(context.clone());
         // At the highest level, so that the id is in the lines of every level.
@@ -184,12 +184,12 @@ impl<E: ErrorShape> Middleware<E> {
         finish(response.headers_mut(), context.id_header());
 
         let route = context.route().cloned().map_or(Route::None, Route::Matched);
-        let method = watch.method();
+        let method = timer.method();
         span.in_scope(|| {
             let (status, took) = (response.status().as_u16(), context.started().elapsed());
             tracing::debug!(method, route = route.as_str(), status, ?took, "answered");
         });
-        watch.done(route, response.status());
+        timer.finish(route, response.status());
         response
     }
 
@@ -278,7 +278,7 @@ mod tests {
             .route(
                 "/poll",
                 get(|context: RequestContext| async move {
-                    context.lift_deadline();
+                    context.clear_deadline();
                     tokio::time::sleep(Duration::from_millis(80)).await;
                 }),
             )

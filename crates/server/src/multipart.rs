@@ -12,11 +12,11 @@ use estrade_service::Error;
 use memchr::memmem;
 
 /// Longest head of a part.
-const LONGEST_HEAD: usize = 8 * 1024;
+const MAX_PART_HEAD: usize = 8 * 1024;
 /// Longest boundary, as RFC 2046 says.
-const LONGEST_BOUNDARY: usize = 70;
+const MAX_BOUNDARY: usize = 70;
 /// What the parts may take besides their contents.
-pub const OVERHEAD: u64 = 64 * 1024;
+pub const MAX_OVERHEAD: u64 = 64 * 1024;
 
 /// A body of several parts that is being read.
 pub struct Multipart {
@@ -88,12 +88,12 @@ impl Multipart {
             if let Some(end) = memmem::find(&self.buffer, b"\r\n\r\n") {
                 let head = self.buffer.split_to(end).freeze();
                 self.buffer.advance(4);
-                if head.len() > LONGEST_HEAD {
+                if head.len() > MAX_PART_HEAD {
                     return Err(too_long());
                 }
                 return Ok(head);
             }
-            if self.buffer.len() > LONGEST_HEAD {
+            if self.buffer.len() > MAX_PART_HEAD {
                 return Err(too_long());
             }
             self.fill(self.buffer.len() + 1).await?;
@@ -123,9 +123,7 @@ fn boundary(headers: &HeaderMap) -> Option<String> {
         return None;
     }
     let found = parameter(value, "boundary")?;
-    (1..=LONGEST_BOUNDARY)
-        .contains(&found.len())
-        .then_some(found)
+    (1..=MAX_BOUNDARY).contains(&found.len()).then_some(found)
 }
 
 fn field_name(head: &[u8]) -> Option<String> {

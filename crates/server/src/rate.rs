@@ -17,11 +17,11 @@ use std::time::Duration;
 type Limiter = RateLimiter<NotKeyed, InMemoryState, DefaultClock, StateInformationMiddleware>;
 
 /// How many credentials are watched at once.
-const WATCHED: usize = 100_000;
+const MAX_LIMITERS: usize = 100_000;
 
 /// Where a credential stands with its limit: the values of the `RateLimit-*` headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitStatus {
     /// How many requests may come at once.
     pub limit: u32,
     /// How many of them are left.
@@ -49,7 +49,7 @@ impl RateLimits {
         let limit = NonZeroU32::new(per_second).map(|rate| Limit {
             quota: Quota::per_second(rate).allow_burst(NonZeroU32::new(burst).unwrap_or(rate)),
             clock: DefaultClock::default(),
-            limiters: Cache::new(WATCHED),
+            limiters: Cache::new(MAX_LIMITERS),
         });
         Self { limit }
     }
@@ -57,7 +57,7 @@ impl RateLimits {
     /// Counts one request of a credential; `None` when there is no limit.
     ///
     /// `credential` is any short stable key of it (an id, a hash), never the secret itself.
-    pub fn check(&self, credential: &[u8]) -> Result<Option<Standing>, ApiError> {
+    pub fn check(&self, credential: &[u8]) -> Result<Option<RateLimitStatus>, ApiError> {
         self.limit
             .as_ref()
             .map(|limit| limit.check(credential))
@@ -66,22 +66,22 @@ impl RateLimits {
 }
 
 impl Limit {
-    fn check(&self, credential: &[u8]) -> Result<Standing, ApiError> {
+    fn check(&self, credential: &[u8]) -> Result<RateLimitStatus, ApiError> {
         let fresh =
             || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota).with_middleware()));
         let Ok(limiter) = self.limiters.get_or_insert_with(credential, fresh);
         match limiter.check() {
-            Ok(state) => Ok(self.standing(state.remaining_burst_capacity(), Duration::ZERO)),
+            Ok(state) => Ok(self.status(state.remaining_burst_capacity(), Duration::ZERO)),
             Err(refusal) => {
                 let wait = refusal.wait_time_from(self.clock.now());
-                Err(ApiError::RateLimited(self.standing(0, wait)))
+                Err(ApiError::RateLimited(self.status(0, wait)))
             }
         }
     }
 
-    fn standing(&self, remaining: u32, retry_after: Duration) -> Standing {
+    fn status(&self, remaining: u32, retry_after: Duration) -> RateLimitStatus {
         let limit = self.quota.burst_size().get();
-        Standing {
+        RateLimitStatus {
             limit,
             remaining,
             reset: self.quota.replenish_interval() * limit.saturating_sub(remaining),
@@ -98,15 +98,15 @@ mod tests {
     fn each_credential_has_its_own_bucket() {
         let limits = RateLimits::new(1, 3);
         for left in [2, 1, 0] {
-            let standing = limits.check(b"first-caller").unwrap().unwrap();
-            assert_eq!((standing.limit, standing.remaining), (3, left));
+            let status = limits.check(b"first-caller").unwrap().unwrap();
+            assert_eq!((status.limit, status.remaining), (3, left));
         }
-        let Err(ApiError::RateLimited(standing)) = limits.check(b"first-caller") else {
+        let Err(ApiError::RateLimited(status)) = limits.check(b"first-caller") else {
             panic!("not limited")
         };
-        assert_eq!(standing.remaining, 0);
+        assert_eq!(status.remaining, 0);
         assert!(
-            standing.retry_after > Duration::ZERO && standing.retry_after <= Duration::from_secs(1)
+            status.retry_after > Duration::ZERO && status.retry_after <= Duration::from_secs(1)
         );
         assert!(limits.check(b"other-caller").is_ok());
     }

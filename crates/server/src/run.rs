@@ -49,7 +49,7 @@ use utoipa::openapi::OpenApi;
 pub use crate::edge::EdgeBind;
 
 /// Release bodies that are received at once; each may take its cap on disk.
-const SPOOLED_AT_ONCE: usize = 32;
+const MAX_SPOOLED: usize = 32;
 
 /// One listener.
 pub struct Bind {
@@ -170,7 +170,7 @@ impl Server {
             shells: Arc::default(),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             account_rates,
-            spool: SpoolRoom::new(options.temporary, SPOOLED_AT_ONCE),
+            spool: SpoolRoom::new(options.temporary, MAX_SPOOLED),
             metrics: Arc::new(Metrics::new()),
             ai_metrics: Arc::new(Metrics::of_requests()),
             tasks: TaskTracker::new(),
@@ -209,7 +209,7 @@ impl Server {
             workers.spawn(exporter.run(stop_workers.clone()));
         }
         workers.spawn(Arc::clone(&app.providers).follow(stop_workers.clone()));
-        register_numbers(&app, EdgeMetrics(Arc::clone(edge.edge.routes())));
+        register_metrics(&app, EdgeMetrics(Arc::clone(edge.edge.routes())));
         let (edge_addr, edge_tls_addr) = (edge.address, edge.tls_address);
         edge.start(&mut listeners, &shutdown, &mut workers, &stop_workers);
         app.set_ready();
@@ -271,7 +271,7 @@ impl Server {
 }
 
 /// Adds what is counted elsewhere to what Prometheus reads.
-fn register_numbers(app: &AppState, edge: EdgeMetrics) {
+fn register_metrics(app: &AppState, edge: EdgeMetrics) {
     let gateway = ai::GatewayMetrics(Arc::clone(&app.gateway));
     let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
     let database = health::DatabaseMetrics(Arc::clone(&app.core));

@@ -1,6 +1,6 @@
 //! Bodies that may be large, such as the files of a release.
 //!
-//! A small one stays in memory, and so does a larger one if it says how long it is and there is a seat
+//! A small one stays in memory, and so does a larger one if it says how long it is and there is a permit
 //! for it. Others go to an unnamed temporary file, which the system removes when it is closed, also
 //! when the process dies. Only so many of these exist at once.
 
@@ -24,24 +24,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// What any body may hold in memory; also the size of each write to a file.
-const IN_MEMORY: usize = 1024 * 1024;
-/// What a body may hold in memory that has a seat: most releases. To write it to a file and to read it
+const MAX_IN_MEMORY: usize = 1024 * 1024;
+/// What a body may hold in memory that has a permit: most releases. To write it to a file and to read it
 /// again takes as long as to store its files.
-const SEATED: usize = 8 * 1024 * 1024;
-/// Bodies that have a seat at once: as many as are parsed at once.
-const SEATS: usize = 2;
+const MAX_PERMITTED_IN_MEMORY: usize = 8 * 1024 * 1024;
+/// Bodies that have a permit at once: as many as are parsed at once.
+const MEMORY_PERMITS: usize = 2;
 /// A body on disk up to this size is read whole to be parsed: from a file that takes several times
 /// as long. Only a few are parsed at once.
-const HELD_WHOLE: u64 = 16 * 1024 * 1024;
+const MAX_READ_WHOLE: u64 = 16 * 1024 * 1024;
 /// JSON up to this size is parsed where it is; more would hold up other requests.
-const PARSED_INLINE: u64 = 64 * 1024;
+const MAX_PARSED_INLINE: u64 = 64 * 1024;
 
 /// The place where large bodies wait to be read.
 #[derive(Debug, Clone)]
 pub struct SpoolRoom {
     directory: PathBuf,
     slots: FairSlots<Client>,
-    seats: Arc<Semaphore>,
+    memory_permits: Arc<Semaphore>,
 }
 
 impl SpoolRoom {
@@ -51,7 +51,7 @@ impl SpoolRoom {
         Self {
             directory,
             slots: FairSlots::new(at_once),
-            seats: Arc::new(Semaphore::new(SEATS)),
+            memory_permits: Arc::new(Semaphore::new(MEMORY_PERMITS)),
         }
     }
 
@@ -62,36 +62,38 @@ impl SpoolRoom {
         limits: BodyLimits,
     ) -> Result<Spool, ApiError> {
         let mut reader = BodyReader::new(request, limits)?;
-        let mut seat = self.take_seat(reader.announced());
-        let mut buffer = Vec::with_capacity(seat.as_ref().map_or(0, Seat::bytes));
+        let mut permit = self.try_permit(reader.announced());
+        let mut buffer = Vec::with_capacity(permit.as_ref().map_or(0, MemoryPermit::bytes));
         let mut file: Option<Writer> = None;
         while let Some(chunk) = reader.next().await? {
-            if buffer.len() + chunk.len() > seat.as_ref().map_or(IN_MEMORY, Seat::bytes) {
+            if buffer.len() + chunk.len()
+                > permit.as_ref().map_or(MAX_IN_MEMORY, MemoryPermit::bytes)
+            {
                 let writer = match file.take() {
                     Some(writer) => writer,
                     None => self.open(limits, reader.client()).await?,
                 };
                 file = Some(writer.write(std::mem::take(&mut buffer)).await?);
                 reader.release();
-                seat = None;
+                permit = None;
             }
             reader.reserve(chunk.len() as u64)?;
             buffer.extend_from_slice(&chunk);
         }
         match file {
-            None => Ok(Spool::in_memory(buffer, seat, reader.into_reservation())),
+            None => Ok(Spool::in_memory(buffer, permit, reader.into_reservation())),
             Some(writer) => Ok(writer.write(buffer).await?.finish()),
         }
     }
 
-    /// A seat for a body of this length, if it needs one and may have one.
-    fn take_seat(&self, announced: Option<u64>) -> Option<Seat> {
+    /// A permit for a body of this length, if it needs one and may have one.
+    fn try_permit(&self, announced: Option<u64>) -> Option<MemoryPermit> {
         let bytes = usize::try_from(announced?).ok()?;
-        if !(IN_MEMORY + 1..=SEATED).contains(&bytes) {
+        if !(MAX_IN_MEMORY + 1..=MAX_PERMITTED_IN_MEMORY).contains(&bytes) {
             return None;
         }
-        let permit = Arc::clone(&self.seats).try_acquire_owned().ok()?;
-        Some(Seat {
+        let permit = Arc::clone(&self.memory_permits).try_acquire_owned().ok()?;
+        Some(MemoryPermit {
             bytes,
             _permit: permit,
         })
@@ -118,12 +120,12 @@ impl SpoolRoom {
 
 /// The right to be in memory.
 #[derive(Debug)]
-struct Seat {
+struct MemoryPermit {
     bytes: usize,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Seat {
+impl MemoryPermit {
     fn bytes(&self) -> usize {
         self.bytes
     }
@@ -187,7 +189,7 @@ pub struct Spool {
 enum Content {
     Memory {
         bytes: Bytes,
-        _seat: Option<Seat>,
+        _permit: Option<MemoryPermit>,
         _reserved: BodyReservation,
     },
     File {
@@ -198,12 +200,12 @@ enum Content {
 }
 
 impl Spool {
-    fn in_memory(bytes: Vec<u8>, seat: Option<Seat>, reserved: BodyReservation) -> Self {
+    fn in_memory(bytes: Vec<u8>, permit: Option<MemoryPermit>, reserved: BodyReservation) -> Self {
         Self {
             length: bytes.len() as u64,
             content: Content::Memory {
                 bytes: bytes.into(),
-                _seat: seat,
+                _permit: permit,
                 _reserved: reserved,
             },
         }
@@ -229,14 +231,14 @@ impl Spool {
 
     /// Whether it is so large that only a few should be read at once.
     pub fn is_large(&self) -> bool {
-        self.length > IN_MEMORY as u64
+        self.length > MAX_IN_MEMORY as u64
     }
 
     /// All bytes at once, if they are not too many to be held for a moment. Blocks.
     pub fn whole(&self) -> io::Result<Option<Cow<'_, [u8]>>> {
         match &self.content {
             Content::Memory { bytes, .. } => Ok(Some(Cow::Borrowed(bytes))),
-            Content::File { .. } if self.length > HELD_WHOLE => Ok(None),
+            Content::File { .. } if self.length > MAX_READ_WHOLE => Ok(None),
             Content::File { .. } => {
                 let mut bytes = Vec::with_capacity(usize::try_from(self.length).unwrap_or(0));
                 self.reader()?.read_to_end(&mut bytes)?;
@@ -253,7 +255,7 @@ impl Spool {
                 let mut file = file;
                 file.seek(SeekFrom::Start(0))?;
                 Ok(SpoolReader::File(BufReader::with_capacity(
-                    IN_MEMORY / 4,
+                    MAX_IN_MEMORY / 4,
                     file,
                 )))
             }
@@ -262,7 +264,7 @@ impl Spool {
 
     /// Parses it as JSON, with the same strictness as any other body.
     pub async fn into_json<T: DeserializeOwned + Send + 'static>(self) -> Result<T, ApiError> {
-        if self.length <= PARSED_INLINE {
+        if self.length <= MAX_PARSED_INLINE {
             return self.parse().map_err(ApiError::from);
         }
         let parsed = blocking(move || Ok(self.parse())).await?;
@@ -345,21 +347,26 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let room = SpoolRoom::new(directory.path().to_owned(), 4);
         let send = |size| receive_announced(&room, vec![b' '; size], Some(size));
-        let seated = [
-            send(SEATED).await.unwrap(),
-            send(IN_MEMORY + 1).await.unwrap(),
+        let permitted = [
+            send(MAX_PERMITTED_IN_MEMORY).await.unwrap(),
+            send(MAX_IN_MEMORY + 1).await.unwrap(),
         ];
         assert!(
-            seated
+            permitted
                 .iter()
                 .all(|spool| !spool.is_on_disk() && spool.is_large())
         );
-        assert_eq!(seated.len(), SEATS);
-        assert!(send(SEATED).await.unwrap().is_on_disk());
-        assert!(!send(IN_MEMORY).await.unwrap().is_on_disk());
-        drop(seated);
-        assert!(send(SEATED + 1).await.unwrap().is_on_disk());
-        assert!(!send(SEATED).await.unwrap().is_on_disk());
+        assert_eq!(permitted.len(), MEMORY_PERMITS);
+        assert!(send(MAX_PERMITTED_IN_MEMORY).await.unwrap().is_on_disk());
+        assert!(!send(MAX_IN_MEMORY).await.unwrap().is_on_disk());
+        drop(permitted);
+        assert!(
+            send(MAX_PERMITTED_IN_MEMORY + 1)
+                .await
+                .unwrap()
+                .is_on_disk()
+        );
+        assert!(!send(MAX_PERMITTED_IN_MEMORY).await.unwrap().is_on_disk());
         // Who sends more than it said has no claim to more room.
         let liar = receive_announced(&room, vec![b' '; 3_000_000], Some(2_000_000)).await;
         let liar = liar.unwrap();
@@ -373,8 +380,8 @@ mod tests {
         for (size, on_disk) in [
             (0, false),
             (100, false),
-            (IN_MEMORY, false),
-            (IN_MEMORY + 1, true),
+            (MAX_IN_MEMORY, false),
+            (MAX_IN_MEMORY + 1, true),
             (5_000_000, true),
         ] {
             let bytes: Vec<u8> = (0..size)

@@ -247,13 +247,13 @@ impl Lane {
     ) -> Response<GatewayBody> {
         let id = request_id(&request.headers);
         let origin = self.cors.allowed(&request.headers);
-        let watch = self.middleware.metrics().watch(method);
+        let timer = self.middleware.metrics().start(method);
         let mut response = self.relay.handle(route, request).await;
         middleware::finish(response.headers_mut(), id);
         self.cors.finish(response.headers_mut(), origin);
         match (route.endpoint, response.status()) {
-            (Endpoint::Call(Operation::Chat), StatusCode::OK) => watch.done_as(&self.chats),
-            (endpoint, status) => watch.done(Route::Named(label(endpoint)), status),
+            (Endpoint::Call(Operation::Chat), StatusCode::OK) => timer.finish_as(&self.chats),
+            (endpoint, status) => timer.finish(Route::Named(label(endpoint)), status),
         }
         response
     }
@@ -266,9 +266,9 @@ impl Lane {
     ) -> Option<Response<GatewayBody>> {
         let (method, headers) = (request.method(), request.headers());
         let mut response = self.cors.preflight(method, headers, methods)?;
-        let watch = self.middleware.metrics().watch(method);
+        let timer = self.middleware.metrics().start(method);
         middleware::finish(response.headers_mut(), request_id(headers));
-        watch.done(Route::Named("preflight"), response.status());
+        timer.finish(Route::Named("preflight"), response.status());
         Some(response)
     }
 
@@ -294,11 +294,11 @@ impl Lane {
     }
 
     fn refuse(&self, request: &Request<Incoming>) -> Response<OnRuntime<Body>> {
-        let watch = self.middleware.metrics().watch(request.method());
+        let timer = self.middleware.metrics().start(request.method());
         let refusal = "instances may only call models here; use another machine to manage things";
         let mut response = KeysError::from(Error::Forbidden(refusal.into())).into_response();
         middleware::finish(response.headers_mut(), request_id(request.headers()));
-        watch.done(Route::None, response.status());
+        timer.finish(Route::None, response.status());
         response.map(|body| OnRuntime::new(self.runtime.clone(), body))
     }
 

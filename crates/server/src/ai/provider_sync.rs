@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// How often providers are looked at even if nobody says that they have changed.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Keeps the gateway's providers as the configuration and the database say.
 pub struct ProviderSync {
@@ -21,7 +21,7 @@ pub struct ProviderSync {
     gateway: Arc<Gateway>,
     options: InferenceOptions,
     /// Whoever reads has set before the next one reads: what is older never wins.
-    turn: Mutex<()>,
+    update_lock: Mutex<()>,
 }
 
 impl ProviderSync {
@@ -34,13 +34,13 @@ impl ProviderSync {
             core: Arc::clone(core),
             gateway: Arc::clone(gateway),
             options,
-            turn: Mutex::default(),
+            update_lock: Mutex::default(),
         })
     }
 
     /// Takes over what there is now.
     pub(crate) async fn set(&self) -> Result<(), String> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.update_lock.lock().await;
         let stored = providers::list(&self.core)
             .await
             .map_err(|error| error_chain(&error))?;
@@ -74,7 +74,7 @@ impl ProviderSync {
         loop {
             self.refresh().await;
             let heard = watch.any_changed(ChangeKind::Provider);
-            let heard = tokio::time::timeout(LOOK_EVERY, heard);
+            let heard = tokio::time::timeout(POLL_INTERVAL, heard);
             if stop.run_until_cancelled(heard).await.is_none() {
                 return;
             }

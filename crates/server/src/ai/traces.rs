@@ -25,22 +25,23 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Spans that wait for the collector; more are dropped.
-const MOST_WAITING: usize = 8192;
+const MAX_QUEUED_SPANS: usize = 8192;
 /// Spans that one export carries.
-const MOST_AT_ONCE: usize = 512;
-/// How long a span waits for company.
-const COMPANY: Duration = Duration::from_secs(1);
-/// How long one export may take, and all tries of it together with their pauses.
-const ONE_TRY: Duration = Duration::from_secs(10);
-const PAUSES: [Duration; 3] = [
+const MAX_BATCH: usize = 512;
+/// How long a span waits for others of its batch.
+const BATCH_DELAY: Duration = Duration::from_secs(1);
+/// How long one attempt to export may take.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Before the second attempt and the following ones.
+const RETRY_DELAYS: [Duration; 3] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
 /// How long the last export may take when the server stops.
-const LAST_TRY: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// A collector's answer that is longer is not read.
-const LONGEST_ANSWER: usize = 64 * 1024;
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// Where traces go.
 #[derive(Debug, Clone)]
@@ -82,7 +83,7 @@ pub(crate) struct Exporter {
 
 /// Where spans go in, and what sends them.
 pub(crate) fn open(options: TraceOptions) -> io::Result<(SpanQueue, Exporter)> {
-    let (sender, receiver) = mpsc::channel(MOST_WAITING);
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED_SPANS);
     let dropped = Arc::new(AtomicU64::new(0));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = ClientConfig::builder_with_provider(provider)
@@ -112,29 +113,29 @@ pub(crate) fn open(options: TraceOptions) -> io::Result<(SpanQueue, Exporter)> {
 impl Exporter {
     /// Sends until `stop`, and then what is left.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut spans = Vec::with_capacity(MOST_AT_ONCE);
+        let mut spans = Vec::with_capacity(MAX_BATCH);
         while let Some(Some(first)) = stop.run_until_cancelled(self.receiver.recv()).await {
             spans.push(first);
             tokio::select! {
                 () = self.fill(&mut spans) => {}
-                () = sleep(COMPANY) => {}
+                () = sleep(BATCH_DELAY) => {}
                 () = stop.cancelled() => {}
             }
-            let sent = self.send_often(&spans);
+            let sent = self.send_with_retries(&spans);
             // Not for long when the server stops.
             let sent = tokio::select! {
                 sent = sent => sent,
-                () = async { stop.cancelled().await; sleep(LAST_TRY).await; } => false,
+                () = async { stop.cancelled().await; sleep(SHUTDOWN_TIMEOUT).await; } => false,
             };
-            self.note(sent, spans.len());
+            self.record(sent, spans.len());
             spans.clear();
         }
         // Whoever could still send one is gone.
         while !self.receiver.is_empty() {
-            self.receiver.recv_many(&mut spans, MOST_AT_ONCE).await;
-            let sent = timeout(LAST_TRY, self.send(&spans)).await;
-            let taken = matches!(sent, Ok(Outcome::Taken));
-            self.note(taken, spans.len());
+            self.receiver.recv_many(&mut spans, MAX_BATCH).await;
+            let sent = timeout(SHUTDOWN_TIMEOUT, self.send(&spans)).await;
+            let taken = matches!(sent, Ok(Outcome::Accepted));
+            self.record(taken, spans.len());
             spans.clear();
             if !taken {
                 return;
@@ -143,20 +144,20 @@ impl Exporter {
     }
 
     async fn fill(&mut self, spans: &mut Vec<(Trace, Box<Call>)>) {
-        while spans.len() < MOST_AT_ONCE {
-            let room = MOST_AT_ONCE - spans.len();
+        while spans.len() < MAX_BATCH {
+            let room = MAX_BATCH - spans.len();
             if self.receiver.recv_many(spans, room).await == 0 {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    async fn send_often(&self, spans: &[(Trace, Box<Call>)]) -> bool {
-        for pause in PAUSES.into_iter().map(Some).chain([None]) {
+    async fn send_with_retries(&self, spans: &[(Trace, Box<Call>)]) -> bool {
+        for pause in RETRY_DELAYS.into_iter().map(Some).chain([None]) {
             match (self.send(spans).await, pause) {
-                (Outcome::Taken, _) => return true,
+                (Outcome::Accepted, _) => return true,
                 (Outcome::Refused, _) | (_, None) => return false,
-                (Outcome::Later, Some(pause)) => sleep(pause).await,
+                (Outcome::Retryable, Some(pause)) => sleep(pause).await,
             }
         }
         false
@@ -173,9 +174,9 @@ impl Exporter {
         let Ok(request) = request.body(Full::from(body)) else {
             return Outcome::Refused;
         };
-        match timeout(ONE_TRY, self.ask(request)).await {
-            Ok(Ok(status)) if (200..300).contains(&status) => Outcome::Taken,
-            Ok(Ok(429 | 502 | 503 | 504)) | Err(_) => Outcome::Later,
+        match timeout(EXPORT_TIMEOUT, self.post(request)).await {
+            Ok(Ok(status)) if (200..300).contains(&status) => Outcome::Accepted,
+            Ok(Ok(429 | 502 | 503 | 504)) | Err(_) => Outcome::Retryable,
             Ok(Ok(status)) => {
                 tracing::debug!(status, "the collector refuses traces");
                 Outcome::Refused
@@ -185,24 +186,24 @@ impl Exporter {
                     error = error_chain(&error),
                     "the collector cannot be reached"
                 );
-                Outcome::Later
+                Outcome::Retryable
             }
         }
     }
 
-    async fn ask(
+    async fn post(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<u16, hyper_util::client::legacy::Error> {
         let answer = self.client.request(request).await?;
         let (head, body) = answer.into_parts();
         // Read to its end, so that the connection can be used again.
-        let _ = Limited::new(body, LONGEST_ANSWER).collect().await;
+        let _ = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
         Ok(head.status.as_u16())
     }
 
     /// Says once when it begins to fail, and once when it works again.
-    fn note(&mut self, sent: bool, spans: usize) {
+    fn record(&mut self, sent: bool, spans: usize) {
         if !sent {
             self.dropped.fetch_add(spans as u64, Ordering::Relaxed);
         }
@@ -221,9 +222,9 @@ impl Exporter {
 
 /// What became of an export.
 enum Outcome {
-    Taken,
+    Accepted,
     /// Another time it may be taken.
-    Later,
+    Retryable,
     Refused,
 }
 

@@ -14,9 +14,9 @@ use estrade_store::calls::CallFilter;
 use serde::Deserialize;
 
 /// Calls on a page, unless something else is asked for.
-const PAGE: u64 = 15;
+const DEFAULT_PAGE_SIZE: u64 = 15;
 /// Most calls on a page.
-const MOST: u64 = 100;
+const MAX_PAGE_SIZE: u64 = 100;
 
 /// What activity is asked for.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -94,7 +94,7 @@ pub async fn list_calls(
     Queries(query): Queries<CallQuery, KeysError>,
     paging: Paging<KeysError>,
 ) -> Result<Json<CallLog>, KeysError> {
-    let page = paging.window_of(PAGE, MOST);
+    let page = paging.window_of(DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE);
     let count = u32::try_from(page.limit).unwrap_or(u32::MAX);
     let filter = CallFilter {
         from: query.from,

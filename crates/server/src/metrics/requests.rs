@@ -20,7 +20,7 @@ const BUCKETS: [f64; 14] = [
 ];
 
 /// The status under which a request is counted whose client hung up before the answer.
-const HUNG_UP: u32 = 499;
+const CLIENT_CLOSED_REQUEST: u32 = 499;
 
 /// A route as a label.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl EncodeLabelValue for Route {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     listener: &'static str,
     method: &'static str,
     route: Route,
@@ -70,22 +70,22 @@ struct Answered {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Timed {
+struct DurationLabels {
     listener: &'static str,
     route: Route,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Listening {
+struct ListenerLabels {
     listener: &'static str,
 }
 
 /// The request numbers of all listeners.
 #[derive(Debug, Clone)]
 pub(super) struct RequestMetrics {
-    answered: Family<Answered, Counter>,
-    duration: Family<Timed, Histogram, fn() -> Histogram>,
-    in_flight: Family<Listening, Gauge>,
+    answered: Family<RequestLabels, Counter>,
+    duration: Family<DurationLabels, Histogram, fn() -> Histogram>,
+    in_flight: Family<ListenerLabels, Gauge>,
 }
 
 impl RequestMetrics {
@@ -117,7 +117,9 @@ impl RequestMetrics {
     pub(super) fn listener(&self, listener: &'static str) -> ListenerMetrics {
         ListenerMetrics {
             listener,
-            in_flight: self.in_flight.get_or_create_owned(&Listening { listener }),
+            in_flight: self
+                .in_flight
+                .get_or_create_owned(&ListenerLabels { listener }),
             all: self.clone(),
         }
     }
@@ -133,9 +135,9 @@ pub struct ListenerMetrics {
 
 impl ListenerMetrics {
     /// A request begins.
-    pub fn watch(&self, method: &Method) -> Watch<'_> {
+    pub fn start(&self, method: &Method) -> RequestTimer<'_> {
         self.in_flight.inc();
-        Watch {
+        RequestTimer {
             metrics: self,
             method: method_label(method),
             started: Instant::now(),
@@ -151,11 +153,11 @@ impl ListenerMetrics {
         status: StatusCode,
     ) -> RequestSeries {
         let (listener, route) = (self.listener, Route::Named(route));
-        let timed = Timed {
+        let timed = DurationLabels {
             listener,
             route: route.clone(),
         };
-        let answered = Answered {
+        let answered = RequestLabels {
             listener,
             method: method_label(method),
             route,
@@ -175,28 +177,28 @@ pub struct RequestSeries {
     duration: Histogram,
 }
 
-/// A request that is being answered. Dropped without [`Watch::done`], its client hung up.
+/// A request that is being answered. Dropped without [`RequestTimer::finish`], its client hung up.
 #[derive(Debug)]
-pub struct Watch<'m> {
+pub struct RequestTimer<'m> {
     metrics: &'m ListenerMetrics,
     method: &'static str,
     started: Instant,
     counted: bool,
 }
 
-impl Watch<'_> {
+impl RequestTimer<'_> {
     /// The method as a label.
     pub fn method(&self) -> &'static str {
         self.method
     }
 
     /// The answer begins.
-    pub fn done(mut self, route: Route, status: StatusCode) {
+    pub fn finish(mut self, route: Route, status: StatusCode) {
         self.count(route, u32::from(status.as_u16()));
     }
 
     /// The answer begins, of a kind whose series is at hand.
-    pub fn done_as(mut self, series: &RequestSeries) {
+    pub fn finish_as(mut self, series: &RequestSeries) {
         self.counted = true;
         series
             .duration
@@ -205,21 +207,21 @@ impl Watch<'_> {
     }
 
     /// Somebody else answers it, and watches anew.
-    pub(crate) fn leave(mut self) {
+    pub(crate) fn discard(mut self) {
         self.counted = true;
     }
 
     fn count(&mut self, route: Route, status: u32) {
         self.counted = true;
         let ListenerMetrics { listener, all, .. } = self.metrics;
-        let timed = Timed {
+        let timed = DurationLabels {
             listener,
             route: route.clone(),
         };
         all.duration
             .get_or_create(&timed)
             .observe(self.started.elapsed().as_secs_f64());
-        let answered = Answered {
+        let answered = RequestLabels {
             listener,
             method: self.method,
             route,
@@ -229,10 +231,10 @@ impl Watch<'_> {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for RequestTimer<'_> {
     fn drop(&mut self) {
         if !self.counted {
-            self.count(Route::None, HUNG_UP);
+            self.count(Route::None, CLIENT_CLOSED_REQUEST);
         }
         self.metrics.in_flight.dec();
     }
@@ -261,14 +263,14 @@ mod tests {
     fn requests_are_counted_by_route_and_status_even_when_the_client_hangs_up() {
         let metrics = Metrics::new();
         let listener = metrics.listener("platform");
-        let watch = listener.watch(&Method::GET);
+        let timer = listener.start(&Method::GET);
         assert!(
             metrics
                 .render()
                 .contains(r#"http_requests_in_flight{listener="platform"} 1"#)
         );
-        watch.done(Route::Named("/v1/me"), StatusCode::OK);
-        drop(listener.watch(&Method::from_bytes(b"BREW").unwrap()));
+        timer.finish(Route::Named("/v1/me"), StatusCode::OK);
+        drop(listener.start(&Method::from_bytes(b"BREW").unwrap()));
         let text = metrics.render();
         for line in [
             r#"http_requests_total{listener="platform",method="GET",route="/v1/me",status="200"} 1"#,

@@ -62,7 +62,7 @@ pub async fn stream_events(
 ) -> Result<Response, PlatformError> {
     let after = last_seen(&headers, "an event")?;
     let follower = events::follow_events(&app.core, &scope, &project, after).await?;
-    context.lift_deadline();
+    context.clear_deadline();
     Ok(follow::answer(app, scope.caller, follower))
 }
 

@@ -88,7 +88,7 @@ pub async fn read_logs(
     if params.follow == Some(true) {
         let after = last_seen(&headers, "a line")?;
         let follower = logs::follow_logs(&app.core, &scope, &project, &query, after).await?;
-        context.lift_deadline();
+        context.clear_deadline();
         return Ok(follow::answer(app, scope.caller, follower));
     }
     let lines = logs::read_logs(&app.core, &scope, &project, &query).await?;

@@ -28,11 +28,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Longest that `?timeout=` makes a request wait, in seconds.
-const LONGEST_WAIT: u64 = 300;
+const MAX_WAIT_SECONDS: u64 = 300;
 
 /// Large bodies that are read at once. One file is in memory whole, in up to three copies (as it
 /// stands in the JSON, as a text, decoded), and may be as large as the body.
-static READ_AT_ONCE: Semaphore = Semaphore::const_new(2);
+static READ_PERMITS: Semaphore = Semaphore::const_new(2);
 
 /// List releases
 ///
@@ -211,15 +211,15 @@ async fn create(
     let hash = move || *hashed.hash().as_bytes();
     let (caller, state) = (scope.caller.clone(), AppState::clone(&app));
     let work = async move {
-        match carry_out(&state, &scope, &project, client, spool, upload).await {
+        match execute(&state, &scope, &project, client, spool, upload).await {
             Ok(release_id) => (status, Json(ReleaseCreated { release_id })).into_response(),
             Err(error) => PlatformError::from(error).into_response(),
         }
     };
-    idempotency::carry_out(&app, &caller, &head, hash, work).await
+    idempotency::execute(&app, &caller, &head, hash, work).await
 }
 
-async fn carry_out(
+async fn execute(
     app: &AppState,
     scope: &Scope,
     project: &str,
@@ -228,7 +228,7 @@ async fn carry_out(
     mut upload: releases::Upload,
 ) -> Result<ReleaseId, ApiError> {
     let turn = if spool.is_large() {
-        Some(READ_AT_ONCE.acquire().await.map_err(Error::internal)?)
+        Some(READ_PERMITS.acquire().await.map_err(Error::internal)?)
     } else {
         None
     };
@@ -283,8 +283,8 @@ pub async fn read_release(
     let (release, version) = match query.wait {
         None => releases::read_release(&app.core, &scope, id).await?,
         Some(state) => {
-            context.lift_deadline();
-            let most = Duration::from_secs(query.timeout.unwrap_or(30).min(LONGEST_WAIT));
+            context.clear_deadline();
+            let most = Duration::from_secs(query.timeout.unwrap_or(30).min(MAX_WAIT_SECONDS));
             tokio::select! {
                 reached = releases::wait_release(&app.core, &scope, id, state, most) => reached?,
                 // A server that stops answers with what there is instead of cutting the wait off.

@@ -1,6 +1,6 @@
 //! Platform API: a shell in a running instance, over a WebSocket.
 
-mod ending;
+mod close_reason;
 mod frames;
 mod session;
 mod slots;
@@ -19,7 +19,7 @@ use estrade_service::Error;
 use estrade_service::platform::containers::shell;
 
 /// Most bytes of one frame of the client.
-const LONGEST_FRAME: usize = 64 * 1024;
+const MAX_FRAME_BYTES: usize = 64 * 1024;
 
 /// The query of a shell.
 #[derive(serde::Deserialize, utoipa::IntoParams)]
@@ -70,8 +70,8 @@ pub async fn open_shell(
     // Until the session has ended, the server waits for it when it stops.
     let token = app.tasks.token();
     let upgrade = upgrade
-        .max_message_size(LONGEST_FRAME)
-        .max_frame_size(LONGEST_FRAME)
+        .max_message_size(MAX_FRAME_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
         .protocols([SUBPROTOCOL])
         .on_failed_upgrade(|error| tracing::debug!(%error, "a shell was not opened"));
     Ok(upgrade.on_upgrade(|socket| async move {

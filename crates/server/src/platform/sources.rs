@@ -7,7 +7,7 @@ use crate::body_reader::BodyLimits;
 use crate::error::PlatformError;
 use crate::extract::Params;
 use crate::idempotency;
-use crate::multipart::{Multipart, OVERHEAD};
+use crate::multipart::{MAX_OVERHEAD, Multipart};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -54,11 +54,11 @@ pub async fn create_source(
             Err(error) => PlatformError::from(error).into_response(),
         }
     };
-    Ok(idempotency::carry_out(&app, &caller, &head, || hash, work).await?)
+    Ok(idempotency::execute(&app, &caller, &head, || hash, work).await?)
 }
 
 async fn receive(request: Request, incoming: Incoming) -> Result<Received, ApiError> {
-    let most = incoming.most_bytes().saturating_add(OVERHEAD);
+    let most = incoming.most_bytes().saturating_add(MAX_OVERHEAD);
     let mut parts = Multipart::new(request, BodyLimits::upload(most))?;
     let (mut waiting, mut received) = (Some(incoming), None);
     while let Some(name) = parts.next_part().await? {

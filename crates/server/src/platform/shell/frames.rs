@@ -4,10 +4,10 @@ use serde::Deserialize;
 use std::borrow::Cow;
 
 /// A terminal's size that nobody named.
-const COLUMNS: u16 = 80;
-const ROWS: u16 = 24;
+const DEFAULT_COLUMNS: u16 = 80;
+const DEFAULT_ROWS: u16 = 24;
 /// No screen is larger.
-const LARGEST: u16 = 1000;
+const MAX_SIZE: u16 = 1000;
 
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl<'f> Frame<'f> {
     pub(super) fn parse(json: &'f [u8]) -> Option<Self> {
         let fields: Fields<'f> = serde_json::from_slice(json).ok()?;
         let size = Size {
-            columns: fields.cols.unwrap_or(COLUMNS).clamp(1, LARGEST),
-            rows: fields.rows.unwrap_or(ROWS).clamp(1, LARGEST),
+            columns: fields.cols.unwrap_or(DEFAULT_COLUMNS).clamp(1, MAX_SIZE),
+            rows: fields.rows.unwrap_or(DEFAULT_ROWS).clamp(1, MAX_SIZE),
         };
         match (fields.action, fields.r#type) {
             (Some("start"), _) => Some(Self::Start(size)),

@@ -9,19 +9,19 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How long a client may take to hear it.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// What fits into a close frame beside its code.
-const LONGEST_REASON: usize = 123;
+const MAX_REASON_BYTES: usize = 123;
 
 /// Why a shell ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum CloseReason {
     /// The command ended; none: nobody knows with which code.
     Exited(Option<i64>),
     /// The client has left.
-    Gone,
+    Disconnected,
     /// A frame made no sense.
-    Nonsense,
+    BadFrame,
     /// A message was too large, or not of a WebSocket.
     Malformed,
     /// The caller may not use it any more.
@@ -36,11 +36,11 @@ pub(super) enum End {
     Stopping,
 }
 
-impl End {
+impl CloseReason {
     /// The code and the reason; none: nobody is there to read them.
     fn frame(&self) -> Option<CloseFrame> {
         let (code, reason) = match self {
-            Self::Gone => return None,
+            Self::Disconnected => return None,
             Self::Exited(Some(code)) => (1000, format!("exit code {code}")),
             Self::Exited(None) => (1000, "it has ended".to_owned()),
             Self::Stopping => (
@@ -49,7 +49,7 @@ impl End {
             ),
             Self::Malformed => (1009, "a message may have 64 KiB at most".to_owned()),
             Self::None(NoShell::Failed(reason)) => (1011, reason.clone()),
-            Self::Nonsense => (
+            Self::BadFrame => (
                 4400,
                 "send {action:\"start\"} first, then {type:\"input\"} or {type:\"resize\"}"
                     .to_owned(),
@@ -70,12 +70,12 @@ impl End {
         };
         Some(CloseFrame {
             code,
-            reason: shortened(reason).into(),
+            reason: truncate(reason).into(),
         })
     }
 
-    /// Says goodbye.
-    pub(super) async fn tell(
+    /// Sends the close frame and waits for the client to take it.
+    pub(super) async fn send_close(
         self,
         mut sink: SplitSink<WebSocket, Message>,
         mut stream: SplitStream<WebSocket>,
@@ -83,18 +83,18 @@ impl End {
         let Some(frame) = self.frame() else {
             return;
         };
-        let goodbye = async {
+        let close = async {
             sink.send(Message::Close(Some(frame))).await.ok()?;
             // To close with something unread would take the frame away from the client.
             while let Some(Ok(_)) = stream.next().await {}
             Some(())
         };
-        let _ = timeout(GOODBYE, goodbye).await;
+        let _ = timeout(CLOSE_TIMEOUT, close).await;
     }
 }
 
-fn shortened(mut reason: String) -> String {
-    reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+fn truncate(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
     reason
 }
 
@@ -104,24 +104,24 @@ mod tests {
 
     #[test]
     fn reasons_fit_into_a_frame() {
-        let long = End::None(NoShell::Failed("é".repeat(100)));
+        let long = CloseReason::None(NoShell::Failed("é".repeat(100)));
         let frame = long.frame().unwrap();
         assert_eq!(frame.reason.len(), 122);
         for end in [
-            End::Exited(Some(-1)),
-            End::Exited(None),
-            End::Nonsense,
-            End::Malformed,
-            End::NotAllowed,
-            End::None(NoShell::NothingRuns),
-            End::TooLong,
-            End::TooMany(TooMany::OfOwner),
-            End::TooMany(TooMany::OfAll),
-            End::Stopping,
+            CloseReason::Exited(Some(-1)),
+            CloseReason::Exited(None),
+            CloseReason::BadFrame,
+            CloseReason::Malformed,
+            CloseReason::NotAllowed,
+            CloseReason::None(NoShell::NothingRuns),
+            CloseReason::TooLong,
+            CloseReason::TooMany(TooMany::OfOwner),
+            CloseReason::TooMany(TooMany::OfAll),
+            CloseReason::Stopping,
         ] {
             let whole = end.frame().unwrap().reason.len();
-            assert!(whole < LONGEST_REASON, "{end:?} is cut off");
+            assert!(whole < MAX_REASON_BYTES, "{end:?} is cut off");
         }
-        assert!(End::Gone.frame().is_none());
+        assert!(CloseReason::Disconnected.frame().is_none());
     }
 }
