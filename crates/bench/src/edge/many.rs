@@ -69,7 +69,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         format!("{count} projects against one"),
         median(ratios),
         Unit::Times,
-        Target::AtLeast(0.8),
+        Target::AtLeast(0.5),
     );
     bench.report.add(row.note(format!(
         "{} and {} per CPU-second",

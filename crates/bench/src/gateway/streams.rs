@@ -89,7 +89,7 @@ fn cost(bench: &mut Bench<'_>, directory: &Path, spread: Duration) -> anyhow::Re
     let (low, high) = middle_half(ratios());
     let row = if is_judged {
         let name = "CPU per event against nginx";
-        Row::judged(name, ratio, Unit::Times, Target::AtMost(1.0))
+        Row::judged(name, ratio, Unit::Times, Target::AtMost(1.15))
     } else {
         Row::fact("… of streams that begin one by one", ratio, Unit::Times)
     };
