@@ -3,7 +3,7 @@
 //! Each serving thread writes into a buffer of its own; a task empties the buffers into the file.
 //! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
 
-use crate::ask::Ask;
+use crate::request::StaticRequest;
 use estrade_listener::Second;
 use estrade_model::Timestamp;
 use futures_util::future::BoxFuture;
@@ -43,7 +43,7 @@ pub struct AccessLog {
 /// One answered request.
 pub struct Noted<'n> {
     /// What was asked.
-    pub ask: &'n Ask<'n>,
+    pub request: &'n StaticRequest<'n>,
     /// Which project it was for.
     pub project: Option<&'n str>,
     /// Who asked.
@@ -195,7 +195,7 @@ fn put_aside(path: &Path) -> io::Result<()> {
 
 fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<'_>) {
     let Noted {
-        ask,
+        request,
         project,
         client,
         status,
@@ -219,14 +219,14 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
     out.extend_from_slice(second.iso().as_bytes());
     out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis)]);
     out.extend_from_slice(b"Z\"");
-    let headers = &ask.headers;
+    let headers = &request.headers;
     for (name, value) in [
-        ("method", Some(ask.verb)),
+        ("method", Some(request.verb)),
         ("client", Some(*client)),
         ("project", *project),
-        ("host", Some(ask.host)),
-        ("path", Some(ask.path)),
-        ("query", ask.query),
+        ("host", Some(request.host)),
+        ("path", Some(request.path)),
+        ("query", request.query),
         ("agent", headers.user_agent.as_deref()),
         ("referer", headers.referer.as_deref()),
     ] {
@@ -264,13 +264,13 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::{Headers, Method};
+    use crate::request::{Headers, Method};
 
     #[test]
     fn a_line_is_json_whatever_the_client_sends() {
         let mut headers = Headers::default();
         headers.note("user-agent", "x\"\\\u{1}é");
-        let ask = Ask {
+        let request = StaticRequest {
             method: Method::Get,
             verb: "GET",
             secure: false,
@@ -284,7 +284,7 @@ mod tests {
         second.update(now);
         let mut out = Vec::new();
         let noted = Noted {
-            ask: &ask,
+            request: &request,
             project: Some("a"),
             client: "127.0.0.1",
             status: 200,

@@ -1,10 +1,10 @@
 //! What plain visitors get before any site is looked at: answers for ACME servers, and the way to
 //! `https` where there is a certificate.
 
-use crate::answer::{Answer, Body};
-use crate::ask::Ask;
 use crate::certificates::HostCertificates;
 use crate::host;
+use crate::request::StaticRequest;
+use crate::response::{Body, StaticResponse};
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -20,48 +20,50 @@ pub(crate) struct Doorway {
 
 impl Doorway {
     /// The answer to a request that is not for a site.
-    pub(crate) async fn answer(&self, ask: &Ask<'_>) -> Option<Answer> {
-        if ask.secure {
+    pub(crate) async fn response(&self, request: &StaticRequest<'_>) -> Option<StaticResponse> {
+        if request.secure {
             return None;
         }
-        if let Some(token) = ask.path.strip_prefix(CHALLENGES) {
+        if let Some(token) = request.path.strip_prefix(CHALLENGES) {
             // One that is not ours is the site's own, and is not to be redirected either.
             let text = self.certificates.http_challenge(token).await?;
             return Some(challenge(text));
         }
-        let host = host::canonical(ask.host);
+        let host = host::canonical(request.host);
         let port = self.redirect_to?;
         self.certificates
             .covers(&host)
-            .then(|| redirect(ask, &host, port))
+            .then(|| redirect(request, &host, port))
     }
 }
 
-fn challenge(text: String) -> Answer {
-    let mut answer = Answer::new(StatusCode::OK);
-    answer.header("content-type", "application/octet-stream");
-    answer.number("content-length", text.len() as u64);
-    answer.header("cache-control", "no-store");
-    answer.body = Body::from_bytes(text);
-    answer
+fn challenge(text: String) -> StaticResponse {
+    let mut response = StaticResponse::new(StatusCode::OK);
+    response.header("content-type", "application/octet-stream");
+    response.number("content-length", text.len() as u64);
+    response.header("cache-control", "no-store");
+    response.body = Body::from_bytes(text);
+    response
 }
 
-fn redirect(ask: &Ask<'_>, host: &str, port: u16) -> Answer {
+fn redirect(request: &StaticRequest<'_>, host: &str, port: u16) -> StaticResponse {
     // Who names no port came through the usual ones, whatever they are mapped to here.
-    let named = ask.host.len() > host.len() && ask.host.contains(':');
+    let named = request.host.len() > host.len() && request.host.contains(':');
     let port = match port {
         443 => String::new(),
         port if named => format!(":{port}"),
         _ => String::new(),
     };
-    let query = ask.query.map_or(String::new(), |query| format!("?{query}"));
-    let mut answer = Answer::new(StatusCode::PERMANENT_REDIRECT);
+    let query = request
+        .query
+        .map_or(String::new(), |query| format!("?{query}"));
+    let mut response = StaticResponse::new(StatusCode::PERMANENT_REDIRECT);
     // The path is as it came, and a request line holds no line ends.
-    answer.formatted(
+    response.formatted(
         "location",
-        format_args!("https://{host}{port}{}{query}", ask.path),
+        format_args!("https://{host}{port}{}{query}", request.path),
     );
-    answer.number("content-length", 0);
-    answer.header("cache-control", "no-cache");
-    answer
+    response.number("content-length", 0);
+    response.header("cache-control", "no-cache");
+    response
 }

@@ -1,15 +1,15 @@
 //! The edge as a whole: from a request to its answer.
 
 use crate::access_log::AccessLog;
-use crate::answer::{Answer, Body, Lasting};
-use crate::ask::{Ask, Method};
 use crate::certificates::HostCertificates;
 use crate::contents::{Content, Contents, Room};
 use crate::doorway::Doorway;
+use crate::error_pages::Page;
 use crate::media_type::media_type;
-use crate::pages::Page;
 use crate::proxy::{ProxyOptions, Way};
 use crate::recent::{Given, Key, Recent};
+use crate::request::{Method, StaticRequest};
+use crate::response::{Body, Lasting, StaticResponse};
 use crate::routes::{Live, LiveSite, Route, Routes, State};
 use crate::sites::Sites;
 use crate::static_site::{Trouble, Visit, Whole};
@@ -74,7 +74,7 @@ impl Default for EdgeOptions {
 /// What a request gets.
 pub(crate) enum Reply {
     /// An answer of ours.
-    Here(Answer),
+    Local(StaticResponse),
     /// The answer of an instance.
     Forward(Way),
 }
@@ -183,34 +183,46 @@ impl Edge {
     }
 
     /// Answers a request, or says who does; also which project it was for.
-    pub(crate) async fn answer<'r>(&self, ask: &Ask<'r>, now: Timestamp) -> (Reply, Whose<'r>) {
+    pub(crate) async fn respond<'r>(
+        &self,
+        request: &StaticRequest<'r>,
+        now: Timestamp,
+    ) -> (Reply, Whose<'r>) {
         if let Some(doorway) = &self.doorway
-            && let Some(answer) = doorway.answer(ask).await
+            && let Some(response) = doorway.response(request).await
         {
-            return (Reply::Here(answer), Whose::Nobody);
+            return (Reply::Local(response), Whose::Nobody);
         }
-        let key = self.recent.key(ask);
+        let key = self.recent.key(request);
         if let Some(key) = &key
             && !is_for_caches(now)
-            && let Some((answer, whose)) = self.give_again(ask, key).await
+            && let Some((response, whose)) = self.give_again(request, key).await
         {
-            return (Reply::Here(answer), whose);
+            return (Reply::Local(response), whose);
         }
-        let (reply, route) = self.look_up(ask, now, key).await;
+        let (reply, route) = self.look_up(request, now, key).await;
         (reply, route.map_or(Whose::Nobody, Whose::Project))
     }
 
     /// A file that was given lately, if it is still what one gets.
-    async fn give_again<'r>(&self, ask: &Ask<'r>, key: &Key) -> Option<(Answer, Whose<'r>)> {
+    async fn give_again<'r>(
+        &self,
+        request: &StaticRequest<'r>,
+        key: &Key,
+    ) -> Option<(StaticResponse, Whose<'r>)> {
         let given = self.recent.get(key)?;
         let route = self.routes.by_number(given.route)?;
         let since = route.as_ref()?.served_since(given.generation)?;
-        let name = self.routes.project_name(ask.host)?;
+        let name = self.routes.project_name(request.host)?;
         let content = self
             .contents
             .open_again(given.file, given.offset, given.size.into())
             .await?;
-        let path = if given.traits.is_page { PAGE } else { ask.path };
+        let path = if given.traits.is_page {
+            PAGE
+        } else {
+            request.path
+        };
         let file = Whole {
             media_type: &media_type(path),
             digest: &given.digest,
@@ -223,13 +235,20 @@ impl Edge {
             // It may be sent for a while, and a thread has few guards.
             Content::File(_) => Whose::Project(Guard::into_inner(route)?),
         };
-        Some((file.answer(HttpDate::from(since), content), whose))
+        Some((file.response(HttpDate::from(since), content), whose))
     }
 
     /// Notes what was given, to give it again without looking it up.
-    fn note_given(&self, ask: &Ask<'_>, key: &Key, route: &Arc<Route>, live: &Live, it: Lasting) {
+    fn note_given(
+        &self,
+        request: &StaticRequest<'_>,
+        key: &Key,
+        route: &Arc<Route>,
+        live: &Live,
+        it: Lasting,
+    ) {
         // Others are known by the name of their host, and need to be looked up to be logged.
-        if self.routes.project_name(ask.host) != Some(&*route.name) {
+        if self.routes.project_name(request.host) != Some(&*route.name) {
             return;
         }
         // What is out of date already would take the place of what is not.
@@ -255,35 +274,35 @@ impl Edge {
 
     async fn look_up(
         &self,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         now: Timestamp,
         key: Option<Key>,
     ) -> (Reply, Option<Arc<Route>>) {
         let mut last = Page::UnknownHost;
         for _ in 0..MOST_LOOKS {
-            let Some(route) = self.routes.find(ask.host).await else {
-                return (Reply::Here(self.without_project(ask)), None);
+            let Some(route) = self.routes.find(request.host).await else {
+                return (Reply::Local(self.without_project(request)), None);
             };
             let live = match self.routes.live(&route).await {
                 Ok(live) => live,
                 Err(error) => {
                     tracing::warn!(project = %route.name, error = error_chain(&error), "cannot read what is served");
-                    return (Reply::Here(Page::Unavailable.answer()), Some(route));
+                    return (Reply::Local(Page::Unavailable.response()), Some(route));
                 }
             };
-            if !live.default_subdomain && self.routes.is_default_subdomain(ask.host) {
-                return (Reply::Here(self.without_project(ask)), None);
+            if !live.default_subdomain && self.routes.is_default_subdomain(request.host) {
+                return (Reply::Local(self.without_project(request)), None);
             }
             let reply = match &live.state {
                 State::Files(site) => {
-                    let answer = self.visit(&route, site, ask, now).await;
-                    if let (Some(key), Some(lasting)) = (&key, answer.lasting) {
-                        self.note_given(ask, key, &route, &live, lasting);
+                    let response = self.visit(&route, site, request, now).await;
+                    if let (Some(key), Some(lasting)) = (&key, response.lasting) {
+                        self.note_given(request, key, &route, &live, lasting);
                     }
-                    Reply::Here(answer)
+                    Reply::Local(response)
                 }
-                State::Off => Reply::Here(Page::SwitchedOff.answer()),
-                State::Empty => Reply::Here(Page::NothingDeployed.answer()),
+                State::Off => Reply::Local(Page::SwitchedOff.response()),
+                State::Empty => Reply::Local(Page::NothingDeployed.response()),
                 State::Running(slot) => match slot.enter(&[]) {
                     Some(entered) => Reply::Forward(Way {
                         route: Arc::clone(&route),
@@ -295,18 +314,24 @@ impl Edge {
                         last = Page::NotRunning;
                         continue;
                     }
-                    None => Reply::Here(Page::NotRunning.answer()),
+                    None => Reply::Local(Page::NotRunning.response()),
                 },
                 // Its name may be another project's by now.
                 State::Gone => continue,
             };
             return (reply, Some(route));
         }
-        (Reply::Here(last.answer()), None)
+        (Reply::Local(last.response()), None)
     }
 
-    async fn visit(&self, route: &Route, live: &LiveSite, ask: &Ask<'_>, now: Timestamp) -> Answer {
-        let outcome = match self.try_visit(live, ask, now).await {
+    async fn visit(
+        &self,
+        route: &Route,
+        live: &LiveSite,
+        request: &StaticRequest<'_>,
+        now: Timestamp,
+    ) -> StaticResponse {
+        let outcome = match self.try_visit(live, request, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
             Err(Trouble::Blob(BlobError::Missing)) => {
                 live.forget_site();
@@ -314,7 +339,7 @@ impl Edge {
                 live.earlier
                     .iter()
                     .for_each(|it| self.routes.sites().forget(it.release));
-                self.try_visit(live, ask, now).await
+                self.try_visit(live, request, now).await
             }
             other => other,
         };
@@ -324,16 +349,16 @@ impl Edge {
                 Trouble::Service(error) => error_chain(error),
             };
             tracing::error!(project = %route.name, release = %live.row.release, error, "cannot serve a file");
-            Page::Unavailable.answer()
+            Page::Unavailable.response()
         })
     }
 
     async fn try_visit(
         &self,
         live: &LiveSite,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         now: Timestamp,
-    ) -> std::result::Result<Answer, Trouble> {
+    ) -> std::result::Result<StaticResponse, Trouble> {
         // Most requests go past the cache, which costs several looks at cold memory.
         let near = live.site().filter(|_| !is_for_caches(now));
         let site = if let Some(site) = near {
@@ -354,19 +379,19 @@ impl Edge {
             now,
             skew: self.core.settings.skew,
         };
-        visit.answer(ask).await
+        visit.response(request).await
     }
 
     /// A host that is nobody's: probes are answered here, since no site can have these paths taken.
-    fn without_project(&self, ask: &Ask<'_>) -> Answer {
+    fn without_project(&self, request: &StaticRequest<'_>) -> StaticResponse {
         let ready = self.ready.load(Ordering::Acquire);
-        match ask.path {
-            "/healthz" if ask.method != Method::Other => probe(StatusCode::OK, "ok"),
-            "/readyz" if ask.method != Method::Other && ready => probe(StatusCode::OK, "ready"),
-            "/readyz" if ask.method != Method::Other => {
+        match request.path {
+            "/healthz" if request.method != Method::Other => probe(StatusCode::OK, "ok"),
+            "/readyz" if request.method != Method::Other && ready => probe(StatusCode::OK, "ready"),
+            "/readyz" if request.method != Method::Other => {
                 probe(StatusCode::SERVICE_UNAVAILABLE, "starting")
             }
-            _ => Page::UnknownHost.answer(),
+            _ => Page::UnknownHost.response(),
         }
     }
 }
@@ -377,12 +402,12 @@ fn is_for_caches(now: Timestamp) -> bool {
     now.millis() % SEEN_BY_CACHES == 0
 }
 
-fn probe(status: StatusCode, state: &str) -> Answer {
+fn probe(status: StatusCode, state: &str) -> StaticResponse {
     let text = format!("{{\"status\":\"{state}\"}}");
-    let mut answer = Answer::new(status);
-    answer.header("content-type", "application/json");
-    answer.number("content-length", text.len() as u64);
-    answer.header("cache-control", "no-store");
-    answer.body = Body::from_bytes(text);
-    answer
+    let mut response = StaticResponse::new(status);
+    response.header("content-type", "application/json");
+    response.number("content-length", text.len() as u64);
+    response.header("cache-control", "no-store");
+    response.body = Body::from_bytes(text);
+    response
 }

@@ -6,13 +6,13 @@
 //! go to one of its instances, and the answer is passed on as it comes. The first request that is
 //! anything else hands the connection over to hyper, together with what was read of it.
 
-use crate::answer::{Answer, Body};
-use crate::ask::{Ask, Headers, Method};
 use crate::contents::{Content, FileSlice};
 use crate::edge::Reply;
+use crate::error_pages::Page;
 use crate::lane::Lane;
-use crate::pages::Page;
 use crate::proxy::express_visitor::{self, Origins, Passed, Passing};
+use crate::request::{Headers, Method, StaticRequest};
+use crate::response::{Body, StaticResponse};
 use estrade_listener::express::{
     self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,
@@ -58,8 +58,8 @@ pub(crate) async fn serve(
     // What a visitor sends while an instance answers it.
     let (mut ahead, mut origins) = (Ahead::default(), Origins::new(lane, peer));
     loop {
-        let request = match express::parse(input.bytes(), Request::simple) {
-            Parsed::Ordinary(request) => request,
+        let parsed = match express::parse(input.bytes(), ParsedRequest::from_head) {
+            Parsed::Ordinary(parsed) => parsed,
             Parsed::Other => return Some(input),
             Parsed::Partial => {
                 match (input.is_empty(), answered) {
@@ -74,21 +74,21 @@ pub(crate) async fn serve(
             }
         };
         let started = Instant::now();
-        let close = request.close || stop.is_cancelled();
+        let close = parsed.close || stop.is_cancelled();
         let now = lane.edge.now();
-        let (reply, whose) = lane.edge.answer(&request.ask, now).await;
+        let (reply, whose) = lane.edge.respond(&parsed.request, now).await;
         second.update(now);
         let passed = match reply {
-            Reply::Here(answer) => Err(answer),
+            Reply::Local(response) => Err(response),
             Reply::Forward(way) => {
                 let passing = Passing {
-                    bytes: &input.bytes()[..request.length],
-                    ask: &request.ask,
-                    origin: origins.of(lane, &request.forwarded),
+                    bytes: &input.bytes()[..parsed.length],
+                    request: &parsed.request,
+                    origin: origins.of(lane, &parsed.forwarded),
                     date: second.http(),
                     close,
                 };
-                ahead.begin(input.bytes().len() - request.length);
+                ahead.begin(input.bytes().len() - parsed.length);
                 let sending = Sending {
                     stream,
                     ahead: &mut ahead,
@@ -96,29 +96,30 @@ pub(crate) async fn serve(
                 };
                 // Boxed: connections that wait, or are served files, need not have room for it.
                 let passed = Box::pin(express_visitor::pass(lane, passing, way, sending)).await;
-                passed.map_err(Page::answer)
+                passed.map_err(Page::response)
             }
         };
         let passed = match passed {
             Ok(passed) => passed,
-            Err(answer) => {
-                let sent = send_answer(stream, &mut head, &answer, &request, &second, close).await;
+            Err(response) => {
+                let sent =
+                    send_response(stream, &mut head, &response, &parsed, &second, close).await;
                 let Ok(bytes) = sent else {
                     return None;
                 };
                 Passed {
-                    status: answer.status,
+                    status: response.status,
                     bytes,
                     whole: true,
                 }
             }
         };
-        let forwarded = lane.forwarded_client(peer, &request.forwarded);
+        let forwarded = lane.forwarded_client(peer, &parsed.forwarded);
         let forwarded = forwarded.map(|client| client.to_string());
         lane.note(
             &second,
             now,
-            &request.ask,
+            &parsed.request,
             whose.project(),
             forwarded.as_deref().unwrap_or(&peer_text),
             (passed.status, passed.bytes),
@@ -127,7 +128,7 @@ pub(crate) async fn serve(
         if close || !passed.whole {
             return None;
         }
-        let length = request.length;
+        let length = parsed.length;
         input.advance(length);
         ahead.move_to(&mut input);
         patience.next_request();
@@ -163,8 +164,8 @@ impl Turn {
 }
 
 /// A simple request.
-struct Request<'r> {
-    ask: Ask<'r>,
+struct ParsedRequest<'r> {
+    request: StaticRequest<'r>,
     /// How many bytes it has.
     length: usize,
     /// Whether the client wants no other one.
@@ -173,9 +174,9 @@ struct Request<'r> {
     forwarded: Vec<&'r [u8]>,
 }
 
-impl<'r> Request<'r> {
+impl<'r> ParsedRequest<'r> {
     /// The request, if it is one that we know all about.
-    fn simple(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
+    fn from_head(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
         let verb = request.method?;
         let method = match verb {
             "GET" => Method::Get,
@@ -211,7 +212,7 @@ impl<'r> Request<'r> {
                 _ => headers.note(name, std::str::from_utf8(header.value).unwrap_or_default()),
             }
         }
-        let ask = Ask {
+        let static_request = StaticRequest {
             method,
             verb,
             // TLS is never express.
@@ -222,7 +223,7 @@ impl<'r> Request<'r> {
             headers,
         };
         Some(Self {
-            ask,
+            request: static_request,
             length,
             close,
             forwarded,
@@ -231,20 +232,26 @@ impl<'r> Request<'r> {
 }
 
 /// Sends an answer of ours; how long its body is.
-async fn send_answer(
+async fn send_response(
     stream: &TcpStream,
     head: &mut Vec<u8>,
-    answer: &Answer,
-    request: &Request<'_>,
+    response: &StaticResponse,
+    parsed: &ParsedRequest<'_>,
     second: &Second,
     close: bool,
 ) -> io::Result<u64> {
     head.clear();
-    write_head(head, answer.status, second.http(), answer.lines(), close);
-    let body = if request.ask.method == Method::Head {
+    write_head(
+        head,
+        response.status,
+        second.http(),
+        response.lines(),
+        close,
+    );
+    let body = if parsed.request.method == Method::Head {
         &Body::Empty
     } else {
-        &answer.body
+        &response.body
     };
     send(stream, head, body).await?;
     Ok(body.length())
@@ -349,9 +356,10 @@ mod tests {
     fn a_second_word_on_the_connection_does_not_undo_the_first() {
         let head =
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
-        let Parsed::Ordinary(request) = express::parse(head.as_bytes(), Request::simple) else {
+        let Parsed::Ordinary(parsed) = express::parse(head.as_bytes(), ParsedRequest::from_head)
+        else {
             panic!("it is simple");
         };
-        assert!(request.close);
+        assert!(parsed.close);
     }
 }

@@ -1,10 +1,10 @@
 //! A lane: one thread that serves visitors, from a connection to the end of its answers.
 
 use crate::access_log::Noted;
-use crate::ask::Ask;
 use crate::edge::Edge;
 use crate::express;
 use crate::proxy::Pool;
+use crate::request::StaticRequest;
 use crate::routes::Route;
 use crate::visitors::Visitors;
 use estrade_listener::express::{Express, Next};
@@ -106,7 +106,7 @@ impl Lane {
         &self,
         second: &Second,
         now: Timestamp,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         project: Option<(&Route, &str)>,
         client: &str,
         (status, bytes): (StatusCode, u64),
@@ -118,7 +118,7 @@ impl Lane {
         }
         let project = project.map(|(_, name)| name);
         let noted = Noted {
-            ask,
+            request,
             project,
             client,
             status,

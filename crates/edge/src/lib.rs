@@ -6,20 +6,19 @@
 //!                                                    └→ proxy → instances of a running release
 //! ```
 //!
-//! Data flows one way: a lane reads a request into an [`ask::Ask`], the [`edge::Edge`] makes an
-//! [`answer::Answer`] of it, the lane writes it. What is served comes from the database and the blob
+//! Data flows one way: a lane reads a request into a [`request::StaticRequest`], the [`edge::Edge`] makes a
+//! [`response::StaticResponse`] of it, the lane writes it. What is served comes from the database and the blob
 //! store; nothing is unpacked anywhere. Requests of a project that runs go on to one of its instances,
 //! which whoever starts them has made known to [`Running`].
 
 pub mod access_log;
-pub mod answer;
-pub mod ask;
 pub mod certificates;
 pub mod contents;
 mod cookies;
 pub mod counts;
 mod doorway;
 pub mod edge;
+mod error_pages;
 mod express;
 mod freshness;
 mod header_rules;
@@ -30,7 +29,6 @@ mod media_type;
 pub mod metrics;
 mod negotiate;
 mod numbered;
-mod pages;
 mod pattern;
 mod pattern_index;
 mod precondition;
@@ -38,7 +36,9 @@ mod proxy;
 mod range;
 mod recent;
 mod redirects;
+pub mod request;
 mod request_path;
+pub mod response;
 pub mod routes;
 pub mod running;
 mod served;

@@ -1,6 +1,6 @@
 //! Conditional requests on static files: what the client has already, and what it insists on.
 
-use crate::ask::Headers;
+use crate::request::Headers;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use std::time::SystemTime;

@@ -4,7 +4,7 @@
 //! for a while. What was found is noted here, by host, path and codings as they came, and holds for as long as
 //! the project is served as it was then: its generation tells. A note that is lost costs only time.
 
-use crate::ask::{Ask, Method};
+use crate::request::{Method, StaticRequest};
 use crate::site::Stored;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
@@ -88,8 +88,8 @@ impl Recent {
     }
 
     /// What to look for, if it is asked for a file as it is now and as a whole.
-    pub(crate) fn key(&self, ask: &Ask<'_>) -> Option<Key> {
-        let headers = &ask.headers;
+    pub(crate) fn key(&self, request: &StaticRequest<'_>) -> Option<Key> {
+        let headers = &request.headers;
         let conditions = [
             &headers.range,
             &headers.if_match,
@@ -98,14 +98,14 @@ impl Recent {
             &headers.if_unmodified_since,
             &headers.if_range,
         ];
-        let plain = ask.method != Method::Other && conditions.iter().all(|it| it.is_none());
+        let plain = request.method != Method::Other && conditions.iter().all(|it| it.is_none());
         if !plain || self.slots.is_empty() {
             return None;
         }
         let mut hasher = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
         let codings = headers.accept_encoding.as_deref();
         // With their lengths, so that nothing can be moved from one to the other.
-        for text in [ask.host, codings.unwrap_or_default(), ask.path] {
+        for text in [request.host, codings.unwrap_or_default(), request.path] {
             hasher.write_usize(text.len());
             hasher.write(text.as_bytes());
         }
@@ -258,15 +258,15 @@ impl Given {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Headers;
+    use crate::request::Headers;
     use estrade_blobs::Place;
 
-    fn ask<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> Ask<'r> {
+    fn request<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> StaticRequest<'r> {
         let mut headers = Headers::default();
         if let Some(codings) = codings {
             headers.note("accept-encoding", codings);
         }
-        Ask {
+        StaticRequest {
             method: Method::Get,
             verb: "GET",
             secure: false,
@@ -303,19 +303,19 @@ mod tests {
         let recent = Recent::new(4096);
         let paths: Vec<String> = (0..1000).map(|number| format!("/{number}")).collect();
         for (number, path) in (0..).zip(&paths) {
-            let key = recent.key(&ask("a.localhost", path, None)).unwrap();
+            let key = recent.key(&request("a.localhost", path, None)).unwrap();
             assert_eq!(recent.get(&key), None);
             recent.put(&key, &given(number));
         }
         let found = (0..).zip(&paths).filter(|(number, path)| {
-            let key = recent.key(&ask("a.localhost", path, None)).unwrap();
+            let key = recent.key(&request("a.localhost", path, None)).unwrap();
             let found = recent.get(&key);
             assert!(found.is_none_or(|found| found == given(*number)));
             found.is_some()
         });
         // A few had to make room for others.
         assert!(found.count() > 950);
-        let key = recent.key(&ask("a.localhost", "/7", None)).unwrap();
+        let key = recent.key(&request("a.localhost", "/7", None)).unwrap();
         recent.put(&key, &given(5));
         assert_eq!(recent.get(&key), Some(given(5)));
     }
@@ -323,17 +323,17 @@ mod tests {
     #[test]
     fn questions_that_differ_are_told_from_each_other() {
         let recent = Recent::new(64);
-        let asks = [
-            ask("a.localhost", "/b", None),
-            ask("a.localhost", "/b", Some("")),
-            ask("a.localhost", "/b", Some("gzip")),
-            ask("a.localhost", "/bgzip", Some("")),
-            ask("a.localhost/", "b", None),
-            ask("A.localhost", "/b", None),
+        let requests = [
+            request("a.localhost", "/b", None),
+            request("a.localhost", "/b", Some("")),
+            request("a.localhost", "/b", Some("gzip")),
+            request("a.localhost", "/bgzip", Some("")),
+            request("a.localhost/", "b", None),
+            request("A.localhost", "/b", None),
         ];
-        for (number, ask) in (0..).zip(&asks) {
-            let key = recent.key(ask).unwrap();
-            assert_eq!(recent.get(&key), None, "{ask:?}");
+        for (number, request) in (0..).zip(&requests) {
+            let key = recent.key(request).unwrap();
+            assert_eq!(recent.get(&key), None, "{request:?}");
             recent.put(&key, &given(number));
         }
     }
@@ -349,11 +349,11 @@ mod tests {
             "if-unmodified-since",
             "if-range",
         ] {
-            let mut ask = ask("a.localhost", "/b", None);
-            ask.headers.note(name, "x");
-            assert!(recent.key(&ask).is_none(), "{name}");
+            let mut request = request("a.localhost", "/b", None);
+            request.headers.note(name, "x");
+            assert!(recent.key(&request).is_none(), "{name}");
         }
-        let mut post = ask("a.localhost", "/b", None);
+        let mut post = request("a.localhost", "/b", None);
         post.method = Method::Other;
         assert!(recent.key(&post).is_none());
     }
@@ -379,7 +379,7 @@ mod tests {
         let paths: Vec<String> = (0..2 * WAYS).map(|number| format!("/{number}")).collect();
         let keys: Vec<Key> = paths
             .iter()
-            .map(|path| recent.key(&ask("a.localhost", path, None)).unwrap())
+            .map(|path| recent.key(&request("a.localhost", path, None)).unwrap())
             .collect();
         let answers = |number: u32| [given(number), given(number + 1000)];
         std::thread::scope(|scope| {

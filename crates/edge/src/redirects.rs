@@ -37,7 +37,7 @@ pub enum Action {
         /// Where.
         to: String,
     },
-    /// Answer with another file of the same site.
+    /// Serve another file of the same site.
     Rewrite {
         /// 200 or 404.
         status: u16,

@@ -1,17 +1,17 @@
 //! Answering from the files of a release.
 
-use crate::answer::{Answer, Body, Lasting};
-use crate::ask::{Ask, Method};
 use crate::contents::{Content, Contents};
+use crate::error_pages::Page;
 use crate::freshness::{cache_control, is_hashed};
 use crate::media_type::media_type;
 use crate::negotiate::Accepted;
-use crate::pages::Page;
 use crate::precondition::{Validators, Verdict};
 use crate::range::{self, Wanted};
 use crate::recent::Traits;
 use crate::redirects::Action;
+use crate::request::{Method, StaticRequest};
 use crate::request_path::{RequestPath, UNSAFE_IN_PATH};
+use crate::response::{Body, Lasting, StaticResponse};
 use crate::routes::LiveSite;
 use crate::site::{Entry, Site};
 use crate::sites::Sites;
@@ -63,10 +63,10 @@ struct Found<'f> {
 }
 
 impl Found<'_> {
-    fn validate(&self, answer: &mut Answer, coding: Coding) {
+    fn validate(&self, response: &mut StaticResponse, coding: Coding) {
         let digest = &self.entry.digest;
         validate(
-            answer,
+            response,
             digest,
             coding,
             self.modified.1,
@@ -77,34 +77,37 @@ impl Found<'_> {
 
 impl Visit<'_> {
     /// Answers a request.
-    pub(crate) async fn answer(&self, ask: &Ask<'_>) -> Result<Answer, Trouble> {
-        let mut answer = self.without_rules(ask).await?;
+    pub(crate) async fn response(
+        &self,
+        request: &StaticRequest<'_>,
+    ) -> Result<StaticResponse, Trouble> {
+        let mut response = self.without_rules(request).await?;
         let is_redirect =
-            answer.status.is_redirection() && answer.status != StatusCode::NOT_MODIFIED;
+            response.status.is_redirection() && response.status != StatusCode::NOT_MODIFIED;
         if !self.site.headers.is_empty()
             && !is_redirect
-            && let Ok(path) = RequestPath::parse(ask.path)
+            && let Ok(path) = RequestPath::parse(request.path)
         {
-            let mut headers = answer.header_map();
-            let is_error = answer.status.is_client_error() || answer.status.is_server_error();
+            let mut headers = response.header_map();
+            let is_error = response.status.is_client_error() || response.status.is_server_error();
             self.site
                 .headers
                 .apply(path.as_str(), is_error, &mut headers);
-            answer.set_headers(&headers);
+            response.set_headers(&headers);
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// The answer before the site's own headers are added.
-    async fn without_rules(&self, ask: &Ask<'_>) -> Result<Answer, Trouble> {
-        if ask.method == Method::Other {
-            return Ok(Page::MethodNotAllowed.answer());
+    async fn without_rules(&self, request: &StaticRequest<'_>) -> Result<StaticResponse, Trouble> {
+        if request.method == Method::Other {
+            return Ok(Page::MethodNotAllowed.response());
         }
-        let Ok(path) = RequestPath::parse(ask.path) else {
-            return Ok(Page::BadRequest.answer());
+        let Ok(path) = RequestPath::parse(request.path) else {
+            return Ok(Page::BadRequest.response());
         };
         if path.is_hidden() {
-            return self.not_found(ask, &path).await;
+            return self.not_found(request, &path).await;
         }
         let target = self.resolve(path.file(), path.is_directory());
         let has_file = !matches!(target, Target::Nothing);
@@ -112,20 +115,20 @@ impl Visit<'_> {
             && let Some(action) = self
                 .site
                 .redirects
-                .action(path.as_str(), ask.query, has_file)
+                .action(path.as_str(), request.query, has_file)
         {
-            return self.follow_rule(ask, &path, action).await;
+            return self.follow_rule(request, &path, action).await;
         }
         match target {
             Target::File(file, entry) => {
-                let mut answer = self.send_live(ask, &file, entry).await?;
-                if answer.status == StatusCode::OK {
-                    answer.lasting = self.lasting(ask, &path, &file, &entry);
+                let mut response = self.send_live(request, &file, entry).await?;
+                if response.status == StatusCode::OK {
+                    response.lasting = self.lasting(request, &path, &file, &entry);
                 }
-                Ok(answer)
+                Ok(response)
             }
-            Target::Moved(to) => Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, ask.query)),
-            Target::Nothing => self.without_file(ask, &path).await,
+            Target::Moved(to) => Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, request.query)),
+            Target::Nothing => self.without_file(request, &path).await,
         }
     }
 
@@ -133,14 +136,14 @@ impl Visit<'_> {
     /// as it came is not that of the file.
     fn lasting(
         &self,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
         file: &str,
         entry: &Entry,
     ) -> Option<Lasting> {
-        let coding = choose(ask, entry);
+        let coding = choose(request, entry);
         let ruled = !self.site.headers.is_empty() || !self.site.redirects.is_empty();
-        (!ruled && path.as_str() == ask.path).then_some(Lasting {
+        (!ruled && path.as_str() == request.path).then_some(Lasting {
             digest: entry.digest,
             stored: entry.stored(coding)?,
             coding,
@@ -184,10 +187,10 @@ impl Visit<'_> {
 
     async fn follow_rule(
         &self,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
         action: Action,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<StaticResponse, Trouble> {
         match action {
             Action::Redirect { status, to } => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND);
@@ -196,10 +199,10 @@ impl Visit<'_> {
             Action::Rewrite { status, to } => {
                 let to = to.split(['?', '#']).next().unwrap_or_default();
                 let Ok(target) = RequestPath::parse(to) else {
-                    return Ok(Page::BadRequest.answer());
+                    return Ok(Page::BadRequest.response());
                 };
                 if target.is_hidden() {
-                    return self.not_found(ask, path).await;
+                    return self.not_found(request, path).await;
                 }
                 let found = match self.resolve(target.file(), target.is_directory()) {
                     Target::File(file, entry) => Some((file.into_owned(), entry)),
@@ -208,12 +211,14 @@ impl Visit<'_> {
                     Target::Nothing => None,
                 };
                 match found {
-                    Some((file, entry)) if status == 200 => self.send_live(ask, &file, entry).await,
+                    Some((file, entry)) if status == 200 => {
+                        self.send_live(request, &file, entry).await
+                    }
                     Some((file, entry)) => {
                         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
-                        self.send_error_page(ask, status, &file, entry).await
+                        self.send_error_page(request, status, &file, entry).await
                     }
-                    None => self.not_found(ask, path).await,
+                    None => self.not_found(request, path).await,
                 }
             }
         }
@@ -226,28 +231,32 @@ impl Visit<'_> {
     }
 
     /// No file of the live release: an asset of an earlier one, the application, or not found.
-    async fn without_file(&self, ask: &Ask<'_>, path: &RequestPath<'_>) -> Result<Answer, Trouble> {
+    async fn without_file(
+        &self,
+        request: &StaticRequest<'_>,
+        path: &RequestPath<'_>,
+    ) -> Result<StaticResponse, Trouble> {
         if !path.is_directory()
             && is_hashed(path.file())
-            && let Some(answer) = self.send_earlier(ask, path).await?
+            && let Some(response) = self.send_earlier(request, path).await?
         {
-            return Ok(answer);
+            return Ok(response);
         }
         if self.site.config.spa
-            && is_page(path, ask)
+            && is_page(path, request)
             && let Some(entry) = self.site.find("index.html")
         {
-            return self.send_live(ask, "index.html", entry).await;
+            return self.send_live(request, "index.html", entry).await;
         }
-        self.not_found(ask, path).await
+        self.not_found(request, path).await
     }
 
     /// An asset that an open page of an earlier release still needs.
     async fn send_earlier(
         &self,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
-    ) -> Result<Option<Answer>, Trouble> {
+    ) -> Result<Option<StaticResponse>, Trouble> {
         for earlier in &self.live.earlier {
             if earlier
                 .until
@@ -262,13 +271,17 @@ impl Visit<'_> {
                     entry,
                     modified: (self.live.modified, &self.live.last_modified),
                 };
-                return self.send_file(ask, &found).await.map(Some);
+                return self.send_file(request, &found).await.map(Some);
             }
         }
         Ok(None)
     }
 
-    async fn not_found(&self, ask: &Ask<'_>, path: &RequestPath<'_>) -> Result<Answer, Trouble> {
+    async fn not_found(
+        &self,
+        request: &StaticRequest<'_>,
+        path: &RequestPath<'_>,
+    ) -> Result<StaticResponse, Trouble> {
         // The nearest one up the tree, so that a part of a site can have its own.
         let mut directory = path.file();
         loop {
@@ -283,11 +296,11 @@ impl Visit<'_> {
             };
             if let Some(entry) = self.site.find(&page) {
                 return self
-                    .send_error_page(ask, StatusCode::NOT_FOUND, &page, entry)
+                    .send_error_page(request, StatusCode::NOT_FOUND, &page, entry)
                     .await;
             }
             if directory.is_empty() {
-                return Ok(Page::NotFound.answer());
+                return Ok(Page::NotFound.response());
             }
         }
     }
@@ -295,33 +308,47 @@ impl Visit<'_> {
     /// A page of the site with a status of its own: without validators, since it is no resource.
     async fn send_error_page(
         &self,
-        ask: &Ask<'_>,
+        request: &StaticRequest<'_>,
         status: StatusCode,
         file: &str,
         entry: Entry,
-    ) -> Result<Answer, Trouble> {
-        let coding = choose(ask, &entry);
+    ) -> Result<StaticResponse, Trouble> {
+        let coding = choose(request, &entry);
         let content = self.open(&entry, coding).await?;
-        let mut answer = Answer::new(status);
-        describe(&mut answer, &media_type(file), coding, entry.has_variants());
-        answer.number("content-length", content.length());
-        answer.header("cache-control", "no-store");
-        answer.body = Body::One(content);
-        Ok(answer)
+        let mut response = StaticResponse::new(status);
+        describe(
+            &mut response,
+            &media_type(file),
+            coding,
+            entry.has_variants(),
+        );
+        response.number("content-length", content.length());
+        response.header("cache-control", "no-store");
+        response.body = Body::One(content);
+        Ok(response)
     }
 
-    async fn send_live(&self, ask: &Ask<'_>, file: &str, entry: Entry) -> Result<Answer, Trouble> {
+    async fn send_live(
+        &self,
+        request: &StaticRequest<'_>,
+        file: &str,
+        entry: Entry,
+    ) -> Result<StaticResponse, Trouble> {
         let found = Found {
             path: file,
             entry,
             modified: (self.live.modified, &self.live.last_modified),
         };
-        self.send_file(ask, &found).await
+        self.send_file(request, &found).await
     }
 
-    async fn send_file(&self, ask: &Ask<'_>, found: &Found<'_>) -> Result<Answer, Trouble> {
-        let (headers, entry) = (&ask.headers, &found.entry);
-        let coding = choose(ask, entry);
+    async fn send_file(
+        &self,
+        request: &StaticRequest<'_>,
+        found: &Found<'_>,
+    ) -> Result<StaticResponse, Trouble> {
+        let (headers, entry) = (&request.headers, &found.entry);
+        let coding = choose(request, entry);
         let validators = Validators {
             digest: entry.digest,
             coding,
@@ -332,12 +359,12 @@ impl Visit<'_> {
         let takes = |coding| accepted.quality(coding) > 0 && entry.stored(coding).is_some();
         match validators.check(headers, takes) {
             Verdict::Send => {}
-            Verdict::Failed => return Ok(Page::PreconditionFailed.answer()),
+            Verdict::Failed => return Ok(Page::PreconditionFailed.response()),
             Verdict::NotModified(coding) => {
-                let mut answer = Answer::new(StatusCode::NOT_MODIFIED);
-                found.validate(&mut answer, coding);
-                vary(&mut answer, entry.has_variants());
-                return Ok(answer);
+                let mut response = StaticResponse::new(StatusCode::NOT_MODIFIED);
+                found.validate(&mut response, coding);
+                vary(&mut response, entry.has_variants());
+                return Ok(response);
             }
         }
         if let Some(range) = headers.range.as_deref()
@@ -346,12 +373,12 @@ impl Visit<'_> {
             match range::parse(range, entry.plain.size) {
                 Wanted::Whole => {}
                 Wanted::Unsatisfiable => {
-                    let mut answer = Page::RangeNotSatisfiable.answer();
-                    answer.formatted(
+                    let mut response = Page::RangeNotSatisfiable.response();
+                    response.formatted(
                         "content-range",
                         format_args!("bytes */{}", entry.plain.size),
                     );
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 Wanted::Parts(parts) => return self.send_parts(found, &parts).await,
             }
@@ -364,37 +391,41 @@ impl Visit<'_> {
             varies: entry.has_variants(),
             is_hashed: is_hashed(found.path),
         };
-        Ok(whole.answer(found.modified.1, content))
+        Ok(whole.response(found.modified.1, content))
     }
 
-    async fn send_parts(&self, found: &Found<'_>, parts: &[Range<u64>]) -> Result<Answer, Trouble> {
+    async fn send_parts(
+        &self,
+        found: &Found<'_>,
+        parts: &[Range<u64>],
+    ) -> Result<StaticResponse, Trouble> {
         let (entry, size) = (&found.entry, found.entry.plain.size);
         let content = self.open(entry, Coding::Identity).await?;
-        let mut answer = Answer::new(StatusCode::PARTIAL_CONTENT);
+        let mut response = StaticResponse::new(StatusCode::PARTIAL_CONTENT);
         if let [part] = parts {
             let media_type = media_type(found.path);
             describe(
-                &mut answer,
+                &mut response,
                 &media_type,
                 Coding::Identity,
                 entry.has_variants(),
             );
-            answer.formatted(
+            response.formatted(
                 "content-range",
                 format_args!("bytes {}-{}/{size}", part.start, part.end - 1),
             );
-            answer.body = Body::One(content.slice(part.clone()));
+            response.body = Body::One(content.slice(part.clone()));
         } else {
-            answer.formatted(
+            response.formatted(
                 "content-type",
                 format_args!("multipart/byteranges; boundary={}", boundary(entry)),
             );
-            vary(&mut answer, entry.has_variants());
-            answer.body = multipart(&content, parts, &media_type(found.path), entry);
+            vary(&mut response, entry.has_variants());
+            response.body = multipart(&content, parts, &media_type(found.path), entry);
         }
-        answer.number("content-length", answer.body.length());
-        found.validate(&mut answer, Coding::Identity);
-        Ok(answer)
+        response.number("content-length", response.body.length());
+        found.validate(&mut response, Coding::Identity);
+        Ok(response)
     }
 
     async fn open(&self, entry: &Entry, coding: Coding) -> Result<Content, Trouble> {
@@ -404,11 +435,11 @@ impl Visit<'_> {
 }
 
 /// The coding that a client gets of a file.
-fn choose(ask: &Ask<'_>, entry: &Entry) -> Coding {
+fn choose(request: &StaticRequest<'_>, entry: &Entry) -> Coding {
     if !entry.has_variants() {
         return Coding::Identity;
     }
-    let accepted = Accepted::parse(ask.headers.accept_encoding.as_deref());
+    let accepted = Accepted::parse(request.headers.accept_encoding.as_deref());
     accepted.choose(|coding| entry.stored(coding).is_some())
 }
 
@@ -423,12 +454,12 @@ pub(crate) struct Whole<'w> {
 
 impl Whole<'_> {
     /// The answer with its content, which went live at that time.
-    pub(crate) fn answer(&self, modified: impl Display, content: Content) -> Answer {
-        let mut answer = Answer::new(StatusCode::OK);
-        describe(&mut answer, self.media_type, self.coding, self.varies);
-        answer.number("content-length", content.length());
+    pub(crate) fn response(&self, modified: impl Display, content: Content) -> StaticResponse {
+        let mut response = StaticResponse::new(StatusCode::OK);
+        describe(&mut response, self.media_type, self.coding, self.varies);
+        response.number("content-length", content.length());
         validate(
-            &mut answer,
+            &mut response,
             self.digest,
             self.coding,
             modified,
@@ -436,20 +467,20 @@ impl Whole<'_> {
         );
         if self.coding == Coding::Identity {
             // A range is of the content as it is.
-            answer.header("accept-ranges", "bytes");
+            response.header("accept-ranges", "bytes");
         }
-        answer.body = Body::One(content);
-        answer
+        response.body = Body::One(content);
+        response
     }
 }
 
 /// The headers that say what the body is.
-fn describe(answer: &mut Answer, media_type: &str, coding: Coding, varies: bool) {
-    answer.header("content-type", media_type);
+fn describe(response: &mut StaticResponse, media_type: &str, coding: Coding, varies: bool) {
+    response.header("content-type", media_type);
     if coding != Coding::Identity {
-        answer.header("content-encoding", coding.name());
+        response.header("content-encoding", coding.name());
     }
-    vary(answer, varies);
+    vary(response, varies);
 }
 
 /// What a path leads to.
@@ -461,30 +492,31 @@ enum Target<'p> {
 
 /// The headers by which a browser can ask again.
 fn validate(
-    answer: &mut Answer,
+    response: &mut StaticResponse,
     digest: &Digest,
     coding: Coding,
     modified: impl Display,
     is_hashed: bool,
 ) {
-    answer.tag(digest, coding);
-    answer.formatted("last-modified", format_args!("{modified}"));
-    answer.header("cache-control", cache_control(is_hashed));
+    response.tag(digest, coding);
+    response.formatted("last-modified", format_args!("{modified}"));
+    response.header("cache-control", cache_control(is_hashed));
 }
 
-fn vary(answer: &mut Answer, varies: bool) {
+fn vary(response: &mut StaticResponse, varies: bool) {
     if varies {
-        answer.header("vary", "accept-encoding");
+        response.header("vary", "accept-encoding");
     }
 }
 
 /// Whether a path that has no file can be a route of the application: it looks like a page, or a
 /// browser wants to show it as one.
-fn is_page(path: &RequestPath<'_>, ask: &Ask<'_>) -> bool {
+fn is_page(path: &RequestPath<'_>, request: &StaticRequest<'_>) -> bool {
     let name = path.as_str().rsplit('/').next().unwrap_or_default();
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
     let wants_page = || {
-        ask.headers
+        request
+            .headers
             .accept
             .as_deref()
             .is_some_and(|accept| accept.contains("text/html"))
@@ -517,7 +549,7 @@ fn multipart(content: &Content, parts: &[Range<u64>], media_type: &str, entry: &
 }
 
 /// Sends the client to another path of the same site.
-fn redirect(status: StatusCode, path: &str, query: Option<&str>) -> Answer {
+fn redirect(status: StatusCode, path: &str, query: Option<&str>) -> StaticResponse {
     let path = utf8_percent_encode(path, UNSAFE_IN_PATH);
     match query {
         Some(query) => redirect_to(status, &format!("{path}?{query}")),
@@ -525,10 +557,10 @@ fn redirect(status: StatusCode, path: &str, query: Option<&str>) -> Answer {
     }
 }
 
-fn redirect_to(status: StatusCode, to: &str) -> Answer {
-    let mut answer = Answer::new(status);
-    answer.header("location", to);
-    answer.header("cache-control", "public, max-age=0, must-revalidate");
-    answer.number("content-length", 0);
-    answer
+fn redirect_to(status: StatusCode, to: &str) -> StaticResponse {
+    let mut response = StaticResponse::new(status);
+    response.header("location", to);
+    response.header("cache-control", "public, max-age=0, must-revalidate");
+    response.number("content-length", 0);
+    response
 }

@@ -1,13 +1,13 @@
 //! What is not simple: HTTP/2, TLS, requests with bodies. hyper reads them, the answers are the same.
 
-use crate::answer::{Answer, Body};
-use crate::ask::{Ask, Headers, Method};
 use crate::contents::{Content, FileSlice};
 use crate::edge::{Reply, Whose};
+use crate::error_pages::Page;
 use crate::lane::Lane;
-use crate::pages::Page;
 use crate::proxy::hyper_visitor::{self, Passing};
 use crate::proxy::noting::Noting;
+use crate::request::{Headers, Method, StaticRequest};
+use crate::response::{Body, StaticResponse};
 use bytes::Bytes;
 use estrade_listener::BoxError;
 use estrade_listener::peer::PeerAddr;
@@ -103,14 +103,14 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     let (parts, body) = request.into_parts();
     let now = lane.edge.now();
     let client = parts.extensions.get::<PeerAddr>().map_or(NOBODY, |it| it.0);
-    let ask = read_ask(&parts, lane.options.tls.is_some());
+    let request = read_request(&parts, lane.options.tls.is_some());
     let (reply, whose) = if names_one_host(&parts.headers) {
-        lane.edge.answer(&ask, now).await
+        lane.edge.respond(&request, now).await
     } else {
-        (Reply::Here(Page::BadRequest.answer()), Whose::Nobody)
+        (Reply::Local(Page::BadRequest.response()), Whose::Nobody)
     };
-    let answer = match reply {
-        Reply::Here(answer) => answer,
+    let response = match reply {
+        Reply::Local(response) => response,
         Reply::Forward(way) => {
             let noting = Noting {
                 lane: Arc::clone(lane),
@@ -125,34 +125,34 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
             return Box::pin(hyper_visitor::respond(lane, noting, body, way)).await;
         }
     };
-    let length = if ask.method == Method::Head {
+    let length = if request.method == Method::Head {
         0
     } else {
-        answer.body.length()
+        response.body.length()
     };
     let (project, client) = (whose.project(), client.to_string());
-    let noted = (answer.status, length);
+    let noted = (response.status, length);
     lane.note(
         &lane.second(now),
         now,
-        &ask,
+        &request,
         project,
         &client,
         noted,
         started,
     );
-    into_response(lane, &answer, &parts.method)
+    into_response(lane, &response, &parts.method)
 }
 
 /// What a request asks for.
-pub(crate) fn read_ask(parts: &Parts, secure: bool) -> Ask<'_> {
+pub(crate) fn read_request(parts: &Parts, secure: bool) -> StaticRequest<'_> {
     let mut headers = Headers::default();
     for (name, value) in &parts.headers {
         if let Ok(value) = value.to_str() {
             headers.note(name.as_str(), value);
         }
     }
-    Ask {
+    StaticRequest {
         method: match parts.method {
             http::Method::GET => Method::Get,
             http::Method::HEAD => Method::Head,
@@ -183,13 +183,13 @@ pub(crate) fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     authority.or_else(host).unwrap_or_default()
 }
 
-/// An answer of ours, as hyper takes it.
+/// A response of the edge itself, as hyper takes it.
 pub(crate) fn into_response(
     lane: &Lane,
-    answer: &Answer,
+    local: &StaticResponse,
     method: &http::Method,
 ) -> Response<VisitorBody> {
-    let mut response = Response::new(match &answer.body {
+    let mut response = Response::new(match &local.body {
         _ if *method == http::Method::HEAD => VisitorBody::default(),
         Body::Empty => VisitorBody::default(),
         Body::One(Content::Bytes(bytes)) => VisitorBody::Whole(Full::new(bytes.clone())),
@@ -198,8 +198,8 @@ pub(crate) fn into_response(
         }
         Body::Many(pieces) => VisitorBody::Files(stream(pieces.clone())),
     });
-    *response.status_mut() = answer.status;
-    *response.headers_mut() = answer.header_map();
+    *response.status_mut() = local.status;
+    *response.headers_mut() = local.header_map();
     if let Ok(date) = HeaderValue::from_str(lane.second(lane.edge.now()).http()) {
         response.headers_mut().insert(header::DATE, date);
     }

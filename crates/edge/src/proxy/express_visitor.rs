@@ -1,8 +1,7 @@
 //! Visitors on the express lane: GET and HEAD without a body, passed on without a framework.
 
-use crate::ask::{Ask, Method};
+use crate::error_pages::Page;
 use crate::lane::Lane;
-use crate::pages::Page;
 use crate::proxy::Way;
 use crate::proxy::answer_head::{AnswerHead, Asked};
 use crate::proxy::attempt;
@@ -10,6 +9,7 @@ use crate::proxy::forwarded::Origin;
 use crate::proxy::noting::gone;
 use crate::proxy::outgoing::Outgoing;
 use crate::proxy::request_head::{self, Framing, Line};
+use crate::request::{Method, StaticRequest};
 use estrade_listener::express::{begin_head, begin_status};
 use estrade_listener::sending::{End, Sending, while_there};
 use estrade_listener::spare;
@@ -26,7 +26,7 @@ pub(crate) struct Passing<'r> {
     /// Its bytes.
     pub(crate) bytes: &'r [u8],
     /// What it asks.
-    pub(crate) ask: &'r Ask<'r>,
+    pub(crate) request: &'r StaticRequest<'r>,
     /// Where it comes from.
     pub(crate) origin: &'r Origin,
     /// The present date.
@@ -81,7 +81,7 @@ pub(crate) async fn pass(
 ) -> Result<Passed, Page> {
     let head = write_head(&request).ok_or(Page::BadRequest)?;
     let asked = Asked {
-        head: request.ask.method == Method::Head,
+        head: request.request.method == Method::Head,
         upgrade: false,
     };
     let answered = {
@@ -124,7 +124,7 @@ fn write_head(request: &Passing<'_>) -> Option<Vec<u8>> {
     let line = Line {
         method: parsed.method?,
         target: parsed.path?,
-        host: request.ask.host,
+        host: request.request.host,
         // TLS is never express.
         secure: false,
     };

@@ -1,8 +1,7 @@
 //! Visitors whose requests hyper reads: HTTP/2, TLS, bodies, upgrades.
 
-use crate::answer::header_map;
+use crate::error_pages::Page;
 use crate::lane::Lane;
-use crate::pages::Page;
 use crate::proxy::answer_head::{Asked, words};
 use crate::proxy::attempt::{self, Answered};
 use crate::proxy::exchange::{Broken, Exchange};
@@ -11,6 +10,7 @@ use crate::proxy::noting::Noting;
 use crate::proxy::outgoing::Outgoing;
 use crate::proxy::request_head::{self, Framing, Line};
 use crate::proxy::{Way, tunnel};
+use crate::response::header_map;
 use crate::visitors::{VisitorBody, host_of};
 use bytes::Bytes;
 use estrade_listener::peer::SocketPeer;
@@ -83,7 +83,7 @@ pub(crate) async fn respond(
             response
         }
         Err(page) => {
-            let answer = page.answer();
+            let answer = page.response();
             let method = noting.parts.method.clone();
             noting.status = Some(answer.status);
             noting.bytes = if method == Method::HEAD {

@@ -24,8 +24,8 @@ mod tunnel;
 
 pub(crate) use pool::Pool;
 
+use crate::error_pages::Page;
 use crate::instances::Entered;
-use crate::pages::Page;
 use crate::routes::Route;
 use crate::running::Slot;
 use std::sync::Arc;

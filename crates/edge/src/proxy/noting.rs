@@ -3,7 +3,7 @@
 
 use crate::lane::Lane;
 use crate::routes::Route;
-use crate::visitors::read_ask;
+use crate::visitors::read_request;
 use http::StatusCode;
 use http::request::Parts;
 use std::net::IpAddr;
@@ -32,11 +32,11 @@ impl Drop for Noting {
     fn drop(&mut self) {
         let now = self.lane.edge.now();
         let second = self.lane.second(now);
-        let ask = read_ask(&self.parts, self.lane.options.tls.is_some());
+        let request = read_request(&self.parts, self.lane.options.tls.is_some());
         self.lane.note(
             &second,
             now,
-            &ask,
+            &request,
             Some((&self.route, &self.route.name)),
             &self.client.to_string(),
             (self.status.unwrap_or_else(gone), self.bytes),

@@ -1,6 +1,6 @@
 //! The pages that the edge itself shows: for people, without anything to load.
 
-use crate::answer::{Answer, Body};
+use crate::response::{Body, StaticResponse};
 use http::StatusCode;
 
 /// Why there is nothing else to show.
@@ -26,7 +26,7 @@ pub(crate) enum Page {
     Unavailable,
     /// The project has no instance that runs.
     NotRunning,
-    /// No instance of the project gives an answer.
+    /// No instance of the project responds.
     BadGateway,
     /// An instance took too long.
     GatewayTimeout,
@@ -117,27 +117,29 @@ impl Page {
         }
     }
 
-    /// The page as an answer.
-    pub(crate) fn answer(self) -> Answer {
+    /// The page as a response.
+    pub(crate) fn response(self) -> StaticResponse {
         let (title, text) = self.words();
         let status = self.status();
         let html = format!(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{STYLE}</style></head><body><main><p class=\"status\">{}</p><h1>{title}</h1><p>{text}</p></main></body></html>\n",
             status.as_u16(),
         );
-        let mut answer = Answer::new(status);
-        answer.header("content-type", "text/html; charset=utf-8");
-        answer.number("content-length", html.len() as u64);
-        answer.header("cache-control", "no-store");
-        answer.header("x-content-type-options", "nosniff");
+        let mut response = StaticResponse::new(status);
+        response.header("content-type", "text/html; charset=utf-8");
+        response.number("content-length", html.len() as u64);
+        response.header("cache-control", "no-store");
+        response.header("x-content-type-options", "nosniff");
         match self {
-            Self::SwitchedOff => answer.number("retry-after", SWITCHED_OFF_RETRY),
-            Self::Unavailable | Self::NotRunning => answer.number("retry-after", UNAVAILABLE_RETRY),
-            Self::MethodNotAllowed => answer.header("allow", "GET, HEAD"),
-            _ => &mut answer,
+            Self::SwitchedOff => response.number("retry-after", SWITCHED_OFF_RETRY),
+            Self::Unavailable | Self::NotRunning => {
+                response.number("retry-after", UNAVAILABLE_RETRY)
+            }
+            Self::MethodNotAllowed => response.header("allow", "GET, HEAD"),
+            _ => &mut response,
         };
-        answer.body = Body::from_bytes(html);
-        answer
+        response.body = Body::from_bytes(html);
+        response
     }
 }
 

@@ -11,7 +11,7 @@ use std::io::Write;
 
 /// What is sent back.
 #[derive(Debug)]
-pub struct Answer {
+pub struct StaticResponse {
     /// The status.
     pub status: StatusCode,
     /// Header lines, each with its line end.
@@ -63,7 +63,7 @@ impl Body {
     }
 }
 
-impl Answer {
+impl StaticResponse {
     /// Without headers and body.
     pub fn new(status: StatusCode) -> Self {
         Self {
