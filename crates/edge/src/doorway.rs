@@ -1,8 +1,8 @@
 //! What plain visitors get before any site is looked at: answers for ACME servers, and the way to
 //! `https` where there is a certificate.
 
-use crate::certificates::HostCertificates;
 use crate::host;
+use crate::host_certificates::HostCertificates;
 use crate::request::StaticRequest;
 use crate::response::{Body, StaticResponse};
 use http::StatusCode;

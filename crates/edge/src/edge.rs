@@ -1,18 +1,18 @@
 //! The edge as a whole: from a request to its answer.
 
 use crate::access_log::AccessLog;
-use crate::certificates::HostCertificates;
-use crate::contents::{Content, Contents, Room};
+use crate::content_cache::{Content, ContentCache, ContentCacheLimits};
 use crate::doorway::Doorway;
 use crate::error_pages::Page;
+use crate::host_certificates::HostCertificates;
 use crate::media_type::media_type;
-use crate::proxy::{ProxyOptions, Way};
-use crate::recent::{Given, Key, Recent};
+use crate::proxy::{ProxyOptions, ProxyTarget};
 use crate::request::{Method, StaticRequest};
-use crate::response::{Body, Lasting, StaticResponse};
+use crate::response::{Body, Cacheable, StaticResponse};
+use crate::response_cache::{CacheKey, CachedFile, ResponseCache};
 use crate::routes::{Live, LiveSite, Route, Routes, State};
-use crate::sites::Sites;
-use crate::static_site::{Trouble, Visit, Whole};
+use crate::site_cache::SiteCache;
+use crate::static_handler::{ServeError, StaticHandler, Whole};
 use arc_swap::Guard;
 use estrade_blobs::BlobError;
 use estrade_model::Timestamp;
@@ -29,24 +29,24 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// In one of so many milliseconds, requests ask the caches of sites and files.
-const SEEN_BY_CACHES: i64 = 64;
+const CACHE_SAMPLE_MILLIS: i64 = 64;
 /// Any page.
-const PAGE: &str = "index.html";
+const INDEX_PAGE: &str = "index.html";
 /// How often files are closed that were removed.
-const TIDY_EVERY: Duration = Duration::from_secs(30);
+const CLOSE_REMOVED_INTERVAL: Duration = Duration::from_secs(30);
 /// Times that a request looks again where it belongs, when that changes under its eyes.
-const MOST_LOOKS: usize = 4;
+const MAX_LOOKUPS: usize = 4;
 
 /// How the edge serves. Which hosts are projects, and for how long earlier releases matter, is in the
 /// settings of the services: the clean-up and custom domains go by the same.
 #[derive(Debug, Clone)]
 pub struct EdgeOptions {
     /// Bytes of sites' tables that are kept in memory.
-    pub site_bytes: u64,
+    pub site_cache_bytes: u64,
     /// What is kept of contents.
-    pub room: Room,
+    pub content_cache: ContentCacheLimits,
     /// Files that were given lately and are given again without looking them up: 64 bytes each, once used.
-    pub recent: usize,
+    pub response_cache_entries: usize,
     /// Whose challenges plain visitors may ask for.
     pub certificates: Option<Arc<HostCertificates>>,
     /// The port to which plain visitors are sent where there is a certificate; none: they are served.
@@ -58,12 +58,12 @@ pub struct EdgeOptions {
 impl Default for EdgeOptions {
     fn default() -> Self {
         Self {
-            site_bytes: 96 << 20,
-            room: Room {
+            site_cache_bytes: 96 << 20,
+            content_cache: ContentCacheLimits {
                 bytes: 32 << 20,
                 files: 65_536,
             },
-            recent: 1 << 18,
+            response_cache_entries: 1 << 18,
             certificates: None,
             redirect_to: None,
             proxy: ProxyOptions::default(),
@@ -76,26 +76,26 @@ pub(crate) enum Reply {
     /// An answer of ours.
     Local(StaticResponse),
     /// The answer of an instance.
-    Forward(Way),
+    Forward(ProxyTarget),
 }
 
 /// Which project a visitor came to.
-pub(crate) enum Whose<'r> {
+pub(crate) enum MatchedProject<'r> {
     /// None.
-    Nobody,
+    None,
     /// This one.
-    Project(Arc<Route>),
+    Route(Arc<Route>),
     /// This one, whose name is in the host.
     Named(Guard<Option<Arc<Route>>>, &'r str),
 }
 
-impl Whose<'_> {
+impl MatchedProject<'_> {
     /// The project and its name. The latter is not looked up where it is known: that would be one more look at
     /// cold memory.
     pub(crate) fn project(&self) -> Option<(&Route, &str)> {
         match self {
-            Self::Nobody => None,
-            Self::Project(route) => Some((route, &route.name)),
+            Self::None => None,
+            Self::Route(route) => Some((route, &route.name)),
             Self::Named(route, name) => Some((route.as_deref()?, name)),
         }
     }
@@ -105,8 +105,8 @@ impl Whose<'_> {
 pub struct Edge {
     core: Arc<Core>,
     routes: Arc<Routes>,
-    contents: Contents,
-    recent: Recent,
+    contents: ContentCache,
+    response_cache: ResponseCache,
     doorway: Option<Doorway>,
     ready: AtomicBool,
     /// How requests are passed on to instances.
@@ -125,20 +125,24 @@ impl Edge {
         log: Arc<AccessLog>,
     ) -> BoxFuture<'static, Result<Arc<Self>>> {
         Box::pin(async move {
-            let sites = Sites::new(Arc::clone(&core), Handle::current(), options.site_bytes);
+            let sites = SiteCache::new(
+                Arc::clone(&core),
+                Handle::current(),
+                options.site_cache_bytes,
+            );
             let routes = Routes::open(Arc::clone(&core), Arc::new(sites)).await?;
             let publisher: Weak<Routes> = Arc::downgrade(&routes);
             core.set_publisher(publisher);
             Ok(Arc::new(Self {
                 routes,
-                contents: Contents::new(core.blobs.clone(), options.room),
-                recent: Recent::new(options.recent),
+                contents: ContentCache::new(core.blobs.clone(), options.content_cache),
+                response_cache: ResponseCache::new(options.response_cache_entries),
                 doorway: options.certificates.map(|certificates| Doorway {
                     certificates,
                     redirect_to: options.redirect_to,
                 }),
                 ready: AtomicBool::new(false),
-                tunnels: Arc::new(Semaphore::new(options.proxy.most_tunnels)),
+                tunnels: Arc::new(Semaphore::new(options.proxy.max_tunnels)),
                 proxy: options.proxy,
                 log,
                 core,
@@ -161,7 +165,7 @@ impl Edge {
         Box::pin(async move {
             let tidy = async {
                 loop {
-                    tokio::time::sleep(TIDY_EVERY).await;
+                    tokio::time::sleep(CLOSE_REMOVED_INTERVAL).await;
                     let edge = Arc::clone(&self);
                     // It looks at every open file. If it breaks off, the next one goes on.
                     drop(tokio::task::spawn_blocking(move || edge.contents.close_removed()).await);
@@ -187,65 +191,68 @@ impl Edge {
         &self,
         request: &StaticRequest<'r>,
         now: Timestamp,
-    ) -> (Reply, Whose<'r>) {
+    ) -> (Reply, MatchedProject<'r>) {
         if let Some(doorway) = &self.doorway
             && let Some(response) = doorway.response(request).await
         {
-            return (Reply::Local(response), Whose::Nobody);
+            return (Reply::Local(response), MatchedProject::None);
         }
-        let key = self.recent.key(request);
+        let key = self.response_cache.key(request);
         if let Some(key) = &key
-            && !is_for_caches(now)
-            && let Some((response, whose)) = self.give_again(request, key).await
+            && !is_cache_sample(now)
+            && let Some((response, matched)) = self.serve_cached(request, key).await
         {
-            return (Reply::Local(response), whose);
+            return (Reply::Local(response), matched);
         }
         let (reply, route) = self.look_up(request, now, key).await;
-        (reply, route.map_or(Whose::Nobody, Whose::Project))
+        (
+            reply,
+            route.map_or(MatchedProject::None, MatchedProject::Route),
+        )
     }
 
     /// A file that was given lately, if it is still what one gets.
-    async fn give_again<'r>(
+    async fn serve_cached<'r>(
         &self,
         request: &StaticRequest<'r>,
-        key: &Key,
-    ) -> Option<(StaticResponse, Whose<'r>)> {
-        let given = self.recent.get(key)?;
-        let route = self.routes.by_number(given.route)?;
-        let since = route.as_ref()?.served_since(given.generation)?;
+        key: &CacheKey,
+    ) -> Option<(StaticResponse, MatchedProject<'r>)> {
+        let cached = self.response_cache.get(key)?;
+        let route = self.routes.by_id(cached.route)?;
+        let since = route.as_ref()?.live_since(cached.generation)?;
         let name = self.routes.project_name(request.host)?;
         let content = self
             .contents
-            .open_again(given.file, given.offset, given.size.into())
+            .open_by_id(cached.file, cached.offset, cached.size.into())
             .await?;
-        let path = if given.traits.is_page {
-            PAGE
+        let path = if cached.flags.is_page {
+            INDEX_PAGE
         } else {
             request.path
         };
         let file = Whole {
             media_type: &media_type(path),
-            digest: &given.digest,
-            coding: given.coding,
-            varies: given.traits.varies,
-            is_hashed: given.traits.is_hashed,
+            digest: &cached.digest,
+            coding: cached.coding,
+            varies: cached.flags.varies,
+            is_hashed: cached.flags.is_hashed,
         };
-        let whose = match &content {
-            Content::Bytes(_) => Whose::Named(route, name),
+        let matched = match &content {
+            Content::Bytes(_) => MatchedProject::Named(route, name),
             // It may be sent for a while, and a thread has few guards.
-            Content::File(_) => Whose::Project(Guard::into_inner(route)?),
+            Content::File(_) => MatchedProject::Route(Guard::into_inner(route)?),
         };
-        Some((file.response(HttpDate::from(since), content), whose))
+        Some((file.response(HttpDate::from(since), content), matched))
     }
 
     /// Notes what was given, to give it again without looking it up.
-    fn note_given(
+    fn cache_response(
         &self,
         request: &StaticRequest<'_>,
-        key: &Key,
+        key: &CacheKey,
         route: &Arc<Route>,
         live: &Live,
-        it: Lasting,
+        it: Cacheable,
     ) {
         // Others are known by the name of their host, and need to be looked up to be logged.
         if self.routes.project_name(request.host) != Some(&*route.name) {
@@ -253,13 +260,13 @@ impl Edge {
         }
         // What is out of date already would take the place of what is not.
         let size =
-            Given::size_of(&it.stored).filter(|_| route.served_since(live.generation).is_some());
+            CachedFile::size_of(&it.stored).filter(|_| route.live_since(live.generation).is_some());
         let Some(size) = size else { return };
-        let file = self.contents.number(it.stored.place);
-        let (Some(file), Some(number)) = (file, self.routes.number(route)) else {
+        let file = self.contents.file_id(it.stored.place);
+        let (Some(file), Some(number)) = (file, self.routes.id_of(route)) else {
             return;
         };
-        let given = Given {
+        let cached = CachedFile {
             route: number,
             generation: live.generation,
             digest: it.digest,
@@ -267,19 +274,19 @@ impl Edge {
             offset: it.stored.offset,
             size,
             coding: it.coding,
-            traits: it.traits,
+            flags: it.flags,
         };
-        self.recent.put(key, &given);
+        self.response_cache.put(key, &cached);
     }
 
     async fn look_up(
         &self,
         request: &StaticRequest<'_>,
         now: Timestamp,
-        key: Option<Key>,
+        key: Option<CacheKey>,
     ) -> (Reply, Option<Arc<Route>>) {
         let mut last = Page::UnknownHost;
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKUPS {
             let Some(route) = self.routes.find(request.host).await else {
                 return (Reply::Local(self.without_project(request)), None);
             };
@@ -295,22 +302,22 @@ impl Edge {
             }
             let reply = match &live.state {
                 State::Files(site) => {
-                    let response = self.visit(&route, site, request, now).await;
-                    if let (Some(key), Some(lasting)) = (&key, response.lasting) {
-                        self.note_given(request, key, &route, &live, lasting);
+                    let response = self.serve_files(&route, site, request, now).await;
+                    if let (Some(key), Some(cacheable)) = (&key, response.cacheable) {
+                        self.cache_response(request, key, &route, &live, cacheable);
                     }
                     Reply::Local(response)
                 }
                 State::Off => Reply::Local(Page::SwitchedOff.response()),
                 State::Empty => Reply::Local(Page::NothingDeployed.response()),
-                State::Running(slot) => match slot.enter(&[]) {
-                    Some(entered) => Reply::Forward(Way {
+                State::Running(endpoints) => match endpoints.acquire(&[]) {
+                    Some(in_flight) => Reply::Forward(ProxyTarget {
                         route: Arc::clone(&route),
-                        slot: Arc::clone(slot),
-                        entered,
+                        endpoints: Arc::clone(endpoints),
+                        in_flight,
                     }),
                     // They may have left because another release is live by now.
-                    None if !route.is_served_by(&live) => {
+                    None if !route.is_current(&live) => {
                         last = Page::NotRunning;
                         continue;
                     }
@@ -324,54 +331,54 @@ impl Edge {
         (Reply::Local(last.response()), None)
     }
 
-    async fn visit(
+    async fn serve_files(
         &self,
         route: &Route,
         live: &LiveSite,
         request: &StaticRequest<'_>,
         now: Timestamp,
     ) -> StaticResponse {
-        let outcome = match self.try_visit(live, request, now).await {
+        let outcome = match self.try_serve_files(live, request, now).await {
             // A clean-up may have moved the contents; the database knows where they are now.
-            Err(Trouble::Blob(BlobError::Missing)) => {
+            Err(ServeError::Blob(BlobError::Missing)) => {
                 live.forget_site();
                 self.routes.sites().forget(live.row.release);
                 live.earlier
                     .iter()
                     .for_each(|it| self.routes.sites().forget(it.release));
-                self.try_visit(live, request, now).await
+                self.try_serve_files(live, request, now).await
             }
             other => other,
         };
-        outcome.unwrap_or_else(|trouble| {
-            let error = match &trouble {
-                Trouble::Blob(error) => error_chain(error),
-                Trouble::Service(error) => error_chain(error),
+        outcome.unwrap_or_else(|error| {
+            let error = match &error {
+                ServeError::Blob(error) => error_chain(error),
+                ServeError::Service(error) => error_chain(error),
             };
             tracing::error!(project = %route.name, release = %live.row.release, error, "cannot serve a file");
             Page::Unavailable.response()
         })
     }
 
-    async fn try_visit(
+    async fn try_serve_files(
         &self,
         live: &LiveSite,
         request: &StaticRequest<'_>,
         now: Timestamp,
-    ) -> std::result::Result<StaticResponse, Trouble> {
+    ) -> std::result::Result<StaticResponse, ServeError> {
         // Most requests go past the cache, which costs several looks at cold memory.
-        let near = live.site().filter(|_| !is_for_caches(now));
+        let near = live.site().filter(|_| !is_cache_sample(now));
         let site = if let Some(site) = near {
             site
         } else {
             let site = self.routes.sites().get(&live.row).await;
-            let Some(site) = site.map_err(Trouble::Service)? else {
-                return Err(Trouble::Blob(BlobError::Missing));
+            let Some(site) = site.map_err(ServeError::Service)? else {
+                return Err(ServeError::Blob(BlobError::Missing));
             };
             live.set_site(&site);
             site
         };
-        let visit = Visit {
+        let handler = StaticHandler {
             live,
             site: &site,
             sites: self.routes.sites(),
@@ -379,7 +386,7 @@ impl Edge {
             now,
             skew: self.core.settings.skew,
         };
-        visit.response(request).await
+        handler.respond(request).await
     }
 
     /// A host that is nobody's: probes are answered here, since no site can have these paths taken.
@@ -398,8 +405,8 @@ impl Edge {
 
 /// Whether requests of this moment ask the caches of sites and files: the others go past them, and these keep them
 /// aware of what is in use.
-fn is_for_caches(now: Timestamp) -> bool {
-    now.millis() % SEEN_BY_CACHES == 0
+fn is_cache_sample(now: Timestamp) -> bool {
+    now.millis() % CACHE_SAMPLE_MILLIS == 0
 }
 
 fn probe(status: StatusCode, state: &str) -> StaticResponse {

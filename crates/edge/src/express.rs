@@ -6,7 +6,7 @@
 //! go to one of its instances, and the answer is passed on as it comes. The first request that is
 //! anything else hands the connection over to hyper, together with what was read of it.
 
-use crate::contents::{Content, FileSlice};
+use crate::content_cache::{Content, FileSlice};
 use crate::edge::Reply;
 use crate::error_pages::Page;
 use crate::lane::Lane;
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
         let started = Instant::now();
         let close = parsed.close || stop.is_cancelled();
         let now = lane.edge.now();
-        let (reply, whose) = lane.edge.respond(&parsed.request, now).await;
+        let (reply, matched) = lane.edge.respond(&parsed.request, now).await;
         second.update(now);
         let passed = match reply {
             Reply::Local(response) => Err(response),
@@ -120,7 +120,7 @@ pub(crate) async fn serve(
             &second,
             now,
             &parsed.request,
-            whose.project(),
+            matched.project(),
             forwarded.as_deref().unwrap_or(&peer_text),
             (passed.status, passed.bytes),
             started,

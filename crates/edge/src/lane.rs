@@ -114,7 +114,7 @@ impl Lane {
     ) {
         let (status, took) = (status.as_u16(), started.elapsed());
         if let Some((route, _)) = project {
-            route.counts().note(status, bytes, took);
+            route.counters().record(status, bytes, took);
         }
         let project = project.map(|(_, name)| name);
         let noted = Noted {

@@ -9,49 +9,49 @@
 //! Data flows one way: a lane reads a request into a [`request::StaticRequest`], the [`edge::Edge`] makes a
 //! [`response::StaticResponse`] of it, the lane writes it. What is served comes from the database and the blob
 //! store; nothing is unpacked anywhere. Requests of a project that runs go on to one of its instances,
-//! which whoever starts them has made known to [`Running`].
+//! which whoever starts them has made known to [`Endpoints`].
 
 pub mod access_log;
-pub mod certificates;
-pub mod contents;
+mod cache_control;
+pub mod content_cache;
 mod cookies;
-pub mod counts;
+pub mod counters;
 mod doorway;
 pub mod edge;
+pub mod endpoints;
 mod error_pages;
 mod express;
-mod freshness;
 mod header_rules;
 mod host;
-pub mod instances;
+pub mod host_certificates;
+mod id_table;
 mod lane;
+pub mod load_balancer;
 mod media_type;
 pub mod metrics;
+mod name_table;
 mod negotiate;
-mod numbered;
 mod pattern;
 mod pattern_index;
 mod precondition;
 mod proxy;
 mod range;
-mod recent;
 mod redirects;
 pub mod request;
 mod request_path;
 pub mod response;
+mod response_cache;
+mod route_generation;
 pub mod routes;
-pub mod running;
-mod served;
 pub mod site;
-pub mod sites;
-mod static_site;
-mod table;
+pub mod site_cache;
+mod static_handler;
 mod visitors;
 
 pub use access_log::AccessLog;
-pub use certificates::HostCertificates;
 pub use edge::{Edge, EdgeOptions};
-pub use instances::Instances;
+pub use endpoints::Endpoints;
+pub use host_certificates::HostCertificates;
 pub use lane::serve;
+pub use load_balancer::Instances;
 pub use proxy::ProxyOptions;
-pub use running::Running;

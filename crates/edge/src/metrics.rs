@@ -1,6 +1,6 @@
 //! The numbers of every visited project, for Prometheus.
 
-use crate::counts::{BUCKETS, Snapshot};
+use crate::counters::{BUCKETS, Snapshot};
 use crate::routes::Routes;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -26,7 +26,7 @@ impl Collector for EdgeMetrics {
             .0
             .visited()
             .iter()
-            .filter_map(|route| Some((route.name.clone(), route.counts().snapshot()?)))
+            .filter_map(|route| Some((route.name.clone(), route.counters().snapshot()?)))
             .collect();
         let mut requests = encoder.encode_descriptor(
             "estrade_edge_requests",
@@ -72,7 +72,7 @@ impl Collector for EdgeMetrics {
             let mut metric = times.encode_family(&labels)?;
             let count = numbers.buckets.iter().sum();
             metric.encode_histogram::<NoLabelSet>(
-                numbers.took.as_secs_f64(),
+                numbers.duration.as_secs_f64(),
                 count,
                 &buckets,
                 None,

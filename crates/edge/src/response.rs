@@ -1,7 +1,7 @@
 //! An answer to a visitor: a head that is ready to be sent, and where the body comes from.
 
-use crate::contents::Content;
-use crate::recent::Traits;
+use crate::content_cache::Content;
+use crate::response_cache::FileFlags;
 use crate::site::Stored;
 use bytes::Bytes;
 use estrade_blobs::Digest;
@@ -19,16 +19,16 @@ pub struct StaticResponse {
     /// The body, in pieces; HEAD has the same head and no body.
     pub body: Body,
     /// What was given, if it is the same for whoever asks the same.
-    pub(crate) lasting: Option<Lasting>,
+    pub(crate) cacheable: Option<Cacheable>,
 }
 
 /// A file that whoever asks for it gets in the same way, for as long as its release is live.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lasting {
+pub(crate) struct Cacheable {
     pub(crate) digest: Digest,
     pub(crate) stored: Stored,
     pub(crate) coding: Coding,
-    pub(crate) traits: Traits,
+    pub(crate) flags: FileFlags,
 }
 
 /// The body of an answer.
@@ -70,7 +70,7 @@ impl StaticResponse {
             status,
             lines: Vec::with_capacity(512),
             body: Body::Empty,
-            lasting: None,
+            cacheable: None,
         }
     }
 

@@ -4,14 +4,14 @@
 //! that changed it, before anybody is told of the change; the next visitor, or the follower in the
 //! background, reads it again. So whoever has seen a release READY is never shown the one before.
 
-use crate::counts::Counts;
+use crate::counters::ProjectCounters;
+use crate::endpoints::{EndpointSet, Endpoints};
 use crate::host;
-use crate::numbered::Numbered;
-use crate::running::{Running, Slot};
-use crate::served::{Served, time_of};
+use crate::id_table::IdTable;
+use crate::name_table::NameTable;
+use crate::route_generation::{RouteGeneration, time_of_second};
 use crate::site::Site;
-use crate::sites::Sites;
-use crate::table::Table;
+use crate::site_cache::SiteCache;
 use arc_swap::{ArcSwapOption, ArcSwapWeak, Guard};
 use estrade_model::domain::HostName;
 use estrade_model::error::error_chain;
@@ -33,12 +33,12 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Projects that are read at once when the table is filled.
-const PAGE: u32 = 1000;
+const PAGE_SIZE: u32 = 1000;
 /// Releases that were lately live and whose assets are still looked at, per project: more than
 /// anybody deploys in the time that a page stays open, and a bound for who deploys in a loop.
-const MOST_EARLIER: u32 = 200;
+const MAX_EARLIER_RELEASES: u32 = 200;
 /// How long the follower waits before it tries again what failed.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A project, as visitors reach it.
 pub struct Route {
@@ -46,22 +46,22 @@ pub struct Route {
     pub project: ProjectId,
     /// Its name.
     pub name: Box<str>,
-    busy: Busy,
+    hot: HotFields,
     live: ArcSwapOption<Live>,
     loading: tokio::sync::Mutex<()>,
     /// The custom domains that lead to it, as far as the table knows.
     hosts: Mutex<HashSet<HostName>>,
     /// Its number, once somebody needs one.
-    number: OnceLock<Option<u32>>,
+    id: OnceLock<Option<u32>>,
 }
 
 /// What every request looks at, in one line of the processor's cache.
 #[derive(Default)]
 #[repr(C, align(64))]
-struct Busy {
-    served: Served,
+struct HotFields {
+    generation: RouteGeneration,
     /// What its visitors were given.
-    counts: Counts,
+    counters: ProjectCounters,
 }
 
 /// How a project is served at the moment.
@@ -83,7 +83,7 @@ pub(crate) enum State {
     /// It has no release that serves.
     Empty,
     /// The instances of a release.
-    Running(Arc<Slot>),
+    Running(Arc<EndpointSet>),
     /// The files of a release.
     Files(LiveSite),
 }
@@ -127,14 +127,14 @@ impl LiveSite {
 pub struct Routes {
     core: Arc<Core>,
     runtime: Handle,
-    sites: Arc<Sites>,
-    running: Arc<Running>,
-    names: Table<Route>,
+    sites: Arc<SiteCache>,
+    endpoints: Arc<Endpoints>,
+    names: NameTable<Route>,
     /// Custom domains.
-    hosts: Table<Route>,
+    hosts: NameTable<Route>,
     by_project: Mutex<HashMap<ProjectId, Arc<Route>>>,
     /// Routes of files that were given lately.
-    numbered: Numbered<Option<Arc<Route>>>,
+    route_ids: IdTable<Option<Arc<Route>>>,
     dirty: Mutex<Dirty>,
     /// Whether anything is dirty, to be asked without the lock.
     any_dirty: AtomicBool,
@@ -157,15 +157,15 @@ impl Dirty {
 
 impl Routes {
     /// Reads the table, and follows the changes from then on.
-    pub async fn open(core: Arc<Core>, sites: Arc<Sites>) -> Result<Arc<Self>> {
+    pub async fn open(core: Arc<Core>, sites: Arc<SiteCache>) -> Result<Arc<Self>> {
         let routes = Arc::new(Self {
             runtime: Handle::current(),
             sites,
-            running: Arc::default(),
-            names: Table::default(),
-            hosts: Table::default(),
+            endpoints: Arc::default(),
+            names: NameTable::default(),
+            hosts: NameTable::default(),
             by_project: Mutex::default(),
-            numbered: Numbered::default(),
+            route_ids: IdTable::default(),
             dirty: Mutex::default(),
             any_dirty: AtomicBool::new(false),
             wake: Notify::new(),
@@ -174,7 +174,7 @@ impl Routes {
         });
         let hooked = Arc::clone(&routes);
         let changes = routes.core.db.changes();
-        changes.on_change(move |change| hooked.heard(change));
+        changes.on_change(move |change| hooked.on_change(change));
         routes.read_all().await?;
         Ok(routes)
     }
@@ -187,12 +187,12 @@ impl Routes {
             .await
             .is_some()
         {
-            let settled = self.settle().await;
+            let settled = self.apply_changes().await;
             if let Err(error) = &settled {
                 if !failing {
                     tracing::warn!(error = error_chain(error), "cannot follow what is served");
                 }
-                let pause = tokio::time::sleep(TRY_AGAIN);
+                let pause = tokio::time::sleep(RETRY_DELAY);
                 stop.run_until_cancelled(pause).await;
                 self.wake.notify_one();
             }
@@ -234,7 +234,7 @@ impl Routes {
         self.find_in(&self.hosts, host).await
     }
 
-    async fn find_in(&self, table: &Table<Route>, name: &str) -> Option<Arc<Route>> {
+    async fn find_in(&self, table: &NameTable<Route>, name: &str) -> Option<Arc<Route>> {
         if let Some(route) = table.get(name) {
             return Some(route);
         }
@@ -242,7 +242,7 @@ impl Routes {
             return None;
         }
         // Whatever cannot be settled need not be what was asked for; the follower says what it is.
-        drop(self.settle().await);
+        drop(self.apply_changes().await);
         table.get(name)
     }
 
@@ -258,12 +258,12 @@ impl Routes {
     }
 
     /// The number of a route; none when there are no more.
-    pub(crate) fn number(&self, route: &Arc<Route>) -> Option<u32> {
-        let add = || self.numbered.add(Some(Arc::clone(route)));
-        let number = *route.number.get_or_init(add);
+    pub(crate) fn id_of(&self, route: &Arc<Route>) -> Option<u32> {
+        let add = || self.route_ids.add(Some(Arc::clone(route)));
+        let id = *route.id.get_or_init(add);
         // Whoever deletes it takes its number away, but may have come too early for that.
         self.drop_if_gone(route);
-        number
+        id
     }
 
     /// Lets go of a route that was deleted: notes of it may outlive it.
@@ -271,26 +271,26 @@ impl Routes {
         // Of two who come at once, one that gives it a number and one that deletes it, one sees what the other did.
         fence(Ordering::SeqCst);
         let live = route.live.load();
-        if let (Some(State::Gone), Some(Some(number))) =
-            (live.as_ref().map(|it| &it.state), route.number.get())
+        if let (Some(State::Gone), Some(Some(id))) =
+            (live.as_ref().map(|it| &it.state), route.id.get())
         {
-            self.numbered.set(*number, None);
+            self.route_ids.set(*id, None);
         }
     }
 
     /// The route of this number.
-    pub(crate) fn by_number(&self, number: u32) -> Option<Guard<Option<Arc<Route>>>> {
-        self.numbered.get(number)
+    pub(crate) fn by_id(&self, id: u32) -> Option<Guard<Option<Arc<Route>>>> {
+        self.route_ids.get(id)
     }
 
     /// The site of a release.
-    pub fn sites(&self) -> &Sites {
+    pub fn sites(&self) -> &SiteCache {
         &self.sites
     }
 
     /// Where the releases that run on this node can be reached.
-    pub fn running(&self) -> &Arc<Running> {
-        &self.running
+    pub fn endpoints(&self) -> &Arc<Endpoints> {
+        &self.endpoints
     }
 
     /// All routes that were visited, with their numbers.
@@ -298,7 +298,7 @@ impl Routes {
         self.projects().values().cloned().collect()
     }
 
-    fn heard(&self, change: &Change) {
+    fn on_change(&self, change: &Change) {
         let mut dirty = lock(&self.dirty);
         match change.kind {
             ChangeKind::Route => {
@@ -306,14 +306,14 @@ impl Routes {
                     return;
                 };
                 if let Some(route) = self.projects().get(&project) {
-                    route.busy.served.mark_stale();
+                    route.hot.generation.mark_stale();
                 }
                 dirty.projects.insert(project);
             }
             ChangeKind::Everything => {
                 self.projects()
                     .values()
-                    .for_each(|route| route.busy.served.mark_stale());
+                    .for_each(|route| route.hot.generation.mark_stale());
                 dirty.everything = true;
             }
             _ => return,
@@ -324,7 +324,7 @@ impl Routes {
 
     /// Brings the table up to what was heard so far. A project that cannot be read is left for the
     /// next time and does not keep the others waiting.
-    async fn settle(&self) -> Result<()> {
+    async fn apply_changes(&self) -> Result<()> {
         let _one_at_a_time = self.settling.lock().await;
         let heard = lock(&self.dirty).clone();
         if heard.everything {
@@ -332,7 +332,7 @@ impl Routes {
         }
         let (mut unsettled, mut outcome) = (HashSet::new(), Ok(()));
         for project in &heard.projects {
-            if let Err(error) = self.settle_project(*project).await {
+            if let Err(error) = self.apply_project_change(*project).await {
                 unsettled.insert(*project);
                 outcome = Err(error);
             }
@@ -355,7 +355,7 @@ impl Routes {
         outcome
     }
 
-    async fn settle_project(&self, project: ProjectId) -> Result<()> {
+    async fn apply_project_change(&self, project: ProjectId) -> Result<()> {
         let known = self.projects().get(&project).cloned();
         let route = match known {
             Some(route) => route,
@@ -394,15 +394,15 @@ impl Routes {
             return Ok(live);
         }
         // Taken before reading: what changes while we read makes the result stale again.
-        let generation = route.busy.served.generation();
+        let generation = route.hot.generation.current();
         let (project, since) = (
             route.project,
             self.core.now().before(self.core.settings.skew),
         );
-        let running = Arc::clone(&self.running);
+        let endpoints = Arc::clone(&self.endpoints);
         let read = self.on_runtime(move |core| async move {
             let hosts = domains::read_active_domains(&core.db, project).await?;
-            Ok((hosts, read_state(&core, &running, project, since).await?))
+            Ok((hosts, read_state(&core, &endpoints, project, since).await?))
         });
         let (hosts, (state, default_subdomain)) = read.await?;
         self.set_hosts(route, hosts).await?;
@@ -417,7 +417,7 @@ impl Routes {
             self.projects().remove(&project);
         }
         if let State::Files(site) = &state {
-            route.busy.served.set_second(generation, site.second);
+            route.hot.generation.set_live_since(generation, site.second);
         }
         let live = Arc::new(Live {
             generation,
@@ -434,7 +434,7 @@ impl Routes {
         loop {
             let page = self
                 .on_runtime(move |core| async move {
-                    Ok(routes::list_named_projects(&core.db, after, PAGE).await?)
+                    Ok(routes::list_named_projects(&core.db, after, PAGE_SIZE).await?)
                 })
                 .await?;
             let Some(last) = page.last() else { break };
@@ -451,7 +451,7 @@ impl Routes {
             let from = after.take();
             let page = self
                 .on_runtime(move |core| async move {
-                    Ok(domains::list_active_domains(&core.db, from.as_ref(), PAGE).await?)
+                    Ok(domains::list_active_domains(&core.db, from.as_ref(), PAGE_SIZE).await?)
                 })
                 .await?;
             let Some(last) = page.last() else {
@@ -504,7 +504,7 @@ impl Routes {
                     .extend([(host.as_str().into(), Arc::clone(&owner))]);
                 lock(&owner.hosts).insert(host);
                 // If that is not so any more, it finds out before it serves.
-                owner.busy.served.mark_stale();
+                owner.hot.generation.mark_stale();
             }
         }
         Ok(())
@@ -547,7 +547,7 @@ impl Routes {
 impl Publisher for Routes {
     fn traffic(&self, project: ProjectId) -> Option<Traffic> {
         let route = self.projects().get(&project).cloned()?;
-        let counted = route.counts().snapshot()?;
+        let counted = route.counters().snapshot()?;
         Some(Traffic {
             requests: counted.classes,
             bytes: counted.bytes,
@@ -570,9 +570,9 @@ impl Publisher for Routes {
         addresses: &[SocketAddr],
         limit: Duration,
     ) -> BoxFuture<'static, ()> {
-        let leaving = self.running.publish(project, release, addresses);
+        let draining = self.endpoints.publish(project, release, addresses);
         Box::pin(async move {
-            leaving.drained(limit).await;
+            draining.drained(limit).await;
         })
     }
 }
@@ -582,39 +582,39 @@ impl Route {
         Self {
             project,
             name,
-            busy: Busy::default(),
+            hot: HotFields::default(),
             live: ArcSwapOption::empty(),
             loading: tokio::sync::Mutex::default(),
             hosts: Mutex::default(),
-            number: OnceLock::new(),
+            id: OnceLock::new(),
         }
     }
 
     /// What its visitors were given.
-    pub fn counts(&self) -> &Counts {
-        &self.busy.counts
+    pub fn counters(&self) -> &ProjectCounters {
+        &self.hot.counters
     }
 
     /// Since when it is served as it was in this generation, if it still is.
-    pub(crate) fn served_since(&self, generation: u32) -> Option<SystemTime> {
-        self.busy.served.since(generation)
+    pub(crate) fn live_since(&self, generation: u32) -> Option<SystemTime> {
+        self.hot.generation.live_since(generation)
     }
 
     /// Whether it is still served in this way.
-    pub(crate) fn is_served_by(&self, live: &Arc<Live>) -> bool {
+    pub(crate) fn is_current(&self, live: &Arc<Live>) -> bool {
         self.current().is_some_and(|it| Arc::ptr_eq(&it, live))
     }
 
     /// How it is served, unless that has changed since it was read.
     fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.load_full()?;
-        (live.generation == self.busy.served.generation()).then_some(live)
+        (live.generation == self.hot.generation.current()).then_some(live)
     }
 }
 
 async fn read_state(
     core: &Core,
-    running: &Running,
+    endpoints: &Endpoints,
     project: ProjectId,
     since: Timestamp,
 ) -> Result<(State, bool)> {
@@ -624,7 +624,7 @@ async fn read_state(
     let state = match route.live {
         _ if route.scale == 0 => State::Off,
         None => State::Empty,
-        Some(row) if row.runs => State::Running(running.slot(project, row.release)),
+        Some(row) if row.runs => State::Running(endpoints.set(project, row.release)),
         Some(row) => read_site(core, project, row, since).await?,
     };
     Ok((state, route.default_subdomain))
@@ -639,7 +639,8 @@ async fn read_site(
     let second = |time: Timestamp| time.millis().div_euclid(1000);
     let began = Timestamp::from_millis(second(row.since) * 1000 - 1);
     let since = since.min(began);
-    let mut earlier = routes::list_lately_live(&core.db, project, since, MOST_EARLIER).await?;
+    let mut earlier =
+        routes::list_lately_live(&core.db, project, since, MAX_EARLIER_RELEASES).await?;
     let dated = earlier
         .iter()
         .all(|it| second(it.since) != second(row.since));
@@ -651,8 +652,8 @@ async fn read_site(
     let seconds = u32::try_from(row.since.millis() / 1000).unwrap_or(u32::MAX);
     Ok(State::Files(LiveSite {
         second: seconds,
-        last_modified: httpdate::fmt_http_date(time_of(seconds)),
-        modified: time_of(seconds),
+        last_modified: httpdate::fmt_http_date(time_of_second(seconds)),
+        modified: time_of_second(seconds),
         dated,
         earlier,
         row,

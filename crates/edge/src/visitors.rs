@@ -1,7 +1,7 @@
 //! What is not simple: HTTP/2, TLS, requests with bodies. hyper reads them, the answers are the same.
 
-use crate::contents::{Content, FileSlice};
-use crate::edge::{Reply, Whose};
+use crate::content_cache::{Content, FileSlice};
+use crate::edge::{MatchedProject, Reply};
 use crate::error_pages::Page;
 use crate::lane::Lane;
 use crate::proxy::hyper_visitor::{self, Passing};
@@ -104,10 +104,13 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     let now = lane.edge.now();
     let client = parts.extensions.get::<PeerAddr>().map_or(NOBODY, |it| it.0);
     let request = read_request(&parts, lane.options.tls.is_some());
-    let (reply, whose) = if names_one_host(&parts.headers) {
+    let (reply, matched) = if names_one_host(&parts.headers) {
         lane.edge.respond(&request, now).await
     } else {
-        (Reply::Local(Page::BadRequest.response()), Whose::Nobody)
+        (
+            Reply::Local(Page::BadRequest.response()),
+            MatchedProject::None,
+        )
     };
     let response = match reply {
         Reply::Local(response) => response,
@@ -130,7 +133,7 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     } else {
         response.body.length()
     };
-    let (project, client) = (whose.project(), client.to_string());
+    let (project, client) = (matched.project(), client.to_string());
     let noted = (response.status, length);
     lane.note(
         &lane.second(now),

@@ -2,13 +2,13 @@
 //! that fails.
 
 use crate::cookies;
-use crate::instances::Entered;
 use crate::lane::Lane;
+use crate::load_balancer::InFlightGuard;
 use crate::proxy::answer_head::{AnswerHead, Asked};
 use crate::proxy::connection::Connection;
 use crate::proxy::exchange::Exchange;
 use crate::proxy::outgoing::{Outgoing, Progress, Stop};
-use crate::proxy::{Failure, ProxyOptions, Way};
+use crate::proxy::{Failure, ProxyOptions, ProxyTarget};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -25,7 +25,7 @@ const MOST_TRIES: usize = 5;
 pub(crate) struct Answered {
     pub(crate) head: AnswerHead,
     pub(crate) connection: Connection,
-    pub(crate) entered: Entered,
+    pub(crate) in_flight: InFlightGuard,
     outgoing: Outgoing,
 }
 
@@ -34,7 +34,7 @@ impl Answered {
     pub(crate) fn into_exchange(self, lane: &Lane) -> (AnswerHead, Exchange) {
         let idle = lane.edge.proxy.idle_timeout;
         let pool = Arc::clone(&lane.pool);
-        let exchange = Exchange::new(self.connection, self.entered, pool, self.outgoing, idle);
+        let exchange = Exchange::new(self.connection, self.in_flight, pool, self.outgoing, idle);
         (self.head, exchange)
     }
 }
@@ -44,25 +44,27 @@ impl Answered {
 /// `repeatable` says whether it does the same when it is carried out twice.
 pub(crate) async fn forward(
     lane: &Lane,
-    way: Way,
+    way: ProxyTarget,
     mut outgoing: Outgoing,
     asked: Asked,
     repeatable: bool,
 ) -> Result<Answered, Failure> {
     let options = &lane.edge.proxy;
     let repeatable = repeatable && !outgoing.has_body();
-    let Way {
-        slot, mut entered, ..
+    let ProxyTarget {
+        endpoints,
+        mut in_flight,
+        ..
     } = way;
     let (mut tried, mut pooled) = (Vec::new(), true);
     for _ in 0..MOST_TRIES {
         let kept = pooled
-            .then(|| take_kept(lane, &entered, repeatable))
+            .then(|| take_kept(lane, &in_flight, repeatable))
             .flatten();
         let reused = kept.is_some();
         let connection = match kept {
             Some(connection) => Ok(connection),
-            None => Connection::open(entered.instance().address, options.connect_timeout).await,
+            None => Connection::open(in_flight.instance().address, options.connect_timeout).await,
         };
         let failure = match connection {
             Ok(mut connection) => match ask(&mut connection, &mut outgoing, asked, options).await {
@@ -74,7 +76,7 @@ pub(crate) async fn forward(
                     return Ok(Answered {
                         head,
                         connection,
-                        entered,
+                        in_flight,
                         outgoing,
                     });
                 }
@@ -96,19 +98,19 @@ pub(crate) async fn forward(
             continue;
         }
         if failure == Failure::Unreachable {
-            entered.instance().rest();
+            in_flight.instance().back_off();
         }
-        tried.push(entered.instance().number);
-        entered = slot.enter(&tried).ok_or(failure)?;
+        tried.push(in_flight.instance().id);
+        in_flight = endpoints.acquire(&tried).ok_or(failure)?;
     }
     Err(Failure::Unreachable)
 }
 
-fn take_kept(lane: &Lane, entered: &Entered, repeatable: bool) -> Option<Connection> {
+fn take_kept(lane: &Lane, in_flight: &InFlightGuard, repeatable: bool) -> Option<Connection> {
     if repeatable {
-        return lane.pool.take(entered.instance(), Duration::MAX);
+        return lane.pool.take(in_flight.instance(), Duration::MAX);
     }
-    let kept = lane.pool.take(entered.instance(), JUST_NOW);
+    let kept = lane.pool.take(in_flight.instance(), JUST_NOW);
     kept.filter(Connection::is_quiet_now)
 }
 

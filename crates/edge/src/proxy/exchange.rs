@@ -1,6 +1,6 @@
 //! A request that an instance has answered: the rest of its answer, as it comes.
 
-use crate::instances::Entered;
+use crate::load_balancer::InFlightGuard;
 use crate::proxy::connection::Connection;
 use crate::proxy::outgoing::{Outgoing, Stop};
 use crate::proxy::pool::Pool;
@@ -30,7 +30,7 @@ pub(crate) struct Exchange {
 
 struct Using {
     connection: Connection,
-    entered: Entered,
+    in_flight: InFlightGuard,
 }
 
 /// The answer has no proper end, and the visitor shall notice.
@@ -48,7 +48,7 @@ impl std::error::Error for Broken {}
 impl Exchange {
     pub(crate) fn new(
         connection: Connection,
-        entered: Entered,
+        in_flight: InFlightGuard,
         pool: Arc<Pool>,
         outgoing: Outgoing,
         idle_timeout: Duration,
@@ -56,7 +56,7 @@ impl Exchange {
         let mut exchange = Self {
             using: Some(Using {
                 connection,
-                entered,
+                in_flight,
             }),
             pool,
             outgoing,
@@ -74,13 +74,13 @@ impl Exchange {
         let done = |using: &mut Using| using.connection.is_done();
         if let Some(Using {
             connection,
-            entered,
+            in_flight,
         }) = self.using.take_if(done)
             // Who answers before it has read everything may take the rest for the next request.
             && connection.is_reusable()
             && self.outgoing.is_done()
         {
-            self.pool.put(entered.instance(), connection);
+            self.pool.put(in_flight.instance(), connection);
         }
     }
 

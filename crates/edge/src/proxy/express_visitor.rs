@@ -2,7 +2,7 @@
 
 use crate::error_pages::Page;
 use crate::lane::Lane;
-use crate::proxy::Way;
+use crate::proxy::ProxyTarget;
 use crate::proxy::answer_head::{AnswerHead, Asked};
 use crate::proxy::attempt;
 use crate::proxy::forwarded::Origin;
@@ -76,7 +76,7 @@ impl Origins {
 pub(crate) async fn pass(
     lane: &Lane,
     request: Passing<'_>,
-    way: Way,
+    way: ProxyTarget,
     mut sending: Sending<'_>,
 ) -> Result<Passed, Page> {
     let head = write_head(&request).ok_or(Page::BadRequest)?;

@@ -9,7 +9,7 @@ use crate::proxy::forwarded::Origin;
 use crate::proxy::noting::Noting;
 use crate::proxy::outgoing::Outgoing;
 use crate::proxy::request_head::{self, Framing, Line};
-use crate::proxy::{Way, tunnel};
+use crate::proxy::{ProxyTarget, tunnel};
 use crate::response::header_map;
 use crate::visitors::{VisitorBody, host_of};
 use bytes::Bytes;
@@ -63,7 +63,7 @@ pub(crate) async fn respond(
     lane: &Arc<Lane>,
     mut noting: Noting,
     body: Incoming,
-    way: Way,
+    way: ProxyTarget,
 ) -> Response<VisitorBody> {
     match pass(lane, &mut noting.parts, body, way).await {
         Ok((answered, Some(upgrade)))
@@ -106,7 +106,7 @@ async fn pass(
     lane: &Arc<Lane>,
     parts: &mut Parts,
     body: Incoming,
-    way: Way,
+    way: ProxyTarget,
 ) -> Result<(Answered, Option<Upgrade>), Page> {
     let options = &lane.edge.proxy;
     // Other codings would have to be undone: what is inside may be meant to look like something else.
@@ -207,7 +207,7 @@ fn switch(lane: &Arc<Lane>, answered: Answered, upgrade: Upgrade) -> Response<Vi
     *response.status_mut() = answered.head.status;
     *response.headers_mut() = header_map(&answered.head.lines);
     let (stream, read) = answered.connection.into_stream();
-    let held = (answered.entered, upgrade.permit);
+    let held = (answered.in_flight, upgrade.permit);
     let limit = lane.edge.proxy.tunnel_timeout;
     let stop = lane.stop.child_token();
     let visitor = upgrade.visitor;

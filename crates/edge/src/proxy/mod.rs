@@ -24,10 +24,10 @@ mod tunnel;
 
 pub(crate) use pool::Pool;
 
+use crate::endpoints::EndpointSet;
 use crate::error_pages::Page;
-use crate::instances::Entered;
+use crate::load_balancer::InFlightGuard;
 use crate::routes::Route;
-use crate::running::Slot;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,11 +49,11 @@ pub struct ProxyOptions {
     /// How long both sides of an upgraded connection may be silent.
     pub tunnel_timeout: Duration,
     /// Upgraded connections at once.
-    pub most_tunnels: usize,
+    pub max_tunnels: usize,
     /// Longest body of a request.
     pub body_bytes: u64,
     /// Connections to an instance that wait for the next request, per serving thread…
-    pub most_idle: usize,
+    pub max_idle: usize,
     /// …and how long they wait.
     pub keep_alive: Duration,
 }
@@ -67,19 +67,19 @@ impl Default for ProxyOptions {
             upload_grace: Duration::from_mins(1),
             min_upload_rate: 4096,
             tunnel_timeout: Duration::from_hours(1),
-            most_tunnels: 10_000,
+            max_tunnels: 10_000,
             body_bytes: 1 << 30,
-            most_idle: 64,
+            max_idle: 64,
             keep_alive: Duration::from_secs(30),
         }
     }
 }
 
 /// Where a request goes: the instance that has it, and those that it can go to instead.
-pub(crate) struct Way {
+pub(crate) struct ProxyTarget {
     pub(crate) route: Arc<Route>,
-    pub(crate) slot: Arc<Slot>,
-    pub(crate) entered: Entered,
+    pub(crate) endpoints: Arc<EndpointSet>,
+    pub(crate) in_flight: InFlightGuard,
 }
 
 /// Why there is no answer from an instance.

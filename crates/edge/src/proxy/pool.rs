@@ -1,6 +1,6 @@
 //! Connections to instances that wait for the next request, of one serving thread.
 
-use crate::instances::Instance;
+use crate::load_balancer::Instance;
 use crate::proxy::ProxyOptions;
 use crate::proxy::connection::Connection;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// are not needed grow old.
 pub(crate) struct Pool {
     idle: Mutex<HashMap<u64, Idle>>,
-    most_idle: usize,
+    max_idle: usize,
     keep_alive: Duration,
     filled: Notify,
 }
@@ -32,7 +32,7 @@ impl Pool {
     pub(crate) fn new(options: &ProxyOptions) -> Self {
         Self {
             idle: Mutex::default(),
-            most_idle: options.most_idle,
+            max_idle: options.max_idle,
             keep_alive: options.keep_alive,
             filled: Notify::new(),
         }
@@ -48,7 +48,7 @@ impl Pool {
         let longest = longest.min(self.keep_alive);
         // Who has used up its turn sees nothing come, whatever comes.
         while has_budget_remaining() {
-            let mut connection = self.idle().get_mut(&instance.number)?.connections.pop()?;
+            let mut connection = self.idle().get_mut(&instance.id)?.connections.pop()?;
             if connection.idle_since.elapsed() < longest && connection.is_quiet() {
                 return Some(connection);
             }
@@ -58,7 +58,7 @@ impl Pool {
 
     /// Keeps a connection whose answer has ended.
     pub(crate) fn put(&self, instance: &Arc<Instance>, mut connection: Connection) {
-        if instance.is_leaving() || self.most_idle == 0 {
+        if instance.is_draining() || self.max_idle == 0 {
             return;
         }
         connection.rest();
@@ -70,8 +70,8 @@ impl Pool {
             instance: Arc::clone(instance),
             connections: Vec::new(),
         };
-        let idle = idle.entry(instance.number).or_insert_with(new);
-        if idle.connections.len() < self.most_idle {
+        let idle = idle.entry(instance.id).or_insert_with(new);
+        if idle.connections.len() < self.max_idle {
             idle.connections.push(connection);
         }
     }
@@ -90,7 +90,7 @@ impl Pool {
                     let waited = now.saturating_duration_since(connection.idle_since);
                     waited < self.keep_alive && connection.is_quiet()
                 });
-                !idle.connections.is_empty() && !idle.instance.is_leaving()
+                !idle.connections.is_empty() && !idle.instance.is_draining()
             });
         }
     }

@@ -281,7 +281,7 @@ async fn a_visitor_that_stops_in_the_middle_of_its_body_is_not_waited_for() {
         .unwrap();
     assert_eq!(page.status, 408);
     // And one that goes away is noticed by the instance.
-    let instances = stage.edge.routes().running();
+    let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
     let mut visitor = stage.visitor().await;
     visitor

@@ -55,7 +55,7 @@ async fn idle_connections_are_closed_after_a_while_and_when_their_instance_leave
 
 #[tokio::test]
 async fn no_more_connections_wait_than_may() {
-    let stage = Stage::start_with(|setup| setup.edge.proxy.most_idle = 2).await;
+    let stage = Stage::start_with(|setup| setup.edge.proxy.max_idle = 2).await;
     let go = Arc::new(Notify::new());
     let app = always(vec![Act::Wait(Arc::clone(&go)), ok("x")]).await;
     stage.serve(&[app.address]).await;
@@ -93,7 +93,7 @@ async fn the_least_busy_instance_is_asked() {
     })
     .await;
     assert_eq!(apps.each_ref().map(Scripted::count), [3, 3, 3]);
-    let instances = stage.edge.routes().running();
+    let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
     assert_eq!(instances.in_flight(), 9);
     go.notify_waiters();
@@ -247,7 +247,7 @@ async fn when_the_visitor_goes_so_does_the_connection_to_the_instance() {
         drop(visitor);
         assert!(slow.until_open(0).await, "{method}");
     }
-    let instances = stage.edge.routes().running();
+    let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
     // Nobody is told of it as long as they do not leave, so it is looked at again and again.
     let mut looks = 50;

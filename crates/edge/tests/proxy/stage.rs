@@ -152,8 +152,8 @@ impl Stage {
 
     /// Says where a release can be reached; returns those where it cannot be any more.
     pub(crate) fn publish(&self, release: ReleaseId, addresses: &[SocketAddr]) -> Instances {
-        let running = self.edge.routes().running();
-        running.publish(self.project, release, addresses)
+        let endpoints = self.edge.routes().endpoints();
+        endpoints.publish(self.project, release, addresses)
     }
 
     /// A new release at these addresses, live.

@@ -129,7 +129,7 @@ async fn a_socket_ends_with_its_instance_and_with_the_edge() {
 async fn silent_sockets_are_closed_and_there_is_an_end_to_their_number() {
     let stage = Stage::start_with(|setup| {
         setup.edge.proxy.tunnel_timeout = Duration::from_millis(400);
-        setup.edge.proxy.most_tunnels = 2;
+        setup.edge.proxy.max_tunnels = 2;
     })
     .await;
     let app = echo_tunnel().await;
@@ -145,7 +145,7 @@ async fn silent_sockets_are_closed_and_there_is_an_end_to_their_number() {
     assert!(two.is_closed().await);
     echoes(&mut one, b"alive").await;
     assert!(one.is_closed().await);
-    let instances = stage.edge.routes().running();
+    let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
     eventually("nothing is in flight", || instances.in_flight() == 0).await;
     drop(upgraded(&stage).await);

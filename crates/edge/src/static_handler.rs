@@ -1,20 +1,20 @@
 //! Answering from the files of a release.
 
-use crate::contents::{Content, Contents};
+use crate::cache_control::{cache_control, is_hashed};
+use crate::content_cache::{Content, ContentCache};
 use crate::error_pages::Page;
-use crate::freshness::{cache_control, is_hashed};
 use crate::media_type::media_type;
 use crate::negotiate::Accepted;
 use crate::precondition::{Validators, Verdict};
 use crate::range::{self, Wanted};
-use crate::recent::Traits;
 use crate::redirects::Action;
 use crate::request::{Method, StaticRequest};
 use crate::request_path::{RequestPath, UNSAFE_IN_PATH};
-use crate::response::{Body, Lasting, StaticResponse};
+use crate::response::{Body, Cacheable, StaticResponse};
+use crate::response_cache::FileFlags;
 use crate::routes::LiveSite;
 use crate::site::{Entry, Site};
-use crate::sites::Sites;
+use crate::site_cache::SiteCache;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, Digest};
 use estrade_model::Timestamp;
@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime};
 
 /// Why an answer could not be made.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum ServeError {
     /// The bytes of a content could not be read.
     Blob(BlobError),
     /// The database could not be asked.
@@ -38,15 +38,15 @@ pub(crate) enum Trouble {
 }
 
 /// Where the answers of one release come from.
-pub(crate) struct Visit<'v> {
+pub(crate) struct StaticHandler<'v> {
     /// The release that is live.
     pub live: &'v LiveSite,
     /// Its files.
     pub site: &'v Arc<Site>,
     /// The files of other releases.
-    pub sites: &'v Sites,
+    pub sites: &'v SiteCache,
     /// The bytes.
-    pub contents: &'v Contents,
+    pub contents: &'v ContentCache,
     /// The present moment.
     pub now: Timestamp,
     /// How long the assets of earlier releases are still served.
@@ -75,12 +75,12 @@ impl Found<'_> {
     }
 }
 
-impl Visit<'_> {
+impl StaticHandler<'_> {
     /// Answers a request.
-    pub(crate) async fn response(
+    pub(crate) async fn respond(
         &self,
         request: &StaticRequest<'_>,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         let mut response = self.without_rules(request).await?;
         let is_redirect =
             response.status.is_redirection() && response.status != StatusCode::NOT_MODIFIED;
@@ -99,7 +99,10 @@ impl Visit<'_> {
     }
 
     /// The answer before the site's own headers are added.
-    async fn without_rules(&self, request: &StaticRequest<'_>) -> Result<StaticResponse, Trouble> {
+    async fn without_rules(
+        &self,
+        request: &StaticRequest<'_>,
+    ) -> Result<StaticResponse, ServeError> {
         if request.method == Method::Other {
             return Ok(Page::MethodNotAllowed.response());
         }
@@ -123,7 +126,7 @@ impl Visit<'_> {
             Target::File(file, entry) => {
                 let mut response = self.send_live(request, &file, entry).await?;
                 if response.status == StatusCode::OK {
-                    response.lasting = self.lasting(request, &path, &file, &entry);
+                    response.cacheable = self.cacheable(request, &path, &file, &entry);
                 }
                 Ok(response)
             }
@@ -134,20 +137,20 @@ impl Visit<'_> {
 
     /// What can be remembered of a file that was given as a whole: nothing where rules decide, or where the path
     /// as it came is not that of the file.
-    fn lasting(
+    fn cacheable(
         &self,
         request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
         file: &str,
         entry: &Entry,
-    ) -> Option<Lasting> {
+    ) -> Option<Cacheable> {
         let coding = choose(request, entry);
         let ruled = !self.site.headers.is_empty() || !self.site.redirects.is_empty();
-        (!ruled && path.as_str() == request.path).then_some(Lasting {
+        (!ruled && path.as_str() == request.path).then_some(Cacheable {
             digest: entry.digest,
             stored: entry.stored(coding)?,
             coding,
-            traits: Traits {
+            flags: FileFlags {
                 varies: entry.has_variants(),
                 is_page: file != path.file(),
                 is_hashed: is_hashed(file),
@@ -190,7 +193,7 @@ impl Visit<'_> {
         request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
         action: Action,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         match action {
             Action::Redirect { status, to } => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND);
@@ -235,7 +238,7 @@ impl Visit<'_> {
         &self,
         request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         if !path.is_directory()
             && is_hashed(path.file())
             && let Some(response) = self.send_earlier(request, path).await?
@@ -256,7 +259,7 @@ impl Visit<'_> {
         &self,
         request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
-    ) -> Result<Option<StaticResponse>, Trouble> {
+    ) -> Result<Option<StaticResponse>, ServeError> {
         for earlier in &self.live.earlier {
             if earlier
                 .until
@@ -264,7 +267,7 @@ impl Visit<'_> {
             {
                 continue;
             }
-            let site = self.sites.get(earlier).await.map_err(Trouble::Service)?;
+            let site = self.sites.get(earlier).await.map_err(ServeError::Service)?;
             if let Some(entry) = site.and_then(|site| site.find(path.file())) {
                 let found = Found {
                     path: path.file(),
@@ -281,7 +284,7 @@ impl Visit<'_> {
         &self,
         request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         // The nearest one up the tree, so that a part of a site can have its own.
         let mut directory = path.file();
         loop {
@@ -312,7 +315,7 @@ impl Visit<'_> {
         status: StatusCode,
         file: &str,
         entry: Entry,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         let coding = choose(request, &entry);
         let content = self.open(&entry, coding).await?;
         let mut response = StaticResponse::new(status);
@@ -333,7 +336,7 @@ impl Visit<'_> {
         request: &StaticRequest<'_>,
         file: &str,
         entry: Entry,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         let found = Found {
             path: file,
             entry,
@@ -346,7 +349,7 @@ impl Visit<'_> {
         &self,
         request: &StaticRequest<'_>,
         found: &Found<'_>,
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         let (headers, entry) = (&request.headers, &found.entry);
         let coding = choose(request, entry);
         let validators = Validators {
@@ -398,7 +401,7 @@ impl Visit<'_> {
         &self,
         found: &Found<'_>,
         parts: &[Range<u64>],
-    ) -> Result<StaticResponse, Trouble> {
+    ) -> Result<StaticResponse, ServeError> {
         let (entry, size) = (&found.entry, found.entry.plain.size);
         let content = self.open(entry, Coding::Identity).await?;
         let mut response = StaticResponse::new(StatusCode::PARTIAL_CONTENT);
@@ -428,9 +431,9 @@ impl Visit<'_> {
         Ok(response)
     }
 
-    async fn open(&self, entry: &Entry, coding: Coding) -> Result<Content, Trouble> {
+    async fn open(&self, entry: &Entry, coding: Coding) -> Result<Content, ServeError> {
         let stored = entry.stored(coding).unwrap_or(entry.plain);
-        self.contents.open(stored).await.map_err(Trouble::Blob)
+        self.contents.open(stored).await.map_err(ServeError::Blob)
     }
 }
 

@@ -24,16 +24,16 @@ const MOST_PREPARED: usize = 1024;
 const PARTS: usize = 8;
 
 /// The sites that are in memory.
-pub struct Sites {
+pub struct SiteCache {
     core: Arc<Core>,
     /// Where the database is asked: its connections live there, and not in the threads that serve.
     runtime: Handle,
-    cache: SiteCache,
+    cache: SiteMap,
     /// The release of each project that was prepared last: the next one is mostly the same.
     prepared: Cache<ProjectId, ReleaseId>,
 }
 
-type SiteCache = Cache<ReleaseId, Arc<Site>, ByBytes>;
+type SiteMap = Cache<ReleaseId, Arc<Site>, ByBytes>;
 
 #[derive(Clone)]
 struct ByBytes;
@@ -44,7 +44,7 @@ impl Weighter<ReleaseId, Arc<Site>> for ByBytes {
     }
 }
 
-impl Sites {
+impl SiteCache {
     /// None yet; together at most so many bytes.
     pub fn new(core: Arc<Core>, runtime: Handle, bytes: u64) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Sites {
     }
 }
 
-impl Sites {
+impl SiteCache {
     /// Loads a site before its first visitor comes.
     pub(crate) async fn prepare(
         &self,
@@ -111,7 +111,7 @@ struct Hints {
 
 /// A cache in few parts. It keeps nothing that is larger than a part, and as many parts as a large
 /// machine has cores would be smaller than a large site: that would be loaded for each request.
-fn new_cache(bytes: u64) -> SiteCache {
+fn new_cache(bytes: u64) -> SiteMap {
     let entries = usize::try_from(bytes / 8192).unwrap_or(usize::MAX).max(16);
     let options = OptionsBuilder::new()
         .estimated_items_capacity(entries)
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_largest_site_fits_whatever_the_machine() {
-        let bytes = crate::EdgeOptions::default().site_bytes;
+        let bytes = crate::EdgeOptions::default().site_cache_bytes;
         let cache = new_cache(bytes);
         // 10,000 files with the longest paths.
         let largest = 10_000 * (FilePath::LONGEST as u64 + 100);

@@ -1,6 +1,6 @@
 //! The bytes of contents: small ones from memory, large ones straight from their files.
 
-use crate::numbered::Numbered;
+use crate::id_table::IdTable;
 use crate::site::Stored;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, BlobStore, PlaceId};
@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use zerocopy::FromZeros;
 
 /// Contents up to this size are sent from memory; for larger ones the kernel copies less.
-const SMALL: u64 = 8 * 1024;
+const MAX_IN_MEMORY: u64 = 8 * 1024;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Room {
+pub struct ContentCacheLimits {
     /// Bytes of contents in memory.
     pub bytes: u64,
     /// Files that are kept open.
@@ -30,17 +30,17 @@ pub struct Room {
 }
 
 /// Reads contents and remembers those that are asked for often.
-pub struct Contents {
+pub struct ContentCache {
     store: BlobStore,
     /// By all of where it lies: an empty content begins where the next one does.
     small: Cache<Stored, Bytes, ByLength>,
-    lately: Lately,
+    admission: AdmissionFilter,
     files: Cache<PlaceId, Arc<OpenFile>>,
     /// The same files, for as long as they are open.
-    numbered: Numbered<Weak<OpenFile>>,
-    /// The numbers that were given. A file that is opened again has the one that it had: else who opens and closes
+    open_files: IdTable<Weak<OpenFile>>,
+    /// The ids that were given. A file that is opened again has the one that it had: else who opens and closes
     /// many would use them up.
-    numbers: Mutex<HashMap<PlaceId, u32>>,
+    file_ids: Mutex<HashMap<PlaceId, u32>>,
 }
 
 /// A pack or file that is open.
@@ -48,7 +48,7 @@ struct OpenFile {
     place: PlaceId,
     file: Arc<File>,
     /// Its number, once somebody needs it.
-    number: OnceLock<Option<u32>>,
+    id: OnceLock<Option<u32>>,
 }
 
 /// The bytes of a content, or where to get them.
@@ -73,44 +73,47 @@ pub struct FileSlice {
 
 /// Which contents were asked for lately, roughly. One is kept in memory the second time: among a million
 /// that are each asked for once in a while, to keep one and drop another costs more than to read it.
-struct Lately {
-    marks: Box<[AtomicU16]>,
+struct AdmissionFilter {
+    fingerprints: Box<[AtomicU16]>,
     hashes: RandomState,
 }
 
 /// Contents in memory are looked for by their marks, so there are more marks than contents: one for so many
 /// bytes of their room.
-const BYTES_PER_MARK: u64 = 256;
+const BYTES_PER_FINGERPRINT: u64 = 256;
 /// As many as there are at least.
-const FEWEST_MARKS: usize = 1 << 10;
+const MIN_FINGERPRINTS: usize = 1 << 10;
 
-impl Lately {
+impl AdmissionFilter {
     /// For so many bytes of contents.
     fn new(bytes: u64) -> Self {
-        let marks = usize::try_from(bytes / BYTES_PER_MARK).unwrap_or(FEWEST_MARKS);
-        let marks = marks.max(FEWEST_MARKS).next_power_of_two();
+        let fingerprints =
+            usize::try_from(bytes / BYTES_PER_FINGERPRINT).unwrap_or(MIN_FINGERPRINTS);
+        let fingerprints = fingerprints.max(MIN_FINGERPRINTS).next_power_of_two();
         Self {
             // Untouched until they are used.
-            marks: <[AtomicU16]>::new_box_zeroed_with_elems(marks).unwrap_or_default(),
+            fingerprints: <[AtomicU16]>::new_box_zeroed_with_elems(fingerprints)
+                .unwrap_or_default(),
             hashes: RandomState::default(),
         }
     }
 
     /// Notes that a content was asked for; whether it was already.
-    fn met(&self, stored: &Stored) -> bool {
+    fn seen_before(&self, stored: &Stored) -> bool {
         let hash = self.hashes.hash_one(stored);
-        let place = usize::try_from(hash).unwrap_or_default() & self.marks.len().wrapping_sub(1);
+        let place =
+            usize::try_from(hash).unwrap_or_default() & self.fingerprints.len().wrapping_sub(1);
         // Other bits than those of the place, and never the mark of an empty one.
-        let mark = u16::try_from(hash >> 48).unwrap_or_default() | 1;
-        let Some(marked) = self.marks.get(place) else {
+        let fingerprint = u16::try_from(hash >> 48).unwrap_or_default() | 1;
+        let Some(slot) = self.fingerprints.get(place) else {
             return false;
         };
-        let met = marked.load(Ordering::Relaxed) == mark;
+        let seen = slot.load(Ordering::Relaxed) == fingerprint;
         // Written only when it changes: all threads look at the mark of what everybody asks for.
-        if !met {
-            marked.store(mark, Ordering::Relaxed);
+        if !seen {
+            slot.store(fingerprint, Ordering::Relaxed);
         }
-        met
+        seen
     }
 }
 
@@ -124,19 +127,19 @@ impl Weighter<Stored, Bytes> for ByLength {
     }
 }
 
-impl Contents {
+impl ContentCache {
     /// With nothing in memory yet.
-    pub fn new(store: BlobStore, room: Room) -> Self {
-        let entries = usize::try_from(room.bytes / 4096)
+    pub fn new(store: BlobStore, limits: ContentCacheLimits) -> Self {
+        let entries = usize::try_from(limits.bytes / 4096)
             .unwrap_or(usize::MAX)
             .max(16);
         Self {
             store,
-            small: Cache::with_weighter(entries, room.bytes, ByLength),
-            lately: Lately::new(room.bytes),
-            files: Cache::new(room.files.min(openable()).max(16)),
-            numbered: Numbered::default(),
-            numbers: Mutex::default(),
+            small: Cache::with_weighter(entries, limits.bytes, ByLength),
+            admission: AdmissionFilter::new(limits.bytes),
+            files: Cache::new(limits.files.min(max_open_files()).max(16)),
+            open_files: IdTable::default(),
+            file_ids: Mutex::default(),
         }
     }
 
@@ -146,8 +149,8 @@ impl Contents {
         for (place, open) in self.files.iter() {
             if !open.file.metadata().is_ok_and(|it| it.nlink() > 0) {
                 self.files.remove(&place);
-                if let Some(number) = self.numbers().remove(&place) {
-                    self.numbered.set(number, Weak::new());
+                if let Some(id) = self.file_ids().remove(&place) {
+                    self.open_files.set(id, Weak::new());
                 }
             }
         }
@@ -155,71 +158,71 @@ impl Contents {
 
     /// A content. It waits only when the bytes have to come from the disk.
     pub async fn open(&self, stored: Stored) -> Result<Content, BlobError> {
-        let often = self.is_often(&stored);
-        if let Some(bytes) = self.in_memory(&stored, often) {
+        let admitted = self.is_admitted(&stored);
+        if let Some(bytes) = self.in_memory(&stored, admitted) {
             return Ok(Content::Bytes(bytes));
         }
         let open = self.file(stored.place)?;
-        Ok(self.read(&open.file, stored, often).await?)
+        Ok(self.read(&open.file, stored, admitted).await?)
     }
 
     /// The number of the file that a content lies in; none when it cannot have one.
-    pub(crate) fn number(&self, place: PlaceId) -> Option<u32> {
+    pub(crate) fn file_id(&self, place: PlaceId) -> Option<u32> {
         let open = self.file(place).ok()?;
-        let number = (*open.number.get_or_init(|| self.number_of(place)))?;
+        let id = (*open.id.get_or_init(|| self.assign_file_id(place)))?;
         // Of two who opened it at once, one may have gone again.
-        if self.numbered.get(number)?.strong_count() == 0 {
-            self.numbered.set(number, Arc::downgrade(&open));
+        if self.open_files.get(id)?.strong_count() == 0 {
+            self.open_files.set(id, Arc::downgrade(&open));
         }
-        Some(number)
+        Some(id)
     }
 
-    fn number_of(&self, place: PlaceId) -> Option<u32> {
-        let mut numbers = self.numbers();
-        if let Some(number) = numbers.get(&place) {
-            return Some(*number);
+    fn assign_file_id(&self, place: PlaceId) -> Option<u32> {
+        let mut file_ids = self.file_ids();
+        if let Some(id) = file_ids.get(&place) {
+            return Some(*id);
         }
-        let number = self.numbered.add(Weak::new())?;
-        numbers.insert(place, number);
-        Some(number)
+        let id = self.open_files.add(Weak::new())?;
+        file_ids.insert(place, id);
+        Some(id)
     }
 
-    fn numbers(&self) -> MutexGuard<'_, HashMap<PlaceId, u32>> {
+    fn file_ids(&self) -> MutexGuard<'_, HashMap<PlaceId, u32>> {
         // Nothing can be left half-done under it.
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file_ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A content in the file of this number; none when that is not open any more, or not good.
-    pub(crate) async fn open_again(&self, number: u32, offset: u64, size: u64) -> Option<Content> {
-        let open = self.numbered.get(number)?.upgrade()?;
+    pub(crate) async fn open_by_id(&self, id: u32, offset: u64, size: u64) -> Option<Content> {
+        let open = self.open_files.get(id)?.upgrade()?;
         let place = open.place;
         let stored = Stored {
             place,
             offset,
             size,
         };
-        let often = self.is_often(&stored);
-        if let Some(bytes) = self.in_memory(&stored, often) {
+        let admitted = self.is_admitted(&stored);
+        if let Some(bytes) = self.in_memory(&stored, admitted) {
             return Some(Content::Bytes(bytes));
         }
-        self.read(&open.file, stored, often).await.ok()
+        self.read(&open.file, stored, admitted).await.ok()
     }
 
     /// Whether a content is small and was asked for lately.
-    fn is_often(&self, stored: &Stored) -> bool {
-        stored.size <= SMALL && self.lately.met(stored)
+    fn is_admitted(&self, stored: &Stored) -> bool {
+        stored.size <= MAX_IN_MEMORY && self.admission.seen_before(stored)
     }
 
     /// A content from memory. Others than those that are asked for often are not looked for: what was kept of
     /// them is read once more instead, and to look for each would cost as much.
-    fn in_memory(&self, stored: &Stored, often: bool) -> Option<Bytes> {
-        often.then(|| self.small.get(stored)).flatten()
+    fn in_memory(&self, stored: &Stored, admitted: bool) -> Option<Bytes> {
+        admitted.then(|| self.small.get(stored)).flatten()
     }
 
     /// Reads what is small, and keeps it if it is asked for often.
-    async fn read(&self, file: &Arc<File>, stored: Stored, often: bool) -> io::Result<Content> {
+    async fn read(&self, file: &Arc<File>, stored: Stored, admitted: bool) -> io::Result<Content> {
         let Stored { offset, size, .. } = stored;
-        if size > SMALL {
+        if size > MAX_IN_MEMORY {
             return Ok(Content::File(FileSlice {
                 file: Arc::clone(file),
                 offset,
@@ -227,7 +230,7 @@ impl Contents {
             }));
         }
         let bytes = read(file, offset, size).await?;
-        if often {
+        if admitted {
             self.small.insert(stored, bytes.clone());
         }
         Ok(Content::Bytes(bytes))
@@ -240,7 +243,7 @@ impl Contents {
         let open = Arc::new(OpenFile {
             place,
             file: Arc::new(self.store.open_place(place)?),
-            number: OnceLock::new(),
+            id: OnceLock::new(),
         });
         self.files.insert(place, Arc::clone(&open));
         Ok(open)
@@ -248,7 +251,7 @@ impl Contents {
 }
 
 /// How many files may be kept open: the rest of what this process may have is for connections.
-fn openable() -> usize {
+fn max_open_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current.map_or(usize::MAX, |most| {
         usize::try_from(most / 8).unwrap_or(usize::MAX)
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_content_is_kept_the_second_time() {
-        let lately = Lately::new(8 << 20);
+        let admission = AdmissionFilter::new(8 << 20);
         let stored = |offset| Stored {
             place: Place::from_columns("pack:0123456789abcdef01234567", 0)
                 .unwrap()
@@ -328,12 +331,12 @@ mod tests {
             offset,
             size: 1,
         };
-        assert!(!lately.met(&stored(1)));
-        assert!(lately.met(&stored(1)));
+        assert!(!admission.seen_before(&stored(1)));
+        assert!(admission.seen_before(&stored(1)));
         // Many others push it out.
-        let met = (10..1_000_000).filter(|offset| lately.met(&stored(*offset)));
-        assert!(met.count() < 1000);
-        assert!(!lately.met(&stored(1)));
+        let seen = (10..1_000_000).filter(|offset| admission.seen_before(&stored(*offset)));
+        assert!(seen.count() < 1000);
+        assert!(!admission.seen_before(&stored(1)));
     }
 
     #[tokio::test]
@@ -345,11 +348,11 @@ mod tests {
             staging.add(content).unwrap();
             staging.publish().unwrap()
         };
-        let room = Room {
+        let limits = ContentCacheLimits {
             bytes: 1 << 20,
             files: 100,
         };
-        let contents = Contents::new(store.clone(), room);
+        let contents = ContentCache::new(store.clone(), limits);
         let kept = publish(b"kept");
         store.close_pack(kept.blobs()[0].place.id());
         let removed = publish(b"removed");
@@ -364,9 +367,9 @@ mod tests {
         }
         assert_eq!(contents.files.len(), 2);
         let [kept, removed] = [&kept, &removed].map(|it| it.blobs()[0]);
-        let numbers = [kept, removed].map(|it| contents.number(it.place.id()).unwrap());
+        let file_ids = [kept, removed].map(|it| contents.file_id(it.place.id()).unwrap());
         let again = async |at: usize, blob: StoredBlob| {
-            let opened = contents.open_again(numbers[at], blob.place.offset(), blob.size);
+            let opened = contents.open_by_id(file_ids[at], blob.place.offset(), blob.size);
             opened.await.map(|content| content.length())
         };
         assert_eq!(again(0, kept).await, Some(4));
@@ -378,7 +381,7 @@ mod tests {
         // One that was closed for lack of room is found again under its number, once it is open again.
         contents.files.remove(&kept.place.id());
         assert_eq!(again(0, kept).await, None);
-        assert_eq!(contents.number(kept.place.id()), Some(numbers[0]));
+        assert_eq!(contents.file_id(kept.place.id()), Some(file_ids[0]));
         assert_eq!(again(0, kept).await, Some(4));
     }
 }

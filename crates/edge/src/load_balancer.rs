@@ -10,22 +10,22 @@ use tokio::time::{Instant, timeout};
 
 /// Set in the load of an instance that shall get no new request. One number for both, so that nobody
 /// can come in between "it is leaving" and "it has nothing in flight".
-const LEAVING: usize = 1 << (usize::BITS - 1);
+const DRAINING: usize = 1 << (usize::BITS - 1);
 /// How long one that could not be reached is asked only when there is no other.
-const REST: Duration = Duration::from_secs(1);
+const BACKOFF: Duration = Duration::from_secs(1);
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
-static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// One address at which a release answers.
 #[derive(Debug)]
 pub(crate) struct Instance {
     /// Tells the connections of one instance from those of another that has its address later.
-    pub(crate) number: u64,
+    pub(crate) id: u64,
     pub(crate) address: SocketAddr,
     load: AtomicUsize,
     /// Until when it is better not asked, in milliseconds.
-    rests_until: AtomicU64,
+    backoff_until: AtomicU64,
     /// Told when the last request of a leaving one has ended.
     drained: Notify,
 }
@@ -33,36 +33,36 @@ pub(crate) struct Instance {
 impl Instance {
     fn new(address: SocketAddr) -> Self {
         Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             address,
             load: AtomicUsize::new(0),
-            rests_until: AtomicU64::new(0),
+            backoff_until: AtomicU64::new(0),
             drained: Notify::new(),
         }
     }
 
     /// It gets no new request from now on.
-    pub(crate) fn leave(&self) {
-        self.load.fetch_or(LEAVING, Ordering::AcqRel);
+    pub(crate) fn start_draining(&self) {
+        self.load.fetch_or(DRAINING, Ordering::AcqRel);
     }
 
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.load.load(Ordering::Acquire) & LEAVING != 0
+    pub(crate) fn is_draining(&self) -> bool {
+        self.load.load(Ordering::Acquire) & DRAINING != 0
     }
 
     /// It could not be reached.
-    pub(crate) fn rest(&self) {
-        self.rests_until
-            .store(now() + millis(REST), Ordering::Relaxed);
+    pub(crate) fn back_off(&self) {
+        self.backoff_until
+            .store(now() + millis(BACKOFF), Ordering::Relaxed);
     }
 
-    fn is_resting(&self) -> bool {
-        let until = self.rests_until.load(Ordering::Relaxed);
+    fn is_backing_off(&self) -> bool {
+        let until = self.backoff_until.load(Ordering::Relaxed);
         until != 0 && now() < until
     }
 
     fn in_flight(&self) -> usize {
-        self.load.load(Ordering::Acquire) & !LEAVING
+        self.load.load(Ordering::Acquire) & !DRAINING
     }
 
     async fn drained(&self) {
@@ -78,14 +78,14 @@ impl Instance {
 
 /// One request that an instance is working on; it has ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Entered(Arc<Instance>);
+pub(crate) struct InFlightGuard(Arc<Instance>);
 
-impl Entered {
+impl InFlightGuard {
     fn try_new(instance: &Arc<Instance>) -> Option<Self> {
         let before = instance.load.fetch_add(1, Ordering::AcqRel);
         // Dropping it takes the count back.
-        let entered = Self(Arc::clone(instance));
-        (before & LEAVING == 0).then_some(entered)
+        let guard = Self(Arc::clone(instance));
+        (before & DRAINING == 0).then_some(guard)
     }
 
     pub(crate) fn instance(&self) -> &Arc<Instance> {
@@ -93,9 +93,9 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        if self.0.load.fetch_sub(1, Ordering::AcqRel) == LEAVING | 1 {
+        if self.0.load.fetch_sub(1, Ordering::AcqRel) == DRAINING | 1 {
             self.0.drained.notify_waiters();
         }
     }
@@ -107,7 +107,7 @@ pub struct Instances {
     release: ReleaseId,
     all: Box<[Arc<Instance>]>,
     /// Where the next look for the least busy one begins.
-    turn: AtomicUsize,
+    cursor: AtomicUsize,
 }
 
 impl Instances {
@@ -115,13 +115,13 @@ impl Instances {
         Self {
             release,
             all: all.into_iter().collect(),
-            turn: AtomicUsize::new(0),
+            cursor: AtomicUsize::new(0),
         }
     }
 
     /// A set of these addresses. Those that are in this set already stay what they are, with what
     /// they are working on; those that are not wanted any more are returned.
-    pub(crate) fn succeed(&self, addresses: &[SocketAddr]) -> (Self, Self) {
+    pub(crate) fn with_addresses(&self, addresses: &[SocketAddr]) -> (Self, Self) {
         let mut all: Vec<Arc<Instance>> = Vec::with_capacity(addresses.len());
         for address in addresses {
             let is_it = |instance: &&Arc<Instance>| instance.address == *address;
@@ -132,9 +132,9 @@ impl Instances {
             all.push(known.unwrap_or_else(|| Arc::new(Instance::new(*address))));
         }
         let stays = |instance: &Arc<Instance>| all.iter().any(|it| Arc::ptr_eq(it, instance));
-        let leaving: Vec<_> = self.all.iter().filter(|it| !stays(it)).cloned().collect();
+        let draining: Vec<_> = self.all.iter().filter(|it| !stays(it)).cloned().collect();
         let next = Self::new(self.release, all);
-        (next, Self::new(self.release, leaving))
+        (next, Self::new(self.release, draining))
     }
 
     /// The release.
@@ -168,38 +168,40 @@ impl Instances {
         timeout(limit, all).await.is_ok()
     }
 
-    pub(crate) fn leave(&self) {
-        self.all.iter().for_each(|instance| instance.leave());
+    pub(crate) fn start_draining(&self) {
+        self.all
+            .iter()
+            .for_each(|instance| instance.start_draining());
     }
 
     /// Gives a request to the instance that has the least to do; none when all of them leave or have
     /// been tried.
-    pub(crate) fn enter(&self, tried: &[u64]) -> Option<Entered> {
+    pub(crate) fn acquire(&self, tried: &[u64]) -> Option<InFlightGuard> {
         loop {
-            let entered = Entered::try_new(self.least_busy(tried)?);
+            let guard = InFlightGuard::try_new(self.least_loaded(tried)?);
             // If it began to leave just now, the next look passes it over.
-            if entered.is_some() {
-                return entered;
+            if guard.is_some() {
+                return guard;
             }
         }
     }
 
-    fn least_busy(&self, tried: &[u64]) -> Option<&Arc<Instance>> {
-        let turn = match self.all.len() {
+    fn least_loaded(&self, tried: &[u64]) -> Option<&Arc<Instance>> {
+        let cursor = match self.all.len() {
             0 | 1 => 0,
-            count => self.turn.fetch_add(1, Ordering::Relaxed) % count,
+            count => self.cursor.fetch_add(1, Ordering::Relaxed) % count,
         };
-        let (before, from) = self.all.split_at(turn);
+        let (before, from) = self.all.split_at(cursor);
         let candidates = from.iter().chain(before).filter(|instance| {
-            !instance.is_leaving() && (tried.is_empty() || !tried.contains(&instance.number))
+            !instance.is_draining() && (tried.is_empty() || !tried.contains(&instance.id))
         });
         // The first of equals is taken, and whose turn it is to be first goes round.
-        candidates.min_by_key(|instance| (instance.is_resting(), instance.in_flight()))
+        candidates.min_by_key(|instance| (instance.is_backing_off(), instance.in_flight()))
     }
 }
 
 fn now() -> u64 {
-    millis(BEGINNING.elapsed())
+    millis(START.elapsed())
 }
 
 fn millis(span: Duration) -> u64 {
@@ -217,26 +219,26 @@ mod tests {
     fn set(ports: &[u16]) -> Instances {
         let addresses: Vec<_> = ports.iter().map(|port| address(*port)).collect();
         let release = "0123456789abcdef01234567".parse().unwrap();
-        Instances::new(release, []).succeed(&addresses).0
+        Instances::new(release, []).with_addresses(&addresses).0
     }
 
-    fn port(entered: &Entered) -> u16 {
-        entered.instance().address.port()
+    fn port(guard: &InFlightGuard) -> u16 {
+        guard.instance().address.port()
     }
 
     #[test]
     fn the_one_with_the_least_to_do_is_next_and_equals_take_turns() {
         let set = set(&[1, 2, 3]);
-        let busy: Vec<_> = (0..6).map(|_| set.enter(&[]).unwrap()).collect();
+        let busy: Vec<_> = (0..6).map(|_| set.acquire(&[]).unwrap()).collect();
         for wanted in 1..=3 {
             assert_eq!(busy.iter().filter(|it| port(it) == wanted).count(), 2);
         }
         let mut busy = busy;
         busy.retain(|it| port(it) != 2);
-        assert_eq!(port(&set.enter(&[]).unwrap()), 2);
+        assert_eq!(port(&set.acquire(&[]).unwrap()), 2);
         assert_eq!(set.in_flight(), 4);
         drop(busy);
-        let turns: Vec<_> = (0..6).map(|_| port(&set.enter(&[]).unwrap())).collect();
+        let turns: Vec<_> = (0..6).map(|_| port(&set.acquire(&[]).unwrap())).collect();
         for wanted in 1..=3 {
             assert_eq!(
                 turns.iter().filter(|it| **it == wanted).count(),
@@ -249,55 +251,55 @@ mod tests {
     #[test]
     fn one_that_was_tried_or_rests_is_passed_over_if_there_is_another() {
         let set = set(&[1, 2]);
-        let first = set.enter(&[]).unwrap();
-        first.instance().rest();
-        let number = first.instance().number;
-        let second = set.enter(&[]).unwrap();
+        let first = set.acquire(&[]).unwrap();
+        first.instance().back_off();
+        let first_id = first.instance().id;
+        let second = set.acquire(&[]).unwrap();
         for _ in 0..3 {
-            assert_eq!(port(&set.enter(&[]).unwrap()), port(&second));
+            assert_eq!(port(&set.acquire(&[]).unwrap()), port(&second));
         }
-        let both = [number, second.instance().number];
-        assert!(set.enter(&both).is_none());
-        assert_eq!(port(&set.enter(&both[1..]).unwrap()), port(&first));
+        let both = [first_id, second.instance().id];
+        assert!(set.acquire(&both).is_none());
+        assert_eq!(port(&set.acquire(&both[1..]).unwrap()), port(&first));
     }
 
     #[test]
     fn nobody_comes_in_after_one_began_to_leave() {
         let set = set(&[1]);
-        let instance = Arc::clone(set.enter(&[]).unwrap().instance());
-        instance.leave();
+        let instance = Arc::clone(set.acquire(&[]).unwrap().instance());
+        instance.start_draining();
         // As if it had been chosen just before.
-        assert!(Entered::try_new(&instance).is_none());
+        assert!(InFlightGuard::try_new(&instance).is_none());
         assert_eq!((instance.in_flight(), set.in_flight()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn those_that_stay_keep_their_requests_and_those_that_leave_can_be_awaited() {
         let before = set(&[1, 2]);
-        let (one, two) = (before.enter(&[]).unwrap(), before.enter(&[]).unwrap());
+        let (one, two) = (before.acquire(&[]).unwrap(), before.acquire(&[]).unwrap());
         let (stays, goes) = if port(&one) == 1 {
             (one, two)
         } else {
             (two, one)
         };
-        let (next, leaving) = before.succeed(&[address(1), address(3), address(3)]);
-        leaving.leave();
+        let (next, draining) = before.with_addresses(&[address(1), address(3), address(3)]);
+        draining.start_draining();
         assert_eq!(
             next.addresses().collect::<Vec<_>>(),
             [address(1), address(3)]
         );
-        assert_eq!((next.in_flight(), leaving.in_flight()), (1, 1));
-        assert_eq!(leaving.addresses().collect::<Vec<_>>(), [address(2)]);
+        assert_eq!((next.in_flight(), draining.in_flight()), (1, 1));
+        assert_eq!(draining.addresses().collect::<Vec<_>>(), [address(2)]);
         // The old set still leads to the one that stays, and not to the other.
-        assert_eq!(port(&before.enter(&[]).unwrap()), 1);
-        assert!(!leaving.drained(Duration::from_secs(1)).await);
-        let wait = tokio::join!(leaving.drained(Duration::from_mins(1)), async {
+        assert_eq!(port(&before.acquire(&[]).unwrap()), 1);
+        assert!(!draining.drained(Duration::from_secs(1)).await);
+        let wait = tokio::join!(draining.drained(Duration::from_mins(1)), async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             drop(goes);
         });
         assert!(wait.0);
-        assert!(leaving.enter(&[]).is_none());
-        assert_eq!(leaving.in_flight(), 0);
+        assert!(draining.acquire(&[]).is_none());
+        assert_eq!(draining.in_flight(), 0);
         drop(stays);
     }
 }

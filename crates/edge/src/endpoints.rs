@@ -4,7 +4,7 @@
 //! release are published before the commit that makes it the live one, and those of the old release
 //! are taken away after it: a visitor finds the one or the other, and nothing in between.
 
-use crate::instances::{Entered, Instances};
+use crate::load_balancer::{InFlightGuard, Instances};
 use arc_swap::ArcSwap;
 use estrade_model::{ProjectId, ReleaseId};
 use std::collections::HashMap;
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where the releases that run on this node can be reached.
 #[derive(Debug, Default)]
-pub struct Running {
-    slots: Mutex<HashMap<(ProjectId, ReleaseId), Arc<Slot>>>,
+pub struct Endpoints {
+    sets: Mutex<HashMap<(ProjectId, ReleaseId), Arc<EndpointSet>>>,
 }
 
 /// Where a release can be reached at the moment.
 #[derive(Debug)]
-pub(crate) struct Slot(ArcSwap<Instances>);
+pub(crate) struct EndpointSet(ArcSwap<Instances>);
 
-impl Running {
+impl Endpoints {
     /// From now on a release can be reached at exactly these addresses, and nowhere without any.
     ///
     /// Instances that it had before and has no more get no new request; they are returned, so that
@@ -32,51 +32,51 @@ impl Running {
         release: ReleaseId,
         addresses: &[SocketAddr],
     ) -> Instances {
-        let mut slots = self.slots();
-        let slot = Slot::of(&mut slots, project, release);
-        let (next, leaving) = slot.0.load().succeed(addresses);
-        slot.0.store(Arc::new(next));
+        let mut sets = self.sets();
+        let set = EndpointSet::of(&mut sets, project, release);
+        let (next, draining) = set.0.load().with_addresses(addresses);
+        set.0.store(Arc::new(next));
         // Only now: who is turned away looks again, and finds the new ones.
-        leaving.leave();
+        draining.start_draining();
         // What nothing is said about and nobody looks at is not kept.
-        drop(slot);
-        slots.retain(|_, slot| Arc::strong_count(slot) > 1 || !slot.0.load().is_empty());
-        leaving
+        drop(set);
+        sets.retain(|_, set| Arc::strong_count(set) > 1 || !set.0.load().is_empty());
+        draining
     }
 
     /// Where a release can be reached.
     pub fn instances(&self, project: ProjectId, release: ReleaseId) -> Option<Arc<Instances>> {
-        let slot = self.slots().get(&(project, release)).cloned()?;
-        Some(slot.0.load_full())
+        let set = self.sets().get(&(project, release)).cloned()?;
+        Some(set.0.load_full())
     }
 
-    pub(crate) fn slot(&self, project: ProjectId, release: ReleaseId) -> Arc<Slot> {
-        Slot::of(&mut self.slots(), project, release)
+    pub(crate) fn set(&self, project: ProjectId, release: ReleaseId) -> Arc<EndpointSet> {
+        EndpointSet::of(&mut self.sets(), project, release)
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<(ProjectId, ReleaseId), Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sets(&self) -> MutexGuard<'_, HashMap<(ProjectId, ReleaseId), Arc<EndpointSet>>> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slot {
+impl EndpointSet {
     fn of(
-        slots: &mut HashMap<(ProjectId, ReleaseId), Arc<Self>>,
+        sets: &mut HashMap<(ProjectId, ReleaseId), Arc<Self>>,
         project: ProjectId,
         release: ReleaseId,
     ) -> Arc<Self> {
         let new = || Arc::new(Self(ArcSwap::from_pointee(Instances::new(release, []))));
-        Arc::clone(slots.entry((project, release)).or_insert_with(new))
+        Arc::clone(sets.entry((project, release)).or_insert_with(new))
     }
 
     /// Gives a request to one of the instances, but for those that were tried already.
-    pub(crate) fn enter(&self, tried: &[u64]) -> Option<Entered> {
+    pub(crate) fn acquire(&self, tried: &[u64]) -> Option<InFlightGuard> {
         loop {
-            let set = self.0.load();
-            if let Some(entered) = set.enter(tried) {
-                return Some(entered);
+            let instances = self.0.load();
+            if let Some(guard) = instances.acquire(tried) {
+                return Some(guard);
             }
-            if Arc::ptr_eq(&set, &self.0.load()) {
+            if Arc::ptr_eq(&instances, &self.0.load()) {
                 return None;
             }
         }
@@ -89,33 +89,33 @@ mod tests {
 
     #[test]
     fn what_is_gone_and_looked_at_by_nobody_is_not_kept() {
-        let running = Running::default();
+        let endpoints = Endpoints::default();
         let project: ProjectId = "0123456789abcdef01234567".parse().unwrap();
         let release = |n: u32| -> ReleaseId { format!("{n:024x}").parse().unwrap() };
         let address = [([127, 0, 0, 1], 1).into()];
         for n in 0..100 {
-            drop(running.slot(project, release(n)));
+            drop(endpoints.set(project, release(n)));
         }
-        let live = running.slot(project, release(1));
-        assert!(running.publish(project, release(2), &address).is_empty());
-        assert_eq!(running.slots().len(), 2);
+        let live = endpoints.set(project, release(1));
+        assert!(endpoints.publish(project, release(2), &address).is_empty());
+        assert_eq!(endpoints.sets().len(), 2);
         // Whoever looks at the live one sees what is said about it, also after it had none.
-        assert!(live.enter(&[]).is_none());
-        drop(running.publish(project, release(1), &address));
-        assert!(live.enter(&[]).is_some());
+        assert!(live.acquire(&[]).is_none());
+        drop(endpoints.publish(project, release(1), &address));
+        assert!(live.acquire(&[]).is_some());
         assert_eq!(
-            running
+            endpoints
                 .publish(project, release(1), &[])
                 .addresses()
                 .count(),
             1
         );
-        assert!(live.enter(&[]).is_none());
-        drop(running.publish(project, release(1), &address));
-        assert!(live.enter(&[]).is_some());
+        assert!(live.acquire(&[]).is_none());
+        drop(endpoints.publish(project, release(1), &address));
+        assert!(live.acquire(&[]).is_some());
         drop(live);
-        drop(running.publish(project, release(1), &[]));
-        drop(running.publish(project, release(2), &[]));
-        assert!(running.slots().is_empty());
+        drop(endpoints.publish(project, release(1), &[]));
+        drop(endpoints.publish(project, release(2), &[]));
+        assert!(endpoints.sets().is_empty());
     }
 }

@@ -22,7 +22,7 @@ const OFFSET_BITS: u32 = 40;
 
 /// What was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct CachedFile {
     /// The project, by number…
     pub(crate) route: u32,
     /// …and how often that had changed.
@@ -38,12 +38,12 @@ pub(crate) struct Given {
     /// How they are written.
     pub(crate) coding: Coding,
     /// What else has to be said of it.
-    pub(crate) traits: Traits,
+    pub(crate) flags: FileFlags,
 }
 
 /// What the head of an answer says of a file besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Traits {
+pub(crate) struct FileFlags {
     /// Whether it exists in several codings.
     pub(crate) varies: bool,
     /// Whether it is a page that is not named in the path: an index, or one without its ending.
@@ -54,41 +54,41 @@ pub(crate) struct Traits {
 
 /// A question, as short as it can be told from others.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
+pub(crate) struct CacheKey {
     set: usize,
     tag: u16,
-    rest: u64,
+    check: u64,
 }
 
-/// One note: see [`Given::pack`]. The low half of the first word counts how often it was written, twice each
+/// One note: see [`CachedFile::pack`]. The low half of the first word counts how often it was written, twice each
 /// time: it is odd while that goes on.
 #[derive(FromZeros)]
 #[repr(C, align(64))]
-struct Slot([AtomicU64; 8]);
+struct CacheSlot([AtomicU64; 8]);
 
 /// The notes. Their memory is taken from the system untouched, and costs something only where it is used.
-pub(crate) struct Recent {
+pub(crate) struct ResponseCache {
     tags: Box<[AtomicU16]>,
-    slots: Box<[Slot]>,
+    slots: Box<[CacheSlot]>,
     /// Known to nobody outside: whoever could make two questions look alike could answer for somebody else.
     secret: (u64, u64),
 }
 
-impl Recent {
+impl ResponseCache {
     /// Room for about so many.
-    pub(crate) fn new(most: usize) -> Self {
-        let count = most.next_power_of_two().max(WAYS);
+    pub(crate) fn new(capacity: usize) -> Self {
+        let count = capacity.next_power_of_two().max(WAYS);
         let random = || RandomState::new().build_hasher().finish();
         Self {
             // Without memory there are no notes.
             tags: <[AtomicU16]>::new_box_zeroed_with_elems(count).unwrap_or_default(),
-            slots: <[Slot]>::new_box_zeroed_with_elems(count).unwrap_or_default(),
+            slots: <[CacheSlot]>::new_box_zeroed_with_elems(count).unwrap_or_default(),
             secret: (random(), random()),
         }
     }
 
     /// What to look for, if it is asked for a file as it is now and as a whole.
-    pub(crate) fn key(&self, request: &StaticRequest<'_>) -> Option<Key> {
+    pub(crate) fn key(&self, request: &StaticRequest<'_>) -> Option<CacheKey> {
         let headers = &request.headers;
         let conditions = [
             &headers.range,
@@ -112,62 +112,62 @@ impl Recent {
         hasher.write_u8(codings.is_some().into());
         let hash = hasher.finish128();
         let sets = self.slots.len() / WAYS;
-        Some(Key {
+        Some(CacheKey {
             set: usize::try_from(hash.h1).unwrap_or_default() & (sets - 1),
             tag: u16::try_from(hash.h1 >> 48).unwrap_or_default().max(1),
-            rest: hash.h2,
+            check: hash.h2,
         })
     }
 
     /// What was given to this question.
-    pub(crate) fn get(&self, key: &Key) -> Option<Given> {
+    pub(crate) fn get(&self, key: &CacheKey) -> Option<CachedFile> {
         self.ways(key)
             .filter(|(tag, _)| tag.load(Ordering::Relaxed) == key.tag)
-            .find_map(|(_, slot)| slot.read(key.rest))
+            .find_map(|(_, slot)| slot.read(key.check))
     }
 
     /// Notes what was given.
-    pub(crate) fn put(&self, key: &Key, given: &Given) {
-        let same = |(tag, slot): &(&AtomicU16, &Slot)| {
-            tag.load(Ordering::Relaxed) == key.tag && slot.read(key.rest).is_some()
+    pub(crate) fn put(&self, key: &CacheKey, file: &CachedFile) {
+        let same = |(tag, slot): &(&AtomicU16, &CacheSlot)| {
+            tag.load(Ordering::Relaxed) == key.tag && slot.read(key.check).is_some()
         };
-        let free = |(tag, _): &(&AtomicU16, &Slot)| tag.load(Ordering::Relaxed) == FREE;
+        let free = |(tag, _): &(&AtomicU16, &CacheSlot)| tag.load(Ordering::Relaxed) == FREE;
         // Whose turn it is to make room is as good as random.
-        let any = usize::try_from(key.rest).unwrap_or_default() % WAYS;
+        let any = usize::try_from(key.check).unwrap_or_default() % WAYS;
         let way = self.ways(key).find(same);
         let way = way.or_else(|| self.ways(key).find(free));
         if let Some((tag, slot)) = way.or_else(|| self.ways(key).nth(any))
-            && slot.write(key.rest, given)
+            && slot.write(key.check, file)
         {
             tag.store(key.tag, Ordering::Relaxed);
         }
     }
 
-    fn ways(&self, key: &Key) -> impl Iterator<Item = (&AtomicU16, &Slot)> {
+    fn ways(&self, key: &CacheKey) -> impl Iterator<Item = (&AtomicU16, &CacheSlot)> {
         let ways = key.set * WAYS..(key.set + 1) * WAYS;
         let tags = self.tags.get(ways.clone()).unwrap_or_default();
         tags.iter().zip(self.slots.get(ways).unwrap_or_default())
     }
 }
 
-impl Slot {
+impl CacheSlot {
     /// What is noted here, if it is for this question and nobody is writing it.
-    fn read(&self, rest: u64) -> Option<Given> {
+    fn read(&self, check: u64) -> Option<CachedFile> {
         let [first, words @ ..] = &self.0;
         let before = first.load(Ordering::Acquire);
-        if before & 1 != 0 || words[0].load(Ordering::Relaxed) != rest {
+        if before & 1 != 0 || words[0].load(Ordering::Relaxed) != check {
             return None;
         }
         let words = words.each_ref().map(|word| word.load(Ordering::Relaxed));
         // What was read is one note only if it was not written meanwhile.
         fence(Ordering::Acquire);
-        let same = first.load(Ordering::Relaxed) == before && words[0] == rest;
+        let same = first.load(Ordering::Relaxed) == before && words[0] == check;
         let [_, packed @ ..] = words;
-        same.then(|| Given::unpack(u32::try_from(before >> 32).unwrap_or_default(), packed))
+        same.then(|| CachedFile::unpack(u32::try_from(before >> 32).unwrap_or_default(), packed))
     }
 
     /// Writes a note; false when somebody else does.
-    fn write(&self, rest: u64, given: &Given) -> bool {
+    fn write(&self, check: u64, file: &CachedFile) -> bool {
         let [first, words @ ..] = &self.0;
         let before = first.load(Ordering::Relaxed);
         let odd = before | 1;
@@ -178,18 +178,18 @@ impl Slot {
         if taken {
             // Nobody who sees any of these words takes the first one for unchanged.
             fence(Ordering::Release);
-            let values = [rest].into_iter().chain(given.pack());
+            let values = [check].into_iter().chain(file.pack());
             for (word, value) in words.iter().zip(values) {
                 word.store(value, Ordering::Relaxed);
             }
             let count = (before & u64::from(u32::MAX)).wrapping_add(2) & u64::from(u32::MAX);
-            first.store(u64::from(given.generation) << 32 | count, Ordering::Release);
+            first.store(u64::from(file.generation) << 32 | count, Ordering::Release);
         }
         taken
     }
 }
 
-impl Given {
+impl CachedFile {
     /// The size of a content as a note has it, if there is room for it and for where it begins.
     pub(crate) fn size_of(stored: &Stored) -> Option<u16> {
         let size = u16::try_from(stored.size).ok()?;
@@ -203,11 +203,11 @@ impl Given {
             u64::from_le_bytes(bytes)
         });
         let mut next = || digest.next().unwrap_or_default();
-        let Traits {
+        let FileFlags {
             varies,
             is_page,
             is_hashed,
-        } = self.traits;
+        } = self.flags;
         let coding = match self.coding {
             Coding::Identity => 0,
             Coding::Gzip => 1,
@@ -246,7 +246,7 @@ impl Given {
                 2 => Coding::Zstd,
                 _ => Coding::Brotli,
             },
-            traits: Traits {
+            flags: FileFlags {
                 varies: flags & 1 << 2 != 0,
                 is_page: flags & 1 << 3 != 0,
                 is_hashed: flags & 1 << 4 != 0,
@@ -278,10 +278,10 @@ mod tests {
     }
 
     /// One that is told from others in every part.
-    fn given(number: u32) -> Given {
+    fn file(number: u32) -> CachedFile {
         let large = number.wrapping_mul(0x9e37_79b9);
         let bit = |place: u32| large >> place & 1 != 0;
-        Given {
+        CachedFile {
             route: large,
             generation: large.rotate_left(7),
             digest: Digest::of(&number.to_le_bytes()),
@@ -290,7 +290,7 @@ mod tests {
             size: u16::try_from(large >> 16).unwrap(),
             coding: [Coding::Identity, Coding::Gzip, Coding::Zstd, Coding::Brotli]
                 [(number % 4) as usize],
-            traits: Traits {
+            flags: FileFlags {
                 varies: bit(1),
                 is_page: bit(2),
                 is_hashed: bit(3),
@@ -300,29 +300,29 @@ mod tests {
 
     #[test]
     fn what_was_given_is_found_again_with_all_that_belongs_to_it() {
-        let recent = Recent::new(4096);
+        let cache = ResponseCache::new(4096);
         let paths: Vec<String> = (0..1000).map(|number| format!("/{number}")).collect();
         for (number, path) in (0..).zip(&paths) {
-            let key = recent.key(&request("a.localhost", path, None)).unwrap();
-            assert_eq!(recent.get(&key), None);
-            recent.put(&key, &given(number));
+            let key = cache.key(&request("a.localhost", path, None)).unwrap();
+            assert_eq!(cache.get(&key), None);
+            cache.put(&key, &file(number));
         }
         let found = (0..).zip(&paths).filter(|(number, path)| {
-            let key = recent.key(&request("a.localhost", path, None)).unwrap();
-            let found = recent.get(&key);
-            assert!(found.is_none_or(|found| found == given(*number)));
+            let key = cache.key(&request("a.localhost", path, None)).unwrap();
+            let found = cache.get(&key);
+            assert!(found.is_none_or(|found| found == file(*number)));
             found.is_some()
         });
         // A few had to make room for others.
         assert!(found.count() > 950);
-        let key = recent.key(&request("a.localhost", "/7", None)).unwrap();
-        recent.put(&key, &given(5));
-        assert_eq!(recent.get(&key), Some(given(5)));
+        let key = cache.key(&request("a.localhost", "/7", None)).unwrap();
+        cache.put(&key, &file(5));
+        assert_eq!(cache.get(&key), Some(file(5)));
     }
 
     #[test]
     fn questions_that_differ_are_told_from_each_other() {
-        let recent = Recent::new(64);
+        let cache = ResponseCache::new(64);
         let requests = [
             request("a.localhost", "/b", None),
             request("a.localhost", "/b", Some("")),
@@ -332,15 +332,15 @@ mod tests {
             request("A.localhost", "/b", None),
         ];
         for (number, request) in (0..).zip(&requests) {
-            let key = recent.key(request).unwrap();
-            assert_eq!(recent.get(&key), None, "{request:?}");
-            recent.put(&key, &given(number));
+            let key = cache.key(request).unwrap();
+            assert_eq!(cache.get(&key), None, "{request:?}");
+            cache.put(&key, &file(number));
         }
     }
 
     #[test]
     fn who_sets_conditions_asks_something_else() {
-        let recent = Recent::new(64);
+        let cache = ResponseCache::new(64);
         for name in [
             "range",
             "if-match",
@@ -351,11 +351,11 @@ mod tests {
         ] {
             let mut request = request("a.localhost", "/b", None);
             request.headers.note(name, "x");
-            assert!(recent.key(&request).is_none(), "{name}");
+            assert!(cache.key(&request).is_none(), "{name}");
         }
         let mut post = request("a.localhost", "/b", None);
         post.method = Method::Other;
-        assert!(recent.key(&post).is_none());
+        assert!(cache.key(&post).is_none());
     }
 
     #[test]
@@ -367,28 +367,28 @@ mod tests {
             offset,
             size,
         };
-        assert_eq!(Given::size_of(&stored(8, 9)), Some(9));
-        assert_eq!(Given::size_of(&stored(1 << 40, 9)), None);
-        assert_eq!(Given::size_of(&stored(8, 1 << 16)), None);
+        assert_eq!(CachedFile::size_of(&stored(8, 9)), Some(9));
+        assert_eq!(CachedFile::size_of(&stored(1 << 40, 9)), None);
+        assert_eq!(CachedFile::size_of(&stored(8, 1 << 16)), None);
     }
 
     #[test]
     fn nobody_reads_half_of_two_notes() {
         // Twice as many questions as there is room for, and two answers to each.
-        let recent = Recent::new(WAYS);
+        let cache = ResponseCache::new(WAYS);
         let paths: Vec<String> = (0..2 * WAYS).map(|number| format!("/{number}")).collect();
-        let keys: Vec<Key> = paths
+        let keys: Vec<CacheKey> = paths
             .iter()
-            .map(|path| recent.key(&request("a.localhost", path, None)).unwrap())
+            .map(|path| cache.key(&request("a.localhost", path, None)).unwrap())
             .collect();
-        let answers = |number: u32| [given(number), given(number + 1000)];
+        let answers = |number: u32| [file(number), file(number + 1000)];
         std::thread::scope(|scope| {
             for which in 0..2 {
-                let (recent, keys) = (&recent, &keys);
+                let (cache, keys) = (&cache, &keys);
                 scope.spawn(move || {
                     for _ in 0..20_000 {
                         for (number, key) in (0..).zip(keys) {
-                            recent.put(key, &answers(number)[which]);
+                            cache.put(key, &answers(number)[which]);
                         }
                     }
                 });
@@ -396,7 +396,7 @@ mod tests {
             let mut found = 0;
             for _ in 0..20_000 {
                 for (number, key) in (0..).zip(&keys) {
-                    if let Some(it) = recent.get(key) {
+                    if let Some(it) = cache.get(key) {
                         assert!(answers(number).contains(&it), "{number}: {it:?}");
                         found += 1;
                     }

@@ -22,7 +22,7 @@ pub const BUCKETS: [Duration; 9] = [
 /// have to be fetched for each request, and one line of the processor's cache is less than two.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Counts {
+pub struct ProjectCounters {
     bytes: AtomicU64,
     micros: AtomicU64,
     /// Answers in the shortest time, and of the class of success: instead of the elements below.
@@ -40,23 +40,23 @@ pub struct Snapshot {
     /// Bytes of bodies.
     pub bytes: u64,
     /// Time that answers took together.
-    pub took: Duration,
+    pub duration: Duration,
     /// Answers by time, per bucket and beyond the last.
     pub buckets: [u64; BUCKETS.len() + 1],
 }
 
-impl Counts {
+impl ProjectCounters {
     /// Counts an answer.
-    pub fn note(&self, status: u16, bytes: u64, took: Duration) {
+    pub fn record(&self, status: u16, bytes: u64, duration: Duration) {
         let add = |counter: &AtomicU64, value| counter.fetch_add(value, Ordering::Relaxed);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         add(self.class(class), 1);
         add(&self.bytes, bytes);
         add(
             &self.micros,
-            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
         );
-        let bucket = BUCKETS.iter().position(|bound| took <= *bound);
+        let bucket = BUCKETS.iter().position(|bound| duration <= *bound);
         add(self.bucket(bucket.unwrap_or(BUCKETS.len())), 1);
     }
 
@@ -80,7 +80,7 @@ impl Counts {
         let snapshot = Snapshot {
             classes: std::array::from_fn(|class| read(self.class(class))),
             bytes: read(&self.bytes),
-            took: Duration::from_micros(read(&self.micros)),
+            duration: Duration::from_micros(read(&self.micros)),
             buckets: std::array::from_fn(|bucket| read(self.bucket(bucket))),
         };
         (snapshot.classes.iter().sum::<u64>() > 0).then_some(snapshot)

@@ -13,14 +13,14 @@ const SHARDS: usize = 256;
 type Names<V> = HashMap<Box<str>, Arc<V>>;
 
 /// Values by name.
-pub(crate) struct Table<V> {
+pub(crate) struct NameTable<V> {
     shards: Box<[ArcSwap<Names<V>>]>,
     hasher: RandomState,
     /// Held by whoever changes a shard: two at once would undo each other.
     writing: Mutex<()>,
 }
 
-impl<V> Default for Table<V> {
+impl<V> Default for NameTable<V> {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| ArcSwap::default()).collect(),
@@ -30,7 +30,7 @@ impl<V> Default for Table<V> {
     }
 }
 
-impl<V> Table<V> {
+impl<V> NameTable<V> {
     /// What a name leads to.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<V>> {
         self.shard(name).load().get(name).cloned()
@@ -50,15 +50,15 @@ impl<V> Table<V> {
         let mut by_shard: HashMap<usize, Vec<_>> = HashMap::new();
         for (name, value) in values {
             by_shard
-                .entry(self.number(&name))
+                .entry(self.shard_of(&name))
                 .or_default()
                 .push((name, value));
         }
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        for (number, values) in by_shard {
-            let mut names = Names::clone(&self.shards[number].load());
+        for (shard, values) in by_shard {
+            let mut names = Names::clone(&self.shards[shard].load());
             names.extend(values);
-            self.shards[number].store(Arc::new(names));
+            self.shards[shard].store(Arc::new(names));
         }
     }
 
@@ -71,10 +71,10 @@ impl<V> Table<V> {
     }
 
     fn shard(&self, name: &str) -> &ArcSwap<Names<V>> {
-        &self.shards[self.number(name)]
+        &self.shards[self.shard_of(name)]
     }
 
-    fn number(&self, name: &str) -> usize {
+    fn shard_of(&self, name: &str) -> usize {
         usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or_default()
     }
 }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn names_come_and_go() {
-        let table = Table::default();
+        let table = NameTable::default();
         let (one, two) = (Arc::new(1), Arc::new(2));
         table.extend((0..1000).map(|n| (format!("n{n}").into(), Arc::new(n))));
         table.extend([("a".into(), Arc::clone(&one))]);
