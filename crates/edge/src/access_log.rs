@@ -17,17 +17,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// How often lines reach the file while there are any.
-const WRITE_EVERY: Duration = Duration::from_millis(50);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes that wait per thread at most.
-const MOST_WAITING: usize = 4 << 20;
+const MAX_BUFFERED_BYTES: usize = 4 << 20;
 /// Room that is kept for the next lines.
-const MOST_SPARE: usize = 1 << 20;
+const MAX_SPARE_BYTES: usize = 1 << 20;
 /// A file that is larger than this is put aside…
-const LARGEST_FILE: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// …and so many of those are kept.
-const KEPT: u32 = 4;
+const MAX_ROTATED_FILES: u32 = 4;
 /// Longest part of a header or path that is kept.
-const LONGEST_TEXT: usize = 1024;
+const MAX_TEXT_BYTES: usize = 1024;
 
 /// Where requests are noted. Without a file nothing is.
 pub struct AccessLog {
@@ -41,7 +41,7 @@ pub struct AccessLog {
 }
 
 /// One answered request.
-pub struct Noted<'n> {
+pub struct LogEntry<'n> {
     /// What was asked.
     pub request: &'n StaticRequest<'n>,
     /// Which project it was for.
@@ -53,7 +53,7 @@ pub struct Noted<'n> {
     /// How long its body was.
     pub bytes: u64,
     /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl AccessLog {
@@ -69,18 +69,18 @@ impl AccessLog {
     }
 
     /// Notes a request that was answered by this thread.
-    pub fn note(&self, thread: usize, second: &Second, now: Timestamp, noted: &Noted<'_>) {
+    pub fn record(&self, thread: usize, second: &Second, now: Timestamp, entry: &LogEntry<'_>) {
         if self.file.is_none() {
             return;
         }
         let buffer = &self.buffers[thread % self.buffers.len()];
         let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffer.len() > MOST_WAITING {
+        if buffer.len() > MAX_BUFFERED_BYTES {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let first = buffer.is_empty();
-        write_line(&mut buffer, second, now, noted);
+        write_line(&mut buffer, second, now, entry);
         drop(buffer);
         if first {
             self.some.notify_one();
@@ -98,14 +98,14 @@ impl AccessLog {
                 let lines = async {
                     // Without lines nothing wakes up; the first one waits for others.
                     self.some.notified().await;
-                    tokio::time::sleep(WRITE_EVERY).await;
+                    tokio::time::sleep(FLUSH_INTERVAL).await;
                 };
                 let stopped = stop.run_until_cancelled(lines).await.is_none();
                 if !stopped && !self.has_lines() {
                     continue;
                 }
                 let (log, path) = (Arc::clone(&self), path.clone());
-                let written = tokio::task::spawn_blocking(move || log.write_out(&path)).await;
+                let written = tokio::task::spawn_blocking(move || log.flush(&path)).await;
                 let Ok(written) = written else { return };
                 if let Err(error) = &written {
                     if !failing {
@@ -130,7 +130,7 @@ impl AccessLog {
         !self.buffers.iter().all(is_empty)
     }
 
-    fn write_out(&self, path: &Path) -> io::Result<()> {
+    fn flush(&self, path: &Path) -> io::Result<()> {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             tracing::warn!(
@@ -154,9 +154,9 @@ impl AccessLog {
             }
         }
         spare.clear();
-        spare.shrink_to(MOST_SPARE);
+        spare.shrink_to(MAX_SPARE_BYTES);
         match file {
-            Some(file) if file.metadata()?.len() > LARGEST_FILE => put_aside(path),
+            Some(file) if file.metadata()?.len() > MAX_FILE_BYTES => rotate(path),
             _ => Ok(()),
         }
     }
@@ -178,13 +178,13 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// `access.log` becomes `access.log.1`, that one `access.log.2`, and the oldest goes.
-fn put_aside(path: &Path) -> io::Result<()> {
+fn rotate(path: &Path) -> io::Result<()> {
     let aside = |number: u32| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{number}"));
         PathBuf::from(name)
     };
-    for number in (1..KEPT).rev() {
+    for number in (1..MAX_ROTATED_FILES).rev() {
         match fs::rename(aside(number), aside(number + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -193,15 +193,15 @@ fn put_aside(path: &Path) -> io::Result<()> {
     fs::rename(path, aside(1))
 }
 
-fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<'_>) {
-    let Noted {
+fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, entry: &LogEntry<'_>) {
+    let LogEntry {
         request,
         project,
         client,
         status,
         bytes,
-        took,
-    } = noted;
+        duration,
+    } = entry;
     let mut number = itoa::Buffer::new();
     let mut put = |name: &str, value: u64| {
         out.extend_from_slice(name.as_bytes());
@@ -211,7 +211,7 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
     put(",\"bytes\":", *bytes);
     put(
         ",\"us\":",
-        u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
     );
     let millis = u16::try_from(now.millis().rem_euclid(1000)).unwrap_or_default();
     let digit = |value: u16| b'0' + u8::try_from(value % 10).unwrap_or_default();
@@ -243,7 +243,7 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, noted: &Noted<
 
 /// A text inside JSON quotes.
 fn write_text(out: &mut Vec<u8>, text: &str) {
-    let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
+    let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
     let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
     if !text.as_bytes().iter().any(special) {
         out.extend_from_slice(text.as_bytes());
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_line_is_json_whatever_the_client_sends() {
         let mut headers = Headers::default();
-        headers.note("user-agent", "x\"\\\u{1}é");
+        headers.add("user-agent", "x\"\\\u{1}é");
         let request = StaticRequest {
             method: Method::Get,
             verb: "GET",
@@ -283,15 +283,15 @@ mod tests {
         let now = Timestamp::from_millis(1_700_000_000_007);
         second.update(now);
         let mut out = Vec::new();
-        let noted = Noted {
+        let entry = LogEntry {
             request: &request,
             project: Some("a"),
             client: "127.0.0.1",
             status: 200,
             bytes: 5,
-            took: Duration::from_micros(42),
+            duration: Duration::from_micros(42),
         };
-        write_line(&mut out, &second, now, &noted);
+        write_line(&mut out, &second, now, &entry);
         let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(line["time"], "2023-11-14T22:13:20.007Z");
         assert_eq!(line["agent"], "x\"\\\u{1}é");

@@ -1,15 +1,15 @@
 //! How long a browser may keep a file without asking.
 
 /// For names that change with the content.
-const FOR_EVER: &str = "public, max-age=31536000, immutable";
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 /// For all others: keep it, but ask each time whether it is still the one.
-const ASK_AGAIN: &str = "public, max-age=0, must-revalidate";
+const REVALIDATE: &str = "public, max-age=0, must-revalidate";
 /// Hashes in names are at least this long.
-const SHORTEST_HASH: usize = 8;
+const MIN_HASH_LENGTH: usize = 8;
 
 /// `Cache-Control` of a file.
 pub(crate) fn cache_control(is_hashed: bool) -> &'static str {
-    if is_hashed { FOR_EVER } else { ASK_AGAIN }
+    if is_hashed { IMMUTABLE } else { REVALIDATE }
 }
 
 /// Whether a file's name holds a hash of its content, as bundlers write it: `app.3f2a9c1b.js`,
@@ -24,11 +24,11 @@ pub(crate) fn is_hashed(path: &str) -> bool {
         return false;
     };
     let last_token = stem.rsplit_once(['.', '-']).map(|(_, token)| token);
-    if last_token.is_some_and(|token| token.len() >= SHORTEST_HASH && looks_random(token)) {
+    if last_token.is_some_and(|token| token.len() >= MIN_HASH_LENGTH && looks_random(token)) {
         return true;
     }
     let is_page = extension.eq_ignore_ascii_case("html");
-    let tail = stem.len().checked_sub(SHORTEST_HASH + 1);
+    let tail = stem.len().checked_sub(MIN_HASH_LENGTH + 1);
     let tail = tail.and_then(|start| stem.get(start..));
     let tail = tail.and_then(|tail| tail.strip_prefix(['.', '-']));
     !is_page && tail.is_some_and(looks_random)

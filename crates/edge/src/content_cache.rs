@@ -1,7 +1,7 @@
 //! The bytes of contents: small ones from memory, large ones straight from their files.
 
 use crate::id_table::IdTable;
-use crate::site::Stored;
+use crate::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, BlobStore, PlaceId};
 use foldhash::fast::RandomState;
@@ -33,7 +33,7 @@ pub struct ContentCacheLimits {
 pub struct ContentCache {
     store: BlobStore,
     /// By all of where it lies: an empty content begins where the next one does.
-    small: Cache<Stored, Bytes, ByLength>,
+    small: Cache<ContentLocation, Bytes, ByLength>,
     admission: AdmissionFilter,
     files: Cache<PlaceId, Arc<OpenFile>>,
     /// The same files, for as long as they are open.
@@ -99,7 +99,7 @@ impl AdmissionFilter {
     }
 
     /// Notes that a content was asked for; whether it was already.
-    fn seen_before(&self, stored: &Stored) -> bool {
+    fn seen_before(&self, stored: &ContentLocation) -> bool {
         let hash = self.hashes.hash_one(stored);
         let place =
             usize::try_from(hash).unwrap_or_default() & self.fingerprints.len().wrapping_sub(1);
@@ -120,8 +120,8 @@ impl AdmissionFilter {
 #[derive(Clone)]
 struct ByLength;
 
-impl Weighter<Stored, Bytes> for ByLength {
-    fn weight(&self, _: &Stored, bytes: &Bytes) -> u64 {
+impl Weighter<ContentLocation, Bytes> for ByLength {
+    fn weight(&self, _: &ContentLocation, bytes: &Bytes) -> u64 {
         // What an entry costs besides its bytes.
         bytes.len() as u64 + 128
     }
@@ -157,7 +157,7 @@ impl ContentCache {
     }
 
     /// A content. It waits only when the bytes have to come from the disk.
-    pub async fn open(&self, stored: Stored) -> Result<Content, BlobError> {
+    pub async fn open(&self, stored: ContentLocation) -> Result<Content, BlobError> {
         let admitted = self.is_admitted(&stored);
         if let Some(bytes) = self.in_memory(&stored, admitted) {
             return Ok(Content::Bytes(bytes));
@@ -196,7 +196,7 @@ impl ContentCache {
     pub(crate) async fn open_by_id(&self, id: u32, offset: u64, size: u64) -> Option<Content> {
         let open = self.open_files.get(id)?.upgrade()?;
         let place = open.place;
-        let stored = Stored {
+        let stored = ContentLocation {
             place,
             offset,
             size,
@@ -209,19 +209,24 @@ impl ContentCache {
     }
 
     /// Whether a content is small and was asked for lately.
-    fn is_admitted(&self, stored: &Stored) -> bool {
+    fn is_admitted(&self, stored: &ContentLocation) -> bool {
         stored.size <= MAX_IN_MEMORY && self.admission.seen_before(stored)
     }
 
     /// A content from memory. Others than those that are asked for often are not looked for: what was kept of
     /// them is read once more instead, and to look for each would cost as much.
-    fn in_memory(&self, stored: &Stored, admitted: bool) -> Option<Bytes> {
+    fn in_memory(&self, stored: &ContentLocation, admitted: bool) -> Option<Bytes> {
         admitted.then(|| self.small.get(stored)).flatten()
     }
 
     /// Reads what is small, and keeps it if it is asked for often.
-    async fn read(&self, file: &Arc<File>, stored: Stored, admitted: bool) -> io::Result<Content> {
-        let Stored { offset, size, .. } = stored;
+    async fn read(
+        &self,
+        file: &Arc<File>,
+        stored: ContentLocation,
+        admitted: bool,
+    ) -> io::Result<Content> {
+        let ContentLocation { offset, size, .. } = stored;
         if size > MAX_IN_MEMORY {
             return Ok(Content::File(FileSlice {
                 file: Arc::clone(file),
@@ -324,7 +329,7 @@ mod tests {
     #[test]
     fn a_content_is_kept_the_second_time() {
         let admission = AdmissionFilter::new(8 << 20);
-        let stored = |offset| Stored {
+        let stored = |offset| ContentLocation {
             place: Place::from_columns("pack:0123456789abcdef01234567", 0)
                 .unwrap()
                 .id(),
@@ -358,7 +363,7 @@ mod tests {
         let removed = publish(b"removed");
         for published in [&kept, &removed] {
             let blob = published.blobs()[0];
-            let stored = Stored {
+            let stored = ContentLocation {
                 place: blob.place.id(),
                 offset: blob.place.offset(),
                 size: blob.size,

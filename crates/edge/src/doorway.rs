@@ -9,7 +9,7 @@ use http::StatusCode;
 use std::sync::Arc;
 
 /// Where ACME servers ask (RFC 8555).
-const CHALLENGES: &str = "/.well-known/acme-challenge/";
+const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 
 /// Stands before the sites when there are certificates.
 pub(crate) struct Doorway {
@@ -24,7 +24,7 @@ impl Doorway {
         if request.secure {
             return None;
         }
-        if let Some(token) = request.path.strip_prefix(CHALLENGES) {
+        if let Some(token) = request.path.strip_prefix(CHALLENGE_PATH) {
             // One that is not ours is the site's own, and is not to be redirected either.
             let text = self.certificates.http_challenge(token).await?;
             return Some(challenge(text));

@@ -12,7 +12,7 @@ use crate::response::{Body, Cacheable, StaticResponse};
 use crate::response_cache::{CacheKey, CachedFile, ResponseCache};
 use crate::routes::{Live, LiveSite, Route, Routes, State};
 use crate::site_cache::SiteCache;
-use crate::static_handler::{ServeError, StaticHandler, Whole};
+use crate::static_handler::{FullFile, ServeError, StaticHandler};
 use arc_swap::Guard;
 use estrade_blobs::BlobError;
 use estrade_model::Timestamp;
@@ -230,7 +230,7 @@ impl Edge {
         } else {
             request.path
         };
-        let file = Whole {
+        let file = FullFile {
             media_type: &media_type(path),
             digest: &cached.digest,
             coding: cached.coding,

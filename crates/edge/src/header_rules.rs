@@ -12,8 +12,8 @@ pub(crate) use estrade_model::site_rules::HEADERS_FILE as FILE;
 
 /// Most headers that rules add to one answer, and most bytes: clients take no more, and whoever
 /// writes a file of them must not make each of our answers as long as that.
-const MOST_ADDED: usize = 100;
-const MOST_BYTES: usize = 16 * 1024;
+const MAX_ADDED_HEADERS: usize = 100;
+const MAX_ADDED_BYTES: usize = 16 * 1024;
 
 /// Headers that say how the message is framed or coded: ours to set, never the site's.
 const OURS: [&str; 14] = [
@@ -130,7 +130,7 @@ impl HeaderRules {
             }
             added += 1;
             bytes += name.as_str().len() + value.len() + 4;
-            if added > MOST_ADDED || bytes > MOST_BYTES {
+            if added > MAX_ADDED_HEADERS || bytes > MAX_ADDED_BYTES {
                 return;
             }
             if replaced.contains(&name) {
@@ -181,8 +181,8 @@ mod tests {
         let rules = HeaderRules::parse(&format!("/*\n{}", names.join("\n")));
         let mut headers = HeaderMap::new();
         rules.apply("/x", false, &mut headers);
-        assert_eq!(headers.len(), MOST_ADDED);
-        let long = format!("/*\n A: {}\n B: x\n", "x".repeat(MOST_BYTES));
+        assert_eq!(headers.len(), MAX_ADDED_HEADERS);
+        let long = format!("/*\n A: {}\n B: x\n", "x".repeat(MAX_ADDED_BYTES));
         let mut headers = HeaderMap::new();
         HeaderRules::parse(&long).apply("/x", false, &mut headers);
         assert!(headers.is_empty());

@@ -4,13 +4,13 @@ use estrade_model::coding::Coding;
 
 /// What a client says that it takes: a quality per coding, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedCodings {
     gzip: u16,
     zstd: u16,
     brotli: u16,
 }
 
-impl Accepted {
+impl AcceptedCodings {
     /// Reads `Accept-Encoding`; without it nothing compressed is taken.
     pub(crate) fn parse(header: Option<&str>) -> Self {
         let (mut gzip, mut zstd, mut brotli, mut others) = (None, None, None, 0);
@@ -100,7 +100,7 @@ mod tests {
             (Some("identity;q=0"), &[], Identity),
             (Some(""), &all, Identity),
         ] {
-            let accepted = Accepted::parse(accept);
+            let accepted = AcceptedCodings::parse(accept);
             assert_eq!(
                 accepted.choose(|it| existing.contains(&it)),
                 coding,

@@ -5,7 +5,7 @@ use estrade_model::site_rules::MAX_SEGMENTS;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 /// Longest target that captures may make: one line of rules can name a long capture very often.
-const LONGEST_TARGET: usize = 8 * 1024;
+const MAX_TARGET_BYTES: usize = 8 * 1024;
 
 /// What a captured text may not contain in a query, where more has a meaning.
 const UNSAFE_IN_QUERY: &AsciiSet = &UNSAFE_IN_PATH.add(b'&').add(b'+').add(b'=');
@@ -164,7 +164,7 @@ impl Target {
                 Piece::Capture { position, in_query } => {
                     let (_, value) = captures.0.get(*position)?;
                     // Encoding makes nothing shorter.
-                    if filled.len() + value.len() > LONGEST_TARGET {
+                    if filled.len() + value.len() > MAX_TARGET_BYTES {
                         return None;
                     }
                     let unsafe_here = if *in_query {
@@ -175,7 +175,7 @@ impl Target {
                     filled.extend(utf8_percent_encode(value, unsafe_here));
                 }
             }
-            if filled.len() > LONGEST_TARGET {
+            if filled.len() > MAX_TARGET_BYTES {
                 return None;
             }
         }

@@ -109,7 +109,7 @@ mod tests {
     fn headers<'r>(list: &[(&str, &'r str)]) -> Headers<'r> {
         let mut headers = Headers::default();
         for (name, value) in list {
-            headers.note(name, value);
+            headers.add(name, value);
         }
         headers
     }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 /// More ranges than this in one request are not worth the answer: it is sent whole.
-const MOST_RANGES: usize = 200;
+const MAX_RANGES: usize = 200;
 
 /// What `Range` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RequestedRange {
     /// Everything: no range, or one that we do not follow.
     Whole,
     /// These parts, in the order of the request.
@@ -17,35 +17,35 @@ pub(crate) enum Wanted {
 }
 
 /// Reads a `Range` header for a content of so many bytes.
-pub(crate) fn parse(header: &str, size: u64) -> Wanted {
+pub(crate) fn parse(header: &str, size: u64) -> RequestedRange {
     let is_bytes = |unit: &str| unit.eq_ignore_ascii_case("bytes=");
     let Some((_, list)) = header
         .split_at_checked(6)
         .filter(|(unit, list)| is_bytes(unit) && !list.is_empty())
     else {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     };
     let (mut parts, mut total) = (Vec::new(), 0_u64);
     for spec in list.split(',') {
         let Some(part) = parse_one(spec, size) else {
-            return Wanted::Unsatisfiable;
+            return RequestedRange::Unsatisfiable;
         };
         if part.start < part.end {
             total = total.saturating_add(part.end - part.start);
             parts.push(part);
         } else if part.start == 0 {
             // Only an empty content has no first byte; it is sent as it is.
-            return Wanted::Whole;
+            return RequestedRange::Whole;
         }
-        if parts.len() > MOST_RANGES {
-            return Wanted::Whole;
+        if parts.len() > MAX_RANGES {
+            return RequestedRange::Whole;
         }
     }
     match parts.len() {
-        0 => Wanted::Unsatisfiable,
+        0 => RequestedRange::Unsatisfiable,
         // Parts that add up to more than the whole only make us send more: an old attack.
-        _ if total > size => Wanted::Whole,
-        _ => Wanted::Parts(parts),
+        _ if total > size => RequestedRange::Whole,
+        _ => RequestedRange::Parts(parts),
     }
 }
 
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn ranges_as_the_world_writes_them() {
-        let one = |range: Range<u64>| Wanted::Parts(std::iter::once(range).collect());
-        let parts = |list: [Range<u64>; 2]| Wanted::Parts(list.into());
+        let one = |range: Range<u64>| RequestedRange::Parts(std::iter::once(range).collect());
+        let parts = |list: [Range<u64>; 2]| RequestedRange::Parts(list.into());
         for (header, wanted) in [
             ("bytes=0-4", one(0..5)),
             ("bytes=0-0", one(0..1)),
@@ -84,24 +84,27 @@ mod tests {
             ("bytes=0-1,4-5", parts([0..2, 4..6])),
             ("Bytes= 0-1 , 4-5", parts([0..2, 4..6])),
             ("bytes=0-1,50-60", one(0..2)),
-            ("bytes=10-", Wanted::Unsatisfiable),
-            ("bytes=99999999999999999999999-", Wanted::Unsatisfiable),
-            ("bytes=-0", Wanted::Unsatisfiable),
-            ("bytes=4-2", Wanted::Unsatisfiable),
-            ("bytes=a-b", Wanted::Unsatisfiable),
-            ("bytes=-", Wanted::Unsatisfiable),
-            ("bytes=+1-2", Wanted::Unsatisfiable),
-            ("bytes=0-1,", Wanted::Unsatisfiable),
-            ("bytes=", Wanted::Whole),
-            ("items=0-4", Wanted::Whole),
-            ("é-1", Wanted::Whole),
-            ("bytes=0-9,0-9", Wanted::Whole),
+            ("bytes=10-", RequestedRange::Unsatisfiable),
+            (
+                "bytes=99999999999999999999999-",
+                RequestedRange::Unsatisfiable,
+            ),
+            ("bytes=-0", RequestedRange::Unsatisfiable),
+            ("bytes=4-2", RequestedRange::Unsatisfiable),
+            ("bytes=a-b", RequestedRange::Unsatisfiable),
+            ("bytes=-", RequestedRange::Unsatisfiable),
+            ("bytes=+1-2", RequestedRange::Unsatisfiable),
+            ("bytes=0-1,", RequestedRange::Unsatisfiable),
+            ("bytes=", RequestedRange::Whole),
+            ("items=0-4", RequestedRange::Whole),
+            ("é-1", RequestedRange::Whole),
+            ("bytes=0-9,0-9", RequestedRange::Whole),
         ] {
             assert_eq!(parse(header, 10), wanted, "{header}");
         }
         let many = format!("bytes={}", vec!["0-0"; 400].join(","));
-        assert_eq!(parse(&many, 1000), Wanted::Whole);
-        assert_eq!(parse("bytes=0-", 0), Wanted::Whole);
-        assert_eq!(parse("bytes=-5", 0), Wanted::Whole);
+        assert_eq!(parse(&many, 1000), RequestedRange::Whole);
+        assert_eq!(parse("bytes=0-", 0), RequestedRange::Whole);
+        assert_eq!(parse("bytes=-5", 0), RequestedRange::Whole);
     }
 }

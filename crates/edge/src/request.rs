@@ -62,7 +62,7 @@ pub struct Headers<'r> {
 
 impl<'r> Headers<'r> {
     /// Notes a header if it matters. Names are compared without regard to case.
-    pub fn note(&mut self, name: &str, value: &'r str) {
+    pub fn add(&mut self, name: &str, value: &'r str) {
         let Some(slot) = self.slot(name) else { return };
         match slot {
             None => *slot = Some(Cow::Borrowed(value)),
@@ -107,7 +107,7 @@ mod tests {
             ("X-Other", "x"),
             ("Accept-Encoding", "br"),
         ] {
-            headers.note(name, value);
+            headers.add(name, value);
         }
         assert_eq!(headers.if_range.as_deref(), Some("r"));
         assert_eq!(headers.if_match.as_deref(), Some("\"a\", \"b\""));

@@ -2,7 +2,7 @@
 
 use crate::content_cache::Content;
 use crate::response_cache::FileFlags;
-use crate::site::Stored;
+use crate::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
@@ -26,7 +26,7 @@ pub struct StaticResponse {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cacheable {
     pub(crate) digest: Digest,
-    pub(crate) stored: Stored,
+    pub(crate) stored: ContentLocation,
     pub(crate) coding: Coding,
     pub(crate) flags: FileFlags,
 }

@@ -5,7 +5,7 @@
 //! the project is served as it was then: its generation tells. A note that is lost costs only time.
 
 use crate::request::{Method, StaticRequest};
-use crate::site::Stored;
+use crate::site::ContentLocation;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -191,7 +191,7 @@ impl CacheSlot {
 
 impl CachedFile {
     /// The size of a content as a note has it, if there is room for it and for where it begins.
-    pub(crate) fn size_of(stored: &Stored) -> Option<u16> {
+    pub(crate) fn size_of(stored: &ContentLocation) -> Option<u16> {
         let size = u16::try_from(stored.size).ok()?;
         (stored.offset < 1 << OFFSET_BITS).then_some(size)
     }
@@ -264,7 +264,7 @@ mod tests {
     fn request<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> StaticRequest<'r> {
         let mut headers = Headers::default();
         if let Some(codings) = codings {
-            headers.note("accept-encoding", codings);
+            headers.add("accept-encoding", codings);
         }
         StaticRequest {
             method: Method::Get,
@@ -350,7 +350,7 @@ mod tests {
             "if-range",
         ] {
             let mut request = request("a.localhost", "/b", None);
-            request.headers.note(name, "x");
+            request.headers.add(name, "x");
             assert!(cache.key(&request).is_none(), "{name}");
         }
         let mut post = request("a.localhost", "/b", None);
@@ -362,7 +362,7 @@ mod tests {
     fn only_what_fits_is_noted() {
         let place = Place::from_columns("pack:0123456789abcdef01234567", 0);
         let place = place.unwrap().id();
-        let stored = |offset, size| Stored {
+        let stored = |offset, size| ContentLocation {
             place,
             offset,
             size,

@@ -42,7 +42,7 @@ static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// Where the bytes of a content lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stored {
+pub struct ContentLocation {
     /// The pack or file.
     pub place: PlaceId,
     /// Where it begins there.
@@ -53,18 +53,18 @@ pub struct Stored {
 
 /// One file of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct FileEntry {
     /// Hash of its content.
     pub digest: Digest,
     /// The content as it is.
-    pub plain: Stored,
+    pub plain: ContentLocation,
     /// Compressed variants, in the order of [`Coding::COMPRESSED`].
-    variants: [Option<Stored>; 3],
+    variants: [Option<ContentLocation>; 3],
 }
 
-impl Entry {
+impl FileEntry {
     fn new(plain: &StoredBlob, variants: Option<&[Option<StoredBlob>; 3]>) -> Self {
-        let stored = |blob: &StoredBlob| Stored {
+        let stored = |blob: &StoredBlob| ContentLocation {
             place: blob.place.id(),
             offset: blob.place.offset(),
             size: blob.size,
@@ -78,7 +78,7 @@ impl Entry {
     }
 
     /// Where the bytes of a coding lie, if it exists.
-    pub fn stored(&self, coding: Coding) -> Option<Stored> {
+    pub fn stored(&self, coding: Coding) -> Option<ContentLocation> {
         if coding == Coding::Identity {
             return Some(self.plain);
         }
@@ -97,7 +97,7 @@ pub struct Parts {
     /// Its files.
     pub manifest: Manifest,
     /// What is known of contents already; the database was not asked for these.
-    pub known: DigestMap<Entry>,
+    pub known: DigestMap<FileEntry>,
     /// Where the other contents lie.
     pub blobs: DigestMap<StoredBlob>,
     /// Their compressed variants.
@@ -119,12 +119,12 @@ impl Site {
                 variants.entry(of).or_default()[position] = Some(blob);
             }
         }
-        let mut table = Table::default();
+        let mut table = TableBuilder::default();
         let mut missing = 0;
         for file in parts.manifest.files() {
             let found = parts.known.get(&file.digest).copied().or_else(|| {
                 let blob = parts.blobs.get(&file.digest)?;
-                Some(Entry::new(blob, variants.get(&file.digest)))
+                Some(FileEntry::new(blob, variants.get(&file.digest)))
             });
             match found {
                 Some(entry) => table.add(file.path.as_str(), &entry),
@@ -145,7 +145,7 @@ impl Site {
     }
 
     /// The file at this path, which has no leading slash.
-    pub fn find(&self, path: &str) -> Option<Entry> {
+    pub fn find(&self, path: &str) -> Option<FileEntry> {
         if path == redirects::FILE || path == header_rules::FILE {
             return None;
         }
@@ -157,7 +157,7 @@ impl Site {
     }
 
     /// What this site knows of the contents of another: those of files at the same path.
-    pub fn knows(&self, manifest: &Manifest) -> DigestMap<Entry> {
+    pub fn known_entries(&self, manifest: &Manifest) -> DigestMap<FileEntry> {
         let same = |file: &ManifestFile| {
             let entry = self.find(file.path.as_str())?;
             (entry.digest == file.digest).then_some((file.digest, entry))
@@ -177,7 +177,7 @@ impl Site {
         rest.path().unwrap_or_default()
     }
 
-    fn entry_at(&self, at: u32) -> Option<Entry> {
+    fn entry_at(&self, at: u32) -> Option<FileEntry> {
         let mut rest = Reader(self.entries.get(at as usize..)?);
         rest.path()?;
         let digest = Digest::from(rest.take::<32>()?);
@@ -189,7 +189,7 @@ impl Site {
                 *variant = Some(rest.stored(&self.places)?);
             }
         }
-        Some(Entry {
+        Some(FileEntry {
             digest,
             plain,
             variants,
@@ -207,7 +207,7 @@ fn places(path: &[u8], length: usize) -> impl Iterator<Item = usize> {
 
 /// The table while it is being written.
 #[derive(Default)]
-struct Table {
+struct TableBuilder {
     places: Vec<PlaceId>,
     numbers: HashMap<PlaceId, u64>,
     entries: Vec<u8>,
@@ -215,7 +215,7 @@ struct Table {
     starts: Vec<u32>,
 }
 
-impl Table {
+impl TableBuilder {
     /// The index, of which at least a quarter is free: without a free place, a path that is not there
     /// would be looked for everywhere.
     fn index(&self) -> Box<[u32]> {
@@ -232,7 +232,7 @@ impl Table {
         index
     }
 
-    fn add(&mut self, path: &str, entry: &Entry) {
+    fn add(&mut self, path: &str, entry: &FileEntry) {
         // 10,000 files of 1,100 bytes each do not come near the end of 32 bits.
         self.starts
             .push(u32::try_from(self.entries.len()).unwrap_or(FREE));
@@ -253,7 +253,7 @@ impl Table {
             .for_each(|variant| self.stored(variant));
     }
 
-    fn stored(&mut self, stored: &Stored) {
+    fn stored(&mut self, stored: &ContentLocation) {
         let id = stored.place;
         let next = self.places.len() as u64;
         let number = *self.numbers.entry(id).or_insert(next);
@@ -275,7 +275,7 @@ impl Table {
     }
 }
 
-/// Reads what [`Table`] wrote.
+/// Reads what [`TableBuilder`] wrote.
 struct Reader<'t>(&'t [u8]);
 
 impl<'t> Reader<'t> {
@@ -284,10 +284,10 @@ impl<'t> Reader<'t> {
         self.0.split_off(..length)
     }
 
-    fn stored(&mut self, places: &[PlaceId]) -> Option<Stored> {
+    fn stored(&mut self, places: &[PlaceId]) -> Option<ContentLocation> {
         let place = *places.get(usize::try_from(self.number()?).ok()?)?;
         let (offset, size) = (self.number()?, self.number()?);
-        Some(Stored {
+        Some(ContentLocation {
             place,
             offset,
             size,
@@ -365,7 +365,7 @@ mod tests {
         for (path, blob) in paths.iter().zip(&stored) {
             let entry = site.find(path).unwrap();
             assert_eq!(entry.digest, blob.digest);
-            let plain = Stored {
+            let plain = ContentLocation {
                 place: blob.place.id(),
                 offset: blob.place.offset(),
                 size: blob.size,

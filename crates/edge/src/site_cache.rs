@@ -19,9 +19,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// Projects whose last release is remembered as a model for the next.
-const MOST_PREPARED: usize = 1024;
+const MAX_PREPARED: usize = 1024;
 /// Parts of the cache, which are locked one by one.
-const PARTS: usize = 8;
+const SHARDS: usize = 8;
 
 /// The sites that are in memory.
 pub struct SiteCache {
@@ -51,7 +51,7 @@ impl SiteCache {
             core,
             runtime,
             cache: new_cache(bytes),
-            prepared: Cache::new(MOST_PREPARED),
+            prepared: Cache::new(MAX_PREPARED),
         }
     }
 
@@ -91,9 +91,9 @@ impl SiteCache {
         release: &LiveRow,
         fresh: Vec<VariantRow>,
     ) -> Result<()> {
-        let like = self.prepared.get(&project);
-        let like = like.and_then(|like| self.cache.get(&like));
-        self.get_with(release, Hints { fresh, like }).await?;
+        let similar = self.prepared.get(&project);
+        let similar = similar.and_then(|similar| self.cache.get(&similar));
+        self.get_with(release, Hints { fresh, similar }).await?;
         self.prepared.insert(project, release.release);
         Ok(())
     }
@@ -106,7 +106,7 @@ struct Hints {
     fresh: Vec<VariantRow>,
     /// A site that is mostly the same. What it says may be out of date, as it may be of any site
     /// that is in memory: who finds a content missing forgets the site and loads it without hints.
-    like: Option<Arc<Site>>,
+    similar: Option<Arc<Site>>,
 }
 
 /// A cache in few parts. It keeps nothing that is larger than a part, and as many parts as a large
@@ -116,7 +116,7 @@ fn new_cache(bytes: u64) -> SiteMap {
     let options = OptionsBuilder::new()
         .estimated_items_capacity(entries)
         .weight_capacity(bytes)
-        .shards(PARTS)
+        .shards(SHARDS)
         .build();
     // Both are set above, which is all that it asks for.
     options.map_or_else(
@@ -151,7 +151,7 @@ async fn load_site(
 ) -> Result<Arc<Site>> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
     let manifest = manifest.ok_or(Error::Gone("the files of this release"))?;
-    let known = hints.like.map(|site| site.knows(&manifest));
+    let known = hints.similar.map(|site| site.known_entries(&manifest));
     let known = known.unwrap_or_default();
     let is_rules = |path: &str| path == redirects::FILE || path == header_rules::FILE;
     let files = manifest.files().iter();

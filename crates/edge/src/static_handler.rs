@@ -4,16 +4,16 @@ use crate::cache_control::{cache_control, is_hashed};
 use crate::content_cache::{Content, ContentCache};
 use crate::error_pages::Page;
 use crate::media_type::media_type;
-use crate::negotiate::Accepted;
+use crate::negotiate::AcceptedCodings;
 use crate::precondition::{Validators, Verdict};
-use crate::range::{self, Wanted};
+use crate::range::{self, RequestedRange};
 use crate::redirects::Action;
 use crate::request::{Method, StaticRequest};
 use crate::request_path::{RequestPath, UNSAFE_IN_PATH};
 use crate::response::{Body, Cacheable, StaticResponse};
 use crate::response_cache::FileFlags;
 use crate::routes::LiveSite;
-use crate::site::{Entry, Site};
+use crate::site::{FileEntry, Site};
 use crate::site_cache::SiteCache;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, Digest};
@@ -54,15 +54,15 @@ pub(crate) struct StaticHandler<'v> {
 }
 
 /// A file to send.
-struct Found<'f> {
+struct FoundFile<'f> {
     /// Its path in the site.
     path: &'f str,
-    entry: Entry,
+    entry: FileEntry,
     /// When the release that it is from went live.
     modified: (SystemTime, &'f str),
 }
 
-impl Found<'_> {
+impl FoundFile<'_> {
     fn validate(&self, response: &mut StaticResponse, coding: Coding) {
         let digest = &self.entry.digest;
         validate(
@@ -113,7 +113,7 @@ impl StaticHandler<'_> {
             return self.not_found(request, &path).await;
         }
         let target = self.resolve(path.file(), path.is_directory());
-        let has_file = !matches!(target, Target::Nothing);
+        let has_file = !matches!(target, ResolvedPath::Nothing);
         if !self.site.redirects.is_empty()
             && let Some(action) = self
                 .site
@@ -123,15 +123,17 @@ impl StaticHandler<'_> {
             return self.follow_rule(request, &path, action).await;
         }
         match target {
-            Target::File(file, entry) => {
+            ResolvedPath::File(file, entry) => {
                 let mut response = self.send_live(request, &file, entry).await?;
                 if response.status == StatusCode::OK {
                     response.cacheable = self.cacheable(request, &path, &file, &entry);
                 }
                 Ok(response)
             }
-            Target::Moved(to) => Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, request.query)),
-            Target::Nothing => self.without_file(request, &path).await,
+            ResolvedPath::Moved(to) => {
+                Ok(redirect(StatusCode::MOVED_PERMANENTLY, &to, request.query))
+            }
+            ResolvedPath::Nothing => self.without_file(request, &path).await,
         }
     }
 
@@ -142,7 +144,7 @@ impl StaticHandler<'_> {
         request: &StaticRequest<'_>,
         path: &RequestPath<'_>,
         file: &str,
-        entry: &Entry,
+        entry: &FileEntry,
     ) -> Option<Cacheable> {
         let coding = choose(request, entry);
         let ruled = !self.site.headers.is_empty() || !self.site.redirects.is_empty();
@@ -159,10 +161,10 @@ impl StaticHandler<'_> {
     }
 
     /// What a path means: a file, a directory that has an index, or a page without its ending.
-    fn resolve<'p>(&self, path: &'p str, directory: bool) -> Target<'p> {
+    fn resolve<'p>(&self, path: &'p str, directory: bool) -> ResolvedPath<'p> {
         let trimmed = path.trim_end_matches('/');
         if !directory && let Some(entry) = self.site.find(path) {
-            return Target::File(path.into(), entry);
+            return ResolvedPath::File(path.into(), entry);
         }
         let index = match trimmed {
             "" => "index.html".to_owned(),
@@ -170,22 +172,22 @@ impl StaticHandler<'_> {
         };
         if let Some(entry) = self.site.find(&index) {
             return if directory {
-                Target::File(index.into(), entry)
+                ResolvedPath::File(index.into(), entry)
             } else {
-                Target::Moved(format!("/{trimmed}/"))
+                ResolvedPath::Moved(format!("/{trimmed}/"))
             };
         }
         if self.site.config.clean_urls && !trimmed.is_empty() {
             let page = format!("{trimmed}.html");
             if let Some(entry) = self.site.find(&page) {
                 return if directory {
-                    Target::Moved(format!("/{trimmed}"))
+                    ResolvedPath::Moved(format!("/{trimmed}"))
                 } else {
-                    Target::File(page.into(), entry)
+                    ResolvedPath::File(page.into(), entry)
                 };
             }
         }
-        Target::Nothing
+        ResolvedPath::Nothing
     }
 
     async fn follow_rule(
@@ -208,10 +210,10 @@ impl StaticHandler<'_> {
                     return self.not_found(request, path).await;
                 }
                 let found = match self.resolve(target.file(), target.is_directory()) {
-                    Target::File(file, entry) => Some((file.into_owned(), entry)),
+                    ResolvedPath::File(file, entry) => Some((file.into_owned(), entry)),
                     // A rewrite does not send the client anywhere.
-                    Target::Moved(to) => self.index_of(&to),
-                    Target::Nothing => None,
+                    ResolvedPath::Moved(to) => self.index_of(&to),
+                    ResolvedPath::Nothing => None,
                 };
                 match found {
                     Some((file, entry)) if status == 200 => {
@@ -227,7 +229,7 @@ impl StaticHandler<'_> {
         }
     }
 
-    fn index_of(&self, directory: &str) -> Option<(String, Entry)> {
+    fn index_of(&self, directory: &str) -> Option<(String, FileEntry)> {
         let index = format!("{}index.html", directory.trim_start_matches('/'));
         let entry = self.site.find(&index)?;
         Some((index, entry))
@@ -269,7 +271,7 @@ impl StaticHandler<'_> {
             }
             let site = self.sites.get(earlier).await.map_err(ServeError::Service)?;
             if let Some(entry) = site.and_then(|site| site.find(path.file())) {
-                let found = Found {
+                let found = FoundFile {
                     path: path.file(),
                     entry,
                     modified: (self.live.modified, &self.live.last_modified),
@@ -314,7 +316,7 @@ impl StaticHandler<'_> {
         request: &StaticRequest<'_>,
         status: StatusCode,
         file: &str,
-        entry: Entry,
+        entry: FileEntry,
     ) -> Result<StaticResponse, ServeError> {
         let coding = choose(request, &entry);
         let content = self.open(&entry, coding).await?;
@@ -335,9 +337,9 @@ impl StaticHandler<'_> {
         &self,
         request: &StaticRequest<'_>,
         file: &str,
-        entry: Entry,
+        entry: FileEntry,
     ) -> Result<StaticResponse, ServeError> {
-        let found = Found {
+        let found = FoundFile {
             path: file,
             entry,
             modified: (self.live.modified, &self.live.last_modified),
@@ -348,7 +350,7 @@ impl StaticHandler<'_> {
     async fn send_file(
         &self,
         request: &StaticRequest<'_>,
-        found: &Found<'_>,
+        found: &FoundFile<'_>,
     ) -> Result<StaticResponse, ServeError> {
         let (headers, entry) = (&request.headers, &found.entry);
         let coding = choose(request, entry);
@@ -358,7 +360,7 @@ impl StaticHandler<'_> {
             modified: found.modified.0,
             dated: self.live.dated,
         };
-        let accepted = Accepted::parse(headers.accept_encoding.as_deref());
+        let accepted = AcceptedCodings::parse(headers.accept_encoding.as_deref());
         let takes = |coding| accepted.quality(coding) > 0 && entry.stored(coding).is_some();
         match validators.check(headers, takes) {
             Verdict::Send => {}
@@ -374,8 +376,8 @@ impl StaticHandler<'_> {
             && validators.allows_range(headers)
         {
             match range::parse(range, entry.plain.size) {
-                Wanted::Whole => {}
-                Wanted::Unsatisfiable => {
+                RequestedRange::Whole => {}
+                RequestedRange::Unsatisfiable => {
                     let mut response = Page::RangeNotSatisfiable.response();
                     response.formatted(
                         "content-range",
@@ -383,11 +385,11 @@ impl StaticHandler<'_> {
                     );
                     return Ok(response);
                 }
-                Wanted::Parts(parts) => return self.send_parts(found, &parts).await,
+                RequestedRange::Parts(parts) => return self.send_parts(found, &parts).await,
             }
         }
         let content = self.open(entry, coding).await?;
-        let whole = Whole {
+        let whole = FullFile {
             media_type: &media_type(found.path),
             digest: &entry.digest,
             coding,
@@ -399,7 +401,7 @@ impl StaticHandler<'_> {
 
     async fn send_parts(
         &self,
-        found: &Found<'_>,
+        found: &FoundFile<'_>,
         parts: &[Range<u64>],
     ) -> Result<StaticResponse, ServeError> {
         let (entry, size) = (&found.entry, found.entry.plain.size);
@@ -431,23 +433,23 @@ impl StaticHandler<'_> {
         Ok(response)
     }
 
-    async fn open(&self, entry: &Entry, coding: Coding) -> Result<Content, ServeError> {
+    async fn open(&self, entry: &FileEntry, coding: Coding) -> Result<Content, ServeError> {
         let stored = entry.stored(coding).unwrap_or(entry.plain);
         self.contents.open(stored).await.map_err(ServeError::Blob)
     }
 }
 
 /// The coding that a client gets of a file.
-fn choose(request: &StaticRequest<'_>, entry: &Entry) -> Coding {
+fn choose(request: &StaticRequest<'_>, entry: &FileEntry) -> Coding {
     if !entry.has_variants() {
         return Coding::Identity;
     }
-    let accepted = Accepted::parse(request.headers.accept_encoding.as_deref());
+    let accepted = AcceptedCodings::parse(request.headers.accept_encoding.as_deref());
     accepted.choose(|coding| entry.stored(coding).is_some())
 }
 
 /// A file that is given as a whole.
-pub(crate) struct Whole<'w> {
+pub(crate) struct FullFile<'w> {
     pub(crate) media_type: &'w str,
     pub(crate) digest: &'w Digest,
     pub(crate) coding: Coding,
@@ -455,7 +457,7 @@ pub(crate) struct Whole<'w> {
     pub(crate) is_hashed: bool,
 }
 
-impl Whole<'_> {
+impl FullFile<'_> {
     /// The answer with its content, which went live at that time.
     pub(crate) fn response(&self, modified: impl Display, content: Content) -> StaticResponse {
         let mut response = StaticResponse::new(StatusCode::OK);
@@ -487,8 +489,8 @@ fn describe(response: &mut StaticResponse, media_type: &str, coding: Coding, var
 }
 
 /// What a path leads to.
-enum Target<'p> {
-    File(std::borrow::Cow<'p, str>, Entry),
+enum ResolvedPath<'p> {
+    File(std::borrow::Cow<'p, str>, FileEntry),
     Moved(String),
     Nothing,
 }
@@ -529,12 +531,12 @@ fn is_page(path: &RequestPath<'_>, request: &StaticRequest<'_>) -> bool {
 
 /// What stands between the parts of an answer with several ranges. A content would have to contain
 /// its own hash to be mistaken for it.
-fn boundary(entry: &Entry) -> String {
+fn boundary(entry: &FileEntry) -> String {
     entry.digest.to_string().chars().take(20).collect()
 }
 
 /// Several parts of a content in one body.
-fn multipart(content: &Content, parts: &[Range<u64>], media_type: &str, entry: &Entry) -> Body {
+fn multipart(content: &Content, parts: &[Range<u64>], media_type: &str, entry: &FileEntry) -> Body {
     let (boundary, size) = (boundary(entry), entry.plain.size);
     let mut pieces = Vec::with_capacity(parts.len() * 2 + 1);
     for part in parts {

@@ -1,6 +1,6 @@
 //! One connection to an instance.
 
-use crate::proxy::answer_head::{self, AnswerHead, Asked, Garbage};
+use crate::proxy::response_head::{self, MalformedResponse, ResponseContext, ResponseHead};
 use bytes::{Bytes, BytesMut};
 use estrade_listener::framing::{BadEnd, Framing, Step};
 use futures_util::task::noop_waker_ref;
@@ -18,9 +18,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::io::poll_read_buf;
 
 /// What is read at once: little at first, since most answers are small…
-const FIRST_READ: usize = 4 * 1024;
+const INITIAL_READ: usize = 4 * 1024;
 /// …and more as long as the buffer is filled each time.
-const LARGEST_READ: usize = 64 * 1024;
+const MAX_READ: usize = 64 * 1024;
 
 /// A connection that is used by one request at a time.
 pub(crate) struct Connection {
@@ -37,15 +37,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr, patience: Duration) -> io::Result<Self> {
-        let connecting = timeout(patience, TcpStream::connect(address)).await;
+    pub(super) async fn open(address: SocketAddr, connect_timeout: Duration) -> io::Result<Self> {
+        let connecting = timeout(connect_timeout, TcpStream::connect(address)).await;
         let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         stream.set_nodelay(true)?;
         let now = Instant::now();
         Ok(Self {
             stream,
             buffer: BytesMut::new(),
-            read_size: FIRST_READ,
+            read_size: INITIAL_READ,
             framing: Framing::Done,
             keep_alive: true,
             timer: Box::pin(sleep_until(now + Duration::from_hours(1))),
@@ -75,11 +75,11 @@ impl Connection {
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        asked: Asked,
-    ) -> Poll<Result<Option<AnswerHead>, Garbage>> {
+        context: ResponseContext,
+    ) -> Poll<Result<Option<ResponseHead>, MalformedResponse>> {
         loop {
             if !self.buffer.is_empty()
-                && let Some(head) = answer_head::parse(&mut self.buffer, asked)?
+                && let Some(head) = response_head::parse(&mut self.buffer, context)?
             {
                 self.framing = head.framing;
                 self.keep_alive = head.keep_alive;
@@ -88,7 +88,7 @@ impl Connection {
             match ready!(self.poll_fill(cx)) {
                 Ok(1..) => {}
                 Ok(0) | Err(_) if self.buffer.is_empty() => return Poll::Ready(Ok(None)),
-                Ok(0) | Err(_) => return Poll::Ready(Err(Garbage)),
+                Ok(0) | Err(_) => return Poll::Ready(Err(MalformedResponse)),
             }
         }
     }
@@ -103,7 +103,7 @@ impl Connection {
             &mut self.buffer
         ))?;
         if self.buffer.len() == self.buffer.capacity() {
-            self.read_size = (self.read_size * 2).min(LARGEST_READ);
+            self.read_size = (self.read_size * 2).min(MAX_READ);
         }
         Poll::Ready(Ok(read))
     }
@@ -145,8 +145,8 @@ impl Connection {
     /// Begins to wait for the next request, with no more memory than it needs.
     pub(super) fn rest(&mut self) {
         self.idle_since = Instant::now();
-        if self.read_size > FIRST_READ {
-            self.read_size = FIRST_READ;
+        if self.read_size > INITIAL_READ {
+            self.read_size = INITIAL_READ;
             self.buffer = BytesMut::new();
         }
     }

@@ -1,17 +1,17 @@
 //! Visitors whose requests hyper reads: HTTP/2, TLS, bodies, upgrades.
 
 use crate::error_pages::Page;
-use crate::lane::Lane;
-use crate::proxy::answer_head::{Asked, words};
-use crate::proxy::attempt::{self, Answered};
-use crate::proxy::exchange::{Broken, Exchange};
+use crate::hyper_service::{ResponseBody, host_of};
+use crate::proxy::forward::{self, UpstreamResponse};
 use crate::proxy::forwarded::Origin;
-use crate::proxy::noting::Noting;
-use crate::proxy::outgoing::Outgoing;
-use crate::proxy::request_head::{self, Framing, Line};
+use crate::proxy::logged_body::LogOnDrop;
+use crate::proxy::outgoing::OutgoingRequest;
+use crate::proxy::request_head::{self, Framing, RequestLine};
+use crate::proxy::response_head::{ResponseContext, list_items};
+use crate::proxy::upstream_body::{TruncatedBody, UpstreamBody};
 use crate::proxy::{ProxyTarget, tunnel};
 use crate::response::header_map;
-use crate::visitors::{VisitorBody, host_of};
+use crate::worker::Worker;
 use bytes::Bytes;
 use estrade_listener::peer::SocketPeer;
 use http::request::Parts;
@@ -27,16 +27,16 @@ use tokio::sync::OwnedSemaphorePermit;
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The body of an answer on its way from an instance to a visitor.
-pub(crate) struct Passing {
-    exchange: Exchange,
-    noting: Noting,
+pub(crate) struct ProxiedBody {
+    exchange: UpstreamBody,
+    noting: LogOnDrop,
 }
 
-impl Passing {
+impl ProxiedBody {
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, TruncatedBody>>> {
         let frame = ready!(Pin::new(&mut self.exchange).poll_frame(cx));
         self.noting.bytes = self.exchange.bytes;
         Poll::Ready(frame)
@@ -60,11 +60,11 @@ struct Upgrade {
 
 /// Passes a request on, and what comes back.
 pub(crate) async fn respond(
-    lane: &Arc<Lane>,
-    mut noting: Noting,
+    lane: &Arc<Worker>,
+    mut noting: LogOnDrop,
     body: Incoming,
     way: ProxyTarget,
-) -> Response<VisitorBody> {
+) -> Response<ResponseBody> {
     match pass(lane, &mut noting.parts, body, way).await {
         Ok((answered, Some(upgrade)))
             if answered.head.status == StatusCode::SWITCHING_PROTOCOLS =>
@@ -73,11 +73,11 @@ pub(crate) async fn respond(
             switch(lane, answered, upgrade)
         }
         Ok((answered, _)) => {
-            let (head, exchange) = answered.into_exchange(lane);
+            let (head, exchange) = answered.into_body(lane);
             noting.status = Some(head.status);
             let (status, headers) = (head.status, header_map(&head.lines));
-            let passing = Passing { exchange, noting };
-            let mut response = Response::new(VisitorBody::Passing(Box::new(passing)));
+            let passing = ProxiedBody { exchange, noting };
+            let mut response = Response::new(ResponseBody::ProxiedBody(Box::new(passing)));
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             response
@@ -91,7 +91,7 @@ pub(crate) async fn respond(
             } else {
                 answer.body.length()
             };
-            let mut response = crate::visitors::into_response(lane, &answer, &method);
+            let mut response = crate::hyper_service::into_response(lane, &answer, &method);
             if page == Page::BadRequest && noting.parts.version < Version::HTTP_2 {
                 // Where its next request begins is anybody's guess.
                 let close = HeaderValue::from_static("close");
@@ -103,11 +103,11 @@ pub(crate) async fn respond(
 }
 
 async fn pass(
-    lane: &Arc<Lane>,
+    lane: &Arc<Worker>,
     parts: &mut Parts,
     body: Incoming,
     way: ProxyTarget,
-) -> Result<(Answered, Option<Upgrade>), Page> {
+) -> Result<(UpstreamResponse, Option<Upgrade>), Page> {
     let options = &lane.edge.proxy;
     // Other codings would have to be undone: what is inside may be meant to look like something else.
     let codings = parts.headers.get_all(header::TRANSFER_ENCODING);
@@ -136,31 +136,36 @@ async fn pass(
     };
     let head = write_head(lane, parts, framing, upgrade.as_ref());
     let outgoing = if body.is_end_stream() {
-        Outgoing::head(head)
+        OutgoingRequest::head(head)
     } else {
-        Outgoing::with_body(head, body, length.is_none(), options.body_bytes)
+        OutgoingRequest::with_body(head, body, length.is_none(), options.body_bytes)
     };
-    let asked = Asked {
+    let asked = ResponseContext {
         head: parts.method == Method::HEAD,
         upgrade: upgrade.is_some(),
     };
     let repeatable = parts.method.is_idempotent();
-    match attempt::forward(lane, way, outgoing, asked, repeatable).await {
+    match forward::forward(lane, way, outgoing, asked, repeatable).await {
         Ok(answered) => Ok((answered, upgrade)),
         Err(failure) => Err(failure.page()),
     }
 }
 
-fn write_head(lane: &Lane, parts: &Parts, framing: Framing, upgrade: Option<&Upgrade>) -> Vec<u8> {
+fn write_head(
+    lane: &Worker,
+    parts: &Parts,
+    framing: Framing,
+    upgrade: Option<&Upgrade>,
+) -> Vec<u8> {
     let target = parts.uri.path_and_query().map_or("/", |it| it.as_str());
-    let first = Line {
+    let first = RequestLine {
         method: parts.method.as_str(),
         target,
         host: host_of(&parts.uri, &parts.headers),
         secure: lane.options.tls.is_some(),
     };
     let socket = parts.extensions.get::<SocketPeer>();
-    let socket = socket.map_or(crate::visitors::NOBODY, |peer| peer.0);
+    let socket = socket.map_or(crate::hyper_service::UNKNOWN_PEER, |peer| peer.0);
     let forwarded = parts.headers.get_all(FORWARDED_FOR);
     let forwarded = forwarded.iter().rev().map(HeaderValue::as_bytes);
     let origin = Origin::new(&lane.options.trusted_proxies, socket, forwarded);
@@ -192,18 +197,23 @@ fn asked_protocol(parts: &Parts, body: &Incoming) -> Option<Vec<u8>> {
         let word = word.to_ascii_lowercase();
         word.starts_with(b"h2") || word.starts_with(b"http/")
     };
-    let refused = protocols.next().is_some() || words(protocol).any(is_http);
-    (!refused && words(protocol).next().is_some()).then(|| protocol.to_vec())
+    let refused = protocols.next().is_some() || list_items(protocol).any(is_http);
+    (!refused && list_items(protocol).next().is_some()).then(|| protocol.to_vec())
 }
 
 fn lists_upgrade(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::CONNECTION).iter();
-    values.any(|value| words(value.as_bytes()).any(|word| word.eq_ignore_ascii_case(b"upgrade")))
+    values
+        .any(|value| list_items(value.as_bytes()).any(|word| word.eq_ignore_ascii_case(b"upgrade")))
 }
 
 /// Answers that the protocol is switched, and connects both sides as soon as the visitor knows.
-fn switch(lane: &Arc<Lane>, answered: Answered, upgrade: Upgrade) -> Response<VisitorBody> {
-    let mut response = Response::new(VisitorBody::default());
+fn switch(
+    lane: &Arc<Worker>,
+    answered: UpstreamResponse,
+    upgrade: Upgrade,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = answered.head.status;
     *response.headers_mut() = header_map(&answered.head.lines);
     let (stream, read) = answered.connection.into_stream();

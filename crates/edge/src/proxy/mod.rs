@@ -1,7 +1,7 @@
 //! Requests that go on to the instances of a running release, and their answers back.
 //!
 //! ```text
-//! visitor → request_head ┐                        ┌ answer_head → visitor
+//! visitor → request_head ┐                        ┌ response_head → visitor
 //!           outgoing     ┴→ attempt → connection ─┴ exchange
 //! ```
 //!
@@ -9,18 +9,18 @@
 //! that no task and no channel lies between the two sockets, that dropping the request closes it, and
 //! that it is known whether a byte of an answer came, which decides whether a request may be repeated.
 
-mod answer_head;
-mod attempt;
 mod connection;
-mod exchange;
-pub(crate) mod express_visitor;
+mod forward;
+pub(crate) mod forward_fast_path;
 mod forwarded;
 pub(crate) mod hyper_visitor;
-pub(crate) mod noting;
+pub(crate) mod logged_body;
 mod outgoing;
 mod pool;
 mod request_head;
+mod response_head;
 mod tunnel;
+mod upstream_body;
 
 pub(crate) use pool::Pool;
 
@@ -90,7 +90,7 @@ pub(crate) enum Failure {
     /// The connection ended before the first byte of an answer.
     Unanswered,
     /// What came is not HTTP, or breaks off within the head.
-    Garbage,
+    MalformedResponse,
     /// No answer in time.
     Timeout,
     /// The body of the request is too long.
@@ -105,7 +105,7 @@ impl Failure {
     /// What the visitor sees of it.
     pub(crate) fn page(self) -> Page {
         match self {
-            Self::Unreachable | Self::Unanswered | Self::Garbage => Page::BadGateway,
+            Self::Unreachable | Self::Unanswered | Self::MalformedResponse => Page::BadGateway,
             Self::Timeout => Page::GatewayTimeout,
             Self::TooLarge => Page::TooLarge,
             Self::VisitorSilent => Page::RequestTimeout,

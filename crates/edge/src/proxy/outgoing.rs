@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 /// What is sent. At any time the parts that are to be sent next are the rest of `head`, then `lead`,
 /// then `data`.
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingRequest {
     head: Vec<u8>,
     /// How much of it is out.
     sent: usize,
@@ -29,13 +29,13 @@ pub(crate) struct Outgoing {
 
 /// Why nothing more is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum SendError {
     /// The instance takes no more. It may have said why.
-    Instance,
+    Upstream,
     /// The body is too long.
     TooLarge,
     /// The visitor has broken off.
-    Visitor,
+    Client,
 }
 
 /// How far it is.
@@ -44,12 +44,12 @@ pub(crate) enum Progress {
     /// Everything is out.
     Done,
     /// The instance has to take what is there.
-    Instance,
+    WaitingForUpstream,
     /// The visitor has to send more.
-    Visitor,
+    WaitingForClient,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// Without a body.
     pub(crate) fn head(head: Vec<u8>) -> Self {
         Self {
@@ -100,14 +100,14 @@ impl Outgoing {
         self.sent == self.head.len() && self.lead.is_empty() && self.data.is_empty()
     }
 
-    /// Sends what there is, and says who has to do something next. `moved` is set when something was
+    /// Sends what there is, and says who has to do something next. `progressed` is set when something was
     /// sent.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
-        moved: &mut bool,
-    ) -> Result<Progress, Stop> {
+        progressed: &mut bool,
+    ) -> Result<Progress, SendError> {
         loop {
             // Asked before the head is out: a small body goes with it.
             let waits = match self.poll_body(cx) {
@@ -119,7 +119,7 @@ impl Outgoing {
             };
             if self.is_sent() {
                 return Ok(match waits {
-                    true => Progress::Visitor,
+                    true => Progress::WaitingForClient,
                     false if self.body.is_some() => continue,
                     false => Progress::Done,
                 });
@@ -127,11 +127,11 @@ impl Outgoing {
             let parts = [&self.head[self.sent..], &self.lead, &self.data];
             match connection.poll_write(cx, &parts) {
                 Poll::Ready(Ok(written)) => {
-                    *moved = true;
+                    *progressed = true;
                     self.advance(written);
                 }
-                Poll::Ready(Err(_)) => return Err(Stop::Instance),
-                Poll::Pending => return Ok(Progress::Instance),
+                Poll::Ready(Err(_)) => return Err(SendError::Upstream),
+                Poll::Pending => return Ok(Progress::WaitingForUpstream),
             }
         }
     }
@@ -146,7 +146,7 @@ impl Outgoing {
     }
 
     /// Takes the next part of the body, once the last one is out.
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Stop>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let Some(body) = &mut self.body else {
             return Poll::Ready(Ok(()));
         };
@@ -167,7 +167,7 @@ impl Outgoing {
                     self.lead.extend_from_slice(end);
                 }
             }
-            Some(Err(_)) => return Poll::Ready(Err(Stop::Visitor)),
+            Some(Err(_)) => return Poll::Ready(Err(SendError::Client)),
             Some(Ok(frame)) => {
                 // Trailers end here.
                 let data = frame.into_data().unwrap_or_default();
@@ -176,7 +176,7 @@ impl Outgoing {
                     return Poll::Ready(Ok(()));
                 }
                 let left = self.room.checked_sub(data.len() as u64);
-                self.room = left.ok_or(Stop::TooLarge)?;
+                self.room = left.ok_or(SendError::TooLarge)?;
                 self.received += data.len() as u64;
                 if self.chunked {
                     if !first {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 /// How often connections are closed that are not worth keeping: also those to instances that leave,
 /// which may be waiting for it.
-const SWEEP_EVERY: Duration = Duration::from_millis(500);
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The idle connections of a thread. The one that was used last is taken first, so that those that
 /// are not needed grow old.
@@ -83,7 +83,7 @@ impl Pool {
             if self.idle().is_empty() {
                 self.filled.notified().await;
             }
-            tokio::time::sleep(SWEEP_EVERY).await;
+            tokio::time::sleep(SWEEP_INTERVAL).await;
             let now = Instant::now();
             self.idle().retain(|_, idle| {
                 idle.connections.retain_mut(|connection| {

@@ -4,12 +4,12 @@
 //! and where the request comes from are our words, so that nothing that is read differently by two
 //! servers gets through.
 
-use crate::proxy::answer_head::words;
 use crate::proxy::forwarded::Origin;
+use crate::proxy::response_head::list_items;
 
 /// The first line and the host.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line<'r> {
+pub(crate) struct RequestLine<'r> {
     pub(crate) method: &'r str,
     /// Path and query, as they came.
     pub(crate) target: &'r str,
@@ -28,7 +28,7 @@ pub(crate) enum Framing {
 
 /// What a trusted proxy says that it was asked for.
 #[derive(Default)]
-struct Claims<'h> {
+struct ForwardedClaims<'h> {
     proto: Option<&'h [u8]>,
     host: Option<&'h [u8]>,
 }
@@ -37,7 +37,7 @@ struct Claims<'h> {
 /// asked for.
 pub(crate) fn write<'h, I: Iterator<Item = (&'h str, &'h [u8])>>(
     out: &mut Vec<u8>,
-    line: Line<'_>,
+    line: RequestLine<'_>,
     headers: impl Fn() -> I,
     origin: &Origin,
     framing: Framing,
@@ -53,19 +53,19 @@ pub(crate) fn write<'h, I: Iterator<Item = (&'h str, &'h [u8])>>(
         line.host.as_bytes(),
         b"\r\n",
     ]);
-    let (mut listed, mut claims, mut cookies) = (Vec::new(), Claims::default(), 0);
+    let (mut listed, mut claims, mut cookies) = (Vec::new(), ForwardedClaims::default(), 0);
     for (name, value) in headers() {
         match name.len() {
             6 if name.eq_ignore_ascii_case("cookie") => cookies += 1,
             // What is usual names no header.
             10 if name.eq_ignore_ascii_case("connection") && !is_usual(value) => {
-                listed.extend(words(value));
+                listed.extend(list_items(value));
             }
             16 if origin.trusted && name.eq_ignore_ascii_case("x-forwarded-host") => {
-                claims.host = claims.host.or(words(value).next());
+                claims.host = claims.host.or(list_items(value).next());
             }
             17 if origin.trusted && name.eq_ignore_ascii_case("x-forwarded-proto") => {
-                claims.proto = claims.proto.or(words(value).next());
+                claims.proto = claims.proto.or(list_items(value).next());
             }
             _ => {}
         }
@@ -73,7 +73,7 @@ pub(crate) fn write<'h, I: Iterator<Item = (&'h str, &'h [u8])>>(
     for (name, value) in headers() {
         let is_listed = |word: &&[u8]| word.eq_ignore_ascii_case(name.as_bytes());
         let is_split_cookie = cookies > 1 && name.eq_ignore_ascii_case("cookie");
-        if !is_ours(name, origin.trusted) && !is_split_cookie && !listed.iter().any(is_listed) {
+        if !is_stripped(name, origin.trusted) && !is_split_cookie && !listed.iter().any(is_listed) {
             put(&[name.as_bytes(), b": ", value, b"\r\n"]);
         }
     }
@@ -135,7 +135,7 @@ fn is_host(text: &[u8]) -> bool {
 }
 
 /// Headers that are between the visitor and us, or that only we write.
-fn is_ours(name: &str, trusted: bool) -> bool {
+fn is_stripped(name: &str, trusted: bool) -> bool {
     const FORWARDED: &str = "x-forwarded-";
     let known = match (name.len(), name.as_bytes()[0] | 0x20) {
         (2, _) => "te",
@@ -154,17 +154,20 @@ fn is_ours(name: &str, trusted: bool) -> bool {
         (16, b'p') => "proxy-connection",
         (17, b't') => "transfer-encoding",
         (19, b'p') => "proxy-authorization",
-        (15.., b'x') if is_same(&name.as_bytes()[..FORWARDED.len()], FORWARDED) => {
+        (15.., b'x') if is_same_variable(&name.as_bytes()[..FORWARDED.len()], FORWARDED) => {
             let rest = &name.as_bytes()[FORWARDED.len()..];
-            return !trusted || ["for", "proto", "host"].iter().any(|it| is_same(rest, it));
+            return !trusted
+                || ["for", "proto", "host"]
+                    .iter()
+                    .any(|it| is_same_variable(rest, it));
         }
         _ => return false,
     };
-    is_same(name.as_bytes(), known)
+    is_same_variable(name.as_bytes(), known)
 }
 
 /// Whether servers that know headers by the names of variables would take it for the other.
-fn is_same(name: &[u8], known: &str) -> bool {
+fn is_same_variable(name: &[u8], known: &str) -> bool {
     let same = |(a, b): (&u8, u8)| a.eq_ignore_ascii_case(&b) || (*a == b'_' && b == b'-');
     name.len() == known.len() && name.iter().zip(known.bytes()).all(same)
 }
@@ -179,7 +182,7 @@ mod tests {
         let forwarded = headers.iter().rev().filter(|it| it.0 == "x-forwarded-for");
         let forwarded = forwarded.map(|it| it.1.as_bytes());
         let origin = Origin::new(&proxies, "10.0.0.1".parse().unwrap(), forwarded);
-        let line = Line {
+        let line = RequestLine {
             method: "GET",
             target: "/a?b",
             host: "a.localhost:8080",

@@ -2,13 +2,13 @@
 //! that fails.
 
 use crate::cookies;
-use crate::lane::Lane;
 use crate::load_balancer::InFlightGuard;
-use crate::proxy::answer_head::{AnswerHead, Asked};
 use crate::proxy::connection::Connection;
-use crate::proxy::exchange::Exchange;
-use crate::proxy::outgoing::{Outgoing, Progress, Stop};
+use crate::proxy::outgoing::{OutgoingRequest, Progress, SendError};
+use crate::proxy::response_head::{ResponseContext, ResponseHead};
+use crate::proxy::upstream_body::UpstreamBody;
 use crate::proxy::{Failure, ProxyOptions, ProxyTarget};
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -17,25 +17,25 @@ use tokio::time::Instant;
 
 /// A request that cannot be repeated goes out on a connection that was used just now or on a new one:
 /// one that has waited for long may be closed by the instance at the very same moment.
-const JUST_NOW: Duration = Duration::from_secs(1);
+const MAX_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
 /// Times that a request is sent or a connection tried.
-const MOST_TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// An answer whose head is there.
-pub(crate) struct Answered {
-    pub(crate) head: AnswerHead,
+pub(crate) struct UpstreamResponse {
+    pub(crate) head: ResponseHead,
     pub(crate) connection: Connection,
     pub(crate) in_flight: InFlightGuard,
-    outgoing: Outgoing,
+    outgoing: OutgoingRequest,
 }
 
-impl Answered {
+impl UpstreamResponse {
     /// The body, as it comes.
-    pub(crate) fn into_exchange(self, lane: &Lane) -> (AnswerHead, Exchange) {
-        let idle = lane.edge.proxy.idle_timeout;
-        let pool = Arc::clone(&lane.pool);
-        let exchange = Exchange::new(self.connection, self.in_flight, pool, self.outgoing, idle);
-        (self.head, exchange)
+    pub(crate) fn into_body(self, worker: &Worker) -> (ResponseHead, UpstreamBody) {
+        let idle = worker.edge.proxy.idle_timeout;
+        let pool = Arc::clone(&worker.pool);
+        let body = UpstreamBody::new(self.connection, self.in_flight, pool, self.outgoing, idle);
+        (self.head, body)
     }
 }
 
@@ -43,23 +43,23 @@ impl Answered {
 ///
 /// `repeatable` says whether it does the same when it is carried out twice.
 pub(crate) async fn forward(
-    lane: &Lane,
-    way: ProxyTarget,
-    mut outgoing: Outgoing,
-    asked: Asked,
+    worker: &Worker,
+    target: ProxyTarget,
+    mut outgoing: OutgoingRequest,
+    context: ResponseContext,
     repeatable: bool,
-) -> Result<Answered, Failure> {
-    let options = &lane.edge.proxy;
+) -> Result<UpstreamResponse, Failure> {
+    let options = &worker.edge.proxy;
     let repeatable = repeatable && !outgoing.has_body();
     let ProxyTarget {
         endpoints,
         mut in_flight,
         ..
-    } = way;
+    } = target;
     let (mut tried, mut pooled) = (Vec::new(), true);
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let kept = pooled
-            .then(|| take_kept(lane, &in_flight, repeatable))
+            .then(|| take_idle(worker, &in_flight, repeatable))
             .flatten();
         let reused = kept.is_some();
         let connection = match kept {
@@ -67,22 +67,24 @@ pub(crate) async fn forward(
             None => Connection::open(in_flight.instance().address, options.connect_timeout).await,
         };
         let failure = match connection {
-            Ok(mut connection) => match ask(&mut connection, &mut outgoing, asked, options).await {
-                Ok(mut head) => {
-                    if head.sets_cookies {
-                        let domains = lane.edge.shared_domains();
-                        cookies::restrict_lines(&mut head.lines, domains);
+            Ok(mut connection) => {
+                match send_request(&mut connection, &mut outgoing, context, options).await {
+                    Ok(mut head) => {
+                        if head.sets_cookies {
+                            let domains = worker.edge.shared_domains();
+                            cookies::restrict_lines(&mut head.lines, domains);
+                        }
+                        return Ok(UpstreamResponse {
+                            head,
+                            connection,
+                            in_flight,
+                            outgoing,
+                        });
                     }
-                    return Ok(Answered {
-                        head,
-                        connection,
-                        in_flight,
-                        outgoing,
-                    });
+                    Err(Failure::Unanswered) if repeatable => Failure::Unanswered,
+                    Err(failure) => return Err(failure),
                 }
-                Err(Failure::Unanswered) if repeatable => Failure::Unanswered,
-                Err(failure) => return Err(failure),
-            },
+            }
             Err(error) => {
                 tracing::debug!(%error, "cannot connect to an instance");
                 Failure::Unreachable
@@ -106,48 +108,50 @@ pub(crate) async fn forward(
     Err(Failure::Unreachable)
 }
 
-fn take_kept(lane: &Lane, in_flight: &InFlightGuard, repeatable: bool) -> Option<Connection> {
+fn take_idle(worker: &Worker, in_flight: &InFlightGuard, repeatable: bool) -> Option<Connection> {
     if repeatable {
-        return lane.pool.take(in_flight.instance(), Duration::MAX);
+        return worker.pool.take(in_flight.instance(), Duration::MAX);
     }
-    let kept = lane.pool.take(in_flight.instance(), JUST_NOW);
+    let kept = worker
+        .pool
+        .take(in_flight.instance(), MAX_IDLE_UNREPEATABLE);
     kept.filter(Connection::is_quiet_now)
 }
 
 /// Sends a request and waits for the head of its answer.
-async fn ask(
+async fn send_request(
     connection: &mut Connection,
-    outgoing: &mut Outgoing,
-    asked: Asked,
+    outgoing: &mut OutgoingRequest,
+    context: ResponseContext,
     options: &ProxyOptions,
-) -> Result<AnswerHead, Failure> {
+) -> Result<ResponseHead, Failure> {
     let mut since = Instant::now();
     // How long the visitor has been waited for before, and since when it is.
     let (mut waited, mut waiting) = (Duration::ZERO, None::<Instant>);
     poll_fn(|cx| {
-        let mut moved = false;
+        let mut progressed = false;
         if let Some(began) = waiting.take() {
             waited += began.elapsed();
         }
-        let progress = match outgoing.poll_send(cx, connection, &mut moved) {
+        let progress = match outgoing.poll_send(cx, connection, &mut progressed) {
             Ok(progress) => progress,
             // One that hangs up while we send may have said why: so its answer is looked for anyway.
-            Err(Stop::Instance) => Progress::Done,
-            Err(Stop::TooLarge) => return Poll::Ready(Err(Failure::TooLarge)),
-            Err(Stop::Visitor) => return Poll::Ready(Err(Failure::VisitorBroken)),
+            Err(SendError::Upstream) => Progress::Done,
+            Err(SendError::TooLarge) => return Poll::Ready(Err(Failure::TooLarge)),
+            Err(SendError::Client) => return Poll::Ready(Err(Failure::VisitorBroken)),
         };
-        if let Poll::Ready(answer) = connection.poll_head(cx, asked) {
+        if let Poll::Ready(answer) = connection.poll_head(cx, context) {
             return Poll::Ready(match answer {
                 Ok(Some(head)) => Ok(head),
                 Ok(None) => Err(Failure::Unanswered),
-                Err(_) => Err(Failure::Garbage),
+                Err(_) => Err(Failure::MalformedResponse),
             });
         }
-        if moved {
+        if progressed {
             since = Instant::now();
         }
         let (due, failure) = match progress {
-            Progress::Visitor => {
+            Progress::WaitingForClient => {
                 let now = *waiting.insert(Instant::now());
                 let earned = outgoing.received() / options.min_upload_rate.max(1);
                 let allowed = options.upload_grace + Duration::from_secs(earned);

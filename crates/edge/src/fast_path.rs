@@ -9,10 +9,10 @@
 use crate::content_cache::{Content, FileSlice};
 use crate::edge::Reply;
 use crate::error_pages::Page;
-use crate::lane::Lane;
-use crate::proxy::express_visitor::{self, Origins, Passed, Passing};
+use crate::proxy::forward_fast_path::{self, FastPathRequest, OriginCache, SentResponse};
 use crate::request::{Headers, Method, StaticRequest};
 use crate::response::{Body, StaticResponse};
+use crate::worker::Worker;
 use estrade_listener::express::{
     self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,
@@ -31,15 +31,15 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// A body that is copied behind its head rather than sent beside it.
-const WORTH_COPYING: usize = 8 * 1024;
+const MAX_COPIED_BODY: usize = 8 * 1024;
 /// Answers in a row, to a client that does not wait for them, before others get their turn, and the
 /// longest that they may take together: some cost much more than others.
-const IN_A_ROW: u32 = 32;
+const MAX_RESPONSES_PER_TURN: u32 = 32;
 const MAX_TURN: Duration = Duration::from_micros(500);
 
 /// Serves a connection for as long as its requests are simple; what was read of the first that is not.
 pub(crate) async fn serve(
-    lane: &Lane,
+    worker: &Worker,
     stream: &mut TcpStream,
     peer: IpAddr,
     connection: &Arc<ConnectionHandle>,
@@ -50,13 +50,13 @@ pub(crate) async fn serve(
     let (mut second, mut answered) = (Second::default(), 0_u32);
     let mut turn = Turn::default();
     let mut patience = Patience::new(
-        lane.options.header_timeout,
-        lane.options.idle_timeout,
+        worker.options.header_timeout,
+        worker.options.idle_timeout,
         connection,
     );
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     // What a visitor sends while an instance answers it.
-    let (mut ahead, mut origins) = (Ahead::default(), Origins::new(lane, peer));
+    let (mut ahead, mut origins) = (Ahead::default(), OriginCache::new(worker, peer));
     loop {
         let parsed = match express::parse(input.bytes(), ParsedRequest::from_head) {
             Parsed::Ordinary(parsed) => parsed,
@@ -75,16 +75,16 @@ pub(crate) async fn serve(
         };
         let started = Instant::now();
         let close = parsed.close || stop.is_cancelled();
-        let now = lane.edge.now();
-        let (reply, matched) = lane.edge.respond(&parsed.request, now).await;
+        let now = worker.edge.now();
+        let (reply, matched) = worker.edge.respond(&parsed.request, now).await;
         second.update(now);
-        let passed = match reply {
+        let outcome = match reply {
             Reply::Local(response) => Err(response),
-            Reply::Forward(way) => {
-                let passing = Passing {
+            Reply::Forward(target) => {
+                let forwarded_request = FastPathRequest {
                     bytes: &input.bytes()[..parsed.length],
                     request: &parsed.request,
-                    origin: origins.of(lane, &parsed.forwarded),
+                    origin: origins.of(worker, &parsed.forwarded),
                     date: second.http(),
                     close,
                 };
@@ -95,37 +95,43 @@ pub(crate) async fn serve(
                     output: &mut head,
                 };
                 // Boxed: connections that wait, or are served files, need not have room for it.
-                let passed = Box::pin(express_visitor::pass(lane, passing, way, sending)).await;
-                passed.map_err(Page::response)
+                let sent = Box::pin(forward_fast_path::forward(
+                    worker,
+                    forwarded_request,
+                    target,
+                    sending,
+                ))
+                .await;
+                sent.map_err(Page::response)
             }
         };
-        let passed = match passed {
-            Ok(passed) => passed,
+        let sent = match outcome {
+            Ok(sent) => sent,
             Err(response) => {
-                let sent =
+                let written =
                     send_response(stream, &mut head, &response, &parsed, &second, close).await;
-                let Ok(bytes) = sent else {
+                let Ok(bytes) = written else {
                     return None;
                 };
-                Passed {
+                SentResponse {
                     status: response.status,
                     bytes,
-                    whole: true,
+                    complete: true,
                 }
             }
         };
-        let forwarded = lane.forwarded_client(peer, &parsed.forwarded);
+        let forwarded = worker.forwarded_client(peer, &parsed.forwarded);
         let forwarded = forwarded.map(|client| client.to_string());
-        lane.note(
+        worker.log_request(
             &second,
             now,
             &parsed.request,
             matched.project(),
             forwarded.as_deref().unwrap_or(&peer_text),
-            (passed.status, passed.bytes),
+            (sent.status, sent.bytes),
             started,
         );
-        if close || !passed.whole {
+        if close || !sent.complete {
             return None;
         }
         let length = parsed.length;
@@ -155,7 +161,7 @@ impl Turn {
         self.began = pipelined.map(|started| self.began.unwrap_or(started));
         self.answers += 1;
         let is_long = self.began.is_some_and(|began| began.elapsed() >= MAX_TURN);
-        let over = self.answers >= IN_A_ROW || is_long;
+        let over = self.answers >= MAX_RESPONSES_PER_TURN || is_long;
         if over {
             *self = Self::default();
         }
@@ -209,7 +215,7 @@ impl<'r> ParsedRequest<'r> {
                 14 if is("content-length") => return None,
                 17 if is("transfer-encoding") => return None,
                 15 if is("x-forwarded-for") => forwarded.push(header.value),
-                _ => headers.note(name, std::str::from_utf8(header.value).unwrap_or_default()),
+                _ => headers.add(name, std::str::from_utf8(header.value).unwrap_or_default()),
             }
         }
         let static_request = StaticRequest {
@@ -270,7 +276,7 @@ async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result
     match body.pieces() {
         [] => write_all(stream, head, &[]).await,
         // One buffer is cheaper to send than two, up to where copying costs more.
-        [Content::Bytes(bytes)] if bytes.len() <= WORTH_COPYING => {
+        [Content::Bytes(bytes)] if bytes.len() <= MAX_COPIED_BODY => {
             head.extend_from_slice(bytes);
             write_all(stream, head, &[]).await
         }
@@ -306,7 +312,7 @@ async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
     let (mut offset, end) = (slice.offset, slice.offset + slice.length);
     while offset < end {
         let count = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        let sent = stream.try_io(Interest::WRITABLE, || {
+        let written = stream.try_io(Interest::WRITABLE, || {
             Ok(rustix::fs::sendfile(
                 stream,
                 &*slice.file,
@@ -314,7 +320,7 @@ async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
                 count,
             )?)
         });
-        match sent {
+        match written {
             // The file is shorter than it was: nothing that we could send would be right.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}
@@ -344,7 +350,7 @@ mod tests {
     #[test]
     fn costly_answers_end_a_turn_early() {
         let mut turn = Turn::default();
-        let few = (1..IN_A_ROW).map(|_| turn.is_over(None));
+        let few = (1..MAX_RESPONSES_PER_TURN).map(|_| turn.is_over(None));
         assert_eq!(few.filter(|over| *over).count(), 0);
         assert!(turn.is_over(None));
         let costly = Instant::now().checked_sub(MAX_TURN).unwrap();

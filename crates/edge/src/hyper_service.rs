@@ -3,11 +3,11 @@
 use crate::content_cache::{Content, FileSlice};
 use crate::edge::{MatchedProject, Reply};
 use crate::error_pages::Page;
-use crate::lane::Lane;
-use crate::proxy::hyper_visitor::{self, Passing};
-use crate::proxy::noting::Noting;
+use crate::proxy::hyper_visitor::{self, ProxiedBody};
+use crate::proxy::logged_body::LogOnDrop;
 use crate::request::{Headers, Method, StaticRequest};
 use crate::response::{Body, StaticResponse};
+use crate::worker::Worker;
 use bytes::Bytes;
 use estrade_listener::BoxError;
 use estrade_listener::peer::PeerAddr;
@@ -28,28 +28,28 @@ use std::task::{Context, Poll};
 use tokio::time::Instant;
 
 /// What is read from a file at once.
-const CHUNK: u64 = 64 * 1024;
+const FILE_CHUNK: u64 = 64 * 1024;
 
 /// A visitor that nobody has introduced.
-pub(crate) const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+pub(crate) const UNKNOWN_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A body as hyper takes it.
-pub(crate) enum VisitorBody {
+pub(crate) enum ResponseBody {
     /// It is in memory.
     Whole(Full<Bytes>),
     /// It is read from files.
     Files(StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>),
     /// It comes from an instance.
-    Passing(Box<Passing>),
+    ProxiedBody(Box<ProxiedBody>),
 }
 
-impl Default for VisitorBody {
+impl Default for ResponseBody {
     fn default() -> Self {
         Self::Whole(Full::default())
     }
 }
 
-impl HttpBody for VisitorBody {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -62,7 +62,7 @@ impl HttpBody for VisitorBody {
                 .poll_frame(cx)
                 .map_err(|never| match never {}),
             Self::Files(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            Self::Passing(body) => body.poll_frame(cx).map_err(Into::into),
+            Self::ProxiedBody(body) => body.poll_frame(cx).map_err(Into::into),
         }
     }
 
@@ -70,7 +70,7 @@ impl HttpBody for VisitorBody {
         match self {
             Self::Whole(body) => body.is_end_stream(),
             Self::Files(body) => body.is_end_stream(),
-            Self::Passing(body) => body.is_end_stream(),
+            Self::ProxiedBody(body) => body.is_end_stream(),
         }
     }
 
@@ -78,34 +78,37 @@ impl HttpBody for VisitorBody {
         match self {
             Self::Whole(body) => body.size_hint(),
             Self::Files(body) => body.size_hint(),
-            Self::Passing(body) => body.size_hint(),
+            Self::ProxiedBody(body) => body.size_hint(),
         }
     }
 }
 
 /// Answers requests that hyper has read.
 #[derive(Clone)]
-pub(crate) struct Visitors(pub(crate) Arc<Lane>);
+pub(crate) struct HyperService(pub(crate) Arc<Worker>);
 
-impl Service<Request<Incoming>> for Visitors {
-    type Response = Response<VisitorBody>;
+impl Service<Request<Incoming>> for HyperService {
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let lane = Arc::clone(&self.0);
-        Box::pin(async move { Ok(respond(&lane, request).await) })
+        let worker = Arc::clone(&self.0);
+        Box::pin(async move { Ok(respond(&worker, request).await) })
     }
 }
 
-async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<VisitorBody> {
+async fn respond(worker: &Arc<Worker>, request: Request<Incoming>) -> Response<ResponseBody> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
-    let now = lane.edge.now();
-    let client = parts.extensions.get::<PeerAddr>().map_or(NOBODY, |it| it.0);
-    let request = read_request(&parts, lane.options.tls.is_some());
+    let now = worker.edge.now();
+    let client = parts
+        .extensions
+        .get::<PeerAddr>()
+        .map_or(UNKNOWN_PEER, |it| it.0);
+    let request = read_request(&parts, worker.options.tls.is_some());
     let (reply, matched) = if names_one_host(&parts.headers) {
-        lane.edge.respond(&request, now).await
+        worker.edge.respond(&request, now).await
     } else {
         (
             Reply::Local(Page::BadRequest.response()),
@@ -114,10 +117,10 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
     };
     let response = match reply {
         Reply::Local(response) => response,
-        Reply::Forward(way) => {
-            let noting = Noting {
-                lane: Arc::clone(lane),
-                route: Arc::clone(&way.route),
+        Reply::Forward(target) => {
+            let log = LogOnDrop {
+                worker: Arc::clone(worker),
+                route: Arc::clone(&target.route),
                 client,
                 started,
                 status: None,
@@ -125,7 +128,7 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
                 parts,
             };
             // Boxed: requests for files need not have room for it.
-            return Box::pin(hyper_visitor::respond(lane, noting, body, way)).await;
+            return Box::pin(hyper_visitor::respond(worker, log, body, target)).await;
         }
     };
     let length = if request.method == Method::Head {
@@ -134,17 +137,17 @@ async fn respond(lane: &Arc<Lane>, request: Request<Incoming>) -> Response<Visit
         response.body.length()
     };
     let (project, client) = (matched.project(), client.to_string());
-    let noted = (response.status, length);
-    lane.note(
-        &lane.second(now),
+    let outcome = (response.status, length);
+    worker.log_request(
+        &worker.second(now),
         now,
         &request,
         project,
         &client,
-        noted,
+        outcome,
         started,
     );
-    into_response(lane, &response, &parts.method)
+    into_response(worker, &response, &parts.method)
 }
 
 /// What a request asks for.
@@ -152,7 +155,7 @@ pub(crate) fn read_request(parts: &Parts, secure: bool) -> StaticRequest<'_> {
     let mut headers = Headers::default();
     for (name, value) in &parts.headers {
         if let Ok(value) = value.to_str() {
-            headers.note(name.as_str(), value);
+            headers.add(name.as_str(), value);
         }
     }
     StaticRequest {
@@ -188,22 +191,22 @@ pub(crate) fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
 
 /// A response of the edge itself, as hyper takes it.
 pub(crate) fn into_response(
-    lane: &Lane,
+    worker: &Worker,
     local: &StaticResponse,
     method: &http::Method,
-) -> Response<VisitorBody> {
+) -> Response<ResponseBody> {
     let mut response = Response::new(match &local.body {
-        _ if *method == http::Method::HEAD => VisitorBody::default(),
-        Body::Empty => VisitorBody::default(),
-        Body::One(Content::Bytes(bytes)) => VisitorBody::Whole(Full::new(bytes.clone())),
+        _ if *method == http::Method::HEAD => ResponseBody::default(),
+        Body::Empty => ResponseBody::default(),
+        Body::One(Content::Bytes(bytes)) => ResponseBody::Whole(Full::new(bytes.clone())),
         Body::One(Content::File(slice)) => {
-            VisitorBody::Files(stream(vec![Content::File(slice.clone())]))
+            ResponseBody::Files(stream(vec![Content::File(slice.clone())]))
         }
-        Body::Many(pieces) => VisitorBody::Files(stream(pieces.clone())),
+        Body::Many(pieces) => ResponseBody::Files(stream(pieces.clone())),
     });
     *response.status_mut() = local.status;
     *response.headers_mut() = local.header_map();
-    if let Ok(date) = HeaderValue::from_str(lane.second(lane.edge.now()).http()) {
+    if let Ok(date) = HeaderValue::from_str(worker.second(worker.edge.now()).http()) {
         response.headers_mut().insert(header::DATE, date);
     }
     response
@@ -218,7 +221,7 @@ fn stream(mut pieces: Vec<Content>) -> StreamBody<BoxStream<'static, io::Result<
         let bytes = match piece {
             Content::Bytes(bytes) => bytes,
             Content::File(slice) => {
-                let length = slice.length.min(CHUNK);
+                let length = slice.length.min(FILE_CHUNK);
                 let now = FileSlice {
                     length,
                     ..slice.clone()

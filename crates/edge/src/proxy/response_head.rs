@@ -5,12 +5,12 @@ use estrade_listener::framing::Framing;
 use http::StatusCode;
 use std::mem::MaybeUninit;
 
-const MOST_HEADERS: usize = 128;
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// What the meaning of an answer depends on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct ResponseContext {
     /// Whether it was asked with HEAD: then there is no body, whatever the head says.
     pub(crate) head: bool,
     /// Whether it was asked for another protocol.
@@ -19,7 +19,7 @@ pub(crate) struct Asked {
 
 /// The head of an answer.
 #[derive(Debug)]
-pub(crate) struct AnswerHead {
+pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
     /// The header lines that are passed on, each with its line end.
     pub(crate) lines: Vec<u8>,
@@ -35,38 +35,41 @@ pub(crate) struct AnswerHead {
 
 /// What came is no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Garbage;
+pub(crate) struct MalformedResponse;
 
 /// Takes the head off the buffer when it is complete; interim answers are read over.
-pub(crate) fn parse(buffer: &mut BytesMut, asked: Asked) -> Result<Option<AnswerHead>, Garbage> {
+pub(crate) fn parse(
+    buffer: &mut BytesMut,
+    context: ResponseContext,
+) -> Result<Option<ResponseHead>, MalformedResponse> {
     loop {
-        let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default()
             .parse_response_with_uninit_headers(&mut response, buffer, &mut headers)
-            .map_err(|_| Garbage)?;
+            .map_err(|_| MalformedResponse)?;
         let httparse::Status::Complete(length) = parsed else {
-            return if buffer.len() > LONGEST_HEAD {
-                Err(Garbage)
+            return if buffer.len() > MAX_HEAD_BYTES {
+                Err(MalformedResponse)
             } else {
                 Ok(None)
             };
         };
-        if length > LONGEST_HEAD {
-            return Err(Garbage);
+        if length > MAX_HEAD_BYTES {
+            return Err(MalformedResponse);
         }
         let status = response
             .code
             .and_then(|code| StatusCode::from_u16(code).ok());
-        let status = status.ok_or(Garbage)?;
+        let status = status.ok_or(MalformedResponse)?;
         match status {
-            StatusCode::SWITCHING_PROTOCOLS if !asked.upgrade => return Err(Garbage),
+            StatusCode::SWITCHING_PROTOCOLS if !context.upgrade => return Err(MalformedResponse),
             status if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS => {
                 buffer.advance(length);
             }
             status => {
                 let modern = response.version == Some(1);
-                let head = read(status, modern, response.headers, asked)?;
+                let head = read(status, modern, response.headers, context)?;
                 buffer.advance(length);
                 return Ok(Some(head));
             }
@@ -78,9 +81,9 @@ fn read(
     status: StatusCode,
     modern: bool,
     headers: &[httparse::Header<'_>],
-    asked: Asked,
-) -> Result<AnswerHead, Garbage> {
-    let mut head = AnswerHead {
+    context: ResponseContext,
+) -> Result<ResponseHead, MalformedResponse> {
+    let mut head = ResponseHead {
         status,
         lines: Vec::with_capacity(512),
         dated: false,
@@ -93,7 +96,7 @@ fn read(
     for header in headers.iter().filter(|it| it.name.len() == 10) {
         if header.name.eq_ignore_ascii_case("connection") {
             let (mut keep, mut close) = (false, false);
-            for word in words(header.value) {
+            for word in list_items(header.value) {
                 if word.eq_ignore_ascii_case(b"keep-alive") {
                     keep = true;
                 } else if word.eq_ignore_ascii_case(b"close") {
@@ -120,28 +123,28 @@ fn read(
                 true
             }
             14 if is("content-length") => {
-                let new = whole_number(value).ok_or(Garbage)?;
+                let new = whole_number(value).ok_or(MalformedResponse)?;
                 if length.is_some_and(|old| old != new) {
-                    return Err(Garbage);
+                    return Err(MalformedResponse);
                 }
                 length = Some(new);
                 false
             }
             17 if is("transfer-encoding") => {
                 if chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(Garbage);
+                    return Err(MalformedResponse);
                 }
                 chunked = true;
                 false
             }
-            _ => !is_of_the_connection(name),
+            _ => !is_hop_by_hop(name),
         };
         let is_listed = |word: &&[u8]| word.eq_ignore_ascii_case(name.as_bytes());
         if passed && (switching || !listed.iter().any(is_listed)) {
             put(&mut head.lines, name, value);
         }
     }
-    let bodiless = asked.head || switching || matches!(status.as_u16(), 204 | 304);
+    let bodiless = context.head || switching || matches!(status.as_u16(), 204 | 304);
     head.framing = match length {
         _ if bodiless => Framing::Done,
         _ if chunked => Framing::Size,
@@ -169,7 +172,7 @@ fn read(
 }
 
 /// Headers that are between us and the instance.
-fn is_of_the_connection(name: &str) -> bool {
+fn is_hop_by_hop(name: &str) -> bool {
     let known = match name.len() {
         2 => "te",
         7 => "trailer",
@@ -190,7 +193,7 @@ fn put(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// The words of a list with commas.
-pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn list_items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let words = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     words.filter(|word| !word.is_empty())
 }
@@ -204,17 +207,20 @@ fn whole_number(value: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const GET: Asked = Asked {
+    const GET: ResponseContext = ResponseContext {
         head: false,
         upgrade: false,
     };
 
-    fn head(text: &str, asked: Asked) -> Result<Option<AnswerHead>, Garbage> {
-        parse(&mut BytesMut::from(text), asked)
+    fn head(
+        text: &str,
+        context: ResponseContext,
+    ) -> Result<Option<ResponseHead>, MalformedResponse> {
+        parse(&mut BytesMut::from(text), context)
     }
 
-    fn lines(text: &str, asked: Asked) -> String {
-        let head = head(text, asked).unwrap().unwrap();
+    fn lines(text: &str, context: ResponseContext) -> String {
+        let head = head(text, context).unwrap().unwrap();
         String::from_utf8(head.lines).unwrap()
     }
 
@@ -255,10 +261,10 @@ mod tests {
 
     #[test]
     fn what_has_no_body_has_none_whatever_it_says() {
-        let asked = Asked { head: true, ..GET };
+        let context = ResponseContext { head: true, ..GET };
         let text = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
-        assert_eq!(head(text, asked).unwrap().unwrap().framing, Framing::Done);
-        assert_eq!(lines(text, asked), "content-length: 5\r\n");
+        assert_eq!(head(text, context).unwrap().unwrap().framing, Framing::Done);
+        assert_eq!(lines(text, context), "content-length: 5\r\n");
         let text = "HTTP/1.1 304 X\r\ncontent-length: 5\r\netag: x\r\n\r\n";
         assert_eq!(head(text, GET).unwrap().unwrap().framing, Framing::Done);
         assert_eq!(lines(text, GET), "etag: x\r\n");
@@ -279,13 +285,13 @@ mod tests {
     #[test]
     fn protocols_are_switched_only_when_that_was_asked_for() {
         let text = "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nsec-websocket-accept: x\r\n\r\n";
-        assert_eq!(head(text, GET).unwrap_err(), Garbage);
-        let asked = Asked {
+        assert_eq!(head(text, GET).unwrap_err(), MalformedResponse);
+        let context = ResponseContext {
             upgrade: true,
             ..GET
         };
         assert_eq!(
-            lines(text, asked),
+            lines(text, context),
             "Upgrade: websocket\r\nsec-websocket-accept: x\r\nconnection: upgrade\r\n"
         );
     }
@@ -301,7 +307,7 @@ mod tests {
             assert!(head(&text[..at], GET).unwrap().is_none(), "{at}");
         }
         assert!(head("SSH-2.0-x\r\n\r\n", GET).is_err());
-        let long = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(LONGEST_HEAD));
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(MAX_HEAD_BYTES));
         assert!(head(&long, GET).is_err());
         assert!(head(&format!("{long}\r\n\r\n"), GET).is_err());
     }

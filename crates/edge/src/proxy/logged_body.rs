@@ -1,9 +1,9 @@
 //! The note about a request that hyper reads and an instance answers: made when the answer has ended,
 //! or when nobody waits for it any more.
 
-use crate::lane::Lane;
+use crate::hyper_service::read_request;
 use crate::routes::Route;
-use crate::visitors::read_request;
+use crate::worker::Worker;
 use http::StatusCode;
 use http::request::Parts;
 use std::net::IpAddr;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// The visitor has gone before there was an answer; what others also note in this case.
-const GONE: u16 = 499;
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-pub(crate) fn gone() -> StatusCode {
-    StatusCode::from_u16(GONE).unwrap_or(StatusCode::BAD_REQUEST)
+pub(crate) fn client_closed_request() -> StatusCode {
+    StatusCode::from_u16(CLIENT_CLOSED_REQUEST).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
 /// A request that is noted when this is dropped.
-pub(crate) struct Noting {
-    pub(crate) lane: Arc<Lane>,
+pub(crate) struct LogOnDrop {
+    pub(crate) worker: Arc<Worker>,
     pub(crate) route: Arc<Route>,
     pub(crate) parts: Parts,
     pub(crate) client: IpAddr,
@@ -28,18 +28,21 @@ pub(crate) struct Noting {
     pub(crate) bytes: u64,
 }
 
-impl Drop for Noting {
+impl Drop for LogOnDrop {
     fn drop(&mut self) {
-        let now = self.lane.edge.now();
-        let second = self.lane.second(now);
-        let request = read_request(&self.parts, self.lane.options.tls.is_some());
-        self.lane.note(
+        let now = self.worker.edge.now();
+        let second = self.worker.second(now);
+        let request = read_request(&self.parts, self.worker.options.tls.is_some());
+        self.worker.log_request(
             &second,
             now,
             &request,
             Some((&self.route, &self.route.name)),
             &self.client.to_string(),
-            (self.status.unwrap_or_else(gone), self.bytes),
+            (
+                self.status.unwrap_or_else(client_closed_request),
+                self.bytes,
+            ),
             self.started,
         );
     }

@@ -1,15 +1,15 @@
 //! Visitors on the express lane: GET and HEAD without a body, passed on without a framework.
 
 use crate::error_pages::Page;
-use crate::lane::Lane;
 use crate::proxy::ProxyTarget;
-use crate::proxy::answer_head::{AnswerHead, Asked};
-use crate::proxy::attempt;
+use crate::proxy::forward as upstream;
 use crate::proxy::forwarded::Origin;
-use crate::proxy::noting::gone;
-use crate::proxy::outgoing::Outgoing;
-use crate::proxy::request_head::{self, Framing, Line};
+use crate::proxy::logged_body::client_closed_request;
+use crate::proxy::outgoing::OutgoingRequest;
+use crate::proxy::request_head::{self, Framing, RequestLine};
+use crate::proxy::response_head::{ResponseContext, ResponseHead};
 use crate::request::{Method, StaticRequest};
+use crate::worker::Worker;
 use estrade_listener::express::{begin_head, begin_status};
 use estrade_listener::sending::{End, Sending, while_there};
 use estrade_listener::spare;
@@ -19,10 +19,10 @@ use std::net::IpAddr;
 use std::pin::pin;
 
 /// More headers than this are not for the express lane.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// A request on the express lane that an instance shall answer.
-pub(crate) struct Passing<'r> {
+pub(crate) struct FastPathRequest<'r> {
     /// Its bytes.
     pub(crate) bytes: &'r [u8],
     /// What it asks.
@@ -36,36 +36,36 @@ pub(crate) struct Passing<'r> {
 }
 
 /// What became of it.
-pub(crate) struct Passed {
+pub(crate) struct SentResponse {
     /// The status of its answer.
     pub(crate) status: StatusCode,
     /// Bytes of the body that were sent.
     pub(crate) bytes: u64,
     /// Whether all of it was sent, so that another request can follow.
-    pub(crate) whole: bool,
+    pub(crate) complete: bool,
 }
 
 /// Where requests of a connection come from; those that are behind a trusted proxy differ.
-pub(crate) struct Origins {
+pub(crate) struct OriginCache {
     peer: IpAddr,
     trusted: bool,
     known: Option<Origin>,
 }
 
-impl Origins {
-    pub(crate) fn new(lane: &Lane, peer: IpAddr) -> Self {
+impl OriginCache {
+    pub(crate) fn new(worker: &Worker, peer: IpAddr) -> Self {
         Self {
             peer,
-            trusted: lane.options.trusted_proxies.contains(peer),
+            trusted: worker.options.trusted_proxies.contains(peer),
             known: None,
         }
     }
 
-    pub(crate) fn of(&mut self, lane: &Lane, forwarded: &[&[u8]]) -> &Origin {
+    pub(crate) fn of(&mut self, worker: &Worker, forwarded: &[&[u8]]) -> &Origin {
         if self.trusted {
             self.known = None;
         }
-        let (proxies, peer) = (&lane.options.trusted_proxies, self.peer);
+        let (proxies, peer) = (&worker.options.trusted_proxies, self.peer);
         self.known
             .get_or_insert_with(|| Origin::new(proxies, peer, forwarded.iter().rev().copied()))
     }
@@ -73,30 +73,30 @@ impl Origins {
 
 /// Passes a request on, and what comes back. Nothing was sent to the visitor when there is a page
 /// instead.
-pub(crate) async fn pass(
-    lane: &Lane,
-    request: Passing<'_>,
-    way: ProxyTarget,
+pub(crate) async fn forward(
+    worker: &Worker,
+    request: FastPathRequest<'_>,
+    target: ProxyTarget,
     mut sending: Sending<'_>,
-) -> Result<Passed, Page> {
+) -> Result<SentResponse, Page> {
     let head = write_head(&request).ok_or(Page::BadRequest)?;
-    let asked = Asked {
+    let context = ResponseContext {
         head: request.request.method == Method::Head,
         upgrade: false,
     };
-    let answered = {
-        let answer = attempt::forward(lane, way, Outgoing::head(head), asked, true);
+    let response = {
+        let answer = upstream::forward(worker, target, OutgoingRequest::head(head), context, true);
         while_there(sending.stream, sending.ahead, pin!(answer)).await
     };
-    let Some(answered) = answered else {
-        return Ok(Passed {
-            status: gone(),
+    let Some(response) = response else {
+        return Ok(SentResponse {
+            status: client_closed_request(),
             bytes: 0,
-            whole: false,
+            complete: false,
         });
     };
-    let (head, mut exchange) = answered.map_err(super::Failure::page)?.into_exchange(lane);
-    let end = if asked.head || matches!(head.status.as_u16(), 204 | 304) {
+    let (head, mut body) = response.map_err(super::Failure::page)?.into_body(worker);
+    let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
         End::Nothing
     } else if head.framing.left().is_some() {
         // Said of the head, not of what is left: a body in chunks may have ended already.
@@ -105,23 +105,23 @@ pub(crate) async fn pass(
         End::Chunks
     };
     *sending.output = spare::take();
-    begin_answer(sending.output, &head, &request, end);
-    let whole = sending.send_body(&mut exchange, end).await;
-    Ok(Passed {
+    begin_response(sending.output, &head, &request, end);
+    let complete = sending.send_body(&mut body, end).await;
+    Ok(SentResponse {
         status: head.status,
-        bytes: exchange.bytes,
-        whole,
+        bytes: body.bytes,
+        complete,
     })
 }
 
 /// The head as the instance gets it. It was parsed before: who it is for was not known yet.
-fn write_head(request: &Passing<'_>) -> Option<Vec<u8>> {
-    let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+fn write_head(request: &FastPathRequest<'_>) -> Option<Vec<u8>> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut []);
     parsed
         .parse_with_uninit_headers(request.bytes, &mut slots)
         .ok()?;
-    let line = Line {
+    let line = RequestLine {
         method: parsed.method?,
         target: parsed.path?,
         host: request.request.host,
@@ -141,7 +141,12 @@ fn write_head(request: &Passing<'_>) -> Option<Vec<u8>> {
     Some(head)
 }
 
-fn begin_answer(output: &mut Vec<u8>, head: &AnswerHead, request: &Passing<'_>, end: End) {
+fn begin_response(
+    output: &mut Vec<u8>,
+    head: &ResponseHead,
+    request: &FastPathRequest<'_>,
+    end: End,
+) {
     output.clear();
     if head.dated {
         begin_status(output, head.status);

@@ -1,12 +1,12 @@
 //! A lane: one thread that serves visitors, from a connection to the end of its answers.
 
-use crate::access_log::Noted;
+use crate::access_log::LogEntry;
 use crate::edge::Edge;
-use crate::express;
+use crate::fast_path;
+use crate::hyper_service::HyperService;
 use crate::proxy::Pool;
 use crate::request::StaticRequest;
 use crate::routes::Route;
-use crate::visitors::Visitors;
 use estrade_listener::express::{Express, Next};
 use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat, Second};
 use estrade_model::Timestamp;
@@ -23,25 +23,25 @@ use tokio_util::task::TaskTracker;
 ///
 /// Boxed, so that it is compiled here.
 pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
-    let lane = move |seat: Seat| {
-        let lane = Arc::new(Lane {
+    let worker = move |seat: Seat| {
+        let worker = Arc::new(Worker {
             pool: Arc::new(Pool::new(&edge.proxy)),
             edge: Arc::clone(&edge),
-            number: seat.number,
+            index: seat.number,
             options: seat.options.clone(),
             tunnels: TaskTracker::new(),
             stop: seat.stop.clone(),
             second: Mutex::default(),
         });
-        lane.serve(seat)
+        worker.serve(seat)
     };
-    Box::pin(port.serve("edge", lane, stop))
+    Box::pin(port.serve("edge", worker, stop))
 }
 
 /// One serving thread.
-pub(crate) struct Lane {
+pub(crate) struct Worker {
     pub(crate) edge: Arc<Edge>,
-    pub(crate) number: usize,
+    pub(crate) index: usize,
     pub(crate) options: ListenerOptions,
     /// Connections to instances that wait for the next request.
     pub(crate) pool: Arc<Pool>,
@@ -53,7 +53,7 @@ pub(crate) struct Lane {
     second: Mutex<Second>,
 }
 
-impl Express for Visitors {
+impl Express for HyperService {
     async fn serve_express(
         &self,
         mut stream: TcpStream,
@@ -61,18 +61,18 @@ impl Express for Visitors {
         _: &ListenerOptions,
         connection: &Arc<ConnectionHandle>,
     ) -> Next {
-        match express::serve(&self.0, &mut stream, peer, connection).await {
+        match fast_path::serve(&self.0, &mut stream, peer, connection).await {
             Some(input) => Next::HandOver(stream, input),
             None => Next::Ended(Some(stream)),
         }
     }
 }
 
-impl Lane {
+impl Worker {
     async fn serve(self: Arc<Self>, seat: Seat) {
-        let visitors = Visitors(Arc::clone(&self));
+        let service = HyperService(Arc::clone(&self));
         tokio::select! {
-            () = seat.serve_express(visitors) => {}
+            () = seat.serve_express(service) => {}
             () = self.pool.sweep() => {}
         }
         // They were told to stop with all others, and do not wait for anybody.
@@ -93,7 +93,7 @@ impl Lane {
         if forwarded.is_empty() || !self.options.trusted_proxies.contains(peer) {
             return None;
         }
-        let headers = express::forwarded_headers(forwarded);
+        let headers = fast_path::forwarded_headers(forwarded);
         Some(self.options.trusted_proxies.client(peer, &headers).0)
     }
 
@@ -102,7 +102,7 @@ impl Lane {
         clippy::too_many_arguments,
         reason = "each is a fact about one request, noted once"
     )]
-    pub(crate) fn note(
+    pub(crate) fn log_request(
         &self,
         second: &Second,
         now: Timestamp,
@@ -112,19 +112,19 @@ impl Lane {
         (status, bytes): (StatusCode, u64),
         started: Instant,
     ) {
-        let (status, took) = (status.as_u16(), started.elapsed());
+        let (status, duration) = (status.as_u16(), started.elapsed());
         if let Some((route, _)) = project {
-            route.counters().record(status, bytes, took);
+            route.counters().record(status, bytes, duration);
         }
         let project = project.map(|(_, name)| name);
-        let noted = Noted {
+        let entry = LogEntry {
             request,
             project,
             client,
             status,
             bytes,
-            took,
+            duration,
         };
-        self.edge.log.note(self.number, second, now, &noted);
+        self.edge.log.record(self.index, second, now, &entry);
     }
 }
