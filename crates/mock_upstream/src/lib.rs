@@ -1,5 +1,5 @@
-//! For tests only: an OpenAI-like upstream on a real socket that does what a script says, and counts
-//! who asks it.
+//! For tests only: an OpenAI-like upstream on a real socket that runs a script for each request, and records
+//! requests and connections.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 #![expect(
@@ -16,30 +16,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// One thing that it does.
+/// One step of a script.
 #[derive(Clone, Debug)]
-pub enum Act {
-    /// Sends bytes.
+pub enum Action {
     Send(Vec<u8>),
     /// Sends the same bytes so many times, for as long as the other end takes them.
     Flood(Vec<u8>, u64),
-    /// Waits.
     Sleep(Duration),
     /// Waits until it is told to go on.
     Wait(Arc<Notify>),
-    /// Closes the connection.
     Close,
     /// Waits for the other end to close.
     AwaitClose,
 }
-
-/// Sends a text.
-pub fn send(text: impl Into<String>) -> Act {
-    Act::Send(text.into().into_bytes())
+pub fn send(text: impl Into<String>) -> Action {
+    Action::Send(text.into().into_bytes())
 }
 
 /// An answer with a length.
-pub fn json(status: u16, body: &str) -> Vec<Act> {
+pub fn json(status: u16, body: &str) -> Vec<Action> {
     let length = body.len();
     vec![send(format!(
         "HTTP/1.1 {status} Whatever\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
@@ -48,17 +43,15 @@ pub fn json(status: u16, body: &str) -> Vec<Act> {
 }
 
 /// The head of a stream.
-pub fn stream_head() -> Act {
+pub fn stream_head() -> Action {
     send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
 }
-
-/// A chunk.
-pub fn chunk(text: &str) -> Act {
+pub fn chunk(text: &str) -> Action {
     send(format!("{:x}\r\n{text}\r\n", text.len()))
 }
 
 /// An event that says something, as a chunk.
-pub fn event(content: &str) -> Act {
+pub fn event(content: &str) -> Action {
     chunk(&event_text(content))
 }
 
@@ -68,99 +61,99 @@ pub fn event_text(content: &str) -> String {
 }
 
 /// The event that says what the stream has used.
-pub fn usage_event(prompt: u64, completion: u64) -> Act {
+pub fn usage_event(prompt: u64, completion: u64) -> Action {
     chunk(&format!(
         "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion}}}}}\n\n"
     ))
 }
 
 /// The end of a stream.
-pub fn done() -> Act {
+pub fn done() -> Action {
     send("e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 }
 
-/// What it was asked.
+/// A request that it received.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// Request line and headers.
     pub head: String,
-    /// The body.
     pub body: String,
 }
 
-type Script = dyn Fn(usize, &Asked) -> Vec<Act> + Send + Sync;
+type Script = dyn Fn(usize, &ReceivedRequest) -> Vec<Action> + Send + Sync;
 
 #[derive(Default)]
-struct Seen {
-    asked: Mutex<Vec<Asked>>,
+struct Observed {
+    requests: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
     closed: AtomicUsize,
     changed: Notify,
 }
 
 /// A provider on a socket.
-pub struct Scripted {
-    /// Where it listens.
+pub struct MockUpstream {
     pub address: SocketAddr,
-    seen: Arc<Seen>,
+    observed: Arc<Observed>,
     _tasks: JoinSet<()>,
 }
 
-impl Scripted {
+impl MockUpstream {
     /// Answers each request with what the script says of its number.
-    pub async fn new(script: impl Fn(usize) -> Vec<Act> + Send + Sync + 'static) -> Self {
-        Self::by(move |number, _| script(number)).await
+    pub async fn new(script: impl Fn(usize) -> Vec<Action> + Send + Sync + 'static) -> Self {
+        Self::with_script(move |number, _| script(number)).await
     }
 
     /// Answers each request with what the script says of its number and of what it asks.
-    pub async fn by(script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static) -> Self {
+    pub async fn with_script(
+        script: impl Fn(usize, &ReceivedRequest) -> Vec<Action> + Send + Sync + 'static,
+    ) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let (script, noted) = (Arc::new(script) as Arc<Script>, Arc::clone(&seen));
+        let observed = Arc::new(Observed::default());
+        let (script, recorder) = (Arc::new(script) as Arc<Script>, Arc::clone(&observed));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = socket.accept().await {
                 stream.set_nodelay(true).unwrap();
-                noted.connections.fetch_add(1, Ordering::SeqCst);
-                let (script, seen) = (Arc::clone(&script), Arc::clone(&noted));
+                recorder.connections.fetch_add(1, Ordering::SeqCst);
+                let (script, observed) = (Arc::clone(&script), Arc::clone(&recorder));
                 connections.spawn(async move {
-                    act(stream, &*script, &seen).await;
-                    seen.closed.fetch_add(1, Ordering::SeqCst);
-                    seen.changed.notify_waiters();
+                    run_script(stream, &*script, &observed).await;
+                    observed.closed.fetch_add(1, Ordering::SeqCst);
+                    observed.changed.notify_waiters();
                 });
             }
         });
         Self {
             address,
-            seen,
+            observed,
             _tasks: tasks,
         }
     }
 
-    /// What it was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.seen.asked.lock().unwrap().clone()
+    /// The requests that it received so far.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.observed.requests.lock().unwrap().clone()
     }
 
-    /// How often it was asked.
+    /// How many requests it received.
     pub fn count(&self) -> usize {
-        self.seen.asked.lock().unwrap().len()
+        self.observed.requests.lock().unwrap().len()
     }
 
     /// How many connections were opened to it.
     pub fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::SeqCst)
+        self.observed.connections.load(Ordering::SeqCst)
     }
 
     /// How many of them are still open.
     pub fn open(&self) -> usize {
-        self.connections() - self.seen.closed.load(Ordering::SeqCst)
+        self.connections() - self.observed.closed.load(Ordering::SeqCst)
     }
 
     /// Waits until so many of its connections are open.
-    pub async fn until_open(&self, count: usize) -> bool {
+    pub async fn wait_for_open(&self, count: usize) -> bool {
         let wait = async {
             while self.open() != count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -172,32 +165,32 @@ impl Scripted {
     }
 }
 
-async fn act(mut stream: TcpStream, script: &Script, seen: &Seen) {
+async fn run_script(mut stream: TcpStream, script: &Script, observed: &Observed) {
     let mut buffer = Vec::new();
-    while let Some(asked) = read_request(&mut stream, &mut buffer).await {
+    while let Some(request) = read_request(&mut stream, &mut buffer).await {
         let number = {
-            let mut all = seen.asked.lock().unwrap();
-            all.push(asked.clone());
+            let mut all = observed.requests.lock().unwrap();
+            all.push(request.clone());
             all.len() - 1
         };
-        for act in script(number, &asked) {
-            match act {
-                Act::Send(bytes) => {
+        for action in script(number, &request) {
+            match action {
+                Action::Send(bytes) => {
                     if stream.write_all(&bytes).await.is_err() {
                         return;
                     }
                 }
-                Act::Flood(bytes, times) => {
+                Action::Flood(bytes, times) => {
                     for _ in 0..times {
                         if stream.write_all(&bytes).await.is_err() {
                             return;
                         }
                     }
                 }
-                Act::Sleep(span) => tokio::time::sleep(span).await,
-                Act::Wait(until) => until.notified().await,
-                Act::Close => return,
-                Act::AwaitClose => {
+                Action::Sleep(span) => tokio::time::sleep(span).await,
+                Action::Wait(until) => until.notified().await,
+                Action::Close => return,
+                Action::AwaitClose => {
                     let mut byte = [0];
                     let _ = stream.read(&mut byte).await;
                     return;
@@ -207,7 +200,7 @@ async fn act(mut stream: TcpStream, script: &Script, seen: &Seen) {
     }
 }
 
-async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Asked> {
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<ReceivedRequest> {
     loop {
         if let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") {
             let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
@@ -219,7 +212,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<As
                 let rest = buffer.split_off(end + 4 + length);
                 let body = String::from_utf8(buffer[end + 4..].to_vec()).unwrap();
                 *buffer = rest;
-                return Some(Asked { head, body });
+                return Some(ReceivedRequest { head, body });
             }
         }
         if stream.read_buf(buffer).await.ok()? == 0 {

@@ -1,7 +1,9 @@
 //! Limits over the wire, and the record of every call.
 
 use crate::support::{ECHO, MODEL, chat, chat_answer, code, key_with, provide, say, workspace};
-use estrade_mock_upstream::{Scripted, done, event, json as answer_json, stream_head, usage_event};
+use estrade_mock_upstream::{
+    MockUpstream, done, event, json as answer_json, stream_head, usage_event,
+};
 use estrade_testkit::{TestApp, on_both_engines};
 use serde_json::json;
 use std::time::Duration;
@@ -100,7 +102,7 @@ async fn a_workspace_limits_all_its_keys(app: &TestApp) {
 }
 
 async fn a_budget_is_said_in_headers_and_body(app: &TestApp) {
-    let upstream = Scripted::new(|_| answer_json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
     provide(app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
     let budget =
@@ -150,7 +152,7 @@ async fn a_budget_is_said_in_headers_and_body(app: &TestApp) {
 }
 
 async fn every_answer_leads_to_its_record(app: &TestApp) {
-    let upstream = Scripted::by(|_, asked| {
+    let upstream = MockUpstream::with_script(|_, asked| {
         if asked.body.contains(r#""stream":true"#) {
             vec![stream_head(), event("a"), usage_event(3, 2), done()]
         } else {
@@ -193,7 +195,7 @@ async fn every_answer_leads_to_its_record(app: &TestApp) {
 }
 
 async fn models_are_listed_by_credential(app: &TestApp) {
-    let upstream = Scripted::new(|_| answer_json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
     provide(app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
     let (_, wide) = key_with(&ada, "wide", json!({})).await;

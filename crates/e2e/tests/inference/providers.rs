@@ -1,7 +1,7 @@
 //! Providers of the database: in force for the next call, and their keys nowhere to be found.
 
 use crate::support::{MODEL, SECRET, chat, chat_answer, code, key, provide};
-use estrade_mock_upstream::{Scripted, json as answer_json};
+use estrade_mock_upstream::{MockUpstream, json as answer_json};
 use estrade_model::provider::{KeptProvider, ProviderSettings};
 use estrade_model::{Id, Timestamp};
 use estrade_store::providers::{ProviderRow, insert_provider};
@@ -20,7 +20,7 @@ async fn a_provider_is_in_force_for_the_next_call(app: &TestApp) {
     let (_, key) = key(&ada, "ci-bot").await;
     let admin = app.admin().await.ai();
     for round in 0..10 {
-        let upstream = Scripted::new(|_| answer_json(200, &chat_answer(1))).await;
+        let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
         let unknown = chat(app, &key, MODEL, &json!({})).await.assert(404);
         assert_eq!(code(&unknown), "model_not_found", "{round}");
         let path = provide(app, &upstream).await;
@@ -68,7 +68,7 @@ async fn leave(app: &TestApp, name: &str, base_url: &str, sealed_key: Option<Vec
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stored_provider_that_cannot_be_used_takes_no_other_with_it() {
     let app = TestApp::start(Engine::Sqlite).await;
-    let upstream = Scripted::new(|_| answer_json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "ci-bot").await;
     leave(&app, "nowhere", "https://a..b/v1", None).await;
@@ -84,7 +84,7 @@ async fn a_stored_provider_that_cannot_be_used_takes_no_other_with_it() {
 
 async fn the_key_of_a_provider_is_nowhere(app: &TestApp) {
     // One that repeats what it was told, in every way.
-    let upstream = Scripted::by(|number, asked| {
+    let upstream = MockUpstream::with_script(|number, asked| {
         let told = asked
             .head
             .lines()

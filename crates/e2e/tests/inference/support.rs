@@ -1,6 +1,6 @@
 //! Steps that these tests take.
 
-use estrade_mock_upstream::Scripted;
+use estrade_mock_upstream::MockUpstream;
 use estrade_testkit::{Answer, Call, TestApp, User};
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub(crate) fn code(answer: &Answer) -> String {
 }
 
 /// Adds the upstream as a provider, as an administrator does.
-pub(crate) async fn provide(app: &TestApp, upstream: &Scripted) -> String {
+pub(crate) async fn provide(app: &TestApp, upstream: &MockUpstream) -> String {
     let new = json!({
         "name": "acme", "baseURL": format!("http://{}/v1", upstream.address), "apiKey": SECRET, "retries": 0,
         "models": [{"id": MODEL, "price": {"prompt": "0", "completion": "1000"}}],

@@ -1,7 +1,7 @@
 //! Traces of calls, as a collector gets them: read with OpenTelemetry's own types.
 
 use crate::support::{ECHO, MODEL, chat, chat_answer, key, provide, say};
-use estrade_mock_upstream::{Act, Scripted, json as answer_json};
+use estrade_mock_upstream::{Action, MockUpstream, json as answer_json};
 use estrade_server::ai::traces::TraceOptions;
 use estrade_testkit::{Engine, Setup, TestApp};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-async fn start(collector: &Scripted, percent: u8) -> TestApp {
+async fn start(collector: &MockUpstream, percent: u8) -> TestApp {
     let mut setup = Setup::default();
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", "Bearer collector-key".parse().unwrap());
@@ -27,10 +27,10 @@ async fn start(collector: &Scripted, percent: u8) -> TestApp {
 }
 
 /// All spans that the collector was sent, once there are so many.
-async fn spans(collector: &Scripted, count: usize) -> Vec<Span> {
+async fn spans(collector: &MockUpstream, count: usize) -> Vec<Span> {
     let begin = Instant::now();
     loop {
-        let bodies = collector.asked();
+        let bodies = collector.requests();
         let spans: Vec<Span> = bodies.iter().flat_map(|asked| read(&asked.body)).collect();
         if spans.len() >= count {
             assert_eq!(spans.len(), count);
@@ -66,8 +66,8 @@ fn attribute(span: &Span, key: &str) -> String {
 
 #[tokio::test]
 async fn a_call_is_a_span_of_its_callers_trace() {
-    let collector = Scripted::new(|_| answer_json(200, "{}")).await;
-    let upstream = Scripted::new(|_| answer_json(200, &chat_answer(5))).await;
+    let collector = MockUpstream::new(|_| answer_json(200, "{}")).await;
+    let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(5))).await;
     let app = start(&collector, 0).await;
     provide(&app, &upstream).await;
     let ada = app.new_account("ada").await.ai();
@@ -100,14 +100,14 @@ async fn a_call_is_a_span_of_its_callers_trace() {
     assert!(span.end_time_unix_nano > span.start_time_unix_nano);
     assert!(span.status.is_none());
     // The provider's part hangs below the call.
-    let told = &upstream.asked()[0].head;
+    let told = &upstream.requests()[0].head;
     let below = format!(
         "traceparent: 00-{}-{}-01",
         &PARENT[3..35],
         hex::encode(&span.span_id)
     );
     assert!(told.contains(&below), "{told}");
-    let collector_head = &collector.asked()[0].head;
+    let collector_head = &collector.requests()[0].head;
     assert!(
         collector_head.contains("POST /v1/traces ") && collector_head.contains("collector-key")
     );
@@ -124,7 +124,7 @@ async fn a_call_is_a_span_of_its_callers_trace() {
 
 #[tokio::test]
 async fn every_call_begins_a_trace_when_all_are_sampled_and_a_failure_says_so() {
-    let collector = Scripted::new(|number| match number {
+    let collector = MockUpstream::new(|number| match number {
         // A collector that is busy is asked again.
         0 => answer_json(503, "{}"),
         _ => answer_json(200, "{}"),
@@ -137,7 +137,7 @@ async fn every_call_begins_a_trace_when_all_are_sampled_and_a_failure_says_so() 
     chat(&app, &key, "acme/none", &json!({})).await.assert(404);
     // What waits is sent before the server is gone.
     app.finish().await;
-    let bodies = collector.asked();
+    let bodies = collector.requests();
     let mut all: Vec<Span> = bodies[1..]
         .iter()
         .flat_map(|asked| read(&asked.body))
@@ -152,7 +152,7 @@ async fn every_call_begins_a_trace_when_all_are_sampled_and_a_failure_says_so() 
 
 #[tokio::test]
 async fn a_collector_that_hangs_costs_no_call() {
-    let collector = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let collector = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let app = start(&collector, 100).await;
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "traced").await;

@@ -1,7 +1,7 @@
 //! Instances: an application that answers with what it was asked, and others that do as they like.
 
 use bytes::Bytes;
-use estrade_mock_upstream::{Act, Scripted, send};
+use estrade_mock_upstream::{Action, MockUpstream, send};
 use http::{Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
@@ -87,7 +87,7 @@ pub(crate) fn whole(text: impl Into<Bytes>) -> AppBody {
 }
 
 /// An answer with a length.
-pub(crate) fn ok(text: &str) -> Act {
+pub(crate) fn ok(text: &str) -> Action {
     let length = text.len();
     send(format!(
         "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{text}"
@@ -95,8 +95,8 @@ pub(crate) fn ok(text: &str) -> Act {
 }
 
 /// Answers every request in the same way.
-pub(crate) async fn always(acts: Vec<Act>) -> Scripted {
-    Scripted::new(move |_| acts.clone()).await
+pub(crate) async fn always(acts: Vec<Action>) -> MockUpstream {
+    MockUpstream::new(move |_| acts.clone()).await
 }
 
 /// An address at which nobody is.

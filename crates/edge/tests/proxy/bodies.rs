@@ -4,7 +4,7 @@ use crate::backend::{App, always, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Modern;
 use bytes::Bytes;
-use estrade_mock_upstream::{Act, chunk, send, stream_head};
+use estrade_mock_upstream::{Action, chunk, send, stream_head};
 use futures_util::StreamExt;
 use http::Response;
 use http_body_util::{BodyExt, StreamBody};
@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(5);
 async fn events_are_passed_on_one_by_one() {
     let stage = Stage::start().await;
     let next = Arc::new(Notify::new());
-    let wait = || Act::Wait(Arc::clone(&next));
+    let wait = || Action::Wait(Arc::clone(&next));
     let app = always(vec![
         stream_head(),
         chunk("data: 1\n\n"),
@@ -241,7 +241,7 @@ async fn what_becomes_too_long_while_it_is_answered_breaks_off() {
 async fn an_instance_may_answer_before_it_has_read_everything() {
     let stage = Stage::start().await;
     let no = "HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";
-    let app = always(vec![send(no), Act::Close]).await;
+    let app = always(vec![send(no), Action::Close]).await;
     stage.serve(&[app.address]).await;
     let mut visitor = stage.visitor().await;
     let head =

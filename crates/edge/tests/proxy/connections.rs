@@ -2,7 +2,7 @@
 
 use crate::backend::{App, always, nowhere, ok};
 use crate::stage::{Stage, eventually};
-use estrade_mock_upstream::{Act, Scripted};
+use estrade_mock_upstream::{Action, MockUpstream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -38,7 +38,7 @@ async fn idle_connections_are_closed_after_a_while_and_when_their_instance_leave
     let mut visitor = stage.visitor().await;
     visitor.get("/").await;
     assert_eq!(app.open(), 1);
-    assert!(app.until_open(0).await);
+    assert!(app.wait_for_open(0).await);
     stage.finish().await;
 
     let stage = Stage::start().await;
@@ -48,7 +48,7 @@ async fn idle_connections_are_closed_after_a_while_and_when_their_instance_leave
     assert_eq!(app.open(), 1);
     let left = Instant::now();
     stage.publish(release, &[]);
-    assert!(app.until_open(0).await);
+    assert!(app.wait_for_open(0).await);
     assert!(left.elapsed() < Duration::from_secs(5));
     stage.finish().await;
 }
@@ -57,7 +57,7 @@ async fn idle_connections_are_closed_after_a_while_and_when_their_instance_leave
 async fn no_more_connections_wait_than_may() {
     let stage = Stage::start_with(|setup| setup.edge.proxy.max_idle = 2).await;
     let go = Arc::new(Notify::new());
-    let app = always(vec![Act::Wait(Arc::clone(&go)), ok("x")]).await;
+    let app = always(vec![Action::Wait(Arc::clone(&go)), ok("x")]).await;
     stage.serve(&[app.address]).await;
     let mut visitors = JoinSet::new();
     for _ in 0..5 {
@@ -68,7 +68,7 @@ async fn no_more_connections_wait_than_may() {
     assert_eq!(app.open(), 5);
     go.notify_waiters();
     assert_eq!(visitors.join_all().await, [200; 5]);
-    assert!(app.until_open(2).await);
+    assert!(app.wait_for_open(2).await);
     stage.finish().await;
 }
 
@@ -76,7 +76,7 @@ async fn no_more_connections_wait_than_may() {
 async fn the_least_busy_instance_is_asked() {
     let stage = Stage::start().await;
     let go = Arc::new(Notify::new());
-    let acts = || vec![Act::Wait(Arc::clone(&go)), ok("x")];
+    let acts = || vec![Action::Wait(Arc::clone(&go)), ok("x")];
     let apps = [
         always(acts()).await,
         always(acts()).await,
@@ -89,10 +89,10 @@ async fn the_least_busy_instance_is_asked() {
         visitors.spawn(async move { visitor.get("/").await.status });
     }
     eventually("all are asked", || {
-        apps.iter().map(Scripted::count).sum::<usize>() == 9
+        apps.iter().map(MockUpstream::count).sum::<usize>() == 9
     })
     .await;
-    assert_eq!(apps.each_ref().map(Scripted::count), [3, 3, 3]);
+    assert_eq!(apps.each_ref().map(MockUpstream::count), [3, 3, 3]);
     let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();
     assert_eq!(instances.in_flight(), 9);
@@ -106,7 +106,7 @@ async fn the_least_busy_instance_is_asked() {
 async fn one_that_is_stuck_gets_nothing_else_while_others_are_free() {
     let stage = Stage::start().await;
     let go = Arc::new(Notify::new());
-    let stuck = always(vec![Act::Wait(Arc::clone(&go)), ok("stuck")]).await;
+    let stuck = always(vec![Action::Wait(Arc::clone(&go)), ok("stuck")]).await;
     let quick = always(vec![ok("quick")]).await;
     stage.serve(&[stuck.address, quick.address]).await;
     let mut visitors = JoinSet::new();
@@ -150,9 +150,9 @@ async fn an_instance_that_accepts_nobody_costs_no_request() {
 }
 
 /// Answers the first request of each connection, and closes at the second one without a word.
-async fn forgetful() -> Scripted {
-    Scripted::new(|number| match number {
-        1 => vec![Act::Close],
+async fn forgetful() -> MockUpstream {
+    MockUpstream::new(|number| match number {
+        1 => vec![Action::Close],
         _ => vec![ok("x")],
     })
     .await
@@ -196,7 +196,10 @@ async fn a_request_that_may_have_been_carried_out_is_not_repeated() {
 #[tokio::test]
 async fn one_that_hangs_up_is_made_up_for_by_another() {
     let stage = Stage::start().await;
-    let (rude, polite) = (always(vec![Act::Close]).await, always(vec![ok("x")]).await);
+    let (rude, polite) = (
+        always(vec![Action::Close]).await,
+        always(vec![ok("x")]).await,
+    );
     let release = stage.serve(&[rude.address, polite.address]).await;
     let mut visitor = stage.visitor().await;
     for _ in 0..6 {
@@ -226,18 +229,18 @@ async fn what_cannot_be_repeated_does_not_go_out_on_an_old_connection() {
 #[tokio::test]
 async fn when_the_visitor_goes_so_does_the_connection_to_the_instance() {
     let stage = Stage::start().await;
-    let app = always(vec![Act::AwaitClose]).await;
+    let app = always(vec![Action::AwaitClose]).await;
     let release = stage.serve(&[app.address]).await;
     for method in ["GET", "POST"] {
         let mut visitor = stage.visitor().await;
         visitor.send(method, "/", &[], b"").await;
-        assert!(app.until_open(1).await);
+        assert!(app.wait_for_open(1).await);
         drop(visitor);
-        assert!(app.until_open(0).await, "{method}");
+        assert!(app.wait_for_open(0).await, "{method}");
     }
     // The same when the answer has begun.
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
-    let slow = always(vec![estrade_mock_upstream::send(head), Act::AwaitClose]).await;
+    let slow = always(vec![estrade_mock_upstream::send(head), Action::AwaitClose]).await;
     stage.publish(release, &[slow.address]);
     for method in ["GET", "POST"] {
         let mut visitor = stage.visitor().await;
@@ -245,7 +248,7 @@ async fn when_the_visitor_goes_so_does_the_connection_to_the_instance() {
         visitor.head().await.unwrap();
         assert_eq!(visitor.chunk().await.unwrap().unwrap(), b"x");
         drop(visitor);
-        assert!(slow.until_open(0).await, "{method}");
+        assert!(slow.wait_for_open(0).await, "{method}");
     }
     let instances = stage.edge.routes().endpoints();
     let instances = instances.instances(stage.project, release).unwrap();

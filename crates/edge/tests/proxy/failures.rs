@@ -3,7 +3,7 @@
 use crate::backend::{always, nowhere, ok};
 use crate::stage::Stage;
 use crate::visitor::{Modern, Page};
-use estrade_mock_upstream::{Act, send};
+use estrade_mock_upstream::{Action, send};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpSocket, TcpStream};
@@ -57,7 +57,7 @@ async fn nobody_there_and_nonsense_are_a_bad_gateway() {
         "HTTP/1.1 200 OK\r\nx: half a he",
         &*format!("HTTP/1.1 200 OK\r\nx: {long}\r\n\r\n"),
     ] {
-        let app = always(vec![send(garbage), Act::Close]).await;
+        let app = always(vec![send(garbage), Action::Close]).await;
         stage.publish(release, &[app.address]);
         ask_both(&stage, 502).await;
     }
@@ -70,14 +70,14 @@ async fn who_takes_too_long_is_not_waited_for() {
         setup.edge.proxy.first_byte_timeout = Duration::from_millis(300);
     })
     .await;
-    let app = always(vec![Act::AwaitClose]).await;
+    let app = always(vec![Action::AwaitClose]).await;
     stage.serve(&[app.address]).await;
     let began = Instant::now();
     ask_both(&stage, 504).await;
     let took = began.elapsed();
     let due = Duration::from_millis(600)..Duration::from_secs(10);
     assert!(due.contains(&took), "{took:?}");
-    assert!(app.until_open(0).await);
+    assert!(app.wait_for_open(0).await);
     // Each was tried once: it may still be working on it.
     assert_eq!(app.count(), 2);
     stage.finish().await;
@@ -117,17 +117,17 @@ async fn one_that_lets_nobody_in_is_given_up_and_then_avoided() {
 }
 
 /// Bodies that break off: with a length, in chunks, and by silence.
-fn broken() -> Vec<Vec<Act>> {
+fn broken() -> Vec<Vec<Action>> {
     let length = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345";
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n";
     let garbage = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\nxyz\r\n";
     vec![
-        vec![send(length), Act::Close],
-        vec![send(chunks), Act::Close],
-        vec![send(format!("{chunks}5\r\n123")), Act::Close],
-        vec![send(garbage), Act::AwaitClose],
-        vec![send(length), Act::AwaitClose],
-        vec![send(chunks), Act::AwaitClose],
+        vec![send(length), Action::Close],
+        vec![send(chunks), Action::Close],
+        vec![send(format!("{chunks}5\r\n123")), Action::Close],
+        vec![send(garbage), Action::AwaitClose],
+        vec![send(length), Action::AwaitClose],
+        vec![send(chunks), Action::AwaitClose],
     ]
 }
 
@@ -152,10 +152,10 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
             let body = answer.bytes().await;
             assert!(body.is_err(), "{acts:?} {body:?}");
         }
-        assert!(app.until_open(0).await);
+        assert!(app.wait_for_open(0).await);
     }
     // Without a length and without chunks the end of the connection is the end of the body.
-    let app = always(vec![send("HTTP/1.0 200 OK\r\n\r\n12345"), Act::Close]).await;
+    let app = always(vec![send("HTTP/1.0 200 OK\r\n\r\n12345"), Action::Close]).await;
     stage.publish(release, &[app.address]);
     for method in ["GET", "POST"] {
         let page = stage.visitor().await.ask(method, "/", &[], b"").await;

@@ -3,15 +3,15 @@
 use crate::backend::{App, always, ok, whole};
 use crate::stage::{HOST, Stage};
 use crate::visitor::{Modern, Visitor};
-use estrade_mock_upstream::{Scripted, send};
+use estrade_mock_upstream::{MockUpstream, send};
 use http::Response;
 use reqwest::Method;
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// The headers that the last request had, without its first line.
-fn told(app: &Scripted) -> Vec<(String, String)> {
-    let head = app.asked().pop().unwrap().head;
+fn told(app: &MockUpstream) -> Vec<(String, String)> {
+    let head = app.requests().pop().unwrap().head;
     let lines = head.lines().skip(1);
     let header = |line: &str| {
         let (name, value) = line.split_once(": ").unwrap();
@@ -53,7 +53,7 @@ async fn instances_are_told_who_asks_and_believe_nobody_else() {
             .ask("GET", "/a%2Fb/../c?d=%20e&f", &spoofed, b"")
             .await;
         assert_eq!(page.unwrap().status, 200);
-        let line = app.asked().pop().unwrap().head;
+        let line = app.requests().pop().unwrap().head;
         assert!(
             line.starts_with("GET /a%2Fb/../c?d=%20e&f HTTP/1.1\r\n"),
             "{line}"
@@ -167,7 +167,7 @@ async fn headers_of_one_connection_do_not_reach_the_other() {
 #[tokio::test]
 async fn answers_without_a_body_keep_their_length_and_the_connection() {
     let stage = Stage::start().await;
-    let app = Scripted::by(|_, asked| {
+    let app = MockUpstream::with_script(|_, asked| {
         vec![send(if asked.head.starts_with("HEAD") {
             "HTTP/1.1 200 OK\r\ncontent-length: 7\r\ndate: today\r\n\r\n"
         } else if asked.head.contains("/304") {
@@ -280,7 +280,7 @@ async fn a_second_request_cannot_be_hidden_in_the_first() {
         .ask("GET", "/hidden", &[("Host", "other")], b"")
         .await;
     assert_eq!(page.unwrap().status, 400);
-    let asked = app.asked();
+    let asked = app.requests();
     assert!(
         asked.iter().all(|it| !it.head.contains("/hidden")),
         "{asked:?}"

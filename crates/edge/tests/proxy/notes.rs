@@ -4,7 +4,7 @@ use crate::backend::ok;
 use crate::stage::{HOST, Stage, eventually};
 use crate::visitor::Modern;
 use estrade_edge::metrics::EdgeMetrics;
-use estrade_mock_upstream::{Act, Scripted, send};
+use estrade_mock_upstream::{Action, MockUpstream, send};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 #[tokio::test]
 async fn every_request_is_in_the_access_log_and_in_the_numbers() {
     let stage = Stage::start().await;
-    let app = Scripted::by(|_, asked| match asked.head.split(' ').nth(1) {
+    let app = MockUpstream::with_script(|_, asked| match asked.head.split(' ').nth(1) {
         Some("/cut") => vec![
             send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n12"),
-            Act::Close,
+            Action::Close,
         ],
-        Some("/never") => vec![Act::AwaitClose],
-        Some("/garbage") => vec![send("?"), Act::Close],
+        Some("/never") => vec![Action::AwaitClose],
+        Some("/garbage") => vec![send("?"), Action::Close],
         _ => vec![ok("four")],
     })
     .await;

@@ -3,7 +3,7 @@
 use crate::backend::{App, always, ok, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Modern;
-use estrade_mock_upstream::Act;
+use estrade_mock_upstream::Action;
 use http::Response;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 async fn what_is_in_flight_ends_where_it_began_and_is_waited_for() {
     let stage = Stage::start().await;
     let go = Arc::new(Notify::new());
-    let old = always(vec![Act::Wait(Arc::clone(&go)), ok("old")]).await;
+    let old = always(vec![Action::Wait(Arc::clone(&go)), ok("old")]).await;
     let new = App::saying("new").await;
     let before = stage.serve(&[old.address]).await;
     let mut waiting = JoinSet::new();

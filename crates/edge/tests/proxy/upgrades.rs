@@ -3,7 +3,7 @@
 use crate::backend::{App, always, ok, whole};
 use crate::stage::{Stage, eventually};
 use crate::visitor::Visitor;
-use estrade_mock_upstream::{Act, send};
+use estrade_mock_upstream::{Action, send};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -103,8 +103,8 @@ async fn a_socket_ends_with_its_instance_and_with_the_edge() {
     let stage = Stage::start().await;
     let app = always(vec![
         send("HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nfirst"),
-        Act::Sleep(Duration::from_millis(50)),
-        Act::Close,
+        Action::Sleep(Duration::from_millis(50)),
+        Action::Close,
     ])
     .await;
     let release = stage.serve(&[app.address]).await;
@@ -161,7 +161,7 @@ async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
     let page = visitor.ask("GET", "/", ASK, b"").await.unwrap();
     assert_eq!((page.status, page.text()), (200, "no"));
     assert!(
-        app.asked()[0]
+        app.requests()[0]
             .head
             .contains("\r\nconnection: upgrade\r\nupgrade: websocket\r\n")
     );
@@ -179,7 +179,7 @@ async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
         ];
         let page = visitor.ask("GET", "/", &ask, b"").await.unwrap();
         assert_eq!(page.status, 200);
-        let head = app.asked().pop().unwrap().head.to_ascii_lowercase();
+        let head = app.requests().pop().unwrap().head.to_ascii_lowercase();
         assert!(
             !head.contains("upgrade") && !head.contains("http2"),
             "{head}"

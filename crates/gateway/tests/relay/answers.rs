@@ -3,14 +3,14 @@
 use crate::support::{
     KEY, MODEL, SECRET, TICKET, TestGateway, chat, chat_answer, error_code, provider_at,
 };
-use estrade_mock_upstream::{Act, Scripted, json, send};
+use estrade_mock_upstream::{Action, MockUpstream, json, send};
 use estrade_model::provider::Preference;
 use http::Method;
 use serde_json::{Value, json as value};
 
 #[tokio::test]
 async fn a_call_is_passed_on_and_metered() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(12, 34))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(12, 34))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let body = chat(r#" , "odd" : [1e999,"\u00e9"] "#);
     let mut request = gateway
@@ -38,7 +38,7 @@ async fn a_call_is_passed_on_and_metered() {
     ] {
         assert_eq!(answer.header(gone), "", "{gone}");
     }
-    let asked = &provider.asked()[0];
+    let asked = &provider.requests()[0];
     assert_eq!(asked.body, body.replace(MODEL, "large-v1"));
     assert!(
         asked
@@ -83,10 +83,10 @@ async fn a_call_is_passed_on_and_metered() {
 
 #[tokio::test]
 async fn connections_are_used_again_and_dead_ones_are_replaced() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         let mut acts = json(200, &chat_answer(1, 1));
         if number == 2 {
-            acts.push(Act::Close);
+            acts.push(Action::Close);
         }
         acts
     })
@@ -106,7 +106,7 @@ async fn connections_are_used_again_and_dead_ones_are_replaced() {
 
 #[tokio::test]
 async fn connections_that_nobody_needs_are_closed() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.idle_timeout = std::time::Duration::from_secs(3);
     })
@@ -119,14 +119,14 @@ async fn connections_that_nobody_needs_are_closed() {
     assert!(tending.await.is_err(), "it tends as long as it is polled");
     tokio::time::resume();
     assert_eq!(gateway.relay.idle_connections(), 0);
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
 }
 
 #[tokio::test]
 async fn a_connection_that_dies_under_a_question_is_replaced_at_once() {
     // It reads the second request, and hangs up without a word.
-    let provider = Scripted::new(|number| match number {
-        1 => vec![Act::Close],
+    let provider = MockUpstream::new(|number| match number {
+        1 => vec![Action::Close],
         _ => json(200, &chat_answer(1, 1)),
     })
     .await;
@@ -140,17 +140,17 @@ async fn a_connection_that_dies_under_a_question_is_replaced_at_once() {
             (200, attempts)
         );
     }
-    assert_eq!(provider.asked().len(), 3);
+    assert_eq!(provider.requests().len(), 3);
     let (_, call) = &gateway.books.wait(2).await[1];
     assert_eq!((call.tokens.total(), call.estimated), (2, false));
 }
 
 #[tokio::test]
 async fn a_connection_that_says_goodbye_under_a_question_is_replaced_as_well() {
-    let provider = Scripted::new(|number| match number {
+    let provider = MockUpstream::new(|number| match number {
         1 => vec![
             send("HTTP/1.1 408 Late\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
-            Act::Close,
+            Action::Close,
         ],
         _ => json(200, &chat_answer(1, 1)),
     })
@@ -167,10 +167,10 @@ async fn a_connection_that_says_goodbye_under_a_question_is_replaced_as_well() {
 
 #[tokio::test]
 async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
-    let provider = Scripted::new(|number| match number {
+    let provider = MockUpstream::new(|number| match number {
         1 => vec![
-            Act::Sleep(std::time::Duration::from_millis(600)),
-            Act::Close,
+            Action::Sleep(std::time::Duration::from_millis(600)),
+            Action::Close,
         ],
         _ => json(200, &chat_answer(1, 1)),
     })
@@ -181,7 +181,7 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
     for status in [200, 502] {
         assert_eq!(gateway.caller().chat(&chat("")).await.status, status);
     }
-    assert_eq!(provider.asked().len(), 2);
+    assert_eq!(provider.requests().len(), 2);
     let (_, call) = &gateway.books.wait(2).await[1];
     let prompt = chat("").len().div_ceil(4) as u64;
     assert_eq!((call.tokens.prompt, call.attempts), (prompt, 1));
@@ -190,20 +190,20 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
 
 #[tokio::test]
 async fn answers_in_chunks_and_until_the_end_are_whole() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         let body = chat_answer(5, 6);
         let (one, two) = body.split_at(70);
         match number {
             0 => vec![
                 send("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"),
                 send(format!("{:x}\r\n{one}\r\n", one.len())),
-                Act::Sleep(std::time::Duration::from_millis(5)),
+                Action::Sleep(std::time::Duration::from_millis(5)),
                 send(format!("{:X};x=y\r\n{two}\r\n0\r\nx-t: 1\r\n\r\n", two.len())),
             ],
-            1 => vec![send(format!("HTTP/1.0 200 OK\r\n\r\n{body}")), Act::Close],
+            1 => vec![send(format!("HTTP/1.0 200 OK\r\n\r\n{body}")), Action::Close],
             _ => vec![
                 send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{one}", body.len())),
-                Act::Sleep(std::time::Duration::from_millis(5)),
+                Action::Sleep(std::time::Duration::from_millis(5)),
                 send(two),
             ],
         }
@@ -226,7 +226,7 @@ async fn answers_in_chunks_and_until_the_end_are_whole() {
 #[tokio::test]
 async fn without_a_usage_tokens_are_estimated() {
     let body = r#"{"choices":[{"message":{"content":"12345678"}}]}"#;
-    let provider = Scripted::new(move |_| json(200, body)).await;
+    let provider = MockUpstream::new(move |_| json(200, body)).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let asked = chat("");
     gateway.caller().chat(&asked).await;
@@ -238,7 +238,7 @@ async fn without_a_usage_tokens_are_estimated() {
 
 #[tokio::test]
 async fn embeddings_and_images_have_their_paths() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         json(
             200,
             r#"{"data":[],"usage":{"prompt_tokens":3,"total_tokens":3}}"#,
@@ -256,7 +256,7 @@ async fn embeddings_and_images_have_their_paths() {
                 .status,
             200
         );
-        let asked = provider.asked();
+        let asked = provider.requests();
         let expected = format!("POST /v1/{path} HTTP/1.1\r\n");
         assert!(
             asked.last().unwrap().head.starts_with(&expected),
@@ -267,7 +267,7 @@ async fn embeddings_and_images_have_their_paths() {
 
 #[tokio::test]
 async fn a_deterministic_answer_is_kept_for_its_owner() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(3, 4))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.invite("saving", |key, _| key.cache = true);
     gateway.invite("other", |key, _| {
@@ -315,7 +315,7 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
     let rows = gateway.books.wait(8).await;
     let (_, kept) = &rows[1];
     assert!(kept.cached && kept.cost.nanos() == 0 && kept.attempts == 0);
-    assert_eq!(provider.asked().len(), 6);
+    assert_eq!(provider.requests().len(), 6);
 }
 
 #[tokio::test]
@@ -327,7 +327,7 @@ async fn what_is_no_whole_object_or_has_an_error_is_not_kept() {
         r#"{"error":{"message":"busy"}}"#,
         r#"{"id":"a", "error" : "busy","choices":[]}"#,
     ];
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let body = bodies[number / 4];
         if number % 4 < 2 {
             return json(200, body);
@@ -428,8 +428,8 @@ async fn models_are_listed_as_far_as_a_key_may_use_them() {
 
 #[tokio::test]
 async fn a_workspace_gets_what_it_prefers() {
-    let dear = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
-    let cheap = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let dear = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
+    let cheap = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let mut second = provider_at("cheap", cheap.address);
     second.models[0].price.prompt = "0.1".parse().unwrap();
     let gateway = TestGateway::new(&[provider_at("dear", dear.address), second]).await;

@@ -1,7 +1,9 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
 use crate::support::{PATIENCE, SECRET, TestGateway, chat, chat_answer, hasty, provider_at, until};
-use estrade_mock_upstream::{Act, Scripted, chunk, done, event, event_text, send, stream_head};
+use estrade_mock_upstream::{
+    Action, MockUpstream, chunk, done, event, event_text, send, stream_head,
+};
 use estrade_model::call::Price;
 use estrade_model::provider::Provider;
 use std::net::SocketAddr;
@@ -21,7 +23,8 @@ fn free_at(name: &str, address: SocketAddr) -> Provider {
 
 #[tokio::test]
 async fn a_caller_that_leaves_closes_a_free_provider_at_once() {
-    let provider = Scripted::new(|_| vec![stream_head(), event("12345678"), Act::AwaitClose]).await;
+    let provider =
+        MockUpstream::new(|_| vec![stream_head(), event("12345678"), Action::AwaitClose]).await;
     let gateway = TestGateway::new(&[free_at("acme", provider.address)]).await;
     let mut took = Vec::new();
     // The machine may stand still meanwhile: it does not do so every time.
@@ -33,7 +36,7 @@ async fn a_caller_that_leaves_closes_a_free_provider_at_once() {
         coming.next().await.unwrap().unwrap();
         let left = Instant::now();
         drop(coming);
-        assert!(provider.until_open(0).await);
+        assert!(provider.wait_for_open(0).await);
         took.push(left.elapsed());
         assert!(took.len() < 20, "{took:?}");
     }
@@ -48,13 +51,13 @@ async fn a_caller_that_leaves_closes_a_free_provider_at_once() {
 
 #[tokio::test]
 async fn a_caller_that_leaves_before_the_first_byte_is_noted_as_such() {
-    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let gateway = TestGateway::new(&[free_at("acme", provider.address)]).await;
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
-    until("it is asked", || !provider.asked().is_empty()).await;
+    until("it is asked", || !provider.requests().is_empty()).await;
     drop(stream);
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
     let call = gateway.books.only().await;
     assert_eq!((call.status, call.partial, call.attempts), (499, true, 1));
     assert_eq!(call.tokens.completion, 0);
@@ -63,19 +66,19 @@ async fn a_caller_that_leaves_before_the_first_byte_is_noted_as_such() {
 
 #[tokio::test]
 async fn who_does_not_wait_for_the_reasons_of_a_refusal_pays_nothing() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         let head = "HTTP/1.1 400 Bad Request\r\ncontent-length: 10\r\n\r\n";
-        vec![send(head), Act::AwaitClose]
+        vec![send(head), Action::AwaitClose]
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
     // What is owed nothing for is not under way any more.
-    until("it is asked", || !provider.asked().is_empty()).await;
+    until("it is asked", || !provider.requests().is_empty()).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(stream);
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
     let call = gateway.books.only().await;
     assert_eq!((call.status, call.attempts), (499, 1));
     assert_eq!((call.tokens.prompt, call.cost.nanos()), (0, 0));
@@ -83,12 +86,12 @@ async fn who_does_not_wait_for_the_reasons_of_a_refusal_pays_nothing() {
 
 #[tokio::test]
 async fn who_hangs_up_after_the_end_was_announced_has_seen_all() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         vec![
             stream_head(),
             event("a"),
             send("e\r\ndata: [DONE]\n\n\r\n"),
-            Act::AwaitClose,
+            Action::AwaitClose,
         ]
     })
     .await;
@@ -99,27 +102,27 @@ async fn who_hangs_up_after_the_end_was_announced_has_seen_all() {
         text.push_str(&coming.next().await.unwrap().unwrap());
     }
     drop(coming);
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
     assert!(!gateway.books.only().await.partial);
 }
 
 #[tokio::test]
 async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
     for (end, code) in [
-        (vec![Act::Close], "upstream_error"),
+        (vec![Action::Close], "upstream_error"),
         (
-            vec![send("40\r\ndata: {\"half"), Act::Close],
+            vec![send("40\r\ndata: {\"half"), Action::Close],
             "upstream_error",
         ),
         (vec![send("zz\r\n")], "upstream_error"),
-        (vec![Act::AwaitClose], "upstream_timeout"),
+        (vec![Action::AwaitClose], "upstream_timeout"),
     ] {
         let script = end.clone();
-        let provider = Scripted::new(move |_| {
+        let provider = MockUpstream::new(move |_| {
             let mut acts = vec![
                 stream_head(),
                 event("12345678"),
-                Act::Sleep(Duration::from_millis(5)),
+                Action::Sleep(Duration::from_millis(5)),
             ];
             acts.extend(script.clone());
             acts
@@ -149,14 +152,14 @@ async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
             (200, true, 2),
             "{end:?}"
         );
-        assert!(provider.until_open(0).await);
+        assert!(provider.wait_for_open(0).await);
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_always_breaks_off_is_left_alone() {
-    let bad = Scripted::new(|_| vec![stream_head(), event("a"), Act::Close]).await;
-    let good = Scripted::new(|_| vec![stream_head(), event("a"), done()]).await;
+    let bad = MockUpstream::new(|_| vec![stream_head(), event("a"), Action::Close]).await;
+    let good = MockUpstream::new(|_| vec![stream_head(), event("a"), done()]).await;
     let providers = [
         provider_at("bad", bad.address),
         provider_at("good", good.address),
@@ -176,10 +179,10 @@ async fn a_provider_that_always_breaks_off_is_left_alone() {
 
 #[tokio::test]
 async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         let head = send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
         let end = if number == 0 { "" } else { "data: [DONE]\n\n" };
-        vec![head, send(event_text("a")), send(end), Act::Close]
+        vec![head, send(event_text("a")), send(end), Action::Close]
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -199,7 +202,7 @@ async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
 
 #[tokio::test]
 async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         let body = chat_answer(1, 1);
         let half = &body[..50];
         vec![
@@ -207,7 +210,7 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
                 "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{half}",
                 body.len()
             )),
-            Act::Close,
+            Action::Close,
         ]
     })
     .await;
@@ -220,10 +223,10 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
 
 #[tokio::test]
 async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         let (body, head) = (chat_answer(1, 1), "HTTP/1.0 200 OK\r\n\r\n");
         let sent = if number == 0 { &body[..50] } else { &*body };
-        vec![send(format!("{head}{sent}")), Act::Close]
+        vec![send(format!("{head}{sent}")), Action::Close]
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -248,9 +251,9 @@ async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
 
 #[tokio::test]
 async fn a_key_that_comes_in_pieces_is_not_repeated() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         let (one, two) = SECRET.split_at(9);
-        let pause = Act::Sleep(Duration::from_millis(20));
+        let pause = Action::Sleep(Duration::from_millis(20));
         if number == 0 {
             let (one, two) = (format!("data: {{\"x\":\"{one}"), format!("{two}\"}}\n\n"));
             return vec![
@@ -295,9 +298,9 @@ async fn a_stream_may_end_with_its_connection_if_it_said_so() {
         "data: [DONE]",
         "data: [DON",
     ];
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let events = format!("{head}{}", event_text("a"));
-        vec![send(events), send(ends[number]), Act::Close]
+        vec![send(events), send(ends[number]), Action::Close]
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
@@ -314,7 +317,7 @@ async fn a_stream_may_end_with_its_connection_if_it_said_so() {
 
 #[tokio::test]
 async fn an_answer_without_end_is_cut() {
-    let provider = Scripted::new(|number| match number {
+    let provider = MockUpstream::new(|number| match number {
         0 => {
             let mut acts = vec![stream_head()];
             acts.extend((0..100).map(|_| event(&"x".repeat(1000))));
@@ -325,7 +328,7 @@ async fn an_answer_without_end_is_cut() {
             let one = || {
                 [
                     event(&"x".repeat(1000)),
-                    Act::Sleep(Duration::from_millis(1)),
+                    Action::Sleep(Duration::from_millis(1)),
                 ]
             };
             let mut acts = vec![stream_head()];
@@ -369,11 +372,11 @@ async fn an_answer_without_end_is_cut() {
 async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
-    let provider = Scripted::new(move |_| {
-        let event = || [event("a"), Act::Sleep(Duration::from_millis(2))];
+    let provider = MockUpstream::new(move |_| {
+        let event = || [event("a"), Action::Sleep(Duration::from_millis(2))];
         let mut acts = vec![stream_head()];
         acts.extend((0..4).flat_map(|_| event()));
-        acts.extend([Act::Wait(Arc::clone(&wait)), done()]);
+        acts.extend([Action::Wait(Arc::clone(&wait)), done()]);
         acts
     })
     .await;
@@ -401,11 +404,15 @@ async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_reads_is_ended() {
-    let provider = Scripted::new(|_| {
-        let Act::Send(event) = event(&"x".repeat(16_000)) else {
+    let provider = MockUpstream::new(|_| {
+        let Action::Send(event) = event(&"x".repeat(16_000)) else {
             return Vec::new();
         };
-        vec![stream_head(), Act::Flood(event, 10_000), Act::AwaitClose]
+        vec![
+            stream_head(),
+            Action::Flood(event, 10_000),
+            Action::AwaitClose,
+        ]
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
@@ -430,20 +437,20 @@ async fn an_answer_that_nobody_reads_is_ended() {
     tokio::time::resume();
     let call = gateway.books.only().await;
     assert!(call.partial && call.tokens.completion > 0);
-    assert!(provider.until_open(0).await, "the provider is let go");
+    assert!(provider.wait_for_open(0).await, "the provider is let go");
 }
 
 #[tokio::test]
 async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         let mut acts = vec![stream_head()];
         for _ in 0..20 {
             acts.push(event("some words"));
             if number % 5 == 0 {
-                acts.push(Act::Sleep(Duration::from_millis(1)));
+                acts.push(Action::Sleep(Duration::from_millis(1)));
             }
             if number % 2 == 0 && fastrand::u32(..20) == 0 {
-                acts.extend([send("3"), Act::Close]);
+                acts.extend([send("3"), Action::Close]);
             }
         }
         acts.push(done());
@@ -465,7 +472,11 @@ async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
     let ids: std::collections::HashSet<_> = rows.iter().map(|(_, call)| call.id).collect();
     assert_eq!(ids.len(), 100);
     // Only connections that can be used again are left.
-    assert!(provider.until_open(gateway.relay.idle_connections()).await);
+    assert!(
+        provider
+            .wait_for_open(gateway.relay.idle_connections())
+            .await
+    );
 }
 
 /// Everything that comes until the gateway closes the connection, which it must.

@@ -2,7 +2,7 @@
 
 use crate::support::{TestGateway, chat, chat_answer, hasty, provider_at, until};
 use estrade_mock_upstream::{
-    Act, Scripted, chunk, done, event, json, send, stream_head, usage_event,
+    Action, MockUpstream, chunk, done, event, json, send, stream_head, usage_event,
 };
 use estrade_model::amount::Amount;
 use estrade_model::call::Price;
@@ -27,7 +27,7 @@ fn cost(prompt: u64, completion: u64) -> Amount {
 }
 
 /// A gateway whose calls are paid from a budget, and read on for so long.
-async fn with_budget(provider: &Scripted, timeout: Duration) -> TestGateway {
+async fn with_budget(provider: &MockUpstream, timeout: Duration) -> TestGateway {
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.detached_timeout = timeout;
     })
@@ -37,7 +37,7 @@ async fn with_budget(provider: &Scripted, timeout: Duration) -> TestGateway {
 }
 
 /// Hangs up as soon as a request has arrived, before anything came back.
-async fn hang_up_early(gateway: &TestGateway, provider: &Scripted, body: &str) {
+async fn hang_up_early(gateway: &TestGateway, provider: &MockUpstream, body: &str) {
     let (caller, before) = (gateway.caller(), provider.count());
     let stream = caller.raw(&caller.raw_chat(body)).await;
     until("it is asked", || provider.count() > before).await;
@@ -70,8 +70,8 @@ async fn hang_up_within(gateway: &TestGateway, body: &str) {
 async fn who_hangs_up_before_the_first_byte_pays_what_was_generated() {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
-    let provider = Scripted::new(move |_| {
-        let mut acts = vec![Act::Wait(Arc::clone(&wait))];
+    let provider = MockUpstream::new(move |_| {
+        let mut acts = vec![Action::Wait(Arc::clone(&wait))];
         acts.extend(json(200, &chat_answer(3, 400)));
         acts
     })
@@ -92,14 +92,14 @@ async fn who_hangs_up_before_the_first_byte_pays_what_was_generated() {
 
 #[tokio::test]
 async fn who_hangs_up_within_a_stream_pays_what_was_generated() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         vec![
             stream_head(),
             event("a"),
-            Act::Sleep(Duration::from_millis(50)),
+            Action::Sleep(Duration::from_millis(50)),
             event("b"),
             event("c"),
-            Act::Sleep(Duration::from_millis(50)),
+            Action::Sleep(Duration::from_millis(50)),
             usage_event(3, 400),
             done(),
         ]
@@ -118,12 +118,12 @@ async fn who_hangs_up_within_a_stream_pays_what_was_generated() {
 async fn what_is_held_back_when_the_client_hangs_up_is_part_of_what_is_read() {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
-    let provider = Scripted::new(move |_| {
+    let provider = MockUpstream::new(move |_| {
         vec![
             stream_head(),
             event("a"),
             chunk("data: {\"choices\":[],\"usage"),
-            Act::Wait(Arc::clone(&wait)),
+            Action::Wait(Arc::clone(&wait)),
             chunk("\":{\"prompt_tokens\":3,\"completion_tokens\":400}}\n\n"),
             done(),
         ]
@@ -143,11 +143,11 @@ async fn what_is_held_back_when_the_client_hangs_up_is_part_of_what_is_read() {
 
 #[tokio::test]
 async fn who_hangs_up_within_a_json_response_pays_what_was_generated() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         let body = chat_answer(3, 400);
         let (one, two) = body.split_at(50);
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-        let pause = Act::Sleep(Duration::from_millis(100));
+        let pause = Action::Sleep(Duration::from_millis(100));
         vec![send(head + one), pause.clone(), pause, send(two)]
     })
     .await;
@@ -160,14 +160,14 @@ async fn who_hangs_up_within_a_json_response_pays_what_was_generated() {
 
 #[tokio::test]
 async fn what_does_not_end_in_time_costs_what_was_reserved() {
-    let provider = Scripted::new(|number| match number % 4 {
-        0 | 1 => vec![Act::AwaitClose],
-        2 => vec![stream_head(), event("a"), Act::AwaitClose],
+    let provider = MockUpstream::new(|number| match number % 4 {
+        0 | 1 => vec![Action::AwaitClose],
+        2 => vec![stream_head(), event("a"), Action::AwaitClose],
         _ => {
-            let Act::Send(event) = event(&"x".repeat(1000)) else {
+            let Action::Send(event) = event(&"x".repeat(1000)) else {
                 return Vec::new();
             };
-            vec![stream_head(), Act::Flood(event, 1_000_000), done()]
+            vec![stream_head(), Action::Flood(event, 1_000_000), done()]
         }
     })
     .await;
@@ -182,7 +182,7 @@ async fn what_does_not_end_in_time_costs_what_was_reserved() {
         assert!(ticket.reserved > cost(0, 900), "{ticket:?}");
         assert!(call.partial && call.estimated);
     }
-    assert!(provider.until_open(0).await, "it is let go");
+    assert!(provider.wait_for_open(0).await, "it is let go");
     // Nothing was reserved without a budget: then it is an estimate.
     gateway.books.budgets.store(false, Ordering::Relaxed);
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
@@ -192,16 +192,16 @@ async fn what_does_not_end_in_time_costs_what_was_reserved() {
 
 #[tokio::test]
 async fn a_provider_can_be_cancelled_at_once() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         if number == 0 {
-            return vec![Act::AwaitClose];
+            return vec![Action::AwaitClose];
         }
         // Whoever is gone is noticed when something is sent.
         let mut acts = vec![stream_head()];
         for _ in 0..50 {
-            acts.extend([event("a"), Act::Sleep(Duration::from_millis(20))]);
+            acts.extend([event("a"), Action::Sleep(Duration::from_millis(20))]);
         }
-        acts.push(Act::AwaitClose);
+        acts.push(Action::AwaitClose);
         acts
     })
     .await;
@@ -215,14 +215,14 @@ async fn a_provider_can_be_cancelled_at_once() {
     for (ticket, call) in gateway.books.wait(2).await {
         assert_eq!(call.cost, ticket.reserved, "{call:?}");
     }
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
     assert!(left.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
 async fn a_provider_that_refuses_whom_nobody_waits_for_is_owed_nothing() {
-    let provider = Scripted::new(|number| {
-        let mut acts = vec![Act::Sleep(Duration::from_millis(50))];
+    let provider = MockUpstream::new(|number| {
+        let mut acts = vec![Action::Sleep(Duration::from_millis(50))];
         acts.extend(json([400, 401, 429, 500][number], "{}"));
         acts
     })
@@ -237,7 +237,7 @@ async fn a_provider_that_refuses_whom_nobody_waits_for_is_owed_nothing() {
 
 #[tokio::test]
 async fn what_is_read_on_ends_with_its_worker() {
-    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let gateway = with_budget(&provider, Duration::from_mins(10)).await;
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -245,7 +245,7 @@ async fn what_is_read_on_ends_with_its_worker() {
     gateway.relay.end().await;
     let call = gateway.books.only().await;
     assert_eq!(call.cost, gateway.books.most());
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
     // Whoever leaves from now on is charged at once.
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     let call = gateway.books.wait(2).await.remove(1).1;
@@ -254,7 +254,7 @@ async fn what_is_read_on_ends_with_its_worker() {
 
 #[tokio::test]
 async fn an_owner_has_only_so_many_responses_read_on() {
-    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let gateway = with_budget(&provider, Duration::from_mins(10)).await;
     let caller = gateway.caller();
     let mut clients = Vec::new();
@@ -266,22 +266,27 @@ async fn an_owner_has_only_so_many_responses_read_on() {
     for (_, call) in gateway.books.wait(6).await {
         assert_eq!(call.cost, gateway.books.most());
     }
-    assert!(provider.until_open(64).await);
+    assert!(provider.wait_for_open(64).await);
     gateway.relay.end().await;
     assert_eq!(gateway.books.wait(70).await.len(), 70);
     // All of them can be used again.
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
 }
 
 #[tokio::test]
 async fn a_provider_that_breaks_off_may_bill_the_rest() {
-    let provider = Scripted::new(|number| match number {
-        0 => vec![stream_head(), event("a"), Act::Close],
-        1 => vec![stream_head(), event("a"), usage_event(3, 400), Act::Close],
-        _ => vec![Act::Sleep(Duration::from_millis(400)), Act::Close],
+    let provider = MockUpstream::new(|number| match number {
+        0 => vec![stream_head(), event("a"), Action::Close],
+        1 => vec![
+            stream_head(),
+            event("a"),
+            usage_event(3, 400),
+            Action::Close,
+        ],
+        _ => vec![Action::Sleep(Duration::from_millis(400)), Action::Close],
     })
     .await;
-    let other = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let other = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let providers = [
         provider_at("acme", provider.address),
         provider_at("other", other.address),
@@ -301,7 +306,7 @@ async fn a_provider_that_breaks_off_may_bill_the_rest() {
 
 #[tokio::test]
 async fn a_provider_that_times_out_may_bill_all_of_it() {
-    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let gateway = TestGateway::new(&[hasty(provider_at("acme", provider.address))]).await;
     gateway.books.budgets.store(true, Ordering::Relaxed);
     let answer = gateway.caller().chat(&chat(WHOLE)).await;
@@ -318,12 +323,12 @@ fn free(mut provider: estrade_model::provider::Provider) -> estrade_model::provi
 
 #[tokio::test]
 async fn a_provider_that_costs_nothing_bills_nothing() {
-    let local = Scripted::new(|number| match number {
-        0 => vec![Act::AwaitClose],
-        _ => vec![Act::Sleep(Duration::from_millis(400)), Act::Close],
+    let local = MockUpstream::new(|number| match number {
+        0 => vec![Action::AwaitClose],
+        _ => vec![Action::Sleep(Duration::from_millis(400)), Action::Close],
     })
     .await;
-    let dear = Scripted::new(|_| json(200, &chat_answer(3, 4))).await;
+    let dear = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
     let providers = [
         free(provider_at("local", local.address)),
         provider_at("dear", dear.address),

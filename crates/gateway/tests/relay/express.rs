@@ -2,7 +2,7 @@
 //! connection.
 
 use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};
-use estrade_mock_upstream::{Act, Scripted, done, event, json, stream_head};
+use estrade_mock_upstream::{Action, MockUpstream, done, event, json, stream_head};
 use estrade_model::provider::OnDisconnect;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,8 +86,8 @@ impl Wire {
     }
 }
 
-async fn answering() -> (Scripted, TestGateway) {
-    let provider = Scripted::new(|_| json(200, &chat_answer(3, 4))).await;
+async fn answering() -> (MockUpstream, TestGateway) {
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     (provider, gateway)
 }
@@ -120,7 +120,7 @@ async fn requests_on_one_connection_are_answered_in_order_however_they_come() {
 async fn the_connection_goes_on_after_an_answer_of_any_size() {
     let sizes = [1000, 20_000, 8 * 1024, 40_000, 500_000, 2000];
     let answer = |size| format!("{{\"x\":\"{}\"}}", "y".repeat(size));
-    let provider = Scripted::new(move |number| json(200, &answer(sizes[number]))).await;
+    let provider = MockUpstream::new(move |number| json(200, &answer(sizes[number]))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let mut wire = Wire::open(&gateway).await;
     // What comes too early is not lost either.
@@ -138,12 +138,12 @@ async fn the_connection_goes_on_after_an_answer_of_any_size() {
 
 #[tokio::test]
 async fn what_comes_while_an_answer_flows_is_kept() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         if number == 0 {
             return vec![
                 stream_head(),
                 event("a"),
-                Act::Sleep(Duration::from_millis(100)),
+                Action::Sleep(Duration::from_millis(100)),
                 event("b"),
                 done(),
             ];
@@ -165,8 +165,8 @@ async fn what_comes_while_an_answer_flows_is_kept() {
 
 #[tokio::test]
 async fn who_closes_only_the_sending_side_gets_its_answers() {
-    let provider = Scripted::by(|_, asked| {
-        let pause = || Act::Sleep(Duration::from_millis(60));
+    let provider = MockUpstream::with_script(|_, asked| {
+        let pause = || Action::Sleep(Duration::from_millis(60));
         if asked.body.contains(STREAM) {
             return vec![
                 stream_head(),
@@ -209,7 +209,7 @@ async fn who_closes_only_the_sending_side_gets_its_answers() {
 
 #[tokio::test]
 async fn who_closes_everything_is_not_waited_for_without_end() {
-    let provider = Scripted::new(|_| vec![Act::AwaitClose]).await;
+    let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let mut acme = provider_at("acme", provider.address);
     let gateway = TestGateway::with(&[acme.clone()], |options| {
         options.detached_timeout = Duration::from_millis(300);
@@ -228,7 +228,7 @@ async fn who_closes_everything_is_not_waited_for_without_end() {
     };
     let took = hang_up(1).await;
     assert!(took >= Duration::from_millis(290), "{took:?}");
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
     // A provider that is cancelled at once is not waited for at all.
     acme.on_disconnect = OnDisconnect::CancelAndChargeReserved;
     gateway.gateway.set_providers(&[acme], false).unwrap();
@@ -322,12 +322,12 @@ async fn who_wants_to_close_gets_an_answer_and_an_end() {
 
 #[tokio::test]
 async fn an_answer_that_is_cut_has_no_end() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
         vec![
             estrade_mock_upstream::send(format!("{head}content-length: 100\r\n\r\n{{\"a\":")),
-            Act::Sleep(Duration::from_millis(50)),
-            Act::Close,
+            Action::Sleep(Duration::from_millis(50)),
+            Action::Close,
         ]
     })
     .await;
@@ -348,7 +348,7 @@ async fn an_answer_that_is_cut_has_no_end() {
 
 #[tokio::test]
 async fn an_answer_without_a_body_has_none() {
-    let provider = Scripted::new(|number| {
+    let provider = MockUpstream::new(|number| {
         if number > 0 {
             return json(200, &chat_answer(1, 1));
         }

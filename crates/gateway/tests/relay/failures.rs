@@ -3,14 +3,14 @@
 use crate::support::{
     PATIENCE, SECRET, TestGateway, chat, chat_answer, error_code, hasty, provider_at,
 };
-use estrade_mock_upstream::{Act, Scripted, json, send};
+use estrade_mock_upstream::{Action, MockUpstream, json, send};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn a_passing_failure_is_repeated() {
     for status in [429, 500, 502, 503, 504] {
-        let provider = Scripted::new(move |number| match number {
+        let provider = MockUpstream::new(move |number| match number {
             0 => json(status, "{}"),
             _ => json(200, &chat_answer(1, 1)),
         })
@@ -29,7 +29,7 @@ async fn a_passing_failure_is_repeated() {
 
 #[tokio::test]
 async fn the_wish_of_a_provider_to_wait_is_honoured() {
-    let provider = Scripted::new(|number| match number {
+    let provider = MockUpstream::new(|number| match number {
         0 => vec![send(
             "HTTP/1.1 503 No\r\nretry-after: 0.2\r\ncontent-length: 0\r\n\r\n",
         )],
@@ -45,8 +45,8 @@ async fn the_wish_of_a_provider_to_wait_is_honoured() {
 
 #[tokio::test]
 async fn the_next_provider_is_asked_when_one_fails() {
-    let bad = Scripted::new(|_| json(503, "{}")).await;
-    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let bad = MockUpstream::new(|_| json(503, "{}")).await;
+    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let providers = [
         provider_at("bad", bad.address),
         provider_at("good", good.address),
@@ -59,7 +59,7 @@ async fn the_next_provider_is_asked_when_one_fails() {
         assert_eq!(answer.header("x-estrade-attempts"), attempts, "{round}");
     }
     assert_eq!(
-        bad.asked().len(),
+        bad.requests().len(),
         10,
         "after five failed calls it is left alone"
     );
@@ -69,7 +69,7 @@ async fn the_next_provider_is_asked_when_one_fails() {
 
 #[tokio::test]
 async fn the_last_provider_is_never_given_up() {
-    let bad = Scripted::new(|number| {
+    let bad = MockUpstream::new(|number| {
         if number < 12 {
             json(503, "{}")
         } else {
@@ -90,7 +90,7 @@ async fn the_last_provider_is_never_given_up() {
 async fn what_the_caller_did_wrong_is_passed_on_unchanged() {
     for status in [400_u16, 404, 409, 422] {
         let body = r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
-        let provider = Scripted::new(move |_| json(status, body)).await;
+        let provider = MockUpstream::new(move |_| json(status, body)).await;
         let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
         for _ in 0..6 {
             let answer = gateway.caller().chat(&chat("")).await;
@@ -111,7 +111,7 @@ async fn what_the_caller_did_wrong_is_passed_on_unchanged() {
 async fn what_we_did_wrong_is_not_the_callers_fault() {
     for status in [401, 403] {
         let body = format!("Incorrect API key provided: {SECRET}");
-        let provider = Scripted::new(move |_| json(status, &body)).await;
+        let provider = MockUpstream::new(move |_| json(status, &body)).await;
         let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
         let answer = gateway.caller().chat(&chat("")).await;
         assert_eq!(
@@ -119,14 +119,14 @@ async fn what_we_did_wrong_is_not_the_callers_fault() {
             (502, "upstream_auth")
         );
         assert!(!answer.text().contains(SECRET));
-        assert_eq!(provider.asked().len(), 1, "asking again does not help");
+        assert_eq!(provider.requests().len(), 1, "asking again does not help");
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_wants_our_money_is_not_the_callers_business() {
-    let poor = Scripted::new(|_| json(402, r#"{"error":"top up"}"#)).await;
-    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let poor = MockUpstream::new(|_| json(402, r#"{"error":"top up"}"#)).await;
+    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let providers = [
         provider_at("poor", poor.address),
         provider_at("good", good.address),
@@ -134,7 +134,7 @@ async fn a_provider_that_wants_our_money_is_not_the_callers_business() {
     let gateway = TestGateway::new(&providers).await;
     let answer = gateway.caller().chat(&chat("")).await;
     assert_eq!(answer.header("x-estrade-provider"), "good");
-    assert_eq!(poor.asked().len(), 1, "asking again does not help");
+    assert_eq!(poor.requests().len(), 1, "asking again does not help");
     gateway
         .gateway
         .set_providers(&providers[..1], true)
@@ -150,7 +150,7 @@ async fn a_provider_that_wants_our_money_is_not_the_callers_business() {
 #[tokio::test]
 async fn a_provider_that_repeats_its_key_is_not_repeated() {
     let body = format!("you sent: authorization: Bearer {SECRET}");
-    let provider = Scripted::new(move |_| json(400, &body)).await;
+    let provider = MockUpstream::new(move |_| json(400, &body)).await;
     let acme = provider_at("acme", provider.address);
     assert!(!format!("{acme:?}").contains(SECRET));
     let gateway = TestGateway::new(&[acme]).await;
@@ -164,7 +164,7 @@ async fn a_provider_that_repeats_its_key_is_not_repeated() {
 
 #[tokio::test]
 async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         vec![send(format!(
             "HTTP/1.1 200 OK\r\ncontent-language: {SECRET}\r\ncontent-length: 2\r\n\r\n{{}}"
         ))]
@@ -181,9 +181,9 @@ async fn a_provider_that_has_answered_with_its_key_is_not_asked_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interim_answers_without_end_do_not_stop_the_clock() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(4000);
-        vec![Act::Flood(interim, u64::MAX)]
+        vec![Action::Flood(interim, u64::MAX)]
     })
     .await;
     let mut acme = hasty(provider_at("acme", provider.address));
@@ -191,12 +191,12 @@ async fn interim_answers_without_end_do_not_stop_the_clock() {
     let gateway = TestGateway::new(&[acme]).await;
     let answer = tokio::time::timeout(PATIENCE, gateway.caller().chat(&chat(""))).await;
     assert_eq!(answer.expect("an answer").status.as_u16(), 504);
-    assert!(provider.until_open(0).await);
+    assert!(provider.wait_for_open(0).await);
 }
 
 #[tokio::test]
 async fn a_provider_that_stays_busy_says_until_when() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         vec![send(
             "HTTP/1.1 429 No\r\nretry-after: 1\r\ncontent-length: 8\r\n\r\norg-1234",
         )]
@@ -217,7 +217,7 @@ async fn a_provider_that_stays_busy_says_until_when() {
 #[tokio::test]
 async fn garbage_silence_and_absence_have_their_codes() {
     // The last number: how often the prompt may have been worked on.
-    let cases: [(Vec<Act>, u16, &str, u64); 6] = [
+    let cases: [(Vec<Action>, u16, &str, u64); 6] = [
         (
             vec![send("SSH-2.0-OpenSSH_9\r\n")],
             502,
@@ -225,13 +225,13 @@ async fn garbage_silence_and_absence_have_their_codes() {
             2,
         ),
         (
-            vec![send("HTTP/1.1 200 OK\r\ncontent-le"), Act::Close],
+            vec![send("HTTP/1.1 200 OK\r\ncontent-le"), Action::Close],
             502,
             "upstream_error",
             2,
         ),
-        (vec![Act::Close], 502, "upstream_error", 2),
-        (vec![Act::AwaitClose], 504, "upstream_timeout", 1),
+        (vec![Action::Close], 502, "upstream_error", 2),
+        (vec![Action::AwaitClose], 504, "upstream_timeout", 1),
         (
             vec![send(
                 "HTTP/1.1 301 Go\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
@@ -253,7 +253,7 @@ async fn garbage_silence_and_absence_have_their_codes() {
     let prompt = chat("").len().div_ceil(4) as u64;
     for (acts, status, code, owed) in cases {
         let script = acts.clone();
-        let provider = Scripted::new(move |_| script.clone()).await;
+        let provider = MockUpstream::new(move |_| script.clone()).await;
         let mut acme = provider_at("acme", provider.address);
         if status == 504 {
             acme = hasty(acme);
@@ -274,7 +274,7 @@ async fn garbage_silence_and_absence_have_their_codes() {
         );
         assert_eq!((call.partial, call.estimated), (owed > 0, owed > 0));
         let kept = gateway.relay.idle_connections();
-        assert!(provider.until_open(kept).await, "{acts:?}");
+        assert!(provider.wait_for_open(kept).await, "{acts:?}");
     }
     let nobody = TcpListener::bind("127.0.0.1:0")
         .await
@@ -292,8 +292,8 @@ async fn garbage_silence_and_absence_have_their_codes() {
 
 #[tokio::test]
 async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
-    let silent = Scripted::new(|_| vec![Act::AwaitClose]).await;
-    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let silent = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
+    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let providers = [
         hasty(provider_at("silent", silent.address)),
         provider_at("good", good.address),
@@ -304,7 +304,7 @@ async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
         (answer.status.as_u16(), answer.header("x-estrade-attempts")),
         (200, "2")
     );
-    assert_eq!(silent.asked().len(), 1);
+    assert_eq!(silent.requests().len(), 1);
     let call = gateway.books.only().await;
     let prompt = 1 + chat("").len().div_ceil(4) as u64;
     assert_eq!(

@@ -3,7 +3,7 @@
 use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at, until};
 use estrade_gateway::Refused;
 use estrade_gateway::doors::Rates;
-use estrade_mock_upstream::{Scripted, json};
+use estrade_mock_upstream::{MockUpstream, json};
 use estrade_model::Timestamp;
 use estrade_model::call::Ticket;
 use estrade_model::key::{Budget, Period};
@@ -19,7 +19,7 @@ fn rates(rpm: u32, tpm: u32) -> Rates {
 
 #[tokio::test]
 async fn requests_per_minute_are_counted_and_said() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.invite("slow", |key, _| key.rates = rates(2, 0));
     let caller = gateway.caller_with("slow");
@@ -54,7 +54,7 @@ async fn requests_per_minute_are_counted_and_said() {
 
 #[tokio::test]
 async fn a_request_whose_body_does_not_come_counts() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.invite("slow", |key, _| key.rates = rates(1, 0));
     let caller = gateway.caller_with("slow");
@@ -66,12 +66,12 @@ async fn a_request_whose_body_does_not_come_counts() {
         (refused.status.as_u16(), &*error_code(&refused.body)),
         (429, "rate_limit_requests")
     );
-    assert!(provider.asked().is_empty());
+    assert!(provider.requests().is_empty());
 }
 
 #[tokio::test]
 async fn tokens_per_minute_are_settled_with_what_was_used() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(10, 10))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(10, 10))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.invite("shared", |_, workspace| workspace.rates = rates(0, 1000));
     let caller = gateway.caller_with("shared");
@@ -98,7 +98,7 @@ async fn tokens_per_minute_are_settled_with_what_was_used() {
 
 #[tokio::test]
 async fn a_spent_budget_is_said_with_its_amount_and_reset() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.invite("poor", |key, _| key.rates = rates(1, 0));
     gateway.books.refuse(Refused::Budget {
@@ -130,7 +130,7 @@ async fn a_spent_budget_is_said_with_its_amount_and_reset() {
         (answer.status.as_u16(), &*error_code(&answer.body)),
         (503, "ledger_unavailable")
     );
-    assert!(provider.asked().is_empty());
+    assert!(provider.requests().is_empty());
     let rows = gateway.books.wait(4).await;
     assert!(
         rows.iter()

@@ -1,7 +1,7 @@
 //! The model in a response has the id that the caller asked for; the provider's name of it is in a header.
 
 use crate::support::{MODEL, TestGateway, chat, error_code, provider_at};
-use estrade_mock_upstream::{Act, Scripted, chunk, done, json, send, stream_head};
+use estrade_mock_upstream::{Action, MockUpstream, chunk, done, json, send, stream_head};
 use http::Method;
 use serde_json::{Value, json as value};
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn assert_renamed(text: &str, name: &str) {
 async fn a_response_has_the_id_that_was_asked_for() {
     // Longer, shorter, the same, and what is asked for: some answer with a version of it.
     let names = ["large-v1-2026-11-18", "l", "acme/LARGE", "large-v1", MODEL];
-    let provider = Scripted::new(move |number| json(200, &embeddings(names[number]))).await;
+    let provider = MockUpstream::new(move |number| json(200, &embeddings(names[number]))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for name in names {
         let body = format!(r#"{{"model":"{MODEL}","input":"x"}}"#);
@@ -47,7 +47,7 @@ async fn a_response_has_the_id_that_was_asked_for() {
 async fn a_response_that_comes_in_parts_has_it_wherever_it_is_split() {
     const NAME: &str = "large-v1-2026-11-18";
     let from = embeddings(NAME).find(r#" "model" :"#).unwrap();
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let body = embeddings(NAME);
         let (one, two) = body.split_at(from + number);
         let length = body.len();
@@ -55,7 +55,7 @@ async fn a_response_that_comes_in_parts_has_it_wherever_it_is_split() {
             send(format!(
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{one}"
             )),
-            Act::Sleep(Duration::from_millis(3)),
+            Action::Sleep(Duration::from_millis(3)),
             send(two),
         ]
     })
@@ -96,7 +96,7 @@ async fn every_event_has_the_id_that_was_asked_for() {
         "so",
         "on",
     ];
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let mut acts = vec![stream_head()];
         let events = words.map(|word| event(NAME, word));
         match number {
@@ -104,7 +104,7 @@ async fn every_event_has_the_id_that_was_asked_for() {
             0 => acts.extend(
                 events
                     .iter()
-                    .flat_map(|event| [chunk(event), Act::Sleep(Duration::from_millis(5))]),
+                    .flat_map(|event| [chunk(event), Action::Sleep(Duration::from_millis(5))]),
             ),
             // All at once.
             1 => acts.push(chunk(&events.concat())),
@@ -154,7 +154,7 @@ fn usage(name: &str) -> String {
 async fn events_that_name_it_rightly_pass_byte_for_byte() {
     let text: String = ["a", "b", "c"].map(|word| event(MODEL, word)).concat();
     let sent = text.clone();
-    let provider = Scripted::new(move |_| vec![stream_head(), chunk(&sent), done()]).await;
+    let provider = MockUpstream::new(move |_| vec![stream_head(), chunk(&sent), done()]).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let (got, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
     assert_eq!(got, format!("{text}data: [DONE]\n\n"));
@@ -164,14 +164,14 @@ async fn events_that_name_it_rightly_pass_byte_for_byte() {
 async fn a_compressed_response_passes_as_it_is() {
     // Not what was asked for, and not ours to read; whatever its bytes look like.
     let body = r#"{"model":"large-v1-2026"}"#;
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let length = body.len();
         let (one, two) = body.split_at(if number == 0 { length } else { 12 });
         vec![
             send(format!(
                 "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\r\n{one}"
             )),
-            Act::Sleep(Duration::from_millis(20)),
+            Action::Sleep(Duration::from_millis(20)),
             send(two),
         ]
     })

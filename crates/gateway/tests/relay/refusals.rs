@@ -3,7 +3,7 @@
 use crate::support::{
     MODEL, PATIENCE, TestGateway, chat, chat_answer, error_code, provider_at, until,
 };
-use estrade_mock_upstream::{Scripted, json};
+use estrade_mock_upstream::{MockUpstream, json};
 use http::Method;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -112,7 +112,7 @@ async fn paths_and_methods_are_refused_in_the_same_shape() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_not_read() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.most_body = 10_000;
     })
@@ -144,7 +144,7 @@ async fn a_body_that_is_too_large_is_not_read() {
 
 #[tokio::test]
 async fn all_bodies_together_are_bounded() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.most_bodies = 300_000;
     })
@@ -171,7 +171,7 @@ async fn all_bodies_together_are_bounded() {
 
 #[tokio::test]
 async fn large_bodies_of_one_owner_are_bounded() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.max_owner_bodies = 300_000;
     })
@@ -194,7 +194,7 @@ async fn large_bodies_of_one_owner_are_bounded() {
 
 #[tokio::test]
 async fn many_small_bodies_are_bounded_as_well() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
         options.most_bodies = 50_000;
     })
@@ -244,7 +244,7 @@ async fn read_some(stream: &mut tokio::net::TcpStream) -> String {
 
 #[tokio::test]
 async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let mut open = provider_at("open", provider.address);
     open.models[0].id = "acme/open".to_owned();
     open.fields.pass = vec!["service_tier".to_owned(), "tools.web_search".to_owned()];
@@ -289,7 +289,7 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
     let passes = async |model: &str, more: &str| {
         let body = chat(more).replace(MODEL, model);
         assert_eq!(caller.chat(&body).await.status, 200, "{body}");
-        assert!(provider.asked().last().unwrap().body.contains(more));
+        assert!(provider.requests().last().unwrap().body.contains(more));
     };
     passes(MODEL, r#","my_own":{"models":1},"top_k":4,"route":null"#).await;
     passes("acme/open", tier).await;
@@ -312,12 +312,12 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
 
 #[tokio::test]
 async fn a_provider_that_may_not_be_sent_a_request_does_not_replace_the_last_resort() {
-    let bad = Scripted::new(|number| match number {
+    let bad = MockUpstream::new(|number| match number {
         0..5 => json(503, "{}"),
         _ => json(200, &chat_answer(1, 1)),
     })
     .await;
-    let good = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let mut suitable = provider_at("suitable", bad.address);
     suitable.retries = 0;
     suitable.fields.pass = vec!["service_tier".to_owned()];
@@ -338,7 +338,7 @@ async fn a_provider_that_may_not_be_sent_a_request_does_not_replace_the_last_res
 
 #[tokio::test]
 async fn what_multiplies_the_cost_is_reserved_for() {
-    let provider = Scripted::new(|_| json(200, &chat_answer(1, 1))).await;
+    let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let most = async |more: &str| {
         assert_eq!(gateway.caller().chat(&chat(more)).await.status, 200);

@@ -2,7 +2,7 @@
 
 use crate::support::{SECRET, TestGateway, chat, error_code, provider_at, until};
 use estrade_mock_upstream::{
-    Act, Scripted, chunk, done, event, event_text, send, stream_head, usage_event,
+    Action, MockUpstream, chunk, done, event, event_text, send, stream_head, usage_event,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ const COMMENT: &str = ": keep-alive\n\n";
 async fn events_go_out_as_they_come_and_the_hidden_usage_is_metered() {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
-    let provider = Scripted::new(move |_| {
+    let provider = MockUpstream::new(move |_| {
         vec![
             stream_head(),
             event("Hel"),
-            Act::Wait(Arc::clone(&wait)),
+            Action::Wait(Arc::clone(&wait)),
             event("lo"),
             usage_event(7, 8),
             done(),
@@ -40,7 +40,7 @@ async fn events_go_out_as_they_come_and_the_hidden_usage_is_metered() {
     let (rest, whole) = coming.rest().await;
     assert!(whole);
     assert_eq!(rest, format!("{}data: [DONE]\n\n", event_text("lo")));
-    let sent: Value = serde_json::from_str(&provider.asked()[0].body).unwrap();
+    let sent: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
     assert_eq!(sent["stream_options"]["include_usage"], true);
     let call = gateway.books.only().await;
     assert!(call.streamed && !call.partial && !call.estimated);
@@ -51,7 +51,7 @@ async fn events_go_out_as_they_come_and_the_hidden_usage_is_metered() {
 #[tokio::test]
 async fn who_asks_for_the_usage_sees_it_and_a_provider_that_cannot_is_not_asked() {
     let script = |_| vec![stream_head(), event("Hello"), usage_event(7, 8), done()];
-    let provider = Scripted::new(script).await;
+    let provider = MockUpstream::new(script).await;
     let mut simple = provider_at("acme", provider.address);
     let gateway = TestGateway::new(&[simple.clone()]).await;
     let body = chat(r#","stream":true,"stream_options":{"include_usage":true}"#);
@@ -64,7 +64,7 @@ async fn who_asks_for_the_usage_sees_it_and_a_provider_that_cannot_is_not_asked(
         text.contains("prompt_tokens"),
         "what it sends anyway is passed on: {text}"
     );
-    assert!(!provider.asked()[1].body.contains("stream_options"));
+    assert!(!provider.requests()[1].body.contains("stream_options"));
     assert_eq!(gateway.books.wait(2).await[1].1.tokens.total(), 15);
 }
 
@@ -72,12 +72,12 @@ async fn who_asks_for_the_usage_sees_it_and_a_provider_that_cannot_is_not_asked(
 async fn events_that_are_split_anywhere_arrive_whole() {
     let text = format!("{}{}data: [DONE]\n\n", event_text("a"), event_text("b"));
     let sent = text.clone();
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let (one, two) = sent.split_at((number * 13 + 1).min(sent.len() - 1));
         vec![
             stream_head(),
             chunk(one),
-            Act::Sleep(Duration::from_millis(2)),
+            Action::Sleep(Duration::from_millis(2)),
             chunk(two),
             send("0\r\n\r\n"),
         ]
@@ -107,12 +107,12 @@ async fn events_that_are_alike_arrive_wherever_what_was_sent_is_split() {
     let (raw, text) = alike(8);
     let parts = 40;
     let (step, sent) = (raw.len() / parts, raw.clone());
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         let (one, two) = sent.split_at(number * step + 1);
         vec![
             stream_head(),
             send(one),
-            Act::Sleep(Duration::from_millis(2)),
+            Action::Sleep(Duration::from_millis(2)),
             send(two),
             send("0\r\n\r\n"),
         ]
@@ -133,14 +133,14 @@ async fn what_is_said_in_events_that_are_alike_is_known_before_the_end() {
     let go = Arc::new(Notify::new());
     let wait = Arc::clone(&go);
     let (raw, text) = alike(8);
-    let provider = Scripted::new(move |_| {
+    let provider = MockUpstream::new(move |_| {
         let (first, rest) = raw.split_at(raw.len() / 2);
         vec![
             stream_head(),
             send(first),
-            Act::Sleep(Duration::from_millis(2)),
+            Action::Sleep(Duration::from_millis(2)),
             send(rest),
-            Act::Wait(Arc::clone(&wait)),
+            Action::Wait(Arc::clone(&wait)),
             done(),
         ]
     })
@@ -163,15 +163,15 @@ async fn what_is_said_in_events_that_are_alike_is_known_before_the_end() {
 
 #[tokio::test]
 async fn a_key_in_an_event_like_those_before_does_not_pass() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         vec![
             stream_head(),
             event("a"),
-            Act::Sleep(Duration::from_millis(2)),
+            Action::Sleep(Duration::from_millis(2)),
             event("b"),
-            Act::Sleep(Duration::from_millis(2)),
+            Action::Sleep(Duration::from_millis(2)),
             event(SECRET),
-            Act::Sleep(Duration::from_millis(2)),
+            Action::Sleep(Duration::from_millis(2)),
             done(),
         ]
     })
@@ -190,13 +190,13 @@ async fn a_key_in_an_event_like_those_before_does_not_pass() {
 async fn a_silent_stream_gets_comments_between_events() {
     let (one, two) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let pauses = (Arc::clone(&one), Arc::clone(&two));
-    let provider = Scripted::new(move |_| {
+    let provider = MockUpstream::new(move |_| {
         vec![
             stream_head(),
             event("a"),
-            Act::Wait(Arc::clone(&pauses.0)),
+            Action::Wait(Arc::clone(&pauses.0)),
             chunk("data: {\"x\":"),
-            Act::Wait(Arc::clone(&pauses.1)),
+            Action::Wait(Arc::clone(&pauses.1)),
             chunk("1}\n\n"),
             done(),
         ]
@@ -225,8 +225,8 @@ async fn a_silent_stream_gets_comments_between_events() {
 
 #[tokio::test]
 async fn who_waits_for_the_end_of_a_slow_event_gets_comments() {
-    let provider = Scripted::new(|_| {
-        let drop = || [chunk("x"), Act::Sleep(Duration::from_millis(5))];
+    let provider = MockUpstream::new(|_| {
+        let drop = || [chunk("x"), Action::Sleep(Duration::from_millis(5))];
         let mut acts = vec![stream_head(), chunk("data: ")];
         acts.extend((0..60).flat_map(|_| drop()));
         acts.extend([chunk("\n\n"), done()]);
@@ -247,9 +247,9 @@ async fn who_waits_for_the_end_of_a_slow_event_gets_comments() {
 async fn a_silence_after_many_events_is_noticed() {
     let (silence, pause) = (Arc::new(Notify::new()), Duration::from_millis(3));
     let end = Arc::clone(&silence);
-    let provider = Scripted::new(move |_| {
-        let events = (0..10).flat_map(|_| [event("a"), Act::Sleep(pause)]);
-        let rest = [Act::Wait(Arc::clone(&silence)), done()];
+    let provider = MockUpstream::new(move |_| {
+        let events = (0..10).flat_map(|_| [event("a"), Action::Sleep(pause)]);
+        let rest = [Action::Wait(Arc::clone(&silence)), done()];
         std::iter::once(stream_head())
             .chain(events)
             .chain(rest)
@@ -274,8 +274,8 @@ async fn a_silence_after_many_events_is_noticed() {
 
 #[tokio::test]
 async fn who_says_something_now_and_then_is_not_silent() {
-    let provider = Scripted::new(|_| {
-        let event = || [event("a"), Act::Sleep(Duration::from_millis(100))];
+    let provider = MockUpstream::new(|_| {
+        let event = || [event("a"), Action::Sleep(Duration::from_millis(100))];
         let mut acts = vec![stream_head()];
         acts.extend((0..25).flat_map(|_| event()));
         acts.push(done());
@@ -292,11 +292,11 @@ async fn who_says_something_now_and_then_is_not_silent() {
 
 #[tokio::test]
 async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
-    let provider = Scripted::new(|number| match number {
+    let provider = MockUpstream::new(|number| match number {
         0 => vec![
             stream_head(),
             event("a"),
-            Act::Sleep(Duration::from_millis(5)),
+            Action::Sleep(Duration::from_millis(5)),
             usage_event(1, 1),
             done(),
         ],
@@ -329,12 +329,12 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
 
 #[tokio::test]
 async fn in_strict_mode_what_is_not_on_disk_in_time_has_no_end() {
-    let provider = Scripted::new(|number| match number {
+    let provider = MockUpstream::new(|number| match number {
         0 => vec![stream_head(), event("a"), usage_event(1, 1), done()],
         1 => estrade_mock_upstream::json(200, "{}"),
         _ => {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n";
-            let pause = Act::Sleep(Duration::from_millis(50));
+            let pause = Action::Sleep(Duration::from_millis(50));
             vec![send(head), pause, send("{}")]
         }
     })
@@ -359,7 +359,7 @@ async fn in_strict_mode_what_is_not_on_disk_in_time_has_no_end() {
 #[tokio::test]
 async fn a_stream_without_usage_is_estimated() {
     let provider =
-        Scripted::new(|_| vec![stream_head(), event("12345678"), event("1234"), done()]).await;
+        MockUpstream::new(|_| vec![stream_head(), event("12345678"), event("1234"), done()]).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.caller().stream(&chat(STREAM)).await.rest().await;
     let call = gateway.books.only().await;
@@ -369,7 +369,7 @@ async fn a_stream_without_usage_is_estimated() {
 
 #[tokio::test]
 async fn tiny_chunks_leave_others_their_turn() {
-    let provider = Scripted::new(|_| {
+    let provider = MockUpstream::new(|_| {
         let tiny = "1\r\nx\r\n".repeat(100_000);
         vec![stream_head(), send(tiny), chunk("\n\n"), done()]
     })

@@ -1,7 +1,7 @@
 //! Calls that are on record nowhere while they go on: what they took so far can be asked for.
 
 use crate::support::{TestGateway, chat, provider_at, until};
-use estrade_mock_upstream::{Act, Scripted, done, event, json, stream_head};
+use estrade_mock_upstream::{Action, MockUpstream, done, event, json, stream_head};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,13 +13,13 @@ const STREAM: &str = r#","stream":true"#;
 async fn a_call_that_goes_out_again_is_under_way_again() {
     let (busy, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (wait, more) = (Arc::clone(&busy), Arc::clone(&go));
-    let provider = Scripted::new(move |number| {
+    let provider = MockUpstream::new(move |number| {
         if number == 0 {
-            let mut acts = vec![Act::Wait(Arc::clone(&wait))];
+            let mut acts = vec![Action::Wait(Arc::clone(&wait))];
             acts.extend(json(503, "{}"));
             return acts;
         }
-        let pause = Act::Wait(Arc::clone(&more));
+        let pause = Action::Wait(Arc::clone(&more));
         vec![stream_head(), event("12345678"), pause, done()]
     })
     .await;
@@ -55,9 +55,9 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
 
 #[tokio::test]
 async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
-    let provider = Scripted::new(|number| match number {
-        0 => vec![Act::AwaitClose],
-        _ => vec![stream_head(), event("a"), Act::AwaitClose],
+    let provider = MockUpstream::new(|number| match number {
+        0 => vec![Action::AwaitClose],
+        _ => vec![stream_head(), event("a"), Action::AwaitClose],
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
@@ -82,7 +82,7 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
 
 #[tokio::test]
 async fn what_is_on_record_is_not_asked_for() {
-    let provider = Scripted::new(|_| vec![stream_head(), event("a"), Act::AwaitClose]).await;
+    let provider = MockUpstream::new(|_| vec![stream_head(), event("a"), Action::AwaitClose]).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();

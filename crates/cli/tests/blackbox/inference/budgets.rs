@@ -2,7 +2,7 @@
 
 use super::{Engine, Guest, MODEL, World, chat, chat_answer, nanos, status};
 use crate::support::{PATIENCE, Server, random};
-use estrade_mock_upstream::{Act, Scripted, json};
+use estrade_mock_upstream::{Action, MockUpstream, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -38,8 +38,8 @@ async fn sum(guest: &Guest, server: &Server) -> (u64, i64) {
 }
 
 async fn survives_a_crash(engine: Engine) {
-    let upstream = Scripted::new(|number| {
-        let pause = Act::Sleep(Duration::from_millis(20 + number as u64 % 7 * 20));
+    let upstream = MockUpstream::new(|number| {
+        let pause = Action::Sleep(Duration::from_millis(20 + number as u64 % 7 * 20));
         let mut acts = vec![pause];
         acts.extend(json(200, &chat_answer(1)));
         acts

@@ -2,7 +2,7 @@
 
 use super::{Engine, Guest, World, chat, nanos, resident, status, times};
 use crate::support::{Server, random};
-use estrade_mock_upstream::{Act, Scripted, event, send, stream_head, usage_event};
+use estrade_mock_upstream::{Action, MockUpstream, event, send, stream_head, usage_event};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn whole() -> Vec<u8> {
     acts.push(usage_event(7, 40));
     acts.push(send("e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"));
     let bytes = acts.into_iter().map(|act| match act {
-        Act::Send(bytes) => bytes,
+        Action::Send(bytes) => bytes,
         other => panic!("{other:?}"),
     });
     bytes.flatten().collect()
@@ -50,9 +50,9 @@ where
 }
 
 /// Every call is one row, its numbers make sense, and the sums are the sums of the rows.
-async fn check(server: &Server, guest: &Guest, calls: usize, upstream: &Scripted) {
+async fn check(server: &Server, guest: &Guest, calls: usize, upstream: &MockUpstream) {
     assert!(
-        upstream.until_open(0).await,
+        upstream.wait_for_open(0).await,
         "{} connections to the upstream are left",
         upstream.open()
     );
@@ -77,13 +77,13 @@ async fn cut_by_callers(engine: Engine) {
     // It never comes to its end, so that every stream is cut by its caller.
     let endless = answer[..answer.len() - 30].to_vec();
     let length = endless.len();
-    let upstream = Scripted::new(move |number| {
+    let upstream = MockUpstream::new(move |number| {
         let (first, rest) = endless.split_at(number * 37 % endless.len());
         vec![
-            Act::Send(first.to_vec()),
-            Act::Sleep(Duration::from_millis(number as u64 % 3)),
-            Act::Send(rest.to_vec()),
-            Act::AwaitClose,
+            Action::Send(first.to_vec()),
+            Action::Sleep(Duration::from_millis(number as u64 % 3)),
+            Action::Send(rest.to_vec()),
+            Action::AwaitClose,
         ]
     })
     .await;
@@ -115,15 +115,15 @@ async fn cut_by_callers(engine: Engine) {
 
 async fn cut_by_the_upstream(engine: Engine) {
     let answer = whole();
-    let upstream = Scripted::new(move |number| {
+    let upstream = MockUpstream::new(move |number| {
         let cut = below(answer.len());
         let (first, rest) = answer[..cut].split_at(below(cut + 1));
-        let pause = Act::Sleep(Duration::from_millis(number as u64 % 3));
+        let pause = Action::Sleep(Duration::from_millis(number as u64 % 3));
         vec![
-            Act::Send(first.to_vec()),
+            Action::Send(first.to_vec()),
             pause,
-            Act::Send(rest.to_vec()),
-            Act::Close,
+            Action::Send(rest.to_vec()),
+            Action::Close,
         ]
     })
     .await;

@@ -1,7 +1,7 @@
 //! What is on record when a server is killed.
 
 use super::{Engine, Guest, World, chat, chat_answer, header, status, times};
-use estrade_mock_upstream::{Scripted, done, event, json, stream_head, usage_event};
+use estrade_mock_upstream::{MockUpstream, done, event, json, stream_head, usage_event};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ pub(super) const STANDSTILL: Duration = Duration::from_millis(600);
 /// The calls that were answered, and when their answers ended.
 type Answered = Mutex<Vec<(String, Instant)>>;
 
-async fn upstream() -> Scripted {
-    Scripted::by(|_, asked| {
+async fn upstream() -> MockUpstream {
+    MockUpstream::with_script(|_, asked| {
         if asked.body.contains(r#""stream":true"#) {
             vec![stream_head(), event("a"), usage_event(3, 1), done()]
         } else {

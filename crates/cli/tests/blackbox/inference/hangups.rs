@@ -3,7 +3,9 @@
 
 use super::{Engine, Guest, MODEL, World, chat, nanos, status};
 use crate::support::PATIENCE;
-use estrade_mock_upstream::{Act, Scripted, event, json as answer, send, stream_head, usage_event};
+use estrade_mock_upstream::{
+    Action, MockUpstream, event, json as answer, send, stream_head, usage_event,
+};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -19,10 +21,10 @@ const BUDGET: i64 = 10_000_000_000;
 const CALLERS: usize = 60;
 
 /// Generates all that was asked for, bills it, and only then notices that nobody reads it.
-async fn upstream(billed: Arc<AtomicI64>) -> Scripted {
-    Scripted::by(move |number, asked| {
+async fn upstream(billed: Arc<AtomicI64>) -> MockUpstream {
+    MockUpstream::with_script(move |number, asked| {
         billed.fetch_add(EACH, Ordering::SeqCst);
-        let pause = Act::Sleep(Duration::from_millis(100 + number as u64 % 5 * 40));
+        let pause = Action::Sleep(Duration::from_millis(100 + number as u64 % 5 * 40));
         let mut acts = Vec::new();
         if asked.body.contains(r#""stream":true"#) {
             acts.extend([stream_head(), event("a"), pause.clone(), event("b"), pause]);

@@ -2,7 +2,9 @@
 
 use super::{Engine, Guest, SECRET, World, chat, chat_answer, header, resident, status, times};
 use crate::support::Server;
-use estrade_mock_upstream::{Act, Asked, Scripted, chunk, event, json, send, stream_head};
+use estrade_mock_upstream::{
+    Action, MockUpstream, ReceivedRequest, chunk, event, json, send, stream_head,
+};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
@@ -11,12 +13,14 @@ const MIB: u64 = 1 << 20;
 const STREAM: &str = r#","stream":true"#;
 
 /// An upstream that answers by what the caller said, and otherwise well.
-async fn upstream(script: impl Fn(&str) -> Option<Vec<Act>> + Send + Sync + 'static) -> Scripted {
-    let wish = |asked: &Asked| {
+async fn upstream(
+    script: impl Fn(&str) -> Option<Vec<Action>> + Send + Sync + 'static,
+) -> MockUpstream {
+    let wish = |asked: &ReceivedRequest| {
         let (_, wish) = asked.body.split_once(r#""user":""#)?;
         Some(wish.split_once('"')?.0.to_owned())
     };
-    Scripted::by(move |_, asked| {
+    MockUpstream::with_script(move |_, asked| {
         let acts = wish(asked).and_then(|wish| script(&wish));
         acts.unwrap_or_else(|| json(200, &chat_answer(1)))
     })
@@ -37,7 +41,7 @@ async fn assert_well(server: &Server, guest: &Guest, before: u64, spare: u64) {
 
 /// Demands that only connections are left which wait for the next call, one per serving thread, once what is
 /// read on for callers that left has ended.
-async fn assert_closed(upstream: &Scripted) {
+async fn assert_closed(upstream: &MockUpstream) {
     let threads = std::thread::available_parallelism().unwrap().get();
     let began = Instant::now();
     while upstream.open() > threads {
@@ -183,7 +187,7 @@ async fn requests_that_make_no_sense_are_told_so() {
         let answer = guest.exchange(format!("{head}{body}")).await;
         assert_eq!(status(&answer), expected, "{count} of {size}: {answer}");
     }
-    let sent = upstream.asked();
+    let sent = upstream.requests();
     assert!(sent.iter().all(|asked| !asked.head.contains("x-pad")));
     assert_well(&server, &guest, before, 24 * MIB).await;
     world.end(server).await;
@@ -194,8 +198,8 @@ async fn slow_callers_hinder_nobody_and_are_given_up() {
     let upstream = upstream(|_| {
         Some(vec![
             stream_head(),
-            Act::Flood(event_bytes(16 * 1024), 10_000),
-            Act::AwaitClose,
+            Action::Flood(event_bytes(16 * 1024), 10_000),
+            Action::AwaitClose,
         ])
     })
     .await;
@@ -269,28 +273,28 @@ async fn slow_callers_hinder_nobody_and_are_given_up() {
 
 fn event_bytes(size: usize) -> Vec<u8> {
     match event(&"x".repeat(size)) {
-        Act::Send(bytes) => bytes,
+        Action::Send(bytes) => bytes,
         other => panic!("{other:?}"),
     }
 }
 
 /// What an upstream may do wrong before its answer begins.
-fn bad_answer(wish: &str) -> Option<Vec<Act>> {
-    let close = |text: &str| vec![send(text), Act::Close];
+fn bad_answer(wish: &str) -> Option<Vec<Action>> {
+    let close = |text: &str| vec![send(text), Action::Close];
     Some(match wish {
         "garbage" => close("\u{1}\u{2}\u{3} this is not HTTP at all\r\n\r\n"),
-        "nothing" => vec![Act::Close],
-        "never" => vec![Act::AwaitClose],
+        "nothing" => vec![Action::Close],
+        "never" => vec![Action::AwaitClose],
         "half-head" => close("HTTP/1.1 200 OK\r\ncontent-type: appl"),
         "slow-head" => {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-            let byte = |c: char| [send(c), Act::Sleep(Duration::from_millis(100))];
+            let byte = |c: char| [send(c), Action::Sleep(Duration::from_millis(100))];
             head.chars().flat_map(byte).collect()
         }
         "endless-head" => {
             vec![
                 send("HTTP/1.1 200 OK\r\n"),
-                Act::Flood(b"x-more: and more\r\n".repeat(1000), 1000),
+                Action::Flood(b"x-more: and more\r\n".repeat(1000), 1000),
             ]
         }
         "two-lengths" => {
@@ -307,7 +311,7 @@ fn bad_answer(wish: &str) -> Option<Vec<Act>> {
                 send(format!(
                     "HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n"
                 )),
-                Act::Flood(vec![b' '; 1 << 16], length >> 16),
+                Action::Flood(vec![b' '; 1 << 16], length >> 16),
             ]
         }
         "betrays" | "betrays-500" | "betrays-401" => {
@@ -384,14 +388,14 @@ async fn an_upstream_that_goes_wrong_in_its_answer_is_said_to() {
         let mut acts = vec![
             stream_head(),
             event("12345678"),
-            Act::Sleep(Duration::from_millis(5)),
+            Action::Sleep(Duration::from_millis(5)),
         ];
         acts.extend(match wish {
-            "half" => vec![send("40\r\ndata: {\"half"), Act::Close],
+            "half" => vec![send("40\r\ndata: {\"half"), Action::Close],
             "no-chunk" => vec![send("zz\r\n")],
             "huge-chunk" => vec![send("ffffffffffffffff\r\nx")],
-            "binary" => vec![chunk("\u{0}\u{1}\u{7f}"), Act::Close],
-            "silence" => vec![Act::AwaitClose],
+            "binary" => vec![chunk("\u{0}\u{1}\u{7f}"), Action::Close],
+            "silence" => vec![Action::AwaitClose],
             _ => return None,
         });
         Some(acts)
@@ -436,7 +440,7 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
         Some(match wish {
             "events" => vec![
                 stream_head(),
-                Act::Flood(event_bytes(60 * 1024), length >> 16),
+                Action::Flood(event_bytes(60 * 1024), length >> 16),
             ],
             // One event that never ends.
             "line" => {
@@ -444,17 +448,17 @@ async fn an_answer_of_ten_gigabytes_passes_through_little_memory() {
                 vec![
                     stream_head(),
                     send("6\r\ndata: \r\n"),
-                    Act::Flood(piece.into_bytes(), length >> 16),
+                    Action::Flood(piece.into_bytes(), length >> 16),
                 ]
             }
             "json" => vec![
                 send(json_head),
                 send("{\"a\":\""),
-                Act::Flood(vec![b'x'; 1 << 16], length >> 16),
+                Action::Flood(vec![b'x'; 1 << 16], length >> 16),
             ],
             "nested" => vec![
                 send(json_head),
-                Act::Flood(vec![b'['; 1 << 16], length >> 16),
+                Action::Flood(vec![b'['; 1 << 16], length >> 16),
             ],
             _ => return None,
         })

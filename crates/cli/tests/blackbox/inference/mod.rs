@@ -9,7 +9,7 @@ mod outage;
 mod under_way;
 
 use crate::support::{Home, Postgres, Server, serve_args, text};
-use estrade_mock_upstream::Scripted;
+use estrade_mock_upstream::MockUpstream;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ struct World {
 }
 
 impl World {
-    async fn new(engine: Engine, upstream: &Scripted, more: &str) -> Self {
+    async fn new(engine: Engine, upstream: &MockUpstream, more: &str) -> Self {
         let database = match engine {
             Engine::Sqlite => None,
             Engine::Postgres => Some(Postgres::create().await),

@@ -2,7 +2,7 @@
 
 use super::{Guest, chat, chat_answer, home, start, status};
 use crate::support::{PATIENCE, Postgres};
-use estrade_mock_upstream::{Scripted, json};
+use estrade_mock_upstream::{MockUpstream, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,7 +50,7 @@ impl Line {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_were_used_work_while_the_database_is_down() {
-    let upstream = Scripted::new(|_| json(200, &chat_answer(1))).await;
+    let upstream = MockUpstream::new(|_| json(200, &chat_answer(1))).await;
     let database = Postgres::create().await;
     let (start_of_url, name) = database.url.rsplit_once('/').unwrap();
     let (user, host) = start_of_url.rsplit_once('@').unwrap();

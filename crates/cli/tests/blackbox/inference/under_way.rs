@@ -3,7 +3,7 @@
 use super::durability::{STANDSTILL, WINDOW};
 use super::{Engine, Guest, World, chat, chat_answer, header, nanos, times};
 use crate::support::{PATIENCE, Server};
-use estrade_mock_upstream::{Act, Scripted, event, json, stream_head};
+use estrade_mock_upstream::{Action, MockUpstream, event, json, stream_head};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ const WORD: &str = "abcd";
 const STREAMS: usize = 4;
 
 /// Streams that go on for longer than they are let, and answers that take a while to begin.
-async fn upstream() -> Scripted {
-    Scripted::by(|_, asked| {
-        let wait = |millis| Act::Sleep(Duration::from_millis(millis));
+async fn upstream() -> MockUpstream {
+    MockUpstream::with_script(|_, asked| {
+        let wait = |millis| Action::Sleep(Duration::from_millis(millis));
         if !asked.body.contains(r#""stream":true"#) {
             let mut acts = vec![wait(950)];
             acts.extend(json(200, &chat_answer(1)));
