@@ -1,8 +1,8 @@
 //! The account of one call: opened when its key was let in, closed exactly once, whatever happens.
 
+use crate::auth::AuthContext;
 use crate::catalogue::Target;
 use crate::detached::{self, PendingResponse};
-use crate::doors::Pass;
 use crate::gateway::Gateway;
 use crate::metrics::Series;
 use crate::rates::Taken;
@@ -24,7 +24,7 @@ pub(crate) type Hold = Option<BoxFuture<'static, bool>>;
 /// A call that is under way.
 pub(crate) struct Account {
     gateway: Arc<Gateway>,
-    pub(crate) pass: Pass,
+    pub(crate) auth: AuthContext,
     /// None once it is closed.
     call: Option<Call>,
     ticket: Ticket,
@@ -73,15 +73,15 @@ pub(crate) struct Ending {
 impl Account {
     pub(crate) fn open(
         gateway: Arc<Gateway>,
-        pass: Pass,
+        auth: AuthContext,
         operation: Operation,
         (started, let_in_at): (Instant, Instant),
     ) -> Box<Self> {
         let now = (gateway.options.clock)();
         let call = Call {
             id: Id::generate(now.millis(), fastrand::u64(..)),
-            workspace: pass.workspace.id,
-            key: pass.key.id,
+            workspace: auth.workspace.id,
+            key: auth.key.id,
             created_at: now,
             operation,
             model: Arc::clone(&gateway.nothing),
@@ -100,7 +100,7 @@ impl Account {
         // It goes from hand to hand: that is cheap only for something small.
         Box::new(Self {
             gateway,
-            pass,
+            auth,
             call: Some(call),
             ticket: Ticket::NONE,
             request: None,
@@ -131,7 +131,7 @@ impl Account {
     pub(crate) fn hand_over(&mut self) -> Box<Self> {
         Box::new(Self {
             gateway: Arc::clone(&self.gateway),
-            pass: self.pass.clone(),
+            auth: self.auth.clone(),
             call: self.call.take(),
             ticket: self.ticket,
             request: self.request.take(),
@@ -235,7 +235,7 @@ impl Account {
             None => self.noted = Some(under_way.add(self.started, standing)),
         }
         // Each time: while nobody had taken it, there was nothing to watch.
-        self.gateway.books.goes_out();
+        self.gateway.ledger.call_sent();
     }
 
     /// How it stands; nothing once it is closed.
@@ -360,7 +360,7 @@ impl Account {
         if let (Some(trace), Some(tracing)) = (self.trace, &self.gateway.options.tracing) {
             tracing.traces.ended(trace, &call);
         }
-        let hold = self.gateway.books.close(self.ticket, call);
+        let hold = self.gateway.ledger.close(self.ticket, call);
         // Only now: between the two it would be known to nobody.
         self.noted = None;
         hold

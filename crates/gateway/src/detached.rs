@@ -138,7 +138,7 @@ pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
     let worth_it = !account.is_cancelled()
         && response.target.price != Price::FREE
         && upstream.on_disconnect == OnDisconnect::Finish;
-    let owner = account.pass.key.owner;
+    let owner = account.auth.key.owner;
     let permit = worth_it
         .then(|| Permit::acquire(&lane.gateway, owner))
         .flatten();

@@ -1,12 +1,12 @@
 //! What the relay refuses, in OpenAI's shape. Every code and every sentence is here.
 
+use crate::auth::AuthError;
 use crate::body::GatewayBody;
-use crate::books::Refused;
-use crate::doors::Denied;
 use crate::fields::RefusedField;
 use crate::look::BadBody;
 use crate::rates::{Exceeded, Standing, Standings, Unit};
 use crate::upstream::Cut;
+use crate::usage_ledger::AdmissionError;
 use bytes::Bytes;
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -84,28 +84,28 @@ impl Refusal {
 
     pub(crate) fn no_key() -> Self {
         let said = "an API key is needed: send it as 'Authorization: Bearer <key>'";
-        Self::denied(Denied::Unauthorized("missing_key", said))
+        Self::denied(AuthError::Unauthorized("missing_key", said))
     }
 
-    pub(crate) fn denied(denied: Denied) -> Self {
+    pub(crate) fn denied(denied: AuthError) -> Self {
         match denied {
-            Denied::Unauthorized(code, message) => Self::new(
+            AuthError::Unauthorized(code, message) => Self::new(
                 StatusCode::UNAUTHORIZED,
                 "authentication_error",
                 code,
                 message,
             )
             .header(header::WWW_AUTHENTICATE, "Bearer"),
-            Denied::Forbidden(code, message) => {
+            AuthError::Forbidden(code, message) => {
                 Self::new(StatusCode::FORBIDDEN, "permission_error", code, message)
             }
-            Denied::WhichWorkspace => Self::new(
+            AuthError::WorkspaceRequired => Self::new(
                 StatusCode::BAD_REQUEST,
                 INVALID,
                 "workspace_required",
                 "this key has several workspaces: use the base URL /api/<workspace>/v1",
             ),
-            Denied::Unavailable => Self::unavailable(
+            AuthError::Unavailable => Self::unavailable(
                 "keys_unavailable",
                 "the key can not be checked at the moment; try again",
             ),
@@ -299,15 +299,15 @@ impl Refusal {
         refusal.header(header::RETRY_AFTER, whole_seconds(*retry).to_string())
     }
 
-    pub(crate) fn books(refused: Refused, now: Timestamp) -> Self {
+    pub(crate) fn ledger(refused: AdmissionError, now: Timestamp) -> Self {
         let (of_workspace, budget, resets_at) = match refused {
-            Refused::Unavailable => {
+            AdmissionError::Unavailable => {
                 return Self::unavailable(
                     "ledger_unavailable",
                     "calls can not be recorded at the moment, so none is made; try again",
                 );
             }
-            Refused::Budget {
+            AdmissionError::Budget {
                 of_workspace,
                 budget,
                 resets_at,

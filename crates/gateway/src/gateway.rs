@@ -1,10 +1,9 @@
 //! What all serving threads share.
 
-use crate::books::Books;
+use crate::auth::{AuthorizedKey, KeyAuthenticator};
 use crate::cache::Answers;
 use crate::catalogue::Catalogue;
 use crate::detached::ReadLimits;
-use crate::doors::{Doors, KeyPass};
 use crate::metrics::{Registry, Series, Snapshot};
 use crate::models;
 use crate::options::Options;
@@ -12,6 +11,7 @@ use crate::rates::Limiter;
 use crate::relay::Relay;
 use crate::under_way::AllUnderWay;
 use crate::upstream::{Trust, Upstream};
+use crate::usage_ledger::UsageLedger;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use estrade_model::call::Call;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// The gateway: who may call, what there is, what was used. One per process.
 pub struct Gateway {
-    pub(crate) doors: Arc<dyn Doors>,
-    pub(crate) books: Arc<dyn Books>,
+    pub(crate) authenticator: Arc<dyn KeyAuthenticator>,
+    pub(crate) ledger: Arc<dyn UsageLedger>,
     pub(crate) options: Options,
     pub(crate) catalogue: ArcSwap<Catalogue>,
     pub(crate) limiter: Limiter,
@@ -47,11 +47,15 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway without providers.
-    pub fn new(doors: Arc<dyn Doors>, books: Arc<dyn Books>, options: Options) -> Arc<Self> {
+    pub fn new(
+        authenticator: Arc<dyn KeyAuthenticator>,
+        ledger: Arc<dyn UsageLedger>,
+        options: Options,
+    ) -> Arc<Self> {
         let metrics = Registry::default();
         Arc::new(Self {
-            doors,
-            books,
+            authenticator,
+            ledger,
             catalogue: ArcSwap::default(),
             limiter: Limiter::new(),
             answers: Arc::new(Answers::new(options.cache_bytes, options.cache_ttl)),
@@ -107,7 +111,7 @@ impl Gateway {
     }
 
     /// `GET models`, as a JSON body, of what this key may use.
-    pub fn models_for(&self, key: &KeyPass) -> Bytes {
+    pub fn models_for(&self, key: &AuthorizedKey) -> Bytes {
         models::list(&self.catalogue.load(), Some(key), self.started)
     }
 
@@ -117,7 +121,7 @@ impl Gateway {
     }
 
     /// `GET models/{id}`, as a JSON body; none: there is no such model, or not for this key.
-    pub fn model_for(&self, id: &str, key: Option<&KeyPass>) -> Option<Bytes> {
+    pub fn model_for(&self, id: &str, key: Option<&AuthorizedKey>) -> Option<Bytes> {
         models::one(&self.catalogue.load(), id, key, self.started)
     }
 

@@ -1,7 +1,7 @@
 //! The list of models, as OpenAI and as its imitators write it.
 
+use crate::auth::AuthorizedKey;
 use crate::catalogue::{Catalogue, Model};
-use crate::doors::KeyPass;
 use crate::echo;
 use bytes::Bytes;
 use estrade_model::call::Price;
@@ -35,14 +35,14 @@ struct Pricing {
 }
 
 /// Whether a key may use a model.
-pub(crate) fn may_use(key: &KeyPass, model: &str) -> bool {
+pub(crate) fn may_use(key: &AuthorizedKey, model: &str) -> bool {
     key.models
         .as_ref()
         .is_none_or(|models| models.iter().any(|allowed| allowed == model))
 }
 
 /// The models that a key may use; without a key: all.
-pub(crate) fn list(catalogue: &Catalogue, key: Option<&KeyPass>, created: i64) -> Bytes {
+pub(crate) fn list(catalogue: &Catalogue, key: Option<&AuthorizedKey>, created: i64) -> Bytes {
     let entries: Vec<Entry<'_>> = catalogue
         .listed
         .iter()
@@ -61,7 +61,7 @@ pub(crate) fn list(catalogue: &Catalogue, key: Option<&KeyPass>, created: i64) -
 pub(crate) fn one(
     catalogue: &Catalogue,
     id: &str,
-    key: Option<&KeyPass>,
+    key: Option<&AuthorizedKey>,
     created: i64,
 ) -> Option<Bytes> {
     let model = catalogue

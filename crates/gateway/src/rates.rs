@@ -3,7 +3,7 @@
 //! A bucket holds what was used; a limit of N lets it leak N per minute, without steps. So a bucket
 //! is full at the start, and a limit that is changed keeps what was used.
 
-use crate::doors::{Pass, Rates};
+use crate::auth::{AuthContext, RateLimits};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ pub(crate) struct Taken {
 }
 
 /// Whose buckets, and how large they are.
-type Owner = ([u8; 12], Rates);
+type Owner = ([u8; 12], RateLimits);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Bucket {
@@ -106,13 +106,13 @@ fn micros(count: u128) -> Duration {
 #[derive(Debug)]
 struct Buckets {
     at: Instant,
-    limits: Rates,
+    limits: RateLimits,
     requests: Bucket,
     tokens: Bucket,
 }
 
 impl Buckets {
-    fn new(now: Instant, limits: Rates) -> Self {
+    fn new(now: Instant, limits: RateLimits) -> Self {
         Self {
             at: now,
             limits,
@@ -128,7 +128,7 @@ impl Buckets {
         }
     }
 
-    fn forward(&mut self, now: Instant, limits: Rates) {
+    fn forward(&mut self, now: Instant, limits: RateLimits) {
         let passed = now.saturating_duration_since(self.at);
         let passed = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
         self.requests.leak(self.limits.rpm, passed);
@@ -169,8 +169,8 @@ impl Limiter {
     }
 
     /// Whether there is a limit at all.
-    pub(crate) fn applies(pass: &Pass, unit: Unit) -> bool {
-        [pass.key.rates, pass.workspace.rates]
+    pub(crate) fn applies(auth: &AuthContext, unit: Unit) -> bool {
+        [auth.key.rates, auth.workspace.rates]
             .into_iter()
             .any(|rates| limit(rates, unit).is_some())
     }
@@ -179,14 +179,14 @@ impl Limiter {
     /// is taken where there is no limit.
     pub(crate) fn take(
         &self,
-        pass: &Pass,
+        auth: &AuthContext,
         unit: Unit,
         count: u64,
         now: Instant,
     ) -> Result<Option<(Taken, Standing)>, Exceeded> {
         let owner = |id: &[u8; 12], rates| limit(rates, unit).map(|_| (*id, rates));
-        let key = owner(pass.key.id.as_bytes(), pass.key.rates);
-        let workspace = owner(pass.workspace.id.as_bytes(), pass.workspace.rates);
+        let key = owner(auth.key.id.as_bytes(), auth.key.rates);
+        let workspace = owner(auth.workspace.id.as_bytes(), auth.workspace.rates);
         let mut taken = Taken {
             unit,
             count,
@@ -271,7 +271,7 @@ impl Limiter {
     }
 }
 
-fn limit(rates: Rates, unit: Unit) -> Option<NonZeroU32> {
+fn limit(rates: RateLimits, unit: Unit) -> Option<NonZeroU32> {
     match unit {
         Unit::Requests => rates.rpm,
         Unit::Tokens => rates.tpm,
@@ -295,20 +295,20 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::{KeyPass, WorkspacePass};
+    use crate::auth::{AuthorizedKey, AuthorizedWorkspace};
     use estrade_model::Id;
     use std::sync::Arc;
 
-    fn rates(rpm: u32, tpm: u32) -> Rates {
-        Rates {
+    fn rates(rpm: u32, tpm: u32) -> RateLimits {
+        RateLimits {
             rpm: NonZeroU32::new(rpm),
             tpm: NonZeroU32::new(tpm),
         }
     }
 
-    fn pass(number: u64, key: Rates, workspace: Rates) -> Pass {
-        Pass {
-            key: KeyPass {
+    fn auth(number: u64, key: RateLimits, workspace: RateLimits) -> AuthContext {
+        AuthContext {
+            key: AuthorizedKey {
                 id: Id::generate(1, number),
                 owner: Id::generate(1, 1),
                 models: None,
@@ -316,7 +316,7 @@ mod tests {
                 rates: key,
                 budget: None,
             },
-            workspace: Arc::new(WorkspacePass {
+            workspace: Arc::new(AuthorizedWorkspace {
                 id: Id::generate(1, number),
                 preference: estrade_model::provider::Preference::Order,
                 rates: workspace,
@@ -325,38 +325,38 @@ mod tests {
         }
     }
 
-    fn with_rates(of: &Pass, rates: Rates) -> Pass {
-        let mut new = pass(0, rates, of.workspace.rates);
+    fn with_rates(of: &AuthContext, rates: RateLimits) -> AuthContext {
+        let mut new = auth(0, rates, of.workspace.rates);
         new.workspace = Arc::clone(&of.workspace);
         new.key.id = of.key.id;
         new
     }
 
-    fn request(limiter: &Limiter, pass: &Pass, now: Instant) -> Result<Standing, Exceeded> {
-        let taken = limiter.take(pass, Unit::Requests, 1, now)?;
+    fn request(limiter: &Limiter, auth: &AuthContext, now: Instant) -> Result<Standing, Exceeded> {
+        let taken = limiter.take(auth, Unit::Requests, 1, now)?;
         Ok(taken.unwrap().1)
     }
 
     fn tokens(
         limiter: &Limiter,
-        pass: &Pass,
+        auth: &AuthContext,
         count: u64,
         now: Instant,
     ) -> Result<(Taken, Standing), Exceeded> {
-        Ok(limiter.take(pass, Unit::Tokens, count, now)?.unwrap())
+        Ok(limiter.take(auth, Unit::Tokens, count, now)?.unwrap())
     }
 
     #[test]
     fn a_bucket_is_full_at_the_start_and_refills_without_steps() {
         let (limiter, start) = (Limiter::new(), Instant::now());
-        let pass = pass(1, rates(60, 0), rates(0, 0));
+        let auth = auth(1, rates(60, 0), rates(0, 0));
         for left in (0..60).rev() {
-            let standing = request(&limiter, &pass, start).unwrap();
+            let standing = request(&limiter, &auth, start).unwrap();
             assert_eq!(standing.remaining, left);
         }
-        let unlimited = limiter.take(&pass, Unit::Tokens, 1 << 40, start).unwrap();
+        let unlimited = limiter.take(&auth, Unit::Tokens, 1 << 40, start).unwrap();
         assert!(unlimited.is_none());
-        let refused = request(&limiter, &pass, start).unwrap_err();
+        let refused = request(&limiter, &auth, start).unwrap_err();
         assert_eq!(
             (refused.unit, refused.of_workspace),
             (Unit::Requests, false)
@@ -364,96 +364,96 @@ mod tests {
         assert_eq!(refused.retry, Duration::from_secs(1));
         assert_eq!(refused.standing.reset, Duration::from_mins(1));
         let later = start + Duration::from_millis(999);
-        assert!(request(&limiter, &pass, later).is_err());
+        assert!(request(&limiter, &auth, later).is_err());
         let later = start + Duration::from_secs(1);
-        assert!(request(&limiter, &pass, later).is_ok());
-        assert!(request(&limiter, &pass, later).is_err());
+        assert!(request(&limiter, &auth, later).is_ok());
+        assert!(request(&limiter, &auth, later).is_err());
     }
 
     #[test]
     fn tokens_are_estimated_then_settled() {
         let (limiter, now) = (Limiter::new(), Instant::now());
-        let pass = pass(2, rates(0, 100), rates(0, 0));
-        let (taken, standing) = tokens(&limiter, &pass, 80, now).unwrap();
+        let auth = auth(2, rates(0, 100), rates(0, 0));
+        let (taken, standing) = tokens(&limiter, &auth, 80, now).unwrap();
         assert_eq!(standing.remaining, 20);
-        let refused = tokens(&limiter, &pass, 30, now).unwrap_err();
+        let refused = tokens(&limiter, &auth, 30, now).unwrap_err();
         assert_eq!(refused.unit, Unit::Tokens);
         limiter.settle(&taken, 10, now);
-        let (_, standing) = tokens(&limiter, &pass, 30, now).unwrap();
+        let (_, standing) = tokens(&limiter, &auth, 30, now).unwrap();
         assert_eq!(standing.remaining, 60);
     }
 
     #[test]
     fn what_has_come_back_by_itself_is_not_given_back_again() {
         let (limiter, start) = (Limiter::new(), Instant::now());
-        let pass = pass(7, rates(0, 600), rates(0, 0));
-        let (slow, _) = tokens(&limiter, &pass, 600, start).unwrap();
+        let auth = auth(7, rates(0, 600), rates(0, 0));
+        let (slow, _) = tokens(&limiter, &auth, 600, start).unwrap();
         // All of it has come back, and somebody else has taken it.
         let later = start + Duration::from_mins(1);
-        tokens(&limiter, &pass, 600, later).unwrap();
+        tokens(&limiter, &auth, 600, later).unwrap();
         limiter.settle(&slow, 10, later);
-        assert!(tokens(&limiter, &pass, 1, later).is_err());
+        assert!(tokens(&limiter, &auth, 1, later).is_err());
         // Half of it: the other half is given back.
         let much_later = later + Duration::from_mins(2);
-        let (slow, _) = tokens(&limiter, &pass, 600, much_later).unwrap();
+        let (slow, _) = tokens(&limiter, &auth, 600, much_later).unwrap();
         let half = much_later + Duration::from_secs(30);
-        tokens(&limiter, &pass, 300, half).unwrap();
+        tokens(&limiter, &auth, 300, half).unwrap();
         limiter.settle(&slow, 10, half);
-        assert_eq!(tokens(&limiter, &pass, 1, half).unwrap().1.remaining, 299);
+        assert_eq!(tokens(&limiter, &auth, 1, half).unwrap().1.remaining, 299);
     }
 
     #[test]
     fn what_was_used_beyond_the_estimate_counts_from_now_on() {
         let (limiter, start) = (Limiter::new(), Instant::now());
-        let pass = pass(8, rates(0, 600), rates(0, 0));
-        let (taken, _) = tokens(&limiter, &pass, 1, start).unwrap();
+        let auth = auth(8, rates(0, 600), rates(0, 0));
+        let (taken, _) = tokens(&limiter, &auth, 1, start).unwrap();
         let later = start + Duration::from_mins(5);
         for shard in &limiter.shards {
             shard.lock().unwrap().buckets.clear();
         }
         limiter.settle(&taken, 601, later);
-        let refused = tokens(&limiter, &pass, 1, later).unwrap_err();
+        let refused = tokens(&limiter, &auth, 1, later).unwrap_err();
         assert_eq!(refused.standing.reset, Duration::from_mins(1));
         // Also when the bucket was not forgotten: what leaked before does not count.
         limiter.settle(&taken, 601, later + Duration::from_mins(5));
-        assert!(tokens(&limiter, &pass, 1, later + Duration::from_mins(5)).is_err());
+        assert!(tokens(&limiter, &auth, 1, later + Duration::from_mins(5)).is_err());
     }
 
     #[test]
     fn more_than_the_whole_bucket_goes_only_when_it_is_full() {
         let (limiter, now) = (Limiter::new(), Instant::now());
-        let pass = pass(3, rates(0, 60), rates(0, 0));
-        tokens(&limiter, &pass, 600, now).unwrap();
-        let refused = tokens(&limiter, &pass, 1, now + Duration::from_mins(1)).unwrap_err();
+        let auth = auth(3, rates(0, 60), rates(0, 0));
+        tokens(&limiter, &auth, 600, now).unwrap();
+        let refused = tokens(&limiter, &auth, 1, now + Duration::from_mins(1)).unwrap_err();
         assert_eq!(refused.retry, Duration::from_secs(600 - 60 - 60 + 1));
-        assert!(tokens(&limiter, &pass, 600, now + Duration::from_secs(599)).is_err());
-        assert!(tokens(&limiter, &pass, 600, now + Duration::from_secs(601)).is_ok());
+        assert!(tokens(&limiter, &auth, 600, now + Duration::from_secs(599)).is_err());
+        assert!(tokens(&limiter, &auth, 600, now + Duration::from_secs(601)).is_ok());
     }
 
     #[test]
     fn what_was_taken_is_given_back_when_the_workspace_refuses() {
         let (limiter, now) = (Limiter::new(), Instant::now());
-        let pass = pass(4, rates(10, 1000), rates(1, 100));
-        request(&limiter, &pass, now).unwrap();
-        tokens(&limiter, &pass, 100, now).unwrap();
+        let auth = auth(4, rates(10, 1000), rates(1, 100));
+        request(&limiter, &auth, now).unwrap();
+        tokens(&limiter, &auth, 100, now).unwrap();
         for _ in 0..20 {
-            let refused = request(&limiter, &pass, now).unwrap_err();
+            let refused = request(&limiter, &auth, now).unwrap_err();
             assert!(refused.of_workspace, "{refused:?}");
-            let refused = tokens(&limiter, &pass, 100, now).unwrap_err();
+            let refused = tokens(&limiter, &auth, 100, now).unwrap_err();
             assert!(refused.of_workspace, "{refused:?}");
         }
-        let mut alone = with_rates(&pass, rates(10, 1000));
+        let mut alone = with_rates(&auth, rates(10, 1000));
         alone.workspace = pass_without_limits(&alone);
         assert_eq!(request(&limiter, &alone, now).unwrap().remaining, 8);
         let (_, standing) = tokens(&limiter, &alone, 100, now).unwrap();
         assert_eq!(standing.remaining, 800);
     }
 
-    fn pass_without_limits(of: &Pass) -> Arc<WorkspacePass> {
-        Arc::new(WorkspacePass {
+    fn pass_without_limits(of: &AuthContext) -> Arc<AuthorizedWorkspace> {
+        Arc::new(AuthorizedWorkspace {
             id: of.workspace.id,
             preference: of.workspace.preference,
-            rates: Rates::default(),
+            rates: RateLimits::default(),
             budget: None,
         })
     }
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn a_changed_limit_keeps_what_was_used() {
         let (limiter, now) = (Limiter::new(), Instant::now());
-        let before = pass(5, rates(10, 0), rates(0, 0));
+        let before = auth(5, rates(10, 0), rates(0, 0));
         for _ in 0..10 {
             request(&limiter, &before, now).unwrap();
         }
@@ -476,8 +476,8 @@ mod tests {
         let (limiter, now) = (Limiter::new(), Instant::now());
         for number in 0..100_000 {
             let at = now + Duration::from_millis(number);
-            let pass = pass(number * 7, rates(60, 0), rates(0, 0));
-            request(&limiter, &pass, at).unwrap();
+            let auth = auth(number * 7, rates(60, 0), rates(0, 0));
+            request(&limiter, &auth, at).unwrap();
         }
         let kept: usize = limiter
             .shards
@@ -490,13 +490,13 @@ mod tests {
     #[test]
     fn many_threads_take_exactly_what_is_there() {
         let (limiter, now) = (Limiter::new(), Instant::now());
-        let pass = pass(6, rates(500, 0), rates(0, 0));
+        let auth = auth(6, rates(500, 0), rates(0, 0));
         let admitted: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
                 .map(|_| {
                     scope.spawn(|| {
                         (0..200)
-                            .filter(|_| request(&limiter, &pass, now).is_ok())
+                            .filter(|_| request(&limiter, &auth, now).is_ok())
                             .count()
                     })
                 })

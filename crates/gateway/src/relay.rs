@@ -2,13 +2,12 @@
 
 use crate::account::{Account, Ending};
 use crate::attempt::{Answered, Errand, ask_around};
+use crate::auth::{AuthContext, WorkspaceSelector};
 use crate::body::GatewayBody;
-use crate::books::{Admission, Draft};
 use crate::bound::Bound;
 use crate::cache::{Answers, CacheKey, Kept, Saving};
 use crate::catalogue::{Catalogue, Model, Target};
 use crate::detached::Readers;
-use crate::doors::{Pass, Place};
 use crate::echo::{self, answer};
 use crate::error::{Refusal, standings_headers};
 use crate::flows::Flows;
@@ -21,6 +20,7 @@ use crate::request::{CallBody, CallRequest, SentKey};
 use crate::route::{Endpoint, InferenceRoute};
 use crate::under_way::UnderWay;
 use crate::upstream::Pool;
+use crate::usage_ledger::{Admission, CallEstimate};
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation, Ticket};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
@@ -138,7 +138,7 @@ impl Relay {
             }
             other => {
                 // Who has no key learns nothing of what is where.
-                let refusal = match (self.let_in(key, route.place, started).await, other) {
+                let refusal = match (self.let_in(key, route.selector, started).await, other) {
                     (Err(refusal), _) => refusal,
                     (Ok(_), Endpoint::WrongMethod(allow)) => Refusal::wrong_method(allow),
                     (Ok(_), _) => Refusal::unknown_path(),
@@ -146,14 +146,14 @@ impl Relay {
                 return Err(Box::new(refusal.into_response()));
             }
         };
-        let (pass, let_in_at) = self
-            .let_in(key, route.place, started)
+        let (auth, let_in_at) = self
+            .let_in(key, route.selector, started)
             .await
             .map_err(|refusal| Box::new(refusal.into_response()))?;
         let gateway = Arc::clone(&self.0.gateway);
         let tracing = gateway.options.tracing.as_ref();
         let trace = tracing.and_then(|tracing| tracing.begin(&request.headers));
-        let mut account = Account::open(gateway, pass, operation, (started, let_in_at));
+        let mut account = Account::open(gateway, auth, operation, (started, let_in_at));
         account.trace = trace;
         Ok((operation, account))
     }
@@ -163,19 +163,19 @@ impl Relay {
         route: InferenceRoute<'_>,
         key: Option<&SentKey>,
     ) -> Response<GatewayBody> {
-        let pass = match self.let_in(key, route.place, Instant::now()).await {
+        let auth = match self.let_in(key, route.selector, Instant::now()).await {
             Err(refusal) => return refusal.into_response(),
-            Ok((pass, _)) => pass,
+            Ok((auth, _)) => auth,
         };
         let gateway = &self.0.gateway;
         let body = if let Endpoint::Model(id) = route.endpoint {
             let id = percent_decode_str(id).decode_utf8_lossy();
-            match gateway.model_for(&id, Some(&pass.key)) {
+            match gateway.model_for(&id, Some(&auth.key)) {
                 None => return Refusal::model_not_found(&id).into_response(),
                 Some(body) => body,
             }
         } else {
-            gateway.models_for(&pass.key)
+            gateway.models_for(&auth.key)
         };
         let mut response = Response::new(GatewayBody::whole(body));
         let json = HeaderValue::from_static("application/json");
@@ -188,16 +188,16 @@ impl Relay {
     async fn let_in(
         &self,
         key: Option<&SentKey>,
-        place: Place<'_>,
+        selector: WorkspaceSelector<'_>,
         now: Instant,
-    ) -> Result<(Pass, Instant), Refusal> {
+    ) -> Result<(AuthContext, Instant), Refusal> {
         let token = key.ok_or_else(Refusal::no_key)?.as_str();
-        let doors = &self.0.gateway.doors;
-        let (outcome, now) = match doors.check(token, place) {
+        let authenticator = &self.0.gateway.authenticator;
+        let (outcome, now) = match authenticator.check(token, selector) {
             Some(outcome) => (outcome, now),
-            None => (doors.look_up(token, place).await, Instant::now()),
+            None => (authenticator.look_up(token, selector).await, Instant::now()),
         };
-        outcome.map(|pass| (pass, now)).map_err(Refusal::denied)
+        outcome.map(|auth| (auth, now)).map_err(Refusal::denied)
     }
 }
 
@@ -276,7 +276,7 @@ impl Lane {
         standings.requests = self.take_request(account)?;
         let is_here = matches!(request.body, CallBody::Whole(_));
         let (body, held) =
-            intake::read(&mut request.body, &self.gateway, account.pass.key.owner).await?;
+            intake::read(&mut request.body, &self.gateway, account.auth.key.owner).await?;
         // To look at the clock costs as much as some steps do: only after a wait.
         let now = if is_here {
             account.let_in_at()
@@ -316,12 +316,12 @@ impl Lane {
     }
 
     fn take_request(&self, account: &mut Account) -> Result<Option<Standing>, Refusal> {
-        if !Limiter::applies(&account.pass, Unit::Requests) {
+        if !Limiter::applies(&account.auth, Unit::Requests) {
             return Ok(None);
         }
         let (limiter, now) = (&self.gateway.limiter, account.let_in_at());
         let taken = limiter
-            .take(&account.pass, Unit::Requests, 1, now)
+            .take(&account.auth, Unit::Requests, 1, now)
             .map_err(|exceeded| Refusal::rate(&exceeded))?;
         Ok(taken.map(|(taken, standing)| {
             account.hold_request(taken);
@@ -336,7 +336,7 @@ impl Lane {
         look: &Look,
         now: Instant,
     ) -> Result<Option<Standing>, Refusal> {
-        if !Limiter::applies(&account.pass, Unit::Tokens) {
+        if !Limiter::applies(&account.auth, Unit::Tokens) {
             return Ok(None);
         }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
@@ -345,7 +345,7 @@ impl Lane {
         let tokens = bound.prompt.saturating_add(answer);
         let limiter = &self.gateway.limiter;
         let taken = limiter
-            .take(&account.pass, Unit::Tokens, tokens, now)
+            .take(&account.auth, Unit::Tokens, tokens, now)
             .map_err(|exceeded| {
                 account.give_back();
                 Refusal::rate(&exceeded)
@@ -367,16 +367,16 @@ impl Lane {
         let Some(call) = account.call() else {
             return Err(Refusal::no_target());
         };
-        let draft = Draft {
+        let estimate = CallEstimate {
             id: call.id,
             created_at: call.created_at,
             operation: call.operation,
             model: Arc::clone(&call.model),
             provider: Arc::clone(provider.unwrap_or(&self.gateway.nothing)),
             streamed: call.streamed,
-            most: bound.most,
+            max_cost: bound.most,
         };
-        let outcome = match self.gateway.books.admit(&account.pass, &draft) {
+        let outcome = match self.gateway.ledger.admit(&account.auth, &estimate) {
             Admission::Ready(ticket) => Ok((ticket, now)),
             Admission::Wait(waiting) => {
                 // Whoever leaves meanwhile may leave it on record.
@@ -392,7 +392,7 @@ impl Lane {
             }
             Err(refused) => {
                 account.give_back();
-                Err(Refusal::books(refused, (self.gateway.options.clock)()))
+                Err(Refusal::ledger(refused, (self.gateway.options.clock)()))
             }
         }
     }
@@ -411,7 +411,7 @@ fn choose_model<'c>(
             |model| Arc::clone(&model.id),
         );
     }
-    if !may_use(&account.pass.key, &look.model) {
+    if !may_use(&account.auth.key, &look.model) {
         return Err(Refusal::model_not_allowed(&look.model));
     }
     let model = model.ok_or_else(|| Refusal::model_not_found(&look.model))?;
@@ -426,7 +426,7 @@ fn order<'m>(
     account: &Account,
     now: Instant,
 ) -> Box<[(&'m Arc<Target>, bool)]> {
-    let preference = account.pass.workspace.preference;
+    let preference = account.auth.workspace.preference;
     let accepts = |target: &Target| target.upstream.fields.refused(look).is_none();
     model.order(preference, now, accepts).into_boxed_slice()
 }
@@ -486,14 +486,14 @@ fn cache_key(
     let wanted = match headers.get(CACHE).map(HeaderValue::as_bytes) {
         Some(b"on") => true,
         Some(b"off") => false,
-        _ => account.pass.key.cache,
+        _ => account.auth.key.cache,
     };
     let same = look.deterministic || operation == Operation::Embeddings;
     (wanted && same && !look.stream).then(|| {
         let around = look.around_model(body);
         // What is sent along may change the answer.
         let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
-        Answers::key(account.pass.key.owner, operation, &look.model, beta, around)
+        Answers::key(account.auth.key.owner, operation, &look.model, beta, around)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Which paths of the AI listener are inference, and what they mean.
 
-use crate::doors::Place;
+use crate::auth::WorkspaceSelector;
 use estrade_model::call::Operation;
 use http::Method;
 
@@ -8,7 +8,7 @@ use http::Method;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InferenceRoute<'p> {
     /// Where.
-    pub place: Place<'p>,
+    pub selector: WorkspaceSelector<'p>,
     /// What.
     pub endpoint: Endpoint<'p>,
 }
@@ -37,8 +37,8 @@ pub fn parse<'p>(method: &Method, path: &'p str) -> Option<InferenceRoute<'p>> {
         // Models without a workspace, and all that is not inference, are the management API's.
         let is_models = path == "/v1/models" || path.starts_with("/v1/models/");
         let ours = !matches!(endpoint, Endpoint::Unknown) && !is_models;
-        let place = Place::Only;
-        return ours.then_some(InferenceRoute { place, endpoint });
+        let selector = WorkspaceSelector::Only;
+        return ours.then_some(InferenceRoute { selector, endpoint });
     };
     let (first, rest) = inside.split_once('/').unwrap_or((inside, ""));
     let (second, rest_of_rest) = rest.split_once('/').unwrap_or((rest, ""));
@@ -47,7 +47,7 @@ pub fn parse<'p>(method: &Method, path: &'p str) -> Option<InferenceRoute<'p>> {
         (workspace, _) => (workspace, ""),
     };
     Some(InferenceRoute {
-        place: Place::Workspace(workspace),
+        selector: WorkspaceSelector::Workspace(workspace),
         endpoint: endpoint(method, tail),
     })
 }
@@ -74,10 +74,11 @@ mod tests {
 
     #[test]
     fn paths_are_told_apart() {
-        let at =
-            |method: Method, path| parse(&method, path).map(|route| (route.place, route.endpoint));
+        let at = |method: Method, path| {
+            parse(&method, path).map(|route| (route.selector, route.endpoint))
+        };
         let chat = Endpoint::Call(Operation::Chat);
-        let ws = Place::Workspace("w1");
+        let ws = WorkspaceSelector::Workspace("w1");
         assert_eq!(
             at(Method::POST, "/api/w1/v1/chat/completions"),
             Some((ws, chat))
@@ -88,11 +89,11 @@ mod tests {
         );
         assert_eq!(
             at(Method::POST, "/v1/chat/completions"),
-            Some((Place::Only, chat))
+            Some((WorkspaceSelector::Only, chat))
         );
         assert_eq!(
             at(Method::POST, "/v1/images/generations/"),
-            Some((Place::Only, Endpoint::Call(Operation::Images)))
+            Some((WorkspaceSelector::Only, Endpoint::Call(Operation::Images)))
         );
         assert_eq!(
             at(Method::GET, "/api/w1/v1/models"),
@@ -114,7 +115,7 @@ mod tests {
         );
         assert_eq!(
             at(Method::GET, "/v1/embeddings"),
-            Some((Place::Only, Endpoint::WrongMethod("POST")))
+            Some((WorkspaceSelector::Only, Endpoint::WrongMethod("POST")))
         );
         assert_eq!(
             at(Method::POST, "/api/w1/v1/audio"),

@@ -1,4 +1,4 @@
-//! Whether a call may go out: what a relay asks the books, and what they answer.
+//! Admission of a call: what the gateway estimates of it, and whether the usage ledger has a budget for it.
 
 use crate::Timestamp;
 use crate::amount::Amount;
@@ -8,49 +8,41 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A call that wants to go out.
+/// What is known of a call before it is sent, and the most that it may cost.
 #[derive(Debug, Clone)]
-pub struct Draft {
-    /// Its identifier.
+pub struct CallEstimate {
     pub id: CallId,
-    /// When it came in.
     pub created_at: Timestamp,
-    /// What is asked for.
     pub operation: Operation,
-    /// The model.
     pub model: Arc<str>,
     /// Who is asked first; empty when nobody is.
     pub provider: Arc<str>,
     /// Whether the answer shall be a stream.
     pub streamed: bool,
     /// The most it may cost.
-    pub most: Amount,
+    pub max_cost: Amount,
 }
 
-/// Whether a call may go out.
+/// Whether a call may be sent.
 pub enum Admission {
-    /// It may.
     Ready(Ticket),
     /// It may when this says so: money has to be leased, or the call put on record, first.
     ///
     /// Dropped before its end when the caller leaves. Then what was set aside by then has to be given
     /// back, and the call is closed with [`Ticket::NONE`], also if it is on record already.
-    Wait(Waiting),
-    /// It may not.
-    Refused(Refused),
+    Wait(PendingAdmission),
+    Refused(AdmissionError),
 }
 
-/// An answer that is still to come.
-pub type Waiting = Pin<Box<dyn Future<Output = Result<Ticket, Refused>> + Send>>;
+pub type PendingAdmission = Pin<Box<dyn Future<Output = Result<Ticket, AdmissionError>> + Send>>;
 
-/// Why a call may not go out.
+/// Why a call may not be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum AdmissionError {
     /// 402: a budget is spent.
     Budget {
         /// Whether it is the workspace's rather than the key's.
         of_workspace: bool,
-        /// The budget.
         budget: Budget,
         /// When there will be more; never, for a total.
         resets_at: Option<Timestamp>,

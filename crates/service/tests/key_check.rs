@@ -9,8 +9,8 @@
 #[path = "accounts_support/mod.rs"]
 mod support;
 
+use estrade_model::auth::{AuthError, WorkspaceSelector};
 use estrade_model::key::{Grace, Key};
-use estrade_model::pass::{Denied, Place};
 use estrade_service::ai::key_check::{KeyCheck, Refusal};
 use estrade_service::identity::access::{Scope, scope_of};
 use estrade_service::{Caller, ai::keys, ai::workspaces, identity::accounts};
@@ -87,8 +87,12 @@ async fn a_pass_says_where_a_key_may_call_and_what_it_may_use(at: &Installation)
     let key = key.unwrap();
     let (token, workspace) = (key.key.unwrap(), key.workspaces[0].id);
     let (token, id) = (token.expose(), workspace.to_string());
-    assert!(check.pass_warm(token, Place::Only).is_none());
-    for place in [Place::Only, Place::Workspace(&id), Place::Workspace("main")] {
+    assert!(check.pass_warm(token, WorkspaceSelector::Only).is_none());
+    for place in [
+        WorkspaceSelector::Only,
+        WorkspaceSelector::Workspace(&id),
+        WorkspaceSelector::Workspace("main"),
+    ] {
         let pass = check.pass(token, place).await.unwrap();
         assert_eq!((pass.key.id, pass.workspace.id), (key.id, workspace));
         assert_eq!(pass.key.owner, scope.owner);
@@ -103,8 +107,8 @@ async fn a_pass_says_where_a_key_may_call_and_what_it_may_use(at: &Installation)
     workspaces::update_workspace(&at.core, &scope, workspace, update, None)
         .await
         .unwrap();
-    assert!(check.pass_warm(token, Place::Only).is_none());
-    let pass = check.pass(token, Place::Only).await.unwrap();
+    assert!(check.pass_warm(token, WorkspaceSelector::Only).is_none());
+    let pass = check.pass(token, WorkspaceSelector::Only).await.unwrap();
     assert!(pass.workspace.budget.is_some());
 }
 
@@ -115,21 +119,21 @@ async fn a_key_that_may_not_call_is_told_why(at: &Installation) {
     let key = keys::create_key(&at.core, &scope, new).await.unwrap();
     let token = key.key.unwrap();
     // Asked twice, because the second answer comes from the caches.
-    let denied = async |token: &str, place: Place<'_>| {
+    let denied = async |token: &str, place: WorkspaceSelector<'_>| {
         let first = check.pass(token, place).await.unwrap_err();
         if let Some(warm) = check.pass_warm(token, place) {
             assert_eq!(warm.unwrap_err(), first);
         }
         match first {
-            Denied::Unauthorized(code, _) => (401, code),
-            Denied::Forbidden(code, _) => (403, code),
-            Denied::WhichWorkspace => (400, ""),
-            Denied::Unavailable => (503, ""),
+            AuthError::Unauthorized(code, _) => (401, code),
+            AuthError::Forbidden(code, _) => (403, code),
+            AuthError::WorkspaceRequired => (400, ""),
+            AuthError::Unavailable => (503, ""),
         }
     };
-    let (token, main) = (token.expose(), Place::Workspace("main"));
-    assert_eq!(denied(token, Place::Only).await, (400, ""));
-    let foreign = Place::Workspace("0123456789abcdef01234567");
+    let (token, main) = (token.expose(), WorkspaceSelector::Workspace("main"));
+    assert_eq!(denied(token, WorkspaceSelector::Only).await, (400, ""));
+    let foreign = WorkspaceSelector::Workspace("0123456789abcdef01234567");
     assert_eq!(denied(token, foreign).await, (403, "wrong_workspace"));
     assert_eq!(denied("x.y.z", main).await, (401, "unknown"));
     check.pass(token, main).await.unwrap();

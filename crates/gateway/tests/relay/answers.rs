@@ -63,7 +63,7 @@ async fn a_call_is_passed_on_and_metered() {
         assert!(!asked.head.contains(never), "{}", asked.head);
     }
 
-    let (ticket, call) = gateway.books.wait(1).await.remove(0);
+    let (ticket, call) = gateway.ledger.wait(1).await.remove(0);
     assert_eq!(ticket, TICKET);
     assert_eq!(answer.header("x-estrade-call"), call.id.to_string());
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_call_is_passed_on_and_metered() {
     // fits into the model.
     let bytes = i64::try_from(body.len()).unwrap();
     let most = (bytes + (bytes + 3) / 4) * 1000 + 1000 * 2000;
-    assert_eq!(gateway.books.most().nanos(), most);
+    assert_eq!(gateway.ledger.max_cost().nanos(), most);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_connection_that_dies_under_a_question_is_replaced_at_once() {
         );
     }
     assert_eq!(provider.requests().len(), 3);
-    let (_, call) = &gateway.books.wait(2).await[1];
+    let (_, call) = &gateway.ledger.wait(2).await[1];
     assert_eq!((call.tokens.total(), call.estimated), (2, false));
 }
 
@@ -182,7 +182,7 @@ async fn a_question_that_was_worked_on_is_not_sent_again_unasked() {
         assert_eq!(gateway.caller().chat(&chat("")).await.status, status);
     }
     assert_eq!(provider.requests().len(), 2);
-    let (_, call) = &gateway.books.wait(2).await[1];
+    let (_, call) = &gateway.ledger.wait(2).await[1];
     let prompt = chat("").len().div_ceil(4) as u64;
     assert_eq!((call.tokens.prompt, call.attempts), (prompt, 1));
     assert!(call.partial && call.estimated);
@@ -214,7 +214,7 @@ async fn answers_in_chunks_and_until_the_end_are_whole() {
         let answer = gateway.caller().chat(&chat("")).await;
         assert_eq!(answer.text(), chat_answer(5, 6), "{round}");
     }
-    for (_, call) in gateway.books.wait(3).await {
+    for (_, call) in gateway.ledger.wait(3).await {
         assert_eq!(
             (call.tokens.total(), call.estimated, call.partial),
             (11, false, false)
@@ -230,7 +230,7 @@ async fn without_a_usage_tokens_are_estimated() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let asked = chat("");
     gateway.caller().chat(&asked).await;
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(call.estimated);
     assert_eq!(call.tokens.prompt, (asked.len() as u64).div_ceil(4));
     assert_eq!(call.tokens.completion, 2);
@@ -269,8 +269,8 @@ async fn embeddings_and_images_have_their_paths() {
 async fn a_deterministic_answer_is_kept_for_its_owner() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(3, 4))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("saving", |key, _| key.cache = true);
-    gateway.invite("other", |key, _| {
+    gateway.add_key("saving", |key, _| key.cache = true);
+    gateway.add_key("other", |key, _| {
         key.cache = true;
         key.owner = estrade_model::Id::generate(1, 99);
     });
@@ -312,7 +312,7 @@ async fn a_deterministic_answer_is_kept_for_its_owner() {
         .insert("openai-beta", "new=v2".parse().unwrap());
     let answer = gateway.caller().call(other).await;
     assert_eq!(answer.header("x-estrade-cache"), "miss");
-    let rows = gateway.books.wait(8).await;
+    let rows = gateway.ledger.wait(8).await;
     let (_, kept) = &rows[1];
     assert!(kept.cached && kept.cost.nanos() == 0 && kept.attempts == 0);
     assert_eq!(provider.requests().len(), 6);
@@ -341,7 +341,7 @@ async fn what_is_no_whole_object_or_has_an_error_is_not_kept() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("saving", |key, _| key.cache = true);
+    gateway.add_key("saving", |key, _| key.cache = true);
     // As a whole and in chunks, each twice.
     for number in 0..bodies.len() * 4 {
         let cold = chat(&format!(r#","temperature":0,"x":{}"#, number / 2));
@@ -364,7 +364,7 @@ async fn the_built_in_model_answers_without_a_provider() {
             .ends_with("moin")
     );
     assert_eq!(answer.header("x-estrade-provider"), "estrade");
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!(
         (&*call.provider, call.cost.nanos(), call.estimated),
         ("estrade", 0, false)
@@ -372,7 +372,7 @@ async fn the_built_in_model_answers_without_a_provider() {
     let streamed = body.replace("}]", "}],\"stream\":true");
     let (text, whole) = gateway.caller().stream(&streamed).await.rest().await;
     assert!(whole && text.ends_with("data: [DONE]\n\n"), "{text}");
-    assert!(gateway.books.wait(2).await[1].1.streamed);
+    assert!(gateway.ledger.wait(2).await[1].1.streamed);
     let bad = gateway.caller().chat(r#"{"model":"estrade/echo"}"#).await;
     assert_eq!(
         (bad.status.as_u16(), &*error_code(&bad.body)),
@@ -384,7 +384,7 @@ async fn the_built_in_model_answers_without_a_provider() {
 async fn models_are_listed_as_far_as_a_key_may_use_them() {
     let acme = provider_at("acme", "127.0.0.1:9".parse().unwrap());
     let gateway = TestGateway::new(&[acme]).await;
-    gateway.invite("few", |key, _| key.models = Some([MODEL.to_owned()].into()));
+    gateway.add_key("few", |key, _| key.models = Some([MODEL.to_owned()].into()));
     let list = |key: &'static str| {
         let caller = gateway.caller_with(key);
         async move {
@@ -419,7 +419,7 @@ async fn models_are_listed_as_far_as_a_key_may_use_them() {
         (&model["context_length"], &model["owned_by"]),
         (&value!(1000), &value!("acme"))
     );
-    assert!(gateway.books.rows().is_empty(), "a list is no call");
+    assert!(gateway.ledger.rows().is_empty(), "a list is no call");
     assert_eq!(
         serde_json::from_slice::<Value>(&gateway.gateway.all_models()).unwrap(),
         all
@@ -433,7 +433,7 @@ async fn a_workspace_gets_what_it_prefers() {
     let mut second = provider_at("cheap", cheap.address);
     second.models[0].price.prompt = "0.1".parse().unwrap();
     let gateway = TestGateway::new(&[provider_at("dear", dear.address), second]).await;
-    gateway.invite("thrifty", |_, workspace| {
+    gateway.add_key("thrifty", |_, workspace| {
         workspace.preference = Preference::Price;
     });
     let answer = gateway.caller_with("thrifty").chat(&chat("")).await;

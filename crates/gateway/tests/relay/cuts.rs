@@ -40,7 +40,7 @@ async fn a_caller_that_leaves_closes_a_free_provider_at_once() {
         took.push(left.elapsed());
         assert!(took.len() < 20, "{took:?}");
     }
-    let call = gateway.books.wait(took.len()).await.remove(0).1;
+    let call = gateway.ledger.wait(took.len()).await.remove(0).1;
     assert_eq!(
         (call.status, call.partial, call.estimated),
         (200, true, true)
@@ -58,7 +58,7 @@ async fn a_caller_that_leaves_before_the_first_byte_is_noted_as_such() {
     until("it is asked", || !provider.requests().is_empty()).await;
     drop(stream);
     assert!(provider.wait_for_open(0).await);
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!((call.status, call.partial, call.attempts), (499, true, 1));
     assert_eq!(call.tokens.completion, 0);
     assert!(call.tokens.prompt > 0, "it was sent");
@@ -79,7 +79,7 @@ async fn who_does_not_wait_for_the_reasons_of_a_refusal_pays_nothing() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     drop(stream);
     assert!(provider.wait_for_open(0).await);
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!((call.status, call.attempts), (499, 1));
     assert_eq!((call.tokens.prompt, call.cost.nanos()), (0, 0));
 }
@@ -103,7 +103,7 @@ async fn who_hangs_up_after_the_end_was_announced_has_seen_all() {
     }
     drop(coming);
     assert!(provider.wait_for_open(0).await);
-    assert!(!gateway.books.only().await.partial);
+    assert!(!gateway.ledger.only().await.partial);
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
             (Some(code), true),
             "{end:?}"
         );
-        let call = gateway.books.only().await;
+        let call = gateway.ledger.only().await;
         assert_eq!(
             (call.status, call.partial, call.tokens.completion),
             (200, true, 2),
@@ -191,7 +191,7 @@ async fn where_only_the_connection_tells_the_end_it_has_to_be_announced() {
     let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     let partial: Vec<_> = gateway
-        .books
+        .ledger
         .wait(2)
         .await
         .iter()
@@ -217,7 +217,7 @@ async fn a_provider_that_dies_in_a_json_answer_cuts_the_connection() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let text = until_closed(&gateway, &chat("")).await;
     assert!(!text.contains("usage"), "{text}");
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(call.partial && call.estimated);
 }
 
@@ -230,7 +230,7 @@ async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("good", |key, _| key.cache = true);
+    gateway.add_key("good", |key, _| key.cache = true);
     let cold = chat(r#","temperature":0"#);
     let text = until_closed(&gateway, &cold).await;
     assert!(!text.ends_with("0\r\n\r\n"), "{text}");
@@ -240,7 +240,7 @@ async fn half_an_answer_that_ends_with_its_connection_is_not_a_whole_one() {
         assert_eq!(answer.text(), chat_answer(1, 1));
     }
     let partial: Vec<_> = gateway
-        .books
+        .ledger
         .wait(3)
         .await
         .iter()
@@ -281,7 +281,7 @@ async fn a_key_that_comes_in_pieces_is_not_repeated() {
     assert!(text.trim_end().ends_with("{\"x\":\""), "{text}");
     assert!(
         gateway
-            .books
+            .ledger
             .wait(2)
             .await
             .iter()
@@ -306,7 +306,7 @@ async fn a_stream_may_end_with_its_connection_if_it_said_so() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     for (number, end) in ends.into_iter().enumerate() {
         let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
-        let rows = gateway.books.wait(number + 1).await;
+        let rows = gateway.ledger.wait(number + 1).await;
         let partial = number == ends.len() - 1;
         let as_it_came = text == event_text("a") + end;
         assert_eq!(as_it_came, !partial, "{end:?}: {text}");
@@ -360,7 +360,7 @@ async fn an_answer_without_end_is_cut() {
     );
     assert!(
         gateway
-            .books
+            .ledger
             .wait(3)
             .await
             .iter()
@@ -396,7 +396,7 @@ async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
     let sweeps = tokio::time::timeout(Duration::from_secs(25), relay.tend());
     assert!(sweeps.await.is_err());
     tokio::time::resume();
-    assert!(gateway.books.rows().is_empty(), "it goes on");
+    assert!(gateway.ledger.rows().is_empty(), "it goes on");
     go.notify_one();
     let (rest, whole) = coming.rest().await;
     assert_eq!((&*rest, whole), ("data: [DONE]\n\n", true));
@@ -423,19 +423,19 @@ async fn an_answer_that_nobody_reads_is_ended() {
     let _deaf = caller.raw(&caller.raw_chat(&chat(STREAM))).await;
     // Until all buffers are full.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(gateway.books.rows().is_empty());
+    assert!(gateway.ledger.rows().is_empty());
     let relay = gateway.relay.clone();
     tokio::time::pause();
     let early = tokio::time::timeout(Duration::from_secs(11), relay.tend());
     assert!(early.await.is_err());
-    assert!(gateway.books.rows().is_empty(), "it may still read");
+    assert!(gateway.ledger.rows().is_empty(), "it may still read");
     // The buffers of a slow machine may have filled only now, and the time began then.
     for _ in 0..5 {
         let late = tokio::time::timeout(Duration::from_secs(6), relay.tend());
         assert!(late.await.is_err());
     }
     tokio::time::resume();
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(call.partial && call.tokens.completion > 0);
     assert!(provider.wait_for_open(0).await, "the provider is let go");
 }
@@ -468,7 +468,7 @@ async fn a_hundred_streams_cut_at_random_are_a_hundred_rows() {
             caller.stream(&chat(STREAM)).await.rest().await;
         }
     }
-    let rows = gateway.books.wait(100).await;
+    let rows = gateway.ledger.wait(100).await;
     let ids: std::collections::HashSet<_> = rows.iter().map(|(_, call)| call.id).collect();
     assert_eq!(ids.len(), 100);
     // Only connections that can be used again are left.

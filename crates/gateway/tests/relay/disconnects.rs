@@ -32,7 +32,7 @@ async fn with_budget(provider: &MockUpstream, timeout: Duration) -> TestGateway 
         options.detached_timeout = timeout;
     })
     .await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     gateway
 }
 
@@ -78,12 +78,12 @@ async fn who_hangs_up_before_the_first_byte_pays_what_was_generated() {
     .await;
     for budget in [true, false] {
         let gateway = with_budget(&provider, Duration::from_secs(30)).await;
-        gateway.books.budgets.store(budget, Ordering::Relaxed);
+        gateway.ledger.budgets.store(budget, Ordering::Relaxed);
         hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(gateway.books.rows().is_empty(), "its usage is not known");
+        assert!(gateway.ledger.rows().is_empty(), "its usage is not known");
         go.notify_one();
-        let call = gateway.books.only().await;
+        let call = gateway.ledger.only().await;
         assert_eq!((call.tokens.prompt, call.tokens.completion), (3, 400));
         assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
         assert_eq!((call.status, call.partial), (499, true));
@@ -107,7 +107,7 @@ async fn who_hangs_up_within_a_stream_pays_what_was_generated() {
     .await;
     let gateway = with_budget(&provider, Duration::from_secs(30)).await;
     hang_up_within(&gateway, &chat(STREAM)).await;
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
     assert_eq!((call.status, call.partial), (200, true));
 }
@@ -132,12 +132,12 @@ async fn what_is_held_back_when_the_client_hangs_up_is_part_of_what_is_read() {
     let mut acme = provider_at("acme", provider.address);
     acme.api_key = Some(Secret("usage-0123456789".to_owned()));
     let gateway = TestGateway::new(&[acme]).await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     hang_up_within(&gateway, &chat(STREAM)).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(gateway.books.rows().is_empty(), "its usage is not known");
+    assert!(gateway.ledger.rows().is_empty(), "its usage is not known");
     go.notify_one();
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
 }
 
@@ -154,7 +154,7 @@ async fn who_hangs_up_within_a_json_response_pays_what_was_generated() {
     let gateway = with_budget(&provider, Duration::from_secs(30)).await;
     let coming = gateway.caller().stream(&chat(WHOLE)).await;
     drop(coming);
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!((call.cost, call.estimated), (cost(3, 400), false));
 }
 
@@ -177,17 +177,17 @@ async fn what_does_not_end_in_time_costs_what_was_reserved() {
     for _ in 0..2 {
         hang_up_within(&gateway, &chat(STREAM)).await;
     }
-    for (ticket, call) in gateway.books.wait(4).await {
+    for (ticket, call) in gateway.ledger.wait(4).await {
         assert!(call.cost >= ticket.reserved, "{call:?}");
         assert!(ticket.reserved > cost(0, 900), "{ticket:?}");
         assert!(call.partial && call.estimated);
     }
     assert!(provider.wait_for_open(0).await, "it is let go");
     // Nothing was reserved without a budget: then it is an estimate.
-    gateway.books.budgets.store(false, Ordering::Relaxed);
+    gateway.ledger.budgets.store(false, Ordering::Relaxed);
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
-    let call = gateway.books.wait(5).await.remove(4).1;
-    assert!(call.cost < gateway.books.most() && call.cost > Amount::ZERO);
+    let call = gateway.ledger.wait(5).await.remove(4).1;
+    assert!(call.cost < gateway.ledger.max_cost() && call.cost > Amount::ZERO);
 }
 
 #[tokio::test]
@@ -208,11 +208,11 @@ async fn a_provider_can_be_cancelled_at_once() {
     let mut acme = provider_at("acme", provider.address);
     acme.on_disconnect = OnDisconnect::CancelAndChargeReserved;
     let gateway = TestGateway::new(&[acme]).await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     hang_up_within(&gateway, &chat(STREAM)).await;
     let left = Instant::now();
-    for (ticket, call) in gateway.books.wait(2).await {
+    for (ticket, call) in gateway.ledger.wait(2).await {
         assert_eq!(call.cost, ticket.reserved, "{call:?}");
     }
     assert!(provider.wait_for_open(0).await);
@@ -230,7 +230,7 @@ async fn a_provider_that_refuses_whom_nobody_waits_for_is_owed_nothing() {
     let gateway = with_budget(&provider, Duration::from_secs(30)).await;
     for number in 0..4 {
         hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
-        let (_, call) = gateway.books.wait(number + 1).await.remove(number);
+        let (_, call) = gateway.ledger.wait(number + 1).await.remove(number);
         assert_eq!((call.status, call.cost), (499, Amount::ZERO));
     }
 }
@@ -241,15 +241,15 @@ async fn what_is_read_on_ends_with_its_worker() {
     let gateway = with_budget(&provider, Duration::from_mins(10)).await;
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(gateway.books.rows().is_empty());
+    assert!(gateway.ledger.rows().is_empty());
     gateway.relay.end().await;
-    let call = gateway.books.only().await;
-    assert_eq!(call.cost, gateway.books.most());
+    let call = gateway.ledger.only().await;
+    assert_eq!(call.cost, gateway.ledger.max_cost());
     assert!(provider.wait_for_open(0).await);
     // Whoever leaves from now on is charged at once.
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
-    let call = gateway.books.wait(2).await.remove(1).1;
-    assert_eq!(call.cost, gateway.books.most());
+    let call = gateway.ledger.wait(2).await.remove(1).1;
+    assert_eq!(call.cost, gateway.ledger.max_cost());
 }
 
 #[tokio::test]
@@ -263,12 +263,12 @@ async fn an_owner_has_only_so_many_responses_read_on() {
     }
     until("all are asked", || provider.count() == 70).await;
     clients.into_iter().for_each(reset);
-    for (_, call) in gateway.books.wait(6).await {
-        assert_eq!(call.cost, gateway.books.most());
+    for (_, call) in gateway.ledger.wait(6).await {
+        assert_eq!(call.cost, gateway.ledger.max_cost());
     }
     assert!(provider.wait_for_open(64).await);
     gateway.relay.end().await;
-    assert_eq!(gateway.books.wait(70).await.len(), 70);
+    assert_eq!(gateway.ledger.wait(70).await.len(), 70);
     // All of them can be used again.
     assert!(provider.wait_for_open(0).await);
 }
@@ -292,27 +292,30 @@ async fn a_provider_that_breaks_off_may_bill_the_rest() {
         provider_at("other", other.address),
     ];
     let gateway = TestGateway::new(&providers).await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     gateway.caller().stream(&chat(STREAM)).await.rest().await;
     gateway.caller().stream(&chat(STREAM)).await.rest().await;
     // Nothing is reserved for a second provider.
     let answer = gateway.caller().chat(&chat(WHOLE)).await;
     assert_eq!((answer.status.as_u16(), other.count()), (502, 0));
-    let rows = gateway.books.wait(3).await;
+    let rows = gateway.ledger.wait(3).await;
     let costs: Vec<_> = rows.into_iter().map(|(_, call)| call.cost).collect();
     assert_eq!(costs[1], cost(3, 400), "all is known of this one");
-    assert!(costs[0] > cost(0, 800) && costs[2] == gateway.books.most());
+    assert!(costs[0] > cost(0, 800) && costs[2] == gateway.ledger.max_cost());
 }
 
 #[tokio::test]
 async fn a_provider_that_times_out_may_bill_all_of_it() {
     let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let gateway = TestGateway::new(&[hasty(provider_at("acme", provider.address))]).await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     let answer = gateway.caller().chat(&chat(WHOLE)).await;
     assert_eq!(answer.status.as_u16(), 504);
-    let call = gateway.books.only().await;
-    assert_eq!((call.cost, provider.count()), (gateway.books.most(), 1));
+    let call = gateway.ledger.only().await;
+    assert_eq!(
+        (call.cost, provider.count()),
+        (gateway.ledger.max_cost(), 1)
+    );
 }
 
 /// One that costs nothing.
@@ -334,13 +337,13 @@ async fn a_provider_that_costs_nothing_bills_nothing() {
         provider_at("dear", dear.address),
     ];
     let gateway = TestGateway::new(&providers).await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     hang_up_early(&gateway, &local, &chat(WHOLE)).await;
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert_eq!((call.status, call.cost), (499, Amount::ZERO));
     // What was reserved is still there for the next one.
     let answer = gateway.caller().chat(&chat(WHOLE)).await;
     assert_eq!((answer.status.as_u16(), dear.count()), (200, 1));
-    let call = gateway.books.wait(2).await.remove(1).1;
+    let call = gateway.ledger.wait(2).await.remove(1).1;
     assert_eq!(call.cost, cost(3, 4));
 }

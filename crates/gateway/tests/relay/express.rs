@@ -202,7 +202,7 @@ async fn who_closes_only_the_sending_side_gets_its_answers() {
         }
         assert!(wire.ended().await);
     }
-    for (_, call) in gateway.books.wait(5).await {
+    for (_, call) in gateway.ledger.wait(5).await {
         assert!(call.status == 200 && !call.partial, "{call:?}");
     }
 }
@@ -215,14 +215,14 @@ async fn who_closes_everything_is_not_waited_for_without_end() {
         options.detached_timeout = Duration::from_millis(300);
     })
     .await;
-    gateway.books.budgets.store(true, Ordering::Relaxed);
+    gateway.ledger.budgets.store(true, Ordering::Relaxed);
     let hang_up = async |asked: usize| {
         let mut wire = Wire::open(&gateway).await;
         wire.write(&gateway.caller().raw_chat(&chat(""))).await;
         until("it is asked", || provider.count() == asked).await;
         wire.0.get_mut().shutdown().await.unwrap();
         let started = Instant::now();
-        let (ticket, call) = gateway.books.wait(asked).await.remove(asked - 1);
+        let (ticket, call) = gateway.ledger.wait(asked).await.remove(asked - 1);
         assert_eq!((call.status, call.cost), (499, ticket.reserved));
         started.elapsed()
     };
@@ -341,7 +341,7 @@ async fn an_answer_that_is_cut_has_no_end() {
     let mut rest = Vec::new();
     let _ = wire.0.read_to_end(&mut rest).await;
     assert_eq!(rest, b"5\r\n{\"a\":\r\n");
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(call.partial);
     assert_eq!(&*call.model, MODEL);
 }

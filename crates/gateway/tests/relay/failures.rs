@@ -22,7 +22,7 @@ async fn a_passing_failure_is_repeated() {
             (200, "2"),
             "{status}"
         );
-        let call = gateway.books.only().await;
+        let call = gateway.ledger.only().await;
         assert_eq!((call.attempts, call.status), (2, 200));
     }
 }
@@ -63,7 +63,7 @@ async fn the_next_provider_is_asked_when_one_fails() {
         10,
         "after five failed calls it is left alone"
     );
-    let rows = gateway.books.wait(8).await;
+    let rows = gateway.ledger.wait(8).await;
     assert!(rows.iter().all(|(_, call)| &*call.provider == "good"));
 }
 
@@ -98,7 +98,7 @@ async fn what_the_caller_did_wrong_is_passed_on_unchanged() {
             assert_eq!(answer.header("x-estrade-attempts"), "1");
             assert_eq!(answer.header("openai-organization"), "");
         }
-        let call = &gateway.books.wait(6).await[0].1;
+        let call = &gateway.ledger.wait(6).await[0].1;
         assert_eq!(
             (call.status, call.cost.nanos(), call.tokens.total()),
             (status, 0, 0)
@@ -265,7 +265,7 @@ async fn garbage_silence_and_absence_have_their_codes() {
             (status, code),
             "{acts:?}"
         );
-        let call = gateway.books.only().await;
+        let call = gateway.ledger.only().await;
         let cost = i64::try_from(owed * prompt * 1000).unwrap();
         assert_eq!(
             (call.status, call.tokens.prompt, call.cost.nanos()),
@@ -305,7 +305,7 @@ async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
         (200, "2")
     );
     assert_eq!(silent.requests().len(), 1);
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     let prompt = 1 + chat("").len().div_ceil(4) as u64;
     assert_eq!(
         (call.tokens.prompt, call.tokens.completion),
@@ -317,7 +317,7 @@ async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
         i64::try_from(prompt).unwrap() * 1000 + 2000
     );
     assert!(call.estimated && !call.partial);
-    assert!(call.cost <= gateway.books.most(), "it was reserved");
+    assert!(call.cost <= gateway.ledger.max_cost(), "it was reserved");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! Rates and budgets, as callers meet them.
+//! RateLimits and budgets, as callers meet them.
 
 use crate::support::{TestGateway, chat, chat_answer, error_code, provider_at, until};
-use estrade_gateway::Refused;
-use estrade_gateway::doors::Rates;
+use estrade_gateway::AdmissionError;
+use estrade_gateway::auth::RateLimits;
 use estrade_mock_upstream::{MockUpstream, json};
 use estrade_model::Timestamp;
 use estrade_model::call::Ticket;
@@ -10,8 +10,8 @@ use estrade_model::key::{Budget, Period};
 use serde_json::Value;
 use std::num::NonZeroU32;
 
-fn rates(rpm: u32, tpm: u32) -> Rates {
-    Rates {
+fn rates(rpm: u32, tpm: u32) -> RateLimits {
+    RateLimits {
         rpm: NonZeroU32::new(rpm),
         tpm: NonZeroU32::new(tpm),
     }
@@ -21,7 +21,7 @@ fn rates(rpm: u32, tpm: u32) -> Rates {
 async fn requests_per_minute_are_counted_and_said() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("slow", |key, _| key.rates = rates(2, 0));
+    gateway.add_key("slow", |key, _| key.rates = rates(2, 0));
     let caller = gateway.caller_with("slow");
     for left in ["1", "0"] {
         let answer = caller.chat(&chat("")).await;
@@ -44,7 +44,7 @@ async fn requests_per_minute_are_counted_and_said() {
         (&limit["of"], &limit["name"], &limit["value"]),
         (&"key".into(), &"requests".into(), &"2".into())
     );
-    let (ticket, call) = gateway.books.wait(3).await.remove(2);
+    let (ticket, call) = gateway.ledger.wait(3).await.remove(2);
     assert_eq!(
         (ticket, call.status, call.cost.nanos(), call.attempts),
         (Ticket::NONE, 429, 0, 0)
@@ -56,7 +56,7 @@ async fn requests_per_minute_are_counted_and_said() {
 async fn a_request_whose_body_does_not_come_counts() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("slow", |key, _| key.rates = rates(1, 0));
+    gateway.add_key("slow", |key, _| key.rates = rates(1, 0));
     let caller = gateway.caller_with("slow");
     let whole = caller.raw_chat(&chat(""));
     let _half = caller.raw(&whole[..whole.len() - 10]).await;
@@ -73,7 +73,7 @@ async fn a_request_whose_body_does_not_come_counts() {
 async fn tokens_per_minute_are_settled_with_what_was_used() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(10, 10))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("shared", |_, workspace| workspace.rates = rates(0, 1000));
+    gateway.add_key("shared", |_, workspace| workspace.rates = rates(0, 1000));
     let caller = gateway.caller_with("shared");
     let body = chat(r#","max_tokens":900"#);
     for _ in 0..3 {
@@ -100,8 +100,8 @@ async fn tokens_per_minute_are_settled_with_what_was_used() {
 async fn a_spent_budget_is_said_with_its_amount_and_reset() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("poor", |key, _| key.rates = rates(1, 0));
-    gateway.books.refuse(Refused::Budget {
+    gateway.add_key("poor", |key, _| key.rates = rates(1, 0));
+    gateway.ledger.refuse(AdmissionError::Budget {
         of_workspace: false,
         budget: Budget {
             amount: "12.5".parse().unwrap(),
@@ -124,14 +124,14 @@ async fn a_spent_budget_is_said_with_its_amount_and_reset() {
         assert_eq!(answer.header("x-ratelimit-reset-budget"), "1m0s");
         assert_eq!(answer.header("retry-after"), "60");
     }
-    gateway.books.refuse(Refused::Unavailable);
+    gateway.ledger.refuse(AdmissionError::Unavailable);
     let answer = gateway.caller().chat(&chat("")).await;
     assert_eq!(
         (answer.status.as_u16(), &*error_code(&answer.body)),
         (503, "ledger_unavailable")
     );
     assert!(provider.requests().is_empty());
-    let rows = gateway.books.wait(4).await;
+    let rows = gateway.ledger.wait(4).await;
     assert!(
         rows.iter()
             .all(|(ticket, call)| *ticket == Ticket::AWAITED && call.cost.nanos() == 0)

@@ -39,7 +39,7 @@ async fn a_response_has_the_id_that_was_asked_for() {
         let wanted = if name == MODEL { "large-v1" } else { name };
         assert_eq!(answer.header(NAMED), wanted);
     }
-    let tokens = gateway.books.wait(5).await;
+    let tokens = gateway.ledger.wait(5).await;
     assert!(tokens.iter().all(|(_, call)| call.tokens.prompt == 3));
 }
 
@@ -61,7 +61,7 @@ async fn a_response_that_comes_in_parts_has_it_wherever_it_is_split() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.invite("good", |key, _| key.cache = true);
+    gateway.add_key("good", |key, _| key.cache = true);
     let ask = async |number: usize| {
         let body = format!(r#"{{"model":"{MODEL}","input":"{number}"}}"#);
         gateway.caller().post("/v1/embeddings", &body).await
@@ -141,7 +141,7 @@ async fn every_event_has_the_id_that_was_asked_for() {
             assert_eq!(event["choices"][0]["delta"]["model"], NAME, "{number}");
         }
     }
-    let calls = gateway.books.wait(9).await;
+    let calls = gateway.ledger.wait(9).await;
     assert!(calls.iter().all(|(_, call)| call.tokens.total() == 15));
 }
 
@@ -191,7 +191,7 @@ async fn a_compressed_response_passes_as_it_is() {
 #[tokio::test]
 async fn a_model_is_read_by_its_id() {
     let gateway = TestGateway::new(&[provider_at("acme", "127.0.0.1:9".parse().unwrap())]).await;
-    gateway.invite("narrow", |key, _| {
+    gateway.add_key("narrow", |key, _| {
         key.models = Some(vec!["estrade/echo".into()].into());
     });
     let get = async |key: &str, path: &str| {

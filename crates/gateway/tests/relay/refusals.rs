@@ -30,7 +30,7 @@ async fn keys_are_checked_before_anything_else() {
         );
         assert_eq!(answer.header("x-estrade-call"), "");
     }
-    assert!(gateway.books.rows().is_empty());
+    assert!(gateway.ledger.rows().is_empty());
     let cold = gateway.caller_with("cold").chat("{}").await;
     assert_eq!(cold.status, 400, "it was looked up");
 }
@@ -38,7 +38,7 @@ async fn keys_are_checked_before_anything_else() {
 #[tokio::test]
 async fn bad_requests_are_refused_and_noted() {
     let gateway = TestGateway::new(&[provider_at("acme", "127.0.0.1:9".parse().unwrap())]).await;
-    gateway.invite("few", |key, _| {
+    gateway.add_key("few", |key, _| {
         key.models = Some(["estrade/echo".to_owned()].into());
     });
     let deep = format!(r#"{{"model":"{MODEL}","x":{}"#, "[".repeat(10_000));
@@ -68,7 +68,7 @@ async fn bad_requests_are_refused_and_noted() {
             (status, code),
             "{body:.60}"
         );
-        let (_, call) = gateway.books.rows().pop().unwrap();
+        let (_, call) = gateway.ledger.rows().pop().unwrap();
         assert_eq!(
             (call.status, answer.header("x-estrade-call")),
             (status, &*call.id.to_string())
@@ -78,7 +78,7 @@ async fn bad_requests_are_refused_and_noted() {
             (0, 0, "")
         );
     }
-    gateway.books.wait(8).await;
+    gateway.ledger.wait(8).await;
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_body_that_is_too_large_is_not_read() {
     let fits = chat(&format!(r#","x":"{}""#, "x".repeat(9000)));
     assert_eq!(caller.chat(&fits).await.status, 200);
     assert!(
-        gateway.books.wait(3).await[..2]
+        gateway.ledger.wait(3).await[..2]
             .iter()
             .all(|(_, call)| call.status == 413)
     );
@@ -165,7 +165,7 @@ async fn all_bodies_together_are_bounded() {
         "there is room for small ones"
     );
     drop(half);
-    gateway.books.wait(3).await;
+    gateway.ledger.wait(3).await;
     assert_eq!(caller.chat(&large).await.status, 200, "room was given back");
 }
 
@@ -188,7 +188,7 @@ async fn large_bodies_of_one_owner_are_bounded() {
     assert!(read_some(&mut second).await.starts_with("HTTP/1.1 429"));
     assert_eq!(caller.chat(&chat("")).await.status, 200);
     drop(half);
-    gateway.books.wait(3).await;
+    gateway.ledger.wait(3).await;
     assert_eq!(caller.chat(&large).await.status, 200, "room was given back");
 }
 
@@ -213,7 +213,7 @@ async fn many_small_bodies_are_bounded_as_well() {
         (503, "overloaded")
     );
     drop(halves);
-    gateway.books.wait(14).await;
+    gateway.ledger.wait(14).await;
     assert_eq!(caller.chat(&small).await.status, 200, "room was given back");
 }
 
@@ -230,7 +230,7 @@ async fn a_body_that_does_not_come_is_given_up() {
     let stream = caller.raw(&whole[..whole.len() - 10]).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     drop(stream);
-    let rows = gateway.books.wait(2).await;
+    let rows = gateway.ledger.wait(2).await;
     assert_eq!(rows[0].1.status, 408);
     assert!(matches!(rows[1].1.status, 400 | 408 | 499), "{rows:?}");
 }
@@ -306,7 +306,7 @@ async fn fields_that_change_model_routing_or_price_are_refused_by_name() {
         .set_providers(&[provider_at("acme", provider.address), both], false)
         .unwrap();
     passes(MODEL, tier).await;
-    let call = gateway.books.rows().pop().unwrap().1;
+    let call = gateway.ledger.rows().pop().unwrap().1;
     assert_eq!((&*call.provider, call.attempts), ("both", 1));
 }
 
@@ -342,7 +342,7 @@ async fn what_multiplies_the_cost_is_reserved_for() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let most = async |more: &str| {
         assert_eq!(gateway.caller().chat(&chat(more)).await.status, 200);
-        gateway.books.most().nanos()
+        gateway.ledger.max_cost().nanos()
     };
     // Two millionths for each token of an answer.
     let (one, five) = (most(r#","max_tokens":100,"n":1"#).await, 5 * 100 * 2000);

@@ -35,14 +35,14 @@ async fn events_go_out_as_they_come_and_the_hidden_usage_is_metered() {
         "text/event-stream"
     );
     assert_eq!(coming.next().await.unwrap().unwrap(), event_text("Hel"));
-    assert!(gateway.books.rows().is_empty());
+    assert!(gateway.ledger.rows().is_empty());
     go.notify_one();
     let (rest, whole) = coming.rest().await;
     assert!(whole);
     assert_eq!(rest, format!("{}data: [DONE]\n\n", event_text("lo")));
     let sent: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
     assert_eq!(sent["stream_options"]["include_usage"], true);
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(call.streamed && !call.partial && !call.estimated);
     assert_eq!((call.tokens.prompt, call.tokens.completion), (7, 8));
     assert_eq!(gateway.relay.idle_connections(), 1);
@@ -65,7 +65,7 @@ async fn who_asks_for_the_usage_sees_it_and_a_provider_that_cannot_is_not_asked(
         "what it sends anyway is passed on: {text}"
     );
     assert!(!provider.requests()[1].body.contains("stream_options"));
-    assert_eq!(gateway.books.wait(2).await[1].1.tokens.total(), 15);
+    assert_eq!(gateway.ledger.wait(2).await[1].1.tokens.total(), 15);
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn events_that_are_alike_arrive_wherever_what_was_sent_is_split() {
     for number in 1..=parts {
         let (got, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
         assert_eq!((&*got, whole), (&*text, true));
-        let call = gateway.books.wait(number).await.pop().unwrap().1;
+        let call = gateway.ledger.wait(number).await.pop().unwrap().1;
         assert_eq!(call.tokens.completion, 4, "16 bytes were said");
     }
     assert_eq!(provider.connections(), 1);
@@ -146,7 +146,7 @@ async fn what_is_said_in_events_that_are_alike_is_known_before_the_end() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.books.relaxed.store(true, Ordering::Relaxed);
+    gateway.ledger.relaxed.store(true, Ordering::Relaxed);
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     let mut got = String::new();
     while got.len() < text.len() {
@@ -183,7 +183,7 @@ async fn a_key_in_an_event_like_those_before_does_not_pass() {
         text.starts_with(&before) && !text.contains(SECRET),
         "{text}"
     );
-    assert!(gateway.books.only().await.partial);
+    assert!(gateway.ledger.only().await.partial);
 }
 
 #[tokio::test]
@@ -305,10 +305,10 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let durable = Arc::new(Notify::new());
-    *gateway.books.durable.lock().unwrap() = Some(Arc::clone(&durable));
+    *gateway.ledger.durable.lock().unwrap() = Some(Arc::clone(&durable));
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     assert_eq!(coming.next().await.unwrap().unwrap(), event_text("a"));
-    gateway.books.wait(1).await;
+    gateway.ledger.wait(1).await;
     let early = tokio::time::timeout(Duration::from_millis(30), coming.next()).await;
     assert!(early.is_err(), "{early:?}");
     durable.notify_one();
@@ -322,7 +322,7 @@ async fn in_strict_mode_the_end_waits_until_the_call_is_on_disk() {
             .await
             .is_err()
     );
-    assert_eq!(gateway.books.wait(2).await[1].1.status, 200);
+    assert_eq!(gateway.ledger.wait(2).await[1].1.status, 200);
     durable.notify_one();
     assert_eq!(whole.await.status, 200);
 }
@@ -341,8 +341,8 @@ async fn in_strict_mode_what_is_not_on_disk_in_time_has_no_end() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let durable = Arc::new(Notify::new());
-    *gateway.books.durable.lock().unwrap() = Some(Arc::clone(&durable));
-    gateway.books.full.store(true, Ordering::Relaxed);
+    *gateway.ledger.durable.lock().unwrap() = Some(Arc::clone(&durable));
+    gateway.ledger.full.store(true, Ordering::Relaxed);
     durable.notify_one();
     let (text, _) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
     assert!(text.contains("usage_not_recorded"), "{text}");
@@ -362,7 +362,7 @@ async fn a_stream_without_usage_is_estimated() {
         MockUpstream::new(|_| vec![stream_head(), event("12345678"), event("1234"), done()]).await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.caller().stream(&chat(STREAM)).await.rest().await;
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(call.estimated && !call.partial);
     assert_eq!(call.tokens.completion, 3);
 }

@@ -24,7 +24,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     })
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
-    gateway.books.relaxed.store(true, Ordering::Relaxed);
+    gateway.ledger.relaxed.store(true, Ordering::Relaxed);
     let under_way = || gateway.gateway.under_way().0;
     let (caller, body) = (gateway.caller(), chat(STREAM));
     let (mut coming, ()) = tokio::join!(caller.stream(&body), async {
@@ -34,7 +34,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
         let seen = under_way().remove(0);
         assert_eq!((seen.tokens.completion, seen.attempts), (0, 1));
         assert!(seen.tokens.prompt > 0 && seen.cost.nanos() > 0);
-        assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 1);
+        assert_eq!(gateway.ledger.gone_out.load(Ordering::Relaxed), 1);
         busy.notify_one();
     });
     coming.next().await.unwrap().unwrap();
@@ -46,10 +46,10 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     );
     assert!(seen.ttfb_us > 0 && seen.latency_us >= seen.ttfb_us);
     // Whoever sleeps while nothing is under way was woken again.
-    assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 2);
+    assert_eq!(gateway.ledger.gone_out.load(Ordering::Relaxed), 2);
     go.notify_one();
     coming.rest().await;
-    let call = gateway.books.only().await;
+    let call = gateway.ledger.only().await;
     assert!(!call.partial && under_way().is_empty());
 }
 
@@ -64,7 +64,7 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
         options.detached_timeout = Duration::from_millis(100);
     })
     .await;
-    gateway.books.relaxed.store(true, Ordering::Relaxed);
+    gateway.ledger.relaxed.store(true, Ordering::Relaxed);
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
     until("it is under way", || {
@@ -75,7 +75,7 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
     let mut coming = caller.stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
     drop(coming);
-    let rows = gateway.books.wait(2).await;
+    let rows = gateway.ledger.wait(2).await;
     assert!(rows.iter().all(|(_, call)| call.partial));
     until("nothing is", || gateway.gateway.under_way().0.is_empty()).await;
 }
@@ -87,5 +87,5 @@ async fn what_is_on_record_is_not_asked_for() {
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
     assert!(gateway.gateway.under_way().0.is_empty());
-    assert_eq!(gateway.books.gone_out.load(Ordering::Relaxed), 0);
+    assert_eq!(gateway.ledger.gone_out.load(Ordering::Relaxed), 0);
 }

@@ -14,11 +14,11 @@ use crate::on_runtime::OnRuntime;
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
-use estrade_gateway::books::Draft;
 use estrade_gateway::express::{self, Answerer};
+use estrade_gateway::usage_ledger::CallEstimate;
 use estrade_gateway::{
-    Admission, Books, CallRequest, Denied, Doors, Endpoint, Gateway, GatewayBody, InferenceRoute,
-    Options, Pass, Place, Relay, Tracing, route,
+    Admission, AuthContext, AuthError, CallRequest, Endpoint, Gateway, GatewayBody, InferenceRoute,
+    KeyAuthenticator, Options, Relay, Tracing, UsageLedger, WorkspaceSelector, route,
 };
 use estrade_listener::express::{Express, Next};
 use estrade_listener::peer::{PeerAddr, SocketPeer};
@@ -69,11 +69,11 @@ pub(crate) fn open(
     options: &InferenceOptions,
 ) -> io::Result<(Arc<Gateway>, Option<Exporter>)> {
     let runtime = Handle::current();
-    let doors = KeyDoors {
+    let authenticator = ServiceAuthenticator {
         keys: Arc::clone(keys),
         runtime: runtime.clone(),
     };
-    let books = LedgerBooks {
+    let ledger = ServiceLedger {
         ledger: Arc::clone(ledger),
         runtime,
     };
@@ -91,7 +91,7 @@ pub(crate) fn open(
             Some(exporter)
         }
     };
-    let gateway = Gateway::new(Arc::new(doors), Arc::new(books), gateway);
+    let gateway = Gateway::new(Arc::new(authenticator), Arc::new(ledger), gateway);
     Ok((gateway, exporter))
 }
 
@@ -340,36 +340,40 @@ fn label(endpoint: Endpoint<'_>) -> &'static str {
     }
 }
 
-/// Lets keys in that the services let in.
-struct KeyDoors {
+/// Authenticates keys with the services.
+struct ServiceAuthenticator {
     keys: Arc<KeyCheck>,
     runtime: Handle,
 }
 
-impl Doors for KeyDoors {
-    fn check(&self, token: &str, place: Place<'_>) -> Option<Result<Pass, Denied>> {
-        self.keys.pass_warm(token, place)
+impl KeyAuthenticator for ServiceAuthenticator {
+    fn check(
+        &self,
+        token: &str,
+        selector: WorkspaceSelector<'_>,
+    ) -> Option<Result<AuthContext, AuthError>> {
+        self.keys.pass_warm(token, selector)
     }
 
     fn look_up<'a>(
         &'a self,
         token: &'a str,
-        place: Place<'a>,
-    ) -> BoxFuture<'a, Result<Pass, Denied>> {
-        let looked_up = Box::pin(self.keys.pass(token, place));
+        selector: WorkspaceSelector<'a>,
+    ) -> BoxFuture<'a, Result<AuthContext, AuthError>> {
+        let looked_up = Box::pin(self.keys.pass(token, selector));
         Box::pin(OnRuntime::new(self.runtime.clone(), looked_up))
     }
 }
 
-/// Keeps the books in the ledger.
-struct LedgerBooks {
+/// Records calls in the services' ledger.
+struct ServiceLedger {
     ledger: Arc<Ledger>,
     runtime: Handle,
 }
 
-impl Books for LedgerBooks {
-    fn admit(&self, pass: &Pass, draft: &Draft) -> Admission {
-        match self.ledger.admit(pass, draft) {
+impl UsageLedger for ServiceLedger {
+    fn admit(&self, auth: &AuthContext, estimate: &CallEstimate) -> Admission {
+        match self.ledger.admit(auth, estimate) {
             Admission::Wait(waiting) => {
                 Admission::Wait(Box::pin(OnRuntime::new(self.runtime.clone(), waiting)))
             }
@@ -377,7 +381,7 @@ impl Books for LedgerBooks {
         }
     }
 
-    fn goes_out(&self) {
+    fn call_sent(&self) {
         self.ledger.goes_out();
     }
 

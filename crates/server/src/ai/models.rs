@@ -10,7 +10,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use estrade_gateway::doors::KeyPass;
+use estrade_gateway::auth::AuthorizedKey;
 use estrade_service::Error;
 use estrade_service::ai::key_check::Refusal;
 
@@ -77,7 +77,7 @@ async fn find_model(
 /// Who reads the catalogue.
 enum Reader {
     Account,
-    Key(KeyPass),
+    Key(AuthorizedKey),
     Refused(Response),
 }
 

@@ -8,10 +8,12 @@ use crate::identity::jwt::{Audience, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Result, Scope};
 use bytes::Bytes;
+use estrade_model::auth::{
+    AuthContext, AuthError, AuthorizedKey, AuthorizedWorkspace, RateLimits, WorkspaceSelector,
+};
 use estrade_model::error::error_chain;
 use estrade_model::id::kind;
 use estrade_model::key::{Budget, KeyLimits, Verified, VerifyKey};
-use estrade_model::pass::{Denied, KeyPass, Pass, Place, Rates, WorkspacePass};
 use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_store::keys::{self, KeyState};
 use estrade_store::{ChangeKind, workspaces};
@@ -68,7 +70,7 @@ impl Refusal {
     }
 }
 
-impl From<Refusal> for Denied {
+impl From<Refusal> for AuthError {
     fn from(refusal: Refusal) -> Self {
         let (code, message) = (refusal.code(), refusal.message());
         if refusal.is_forbidden() {
@@ -107,7 +109,7 @@ struct Rules {
     /// Secrets that were replaced, and until when they still work.
     old_secrets: Vec<(SecretMark, Timestamp)>,
     models: Option<Arc<[String]>>,
-    rates: Rates,
+    rates: RateLimits,
     budget: Option<Budget>,
 }
 
@@ -121,7 +123,7 @@ impl Rules {
             expires_at: limits.expires_at,
             old_secrets: old_secrets.iter().map(old).collect(),
             models: limits.models.map(Arc::from),
-            rates: Rates {
+            rates: RateLimits {
                 rpm: limits.rpm,
                 tpm: limits.tpm,
             },
@@ -137,15 +139,15 @@ impl CheckedKey {
     }
 
     /// What a relay needs to know of it.
-    pub fn pass(&self) -> KeyPass {
+    pub fn pass(&self) -> AuthorizedKey {
         let kept = &*self.kept;
         let rules = kept.rules.as_deref();
-        KeyPass {
+        AuthorizedKey {
             id: self.id,
             owner: kept.workspaces.owner,
             models: rules.and_then(|rules| rules.models.clone()),
             cache: kept.cache,
-            rates: rules.map_or_else(Rates::default, |rules| rules.rates),
+            rates: rules.map_or_else(RateLimits::default, |rules| rules.rates),
             budget: rules.and_then(|rules| rules.budget.clone()),
         }
     }
@@ -208,13 +210,13 @@ impl KeptKey {
     }
 
     /// The one workspace that a call is made in.
-    fn place(&self, place: Place<'_>) -> std::result::Result<WorkspaceId, Denied> {
+    fn place(&self, place: WorkspaceSelector<'_>) -> std::result::Result<WorkspaceId, AuthError> {
         match (place, &self.workspaces.list[..]) {
-            (Place::Workspace(name_or_id), _) => self
+            (WorkspaceSelector::Workspace(name_or_id), _) => self
                 .workspace(name_or_id)
                 .ok_or_else(|| Refusal::WrongWorkspace.into()),
-            (Place::Only, [only]) => Ok(only.id),
-            (Place::Only, _) => Err(Denied::WhichWorkspace),
+            (WorkspaceSelector::Only, [only]) => Ok(only.id),
+            (WorkspaceSelector::Only, _) => Err(AuthError::WorkspaceRequired),
         }
     }
 }
@@ -225,7 +227,7 @@ pub struct KeyCheck {
     verifier: Verifier<kind::Key>,
     states: Arc<StateCache<KeyId, KeptKey>>,
     lists: WorkspaceLists,
-    workspaces: Arc<StateCache<WorkspaceId, WorkspacePass>>,
+    workspaces: Arc<StateCache<WorkspaceId, AuthorizedWorkspace>>,
     touches: Touches<KeyId>,
 }
 
@@ -263,8 +265,8 @@ impl KeyCheck {
     pub fn pass_warm(
         &self,
         token: &str,
-        place: Place<'_>,
-    ) -> Option<std::result::Result<Pass, Denied>> {
+        place: WorkspaceSelector<'_>,
+    ) -> Option<std::result::Result<AuthContext, AuthError>> {
         let proof = self.verifier.remembered(token)?;
         let checked = self.states.get(&proof.id)?;
         let (key, id) = match self.enter(checked, &proof, place) {
@@ -272,14 +274,18 @@ impl KeyCheck {
             Err(denied) => return Some(Err(denied)),
         };
         let workspace = self.workspaces.get(&id)?;
-        Some(Ok(Pass { key, workspace }))
+        Some(Ok(AuthContext { key, workspace }))
     }
 
     /// Lets a key in for calls in a workspace, from the database if need be.
-    pub async fn pass(&self, token: &str, place: Place<'_>) -> std::result::Result<Pass, Denied> {
+    pub async fn pass(
+        &self,
+        token: &str,
+        place: WorkspaceSelector<'_>,
+    ) -> std::result::Result<AuthContext, AuthError> {
         let unavailable = |error: crate::Error| {
             tracing::warn!(error = error_chain(&error), "cannot look a key up");
-            Denied::Unavailable
+            AuthError::Unavailable
         };
         let found = self.look_up(token).await.map_err(unavailable)?;
         let (checked, proof) = found.ok_or(Refusal::Unknown)?;
@@ -288,26 +294,26 @@ impl KeyCheck {
         let workspace = self.workspaces.get_or_load(id, load).await;
         let workspace = workspace.map_err(unavailable)?;
         let workspace = workspace.ok_or(Refusal::WrongWorkspace)?;
-        Ok(Pass { key, workspace })
+        Ok(AuthContext { key, workspace })
     }
 
     fn enter(
         &self,
         kept: Arc<KeptKey>,
         proof: &Proof<kind::Key>,
-        place: Place<'_>,
-    ) -> std::result::Result<(KeyPass, WorkspaceId), Denied> {
+        place: WorkspaceSelector<'_>,
+    ) -> std::result::Result<(AuthorizedKey, WorkspaceId), AuthError> {
         let checked = self.judge(kept, proof, None)?;
         let id = checked.kept.place(place)?;
         Ok((checked.pass(), id))
     }
 
-    async fn load_workspace(&self, id: WorkspaceId) -> Result<Option<WorkspacePass>> {
+    async fn load_workspace(&self, id: WorkspaceId) -> Result<Option<AuthorizedWorkspace>> {
         let settings = workspaces::workspace_settings(&self.core.db, id).await?;
-        Ok(settings.map(|settings| WorkspacePass {
+        Ok(settings.map(|settings| AuthorizedWorkspace {
             id,
             preference: settings.preference,
-            rates: Rates {
+            rates: RateLimits {
                 rpm: settings.rpm,
                 tpm: settings.tpm,
             },

@@ -4,7 +4,7 @@ use crate::node::{
     Node, PATIENCE, Who, books, bury_all, id, kept, number, total, until_none, whole,
 };
 use crate::support::{Installation, on_both_engines};
-use estrade_model::admission::Refused;
+use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{OnRecord, Ticket};
 use estrade_model::key::Budget;
@@ -35,12 +35,12 @@ async fn rush(node: &Arc<Node>, who: Who, budget: &Budget, calls: usize) -> usiz
                         node.close(&who, id, ticket, whole(1));
                         return true;
                     }
-                    Err(Refused::Budget { of_workspace, .. }) => {
+                    Err(AdmissionError::Budget { of_workspace, .. }) => {
                         assert!(!of_workspace);
                         return false;
                     }
                     // On a busy machine the database takes longer than a caller is kept waiting.
-                    Err(Refused::Unavailable) => {}
+                    Err(AdmissionError::Unavailable) => {}
                 }
             }
         });
@@ -219,7 +219,7 @@ async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
     let refused = node.admit(&who, Some(&total(3))).await.unwrap_err();
     assert_eq!(
         refused,
-        Refused::Budget {
+        AdmissionError::Budget {
             of_workspace: false,
             budget: total(3),
             resets_at: None

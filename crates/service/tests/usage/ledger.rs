@@ -4,7 +4,7 @@ use crate::node::{
     Node, PATIENCE, Who, books, call, id, kept, number, total, until_none, whole, workspace,
 };
 use crate::support::{Installation, on_both_engines};
-use estrade_model::admission::Refused;
+use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{LoggedCall, OnRecord, Ticket};
 use estrade_service::ai::usage::list_calls;
@@ -165,7 +165,10 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
         let (id, ticket) = node.admit(&who, None).await.unwrap();
         node.close(&who, id, ticket, whole(1));
     }
-    assert_eq!(node.admit(&who, None).await, Err(Refused::Unavailable));
+    assert_eq!(
+        node.admit(&who, None).await,
+        Err(AdmissionError::Unavailable)
+    );
     // Refusals come without end, and none of them costs anything.
     for _ in 0..5 {
         node.close(&who, id(), Ticket::NONE, Amount::ZERO);
@@ -215,7 +218,7 @@ async fn nobody_waits_for_a_database_that_says_nothing() {
     let asks = async {
         sleep(Duration::from_millis(300)).await;
         let refused = timeout(Duration::from_secs(18), node.admit(&who, Some(&budget))).await;
-        assert_eq!(refused.unwrap().unwrap_err(), Refused::Unavailable);
+        assert_eq!(refused.unwrap().unwrap_err(), AdmissionError::Unavailable);
         // Refusals do not even wait in strict mode.
         let refused = call(&who, id(), at.core.now(), "model", Amount::ZERO);
         assert!(node.ledger.close(Ticket::NONE, refused).is_none());

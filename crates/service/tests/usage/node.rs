@@ -1,11 +1,11 @@
 //! A server's ledger and what the tests put into it.
 
 use crate::support::Installation;
-use estrade_model::admission::{Admission, Draft, Refused};
+use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
+use estrade_model::auth::{AuthContext, AuthorizedKey, AuthorizedWorkspace, RateLimits};
 use estrade_model::call::{Call, CallId, Operation, Ticket, Tokens};
 use estrade_model::key::{Budget, Period};
-use estrade_model::pass::{KeyPass, Pass, Rates, WorkspacePass};
 use estrade_model::provider::Preference;
 use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
 use estrade_service::ai::usage::{Ledger, UsageSettings};
@@ -73,7 +73,7 @@ impl Node {
         &self,
         who: &Who,
         budget: Option<&Budget>,
-    ) -> Result<(CallId, Ticket), Refused> {
+    ) -> Result<(CallId, Ticket), AdmissionError> {
         let id = id();
         Ok((id, self.admit_as(id, who, budget).await?))
     }
@@ -84,15 +84,15 @@ impl Node {
         id: CallId,
         who: &Who,
         budget: Option<&Budget>,
-    ) -> Result<Ticket, Refused> {
-        let draft = Draft {
+    ) -> Result<Ticket, AdmissionError> {
+        let draft = CallEstimate {
             id,
             created_at: self.core.now(),
             operation: Operation::Chat,
             model: Arc::from("model"),
             provider: Arc::from("provider"),
             streamed: false,
-            most: whole(1),
+            max_cost: whole(1),
         };
         match self.ledger.admit(&who.pass(budget), &draft) {
             Admission::Ready(ticket) => Ok(ticket),
@@ -122,20 +122,20 @@ impl Who {
         }
     }
 
-    pub(crate) fn pass(&self, budget: Option<&Budget>) -> Pass {
-        Pass {
-            key: KeyPass {
+    pub(crate) fn pass(&self, budget: Option<&Budget>) -> AuthContext {
+        AuthContext {
+            key: AuthorizedKey {
                 id: self.key,
                 owner: id(),
                 models: None,
                 cache: false,
-                rates: Rates::default(),
+                rates: RateLimits::default(),
                 budget: budget.cloned(),
             },
-            workspace: Arc::new(WorkspacePass {
+            workspace: Arc::new(AuthorizedWorkspace {
                 id: self.workspace,
                 preference: Preference::default(),
-                rates: Rates::default(),
+                rates: RateLimits::default(),
                 budget: None,
             }),
         }

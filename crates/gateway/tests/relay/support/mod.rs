@@ -4,12 +4,12 @@ pub(crate) mod caller;
 
 use bytes::Bytes;
 use caller::Caller;
-use estrade_gateway::books::Draft;
-use estrade_gateway::doors::{KeyPass, Rates, WorkspacePass};
+use estrade_gateway::auth::{AuthorizedKey, AuthorizedWorkspace, RateLimits};
 use estrade_gateway::express::{self, Answerer};
+use estrade_gateway::usage_ledger::CallEstimate;
 use estrade_gateway::{
-    Admission, Books, CallRequest, Denied, Doors, Gateway, GatewayBody, InferenceRoute, Options,
-    Pass, Place, Refused, Relay, route,
+    Admission, AdmissionError, AuthContext, AuthError, CallRequest, Gateway, GatewayBody,
+    InferenceRoute, KeyAuthenticator, Options, Relay, UsageLedger, WorkspaceSelector, route,
 };
 use estrade_listener::express::Next;
 use estrade_listener::{ConnectionHandle, ListenerOptions, Prefixed};
@@ -44,28 +44,36 @@ pub(crate) const MODEL: &str = "acme/large";
 
 /// Lets in whom it knows.
 #[derive(Default)]
-pub(crate) struct Guests(Mutex<HashMap<String, Pass>>);
+pub(crate) struct StaticKeys(Mutex<HashMap<String, AuthContext>>);
 
-impl Doors for Guests {
-    fn check(&self, token: &str, place: Place<'_>) -> Option<Result<Pass, Denied>> {
-        match (token, place) {
+impl KeyAuthenticator for StaticKeys {
+    fn check(
+        &self,
+        token: &str,
+        selector: WorkspaceSelector<'_>,
+    ) -> Option<Result<AuthContext, AuthError>> {
+        match (token, selector) {
             ("cold" | "down", _) => None,
-            ("off", _) => Some(Err(Denied::Forbidden("key_disabled", "switched off"))),
-            ("many", Place::Only) => Some(Err(Denied::WhichWorkspace)),
+            ("off", _) => Some(Err(AuthError::Forbidden("key_disabled", "switched off"))),
+            ("many", WorkspaceSelector::Only) => Some(Err(AuthError::WorkspaceRequired)),
             _ => {
-                let unknown = Denied::Unauthorized("invalid_key", "no such key");
+                let unknown = AuthError::Unauthorized("invalid_key", "no such key");
                 Some(self.0.lock().unwrap().get(token).cloned().ok_or(unknown))
             }
         }
     }
 
-    fn look_up<'a>(&'a self, token: &'a str, _: Place<'a>) -> BoxFuture<'a, Result<Pass, Denied>> {
+    fn look_up<'a>(
+        &'a self,
+        token: &'a str,
+        _: WorkspaceSelector<'a>,
+    ) -> BoxFuture<'a, Result<AuthContext, AuthError>> {
         let known = self.0.lock().unwrap().get(KEY).cloned();
         Box::pin(async move {
             tokio::task::yield_now().await;
             match token {
-                "cold" => known.ok_or(Denied::Unavailable),
-                _ => Err(Denied::Unavailable),
+                "cold" => known.ok_or(AuthError::Unavailable),
+                _ => Err(AuthError::Unavailable),
             }
         })
     }
@@ -73,11 +81,11 @@ impl Doors for Guests {
 
 /// Remembers every call that was closed.
 #[derive(Default)]
-pub(crate) struct Notebook {
+pub(crate) struct RecordingLedger {
     closed: Mutex<Vec<(Ticket, Call)>>,
     changed: Notify,
-    refuse: Mutex<Option<Refused>>,
-    drafts: Mutex<Vec<Draft>>,
+    refuse: Mutex<Option<AdmissionError>>,
+    estimates: Mutex<Vec<CallEstimate>>,
     /// Whether calls go out without being on record.
     pub(crate) relaxed: AtomicBool,
     /// In strict mode: whether calls are not durable in time.
@@ -96,22 +104,22 @@ pub(crate) const TICKET: Ticket = Ticket {
     ..Ticket::NONE
 };
 
-impl Books for Notebook {
-    fn admit(&self, _: &Pass, draft: &Draft) -> Admission {
-        self.drafts.lock().unwrap().push(draft.clone());
+impl UsageLedger for RecordingLedger {
+    fn admit(&self, _: &AuthContext, estimate: &CallEstimate) -> Admission {
+        self.estimates.lock().unwrap().push(estimate.clone());
         match self.refuse.lock().unwrap().clone() {
             Some(refused) => Admission::Wait(Box::pin(async { Err(refused) })),
             None if self.relaxed.load(Ordering::Relaxed) => Admission::Ready(Ticket::NONE),
             None if self.budgets.load(Ordering::Relaxed) => Admission::Ready(Ticket {
                 key_slice: Some(Id::from_bytes([7; 12])),
-                reserved: draft.most,
+                reserved: estimate.max_cost,
                 ..TICKET
             }),
             None => Admission::Ready(TICKET),
         }
     }
 
-    fn goes_out(&self) {
+    fn call_sent(&self) {
         self.gone_out.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -127,13 +135,13 @@ impl Books for Notebook {
     }
 }
 
-impl Notebook {
-    pub(crate) fn refuse(&self, refused: Refused) {
+impl RecordingLedger {
+    pub(crate) fn refuse(&self, refused: AdmissionError) {
         *self.refuse.lock().unwrap() = Some(refused);
     }
 
-    pub(crate) fn most(&self) -> Amount {
-        self.drafts.lock().unwrap().last().unwrap().most
+    pub(crate) fn max_cost(&self) -> Amount {
+        self.estimates.lock().unwrap().last().unwrap().max_cost
     }
 
     pub(crate) fn rows(&self) -> Vec<(Ticket, Call)> {
@@ -177,8 +185,8 @@ pub(crate) fn hasty(mut provider: Provider) -> Provider {
 pub(crate) struct TestGateway {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) relay: Relay,
-    pub(crate) books: Arc<Notebook>,
-    pub(crate) guests: Arc<Guests>,
+    pub(crate) ledger: Arc<RecordingLedger>,
+    pub(crate) keys: Arc<StaticKeys>,
     pub(crate) address: SocketAddr,
     _tasks: JoinSet<()>,
 }
@@ -189,11 +197,14 @@ impl TestGateway {
     }
 
     pub(crate) async fn with(providers: &[Provider], set: impl FnOnce(&mut Options)) -> Self {
-        let (guests, books) = (Arc::new(Guests::default()), Arc::new(Notebook::default()));
+        let (keys, ledger) = (
+            Arc::new(StaticKeys::default()),
+            Arc::new(RecordingLedger::default()),
+        );
         let mut options = Options::new(Arc::new(|| Timestamp::from_millis(1_800_000_000_000)));
         options.body_idle = PATIENCE;
         set(&mut options);
-        let gateway = Gateway::new(Arc::clone(&guests) as _, Arc::clone(&books) as _, options);
+        let gateway = Gateway::new(Arc::clone(&keys) as _, Arc::clone(&ledger) as _, options);
         gateway.set_providers(providers, true).unwrap();
         let relay = gateway.relay();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -203,38 +214,42 @@ impl TestGateway {
         let this = Self {
             gateway,
             relay,
-            books,
-            guests,
+            ledger,
+            keys,
             address,
             _tasks: tasks,
         };
-        this.invite(KEY, |_, _| {});
+        this.add_key(KEY, |_, _| {});
         this
     }
 
     /// Lets a key in, with the given properties.
-    pub(crate) fn invite(&self, token: &str, set: impl FnOnce(&mut KeyPass, &mut WorkspacePass)) {
-        let mut key = KeyPass {
+    pub(crate) fn add_key(
+        &self,
+        token: &str,
+        set: impl FnOnce(&mut AuthorizedKey, &mut AuthorizedWorkspace),
+    ) {
+        let mut key = AuthorizedKey {
             id: Id::generate(1, fastrand::u64(..)),
             // The same for all, unless a test says otherwise.
             owner: "0123456789abcdef01234567".parse().unwrap(),
             models: None,
             cache: false,
-            rates: Rates::default(),
+            rates: RateLimits::default(),
             budget: None,
         };
-        let mut workspace = WorkspacePass {
+        let mut workspace = AuthorizedWorkspace {
             id: Id::generate(1, fastrand::u64(..)),
             preference: Preference::Order,
-            rates: Rates::default(),
+            rates: RateLimits::default(),
             budget: None,
         };
         set(&mut key, &mut workspace);
-        let pass = Pass {
+        let auth = AuthContext {
             key,
             workspace: Arc::new(workspace),
         };
-        self.guests.0.lock().unwrap().insert(token.to_owned(), pass);
+        self.keys.0.lock().unwrap().insert(token.to_owned(), auth);
     }
 
     pub(crate) fn caller(&self) -> Caller {

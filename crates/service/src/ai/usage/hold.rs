@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
-use estrade_model::admission::Refused;
+use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, NodeId, OnRecord, Ticket};
 use estrade_store::calls::{CallRow, Slices};
@@ -52,7 +52,7 @@ impl<'l> Hold<'l> {
     }
 
     /// Puts the call on record before a moment; none when this server was settled meanwhile.
-    pub(super) async fn record(mut self, until: Instant) -> Result<Option<Ticket>, Refused> {
+    pub(super) async fn record(mut self, until: Instant) -> Result<Option<Ticket>, AdmissionError> {
         let (done, on_disk) = oneshot::channel();
         self.stage = Stage::Recorded;
         self.ledger.opened();
@@ -67,7 +67,7 @@ impl<'l> Hold<'l> {
         });
         let Ok(opened) = timeout_at(until, on_disk).await else {
             self.status = UNAVAILABLE;
-            return Err(Refused::Unavailable);
+            return Err(AdmissionError::Unavailable);
         };
         if opened == Ok(Opened::Yes) {
             self.stage = Stage::Over;
@@ -83,7 +83,7 @@ impl<'l> Hold<'l> {
         self.stage = Stage::Reserved;
         match opened {
             Ok(Opened::Lost) => Ok(None),
-            _ => Err(Refused::Unavailable),
+            _ => Err(AdmissionError::Unavailable),
         }
     }
 }

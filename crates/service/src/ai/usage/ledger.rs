@@ -8,12 +8,12 @@ use super::watch::{self, Watch};
 use super::{UsageSettings, keeper, writer};
 use crate::{Core, Result};
 use estrade_model::Timestamp;
-use estrade_model::admission::{Admission, Draft, Refused};
+use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
+use estrade_model::auth::AuthContext;
 use estrade_model::call::{Call, NodeId, OnRecord, SliceId, Ticket, Tokens};
 use estrade_model::error::error_chain;
 use estrade_model::key::Budget;
-use estrade_model::pass::Pass;
 use estrade_store::budgets::{self, Account, Lease, Wish};
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use estrade_store::installation;
@@ -93,11 +93,11 @@ impl Ledger {
 
     /// Sets aside the most that a call may cost and puts it on record where it must not be lost.
     /// Without a budget and in relaxed mode the answer is there at once.
-    pub fn admit(self: &Arc<Self>, pass: &Pass, draft: &Draft) -> Admission {
+    pub fn admit(self: &Arc<Self>, pass: &AuthContext, draft: &CallEstimate) -> Admission {
         if self.is_full() {
-            return Admission::Refused(Refused::Unavailable);
+            return Admission::Refused(AdmissionError::Unavailable);
         }
-        let most = Amount::from_nanos(draft.most.nanos().min(MOST_COST));
+        let most = Amount::from_nanos(draft.max_cost.nanos().min(MOST_COST));
         // What costs nothing fits into every budget; the most that a call may cost is nothing only
         // when it is free.
         let paid = most > Amount::ZERO;
@@ -116,12 +116,12 @@ impl Ledger {
         call: Call,
         key: Option<Budget>,
         workspace: Option<Budget>,
-    ) -> std::result::Result<Ticket, Refused> {
+    ) -> std::result::Result<Ticket, AdmissionError> {
         // A database that says nothing is one that is not there.
         let until = Instant::now() + PATIENCE;
         for _ in 0..ATTEMPTS {
             let node = timeout_at(until, self.register()).await;
-            let node = node.unwrap_or(Err(Refused::Unavailable))?;
+            let node = node.unwrap_or(Err(AdmissionError::Unavailable))?;
             let mut hold = Hold::new(&self, node, &call);
             if let Some(budget) = &key {
                 let slice = self.set_aside(call.key.as_bytes(), budget, call.cost, until);
@@ -139,7 +139,7 @@ impl Ledger {
             // This server was taken for dead: it goes on as a new one.
             self.lose(node)?;
         }
-        Err(Refused::Unavailable)
+        Err(AdmissionError::Unavailable)
     }
 
     async fn set_aside(
@@ -224,7 +224,7 @@ impl Ledger {
     }
 
     /// As whom this server leases; the database knows it from now on.
-    async fn register(&self) -> std::result::Result<NodeId, Refused> {
+    async fn register(&self) -> std::result::Result<NodeId, AdmissionError> {
         let node = {
             let mut slices = self.slices();
             slices.active = self.core.now();
@@ -241,15 +241,18 @@ impl Ledger {
         });
         added.await.map_err(|error| {
             tracing::warn!(error = error_chain(&error), "cannot begin to lease budgets");
-            Refused::Unavailable
+            AdmissionError::Unavailable
         })?;
         let mut slices = self.slices();
         slices.registered |= slices.node == node;
         Ok(node)
     }
 
-    pub(super) fn lose(&self, node: NodeId) -> std::result::Result<(), Refused> {
-        let new = self.core.new_id().map_err(|_| Refused::Unavailable)?;
+    pub(super) fn lose(&self, node: NodeId) -> std::result::Result<(), AdmissionError> {
+        let new = self
+            .core
+            .new_id()
+            .map_err(|_| AdmissionError::Unavailable)?;
         self.slices().lose(node, new);
         Ok(())
     }
@@ -371,20 +374,20 @@ enum NoRoom {
 }
 
 impl NoRoom {
-    fn refused(self, of_workspace: bool, budget: &Budget) -> Refused {
+    fn refused(self, of_workspace: bool, budget: &Budget) -> AdmissionError {
         match self {
-            Self::Full(now) => Refused::Budget {
+            Self::Full(now) => AdmissionError::Budget {
                 of_workspace,
                 budget: budget.clone(),
                 resets_at: budget.period.end(now),
             },
-            Self::Unavailable => Refused::Unavailable,
+            Self::Unavailable => AdmissionError::Unavailable,
         }
     }
 }
 
 /// A call as it is on record while it goes on: what is not known is what it may be at worst.
-fn open_call(pass: &Pass, draft: &Draft, most: Amount) -> Call {
+fn open_call(pass: &AuthContext, draft: &CallEstimate, most: Amount) -> Call {
     let mut call = Call {
         id: draft.id,
         workspace: pass.workspace.id,

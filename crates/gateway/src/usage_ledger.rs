@@ -1,19 +1,19 @@
-//! Accounting, as the relay sees it: money is set aside before a call and settled after it.
+//! The usage ledger as the gateway sees it: a budget is reserved before a call and settled after it.
 
-use crate::doors::Pass;
+use crate::auth::AuthContext;
 use estrade_model::call::{Call, Ticket};
 use futures_util::future::BoxFuture;
 
-pub use estrade_model::admission::{Admission, Draft, Refused};
+pub use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 
-/// Keeps the books.
-pub trait Books: Send + Sync + 'static {
+/// Reserves budgets and records calls.
+pub trait UsageLedger: Send + Sync + 'static {
     /// Sets aside the most that a call may cost in the budgets of its key and workspace, and puts it
     /// on record where it must not be lost. Without a budget and in relaxed mode it answers at once.
-    fn admit(&self, pass: &Pass, draft: &Draft) -> Admission;
+    fn admit(&self, auth: &AuthContext, estimate: &CallEstimate) -> Admission;
 
-    /// A call that is not on record goes out. From now on [`Gateway::under_way`](crate::Gateway::under_way) has it.
-    fn goes_out(&self);
+    /// A call that is not on record is sent. From now on [`Gateway::under_way`](crate::Gateway::under_way) has it.
+    fn call_sent(&self);
 
     /// Writes down a call that has ended and gives back what was set aside. Every call that was let
     /// in is closed exactly once, also those that were refused ([`Ticket::NONE`]). Never waits.
