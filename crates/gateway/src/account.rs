@@ -358,7 +358,7 @@ impl Account {
         let series = self.series.as_ref().unwrap_or(&self.gateway.unknown);
         series.note(call.status, took, call.tokens, call.attempts);
         if let (Some(trace), Some(tracing)) = (self.trace, &self.gateway.options.tracing) {
-            tracing.traces.ended(trace, &call);
+            tracing.sink.call_ended(trace, &call);
         }
         let hold = self.gateway.ledger.close(self.ticket, call);
         // Only now: between the two it would be known to nobody.

@@ -104,7 +104,7 @@ impl Readers {
     }
 
     /// Ends all of them, and lets none begin any more: each is charged what was reserved for it.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn shutdown(&self) {
         let tasks = self.tasks().take();
         if let Some(mut tasks) = tasks {
             tasks.shutdown().await;

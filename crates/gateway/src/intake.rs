@@ -41,7 +41,7 @@ impl<'g> Room<'g> {
         let Ok(to) = u32::try_from(to) else {
             return Err(Refusal::too_large(u32::MAX.into()));
         };
-        let (more, most) = (u64::from(to - self.taken), self.gateway.options.most_bodies);
+        let (more, most) = (u64::from(to - self.taken), self.gateway.options.max_bodies);
         let is_owners_share = self.count_owned(to);
         self.taken = to;
         if self.gateway.bodies.fetch_add(more, Ordering::Relaxed) + more > most {
@@ -111,7 +111,7 @@ pub(crate) async fn read<'g>(
 }
 
 fn take_whole(bytes: Bytes, gateway: &Gateway, room: &mut Room<'_>) -> Result<Bytes, Refusal> {
-    let (most, length) = (gateway.options.most_body, bytes.len() as u64);
+    let (most, length) = (gateway.options.max_body, bytes.len() as u64);
     if length > most {
         return Err(Refusal::too_large(most));
     }
@@ -124,7 +124,7 @@ async fn read_incoming(
     gateway: &Gateway,
     room: &mut Room<'_>,
 ) -> Result<Bytes, Refusal> {
-    let (most, idle) = (gateway.options.most_body, gateway.options.body_idle);
+    let (most, idle) = (gateway.options.max_body, gateway.options.body_idle_timeout);
     if body.size_hint().lower() > most {
         return Err(Refusal::too_large(most));
     }

@@ -193,7 +193,7 @@ impl Metered {
     /// Passes on what it can of what was read, and keeps the rest for the long way. Whether anything was passed on.
     fn pass_on(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
         let (mut at, upstream) = (0, &self.target.upstream);
-        let most = self.lane.gateway.options.most_answer;
+        let most = self.lane.gateway.options.max_response;
         if let Content::Events(events) = &mut self.content {
             while let Some((data, end)) = find_chunk(&read[at..]) {
                 let event = &read[at..][data];
@@ -269,7 +269,7 @@ impl Metered {
     fn take_in(&mut self, data: Bytes) {
         self.heard = Instant::now();
         self.passed += data.len() as u64;
-        if self.passed > self.lane.gateway.options.most_answer {
+        if self.passed > self.lane.gateway.options.max_response {
             return self.cut(Cut::TooLarge);
         }
         // Some repeat what they were sent.
@@ -332,7 +332,7 @@ impl Metered {
         let give_up = self.heard + self.target.upstream.timeouts.idle;
         let comment = match &self.content {
             Content::Events(events) if events.is_between() => {
-                Some(self.spoke + self.lane.gateway.options.keep_alive)
+                Some(self.spoke + self.lane.gateway.options.keep_alive_interval)
             }
             _ => None,
         };

@@ -15,19 +15,19 @@ pub struct Options {
     /// The present time, for records; spans are measured otherwise.
     pub clock: Clock,
     /// Larger request bodies are refused.
-    pub most_body: u64,
+    pub max_body: u64,
     /// Bytes of all request bodies that may be in memory at once.
-    pub most_bodies: u64,
+    pub max_bodies: u64,
     /// Of these, those of one owner, as far as they are larger than most.
     pub max_owner_bodies: u64,
     /// A request body that stands still for so long is given up.
-    pub body_idle: Duration,
+    pub body_idle_timeout: Duration,
     /// Larger answers are cut.
-    pub most_answer: u64,
+    pub max_response: u64,
     /// A stream that is silent for so long gets a comment.
-    pub keep_alive: Duration,
+    pub keep_alive_interval: Duration,
     /// An answer of which the caller reads nothing for so long is cut; noticed within seconds.
-    pub unread: Duration,
+    pub unread_timeout: Duration,
     /// For how long a response is read on for its usage after its client has left.
     pub detached_timeout: Duration,
     /// Bytes of answers that the cache keeps.
@@ -35,7 +35,7 @@ pub struct Options {
     /// How long the cache keeps them.
     pub cache_ttl: Duration,
     /// Connections to one provider that a thread keeps for later.
-    pub most_idle: usize,
+    pub max_idle: usize,
     /// How long it keeps them.
     pub idle_timeout: Duration,
     /// Whether calls are traced.
@@ -47,17 +47,17 @@ impl Options {
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
-            most_body: 32 << 20,
-            most_bodies: 512 << 20,
+            max_body: 32 << 20,
+            max_bodies: 512 << 20,
             max_owner_bodies: 256 << 20,
-            body_idle: Duration::from_secs(20),
-            most_answer: 1 << 30,
-            keep_alive: Duration::from_secs(10),
-            unread: Duration::from_mins(5),
+            body_idle_timeout: Duration::from_secs(20),
+            max_response: 1 << 30,
+            keep_alive_interval: Duration::from_secs(10),
+            unread_timeout: Duration::from_mins(5),
             detached_timeout: Duration::from_secs(30),
             cache_bytes: 32 << 20,
             cache_ttl: Duration::from_mins(5),
-            most_idle: 256,
+            max_idle: 256,
             idle_timeout: Duration::from_mins(1),
             tracing: None,
         }

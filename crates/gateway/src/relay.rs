@@ -72,7 +72,7 @@ pub(crate) struct Whole {
 
 impl Relay {
     pub(crate) fn new(gateway: Arc<Gateway>, under_way: Arc<UnderWay>) -> Self {
-        let pool = Pool::new(gateway.options.most_idle, gateway.options.idle_timeout);
+        let pool = Pool::new(gateway.options.max_idle, gateway.options.idle_timeout);
         let flows = Flows::default();
         Self(Arc::new(Lane {
             gateway,
@@ -90,8 +90,8 @@ impl Relay {
 
     /// Closes connections that nobody needs and ends answers that nobody reads, for as long as it is
     /// polled. Run one beside each relay.
-    pub async fn tend(&self) {
-        let unread = self.0.gateway.options.unread.as_secs() / SWEEP_EVERY.as_secs();
+    pub async fn maintain(&self) {
+        let unread = self.0.gateway.options.unread_timeout.as_secs() / SWEEP_EVERY.as_secs();
         let unread = u32::try_from(unread).unwrap_or(u32::MAX);
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
@@ -102,8 +102,8 @@ impl Relay {
     }
 
     /// Ends what is read on for clients that have left; those calls are charged what was reserved.
-    pub async fn end(&self) {
-        self.0.readers.end().await;
+    pub async fn shutdown(&self) {
+        self.0.readers.shutdown().await;
     }
 
     /// How many connections wait for the next call.

@@ -1,4 +1,4 @@
-//! Traces: which trace a call belongs to, and who is told when it has ended.
+//! TraceSink: which trace a call belongs to, and who is told when it has ended.
 
 use estrade_model::call::Call;
 use http::{HeaderMap, HeaderName};
@@ -20,16 +20,16 @@ pub struct Trace {
 }
 
 /// Learns of calls that have ended. Must not wait.
-pub trait Traces: Send + Sync + 'static {
+pub trait TraceSink: Send + Sync + 'static {
     /// A call has ended.
-    fn ended(&self, trace: Trace, call: &Call);
+    fn call_ended(&self, trace: Trace, call: &Call);
 }
 
 /// Whether calls are traced, and where to.
 #[derive(Clone)]
 pub struct Tracing {
     /// Who is told.
-    pub traces: Arc<dyn Traces>,
+    pub sink: Arc<dyn TraceSink>,
     /// Of a hundred calls that belong to no trace, how many begin one.
     pub percent: u8,
 }
@@ -110,13 +110,13 @@ mod tests {
     use http::HeaderValue;
 
     struct Nobody;
-    impl Traces for Nobody {
-        fn ended(&self, _: Trace, _: &Call) {}
+    impl TraceSink for Nobody {
+        fn call_ended(&self, _: Trace, _: &Call) {}
     }
 
     fn begin(percent: u8, parent: Option<&'static str>) -> Option<Trace> {
         let tracing = Tracing {
-            traces: Arc::new(Nobody),
+            sink: Arc::new(Nobody),
             percent,
         };
         let parent = parent.map(|text| (TRACEPARENT, HeaderValue::from_static(text)));

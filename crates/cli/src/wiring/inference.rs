@@ -20,7 +20,7 @@ pub(super) fn inference(config: &Config) -> Result<InferenceOptions, OpenError> 
     Ok(InferenceOptions {
         providers: providers.map(provider).collect::<Result<_, _>>()?,
         echo: config.ai.echo,
-        most_body: Some(config.ai.body_bytes.get()),
+        max_body: Some(config.ai.body_bytes.get()),
         traces: traces(&config.telemetry)?,
         cors: Cors::new(config.ai.cors_origins.iter().map(WebOrigin::as_str)),
     })

@@ -14,15 +14,15 @@ type Idle = HashMap<u64, Vec<Box<Connection>>>;
 /// those that are not needed grow old.
 pub(crate) struct Pool {
     idle: Mutex<Idle>,
-    most_idle: usize,
+    max_idle: usize,
     idle_timeout: Duration,
 }
 
 impl Pool {
-    pub(crate) fn new(most_idle: usize, idle_timeout: Duration) -> Self {
+    pub(crate) fn new(max_idle: usize, idle_timeout: Duration) -> Self {
         Self {
             idle: Mutex::default(),
-            most_idle,
+            max_idle,
             idle_timeout,
         }
     }
@@ -53,7 +53,7 @@ impl Pool {
         connection.rest(now);
         let mut idle = self.idle();
         let idle = idle.entry(upstream.number).or_default();
-        if idle.len() < self.most_idle {
+        if idle.len() < self.max_idle {
             idle.push(connection);
         }
     }

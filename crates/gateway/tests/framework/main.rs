@@ -27,5 +27,5 @@ mod support;
 #[path = "../relay/under_way.rs"]
 mod under_way;
 
-/// Whether connections begin on the express lane.
-const EXPRESS: bool = false;
+/// Whether connections begin on the fast path.
+const FAST_PATH: bool = false;

@@ -115,7 +115,7 @@ async fn connections_that_nobody_needs_are_closed() {
     assert_eq!(gateway.relay.idle_connections(), 1);
     let relay = gateway.relay.clone();
     tokio::time::pause();
-    let tending = tokio::time::timeout(std::time::Duration::from_secs(6), relay.tend());
+    let tending = tokio::time::timeout(std::time::Duration::from_secs(6), relay.maintain());
     assert!(tending.await.is_err(), "it tends as long as it is polled");
     tokio::time::resume();
     assert_eq!(gateway.relay.idle_connections(), 0);

@@ -340,7 +340,7 @@ async fn an_answer_without_end_is_cut() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.most_answer = 50_000;
+        options.max_response = 50_000;
     })
     .await;
     // At once, and one by one.
@@ -381,9 +381,9 @@ async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.unread = Duration::from_secs(5);
+        options.unread_timeout = Duration::from_secs(5);
         // Else it would say something itself.
-        options.keep_alive = Duration::from_hours(1);
+        options.keep_alive_interval = Duration::from_hours(1);
     })
     .await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
@@ -393,7 +393,7 @@ async fn a_stream_whose_provider_is_slow_is_not_taken_for_unread() {
     }
     let relay = gateway.relay.clone();
     tokio::time::pause();
-    let sweeps = tokio::time::timeout(Duration::from_secs(25), relay.tend());
+    let sweeps = tokio::time::timeout(Duration::from_secs(25), relay.maintain());
     assert!(sweeps.await.is_err());
     tokio::time::resume();
     assert!(gateway.ledger.rows().is_empty(), "it goes on");
@@ -416,7 +416,7 @@ async fn an_answer_that_nobody_reads_is_ended() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.unread = Duration::from_secs(10);
+        options.unread_timeout = Duration::from_secs(10);
     })
     .await;
     let caller = gateway.caller();
@@ -426,12 +426,12 @@ async fn an_answer_that_nobody_reads_is_ended() {
     assert!(gateway.ledger.rows().is_empty());
     let relay = gateway.relay.clone();
     tokio::time::pause();
-    let early = tokio::time::timeout(Duration::from_secs(11), relay.tend());
+    let early = tokio::time::timeout(Duration::from_secs(11), relay.maintain());
     assert!(early.await.is_err());
     assert!(gateway.ledger.rows().is_empty(), "it may still read");
     // The buffers of a slow machine may have filled only now, and the time began then.
     for _ in 0..5 {
-        let late = tokio::time::timeout(Duration::from_secs(6), relay.tend());
+        let late = tokio::time::timeout(Duration::from_secs(6), relay.maintain());
         assert!(late.await.is_err());
     }
     tokio::time::resume();

@@ -242,7 +242,7 @@ async fn what_is_read_on_ends_with_its_worker() {
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(gateway.ledger.rows().is_empty());
-    gateway.relay.end().await;
+    gateway.relay.shutdown().await;
     let call = gateway.ledger.only().await;
     assert_eq!(call.cost, gateway.ledger.max_cost());
     assert!(provider.wait_for_open(0).await);
@@ -267,7 +267,7 @@ async fn an_owner_has_only_so_many_responses_read_on() {
         assert_eq!(call.cost, gateway.ledger.max_cost());
     }
     assert!(provider.wait_for_open(64).await);
-    gateway.relay.end().await;
+    gateway.relay.shutdown().await;
     assert_eq!(gateway.ledger.wait(70).await.len(), 70);
     // All of them can be used again.
     assert!(provider.wait_for_open(0).await);

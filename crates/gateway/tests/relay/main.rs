@@ -1,6 +1,6 @@
 //! The relay against real sockets: a scripted provider on one side, a caller on the other.
 //!
-//! Connections begin on the express lane here, as in the product; `framework` has the same tests
+//! Connections begin on the fast path here, as in the product; `framework` has the same tests
 //! without it.
 
 #![expect(
@@ -12,8 +12,8 @@
 mod answers;
 mod cuts;
 mod disconnects;
-mod express;
 mod failures;
+mod fast_path;
 mod limits;
 mod model_name;
 mod refusals;
@@ -21,5 +21,5 @@ mod streams;
 mod support;
 mod under_way;
 
-/// Whether connections begin on the express lane.
-const EXPRESS: bool = true;
+/// Whether connections begin on the fast path.
+const FAST_PATH: bool = true;

@@ -114,7 +114,7 @@ async fn paths_and_methods_are_refused_in_the_same_shape() {
 async fn a_body_that_is_too_large_is_not_read() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.most_body = 10_000;
+        options.max_body = 10_000;
     })
     .await;
     let caller = gateway.caller();
@@ -146,7 +146,7 @@ async fn a_body_that_is_too_large_is_not_read() {
 async fn all_bodies_together_are_bounded() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.most_bodies = 300_000;
+        options.max_bodies = 300_000;
     })
     .await;
     let caller = gateway.caller();
@@ -196,7 +196,7 @@ async fn large_bodies_of_one_owner_are_bounded() {
 async fn many_small_bodies_are_bounded_as_well() {
     let provider = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.most_bodies = 50_000;
+        options.max_bodies = 50_000;
     })
     .await;
     let caller = gateway.caller();
@@ -220,7 +220,7 @@ async fn many_small_bodies_are_bounded_as_well() {
 #[tokio::test]
 async fn a_body_that_does_not_come_is_given_up() {
     let gateway = TestGateway::with(&[], |options| {
-        options.body_idle = Duration::from_millis(200);
+        options.body_idle_timeout = Duration::from_millis(200);
     })
     .await;
     let caller = gateway.caller();

@@ -203,7 +203,7 @@ async fn a_silent_stream_gets_comments_between_events() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.keep_alive = Duration::from_millis(30);
+        options.keep_alive_interval = Duration::from_millis(30);
     })
     .await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
@@ -234,7 +234,7 @@ async fn who_waits_for_the_end_of_a_slow_event_gets_comments() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.keep_alive = Duration::from_millis(100);
+        options.keep_alive_interval = Duration::from_millis(100);
     })
     .await;
     let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
@@ -257,7 +257,7 @@ async fn a_silence_after_many_events_is_noticed() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.keep_alive = Duration::from_millis(50);
+        options.keep_alive_interval = Duration::from_millis(50);
     })
     .await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
@@ -283,7 +283,7 @@ async fn who_says_something_now_and_then_is_not_silent() {
     })
     .await;
     let gateway = TestGateway::with(&[provider_at("acme", provider.address)], |options| {
-        options.keep_alive = Duration::from_secs(2);
+        options.keep_alive_interval = Duration::from_secs(2);
     })
     .await;
     let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;

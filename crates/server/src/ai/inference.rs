@@ -14,7 +14,7 @@ use crate::on_runtime::OnRuntime;
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
-use estrade_gateway::express::{self, Answerer};
+use estrade_gateway::fast_path::{self, CallHandler};
 use estrade_gateway::usage_ledger::CallEstimate;
 use estrade_gateway::{
     Admission, AuthContext, AuthError, CallRequest, Endpoint, Gateway, GatewayBody, InferenceRoute,
@@ -54,7 +54,7 @@ pub struct InferenceOptions {
     /// Whether the built-in test model exists.
     pub echo: bool,
     /// Most bytes of a request's body; none: the gateway's own choice.
-    pub most_body: Option<u64>,
+    pub max_body: Option<u64>,
     /// Where traces of calls go.
     pub traces: Option<TraceOptions>,
     /// The origins whose scripts may call models from a browser.
@@ -79,13 +79,13 @@ pub(crate) fn open(
     };
     let clock = Arc::clone(core);
     let mut gateway = Options::new(Arc::new(move || clock.now()));
-    gateway.most_body = options.most_body.unwrap_or(gateway.most_body);
+    gateway.max_body = options.max_body.unwrap_or(gateway.max_body);
     let exporter = match &options.traces {
         None => None,
         Some(options) => {
             let (queue, exporter) = traces::open(options.clone())?;
             gateway.tracing = Some(Tracing {
-                traces: Arc::new(queue),
+                sink: Arc::new(queue),
                 percent: options.percent,
             });
             Some(exporter)
@@ -136,9 +136,9 @@ pub(crate) async fn serve(
         async move {
             tokio::select! {
                 () = seat.serve_express(AiService(lane)) => {}
-                () = relay.tend() => {}
+                () = relay.maintain() => {}
             }
-            relay.end().await;
+            relay.shutdown().await;
         }
     };
     port.serve("ai", lane, stop).await;
@@ -168,15 +168,15 @@ impl Express for AiService {
         options: &ListenerOptions,
         connection: &Arc<ConnectionHandle>,
     ) -> Next {
-        express::serve(&*self.0, stream, options, connection).await
+        fast_path::serve(&*self.0, stream, options, connection).await
     }
 }
 
 /// How every ordinary call is made.
 static POST: Method = Method::POST;
 
-impl Answerer for Lane {
-    fn answer(
+impl CallHandler for Lane {
+    fn handle(
         &self,
         route: InferenceRoute<'_>,
         request: Box<CallRequest>,

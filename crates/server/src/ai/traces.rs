@@ -1,11 +1,11 @@
-//! Traces of calls, sent to a collector: OTLP over HTTP, in the GenAI conventions of OpenTelemetry.
+//! TraceSink of calls, sent to a collector: OTLP over HTTP, in the GenAI conventions of OpenTelemetry.
 //!
 //! A call that has ended is put into a bounded queue and nothing more; one task sends what is there.
 //! A collector that does not keep up costs spans, which are counted, never calls.
 
 use axum::http::{HeaderMap, HeaderValue, Request, Uri, header};
 use bytes::Bytes;
-use estrade_gateway::{Trace, Traces};
+use estrade_gateway::{Trace, TraceSink};
 use estrade_model::call::{Call, Operation};
 use estrade_model::error::error_chain;
 use http_body_util::{BodyExt, Full, Limited};
@@ -60,8 +60,8 @@ pub(crate) struct SpanQueue {
     dropped: Arc<AtomicU64>,
 }
 
-impl Traces for SpanQueue {
-    fn ended(&self, trace: Trace, call: &Call) {
+impl TraceSink for SpanQueue {
+    fn call_ended(&self, trace: Trace, call: &Call) {
         if self
             .sender
             .try_send((trace, Box::new(call.clone())))

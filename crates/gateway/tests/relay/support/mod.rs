@@ -5,7 +5,7 @@ pub(crate) mod caller;
 use bytes::Bytes;
 use caller::Caller;
 use estrade_gateway::auth::{AuthorizedKey, AuthorizedWorkspace, RateLimits};
-use estrade_gateway::express::{self, Answerer};
+use estrade_gateway::fast_path::{self, CallHandler};
 use estrade_gateway::usage_ledger::CallEstimate;
 use estrade_gateway::{
     Admission, AdmissionError, AuthContext, AuthError, CallRequest, Gateway, GatewayBody,
@@ -202,7 +202,7 @@ impl TestGateway {
             Arc::new(RecordingLedger::default()),
         );
         let mut options = Options::new(Arc::new(|| Timestamp::from_millis(1_800_000_000_000)));
-        options.body_idle = PATIENCE;
+        options.body_idle_timeout = PATIENCE;
         set(&mut options);
         let gateway = Gateway::new(Arc::clone(&keys) as _, Arc::clone(&ledger) as _, options);
         gateway.set_providers(providers, true).unwrap();
@@ -264,8 +264,8 @@ impl TestGateway {
 /// Answers calls as the product does, without what it adds.
 struct Plain(Relay);
 
-impl Answerer for Plain {
-    async fn answer(
+impl CallHandler for Plain {
+    async fn handle(
         &self,
         route: InferenceRoute<'_>,
         request: Box<CallRequest>,
@@ -290,10 +290,10 @@ async fn serve(socket: TcpListener, relay: Relay) {
         connections.spawn(async move {
             let (options, stop) = (ListenerOptions::default(), CancellationToken::new());
             let mut read = Vec::new();
-            if crate::EXPRESS {
+            if crate::FAST_PATH {
                 let plain = Plain(relay.clone());
                 let connection = Arc::new(ConnectionHandle::uncounted(&stop));
-                match express::serve(&plain, stream, &options, &connection).await {
+                match fast_path::serve(&plain, stream, &options, &connection).await {
                     Next::HandOver(back, input) => (stream, read) = (back, input.into_bytes()),
                     Next::Ended(_) => return,
                 }

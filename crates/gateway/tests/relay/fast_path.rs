@@ -1,4 +1,4 @@
-//! The express lane: what is ordinary is answered there, and everything else by hyper, on the same
+//! The fast path: what is ordinary is answered there, and everything else by hyper, on the same
 //! connection.
 
 use crate::support::{MODEL, TestGateway, chat, chat_answer, provider_at, until};

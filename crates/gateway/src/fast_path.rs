@@ -1,4 +1,4 @@
-//! The express lane: ordinary calls over plain HTTP/1.1, without a framework.
+//! Fast path of the inference listener: ordinary calls over plain HTTP/1.1, without hyper.
 //!
 //! A connection begins here. As long as its requests are ordinary (a POST of a call whose body is
 //! small, announced and there) they are read, relayed and answered with as few copies and system
@@ -30,25 +30,23 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// A longer body is not for the express lane: here it is read before the key is looked at.
-const LONGEST_BODY: usize = 64 * 1024;
+/// A longer body goes to hyper: here a body is read before the key is checked.
+const MAX_BODY: usize = 64 * 1024;
 /// How long the rest of a body may take; hyper knows how to wait longer.
-const BODY_PATIENCE: Duration = Duration::from_secs(1);
+const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How every ordinary request begins.
 const METHOD: &[u8] = b"POST ";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Who answers calls, and tells the time.
-pub trait Answerer: Sync {
-    /// Answers a call.
-    fn answer(
+/// Handles calls, and tells the time.
+pub trait CallHandler: Sync {
+    fn handle(
         &self,
         route: InferenceRoute<'_>,
         request: Box<CallRequest>,
     ) -> impl Future<Output = Response<GatewayBody>> + Send;
 
-    /// The time.
     fn now(&self) -> Timestamp;
 
     /// For how long a response is awaited for a client that has closed its sending side.
@@ -57,16 +55,16 @@ pub trait Answerer: Sync {
 
 /// Serves a connection for as long as its requests are ordinary calls.
 pub async fn serve(
-    answerer: &impl Answerer,
+    handler: &impl CallHandler,
     stream: TcpStream,
     options: &ListenerOptions,
     connection: &Arc<ConnectionHandle>,
 ) -> Next {
     let cancel = Arc::new(AtomicBool::new(false));
     let stop = connection.close();
-    let mut caller = Caller {
+    let mut client = Client {
         stream,
-        ahead: Ahead::half_closable(answerer.half_close_timeout(), Arc::clone(&cancel)),
+        ahead: Ahead::half_closable(handler.half_close_timeout(), Arc::clone(&cancel)),
         output: Vec::new(),
     };
     let mut input = Input::default();
@@ -74,35 +72,35 @@ pub async fn serve(
     let mut patience = Patience::new(options.header_timeout, options.idle_timeout, connection);
     let mut stopped = pin!(stop.cancelled());
     loop {
-        // Others get their turn, however many requests one caller sends at once.
+        // Others get their turn, however many requests one client sends at once.
         tokio::task::coop::consume_budget().await;
         let head = match Head::parse(input.bytes(), options) {
             Parsed::Ordinary(head) => head,
-            Parsed::Other => return Next::HandOver(caller.stream, input),
+            Parsed::Other => return Next::HandOver(client.stream, input),
             Parsed::Partial => {
                 match (input.is_empty(), first) {
                     (true, true) => {}
                     (true, false) => patience.between_requests(),
                     (false, _) => patience.within_request(),
                 }
-                let stream = &mut caller.stream;
+                let stream = &mut client.stream;
                 match read_more(stream, &mut input, &mut patience, stopped.as_mut()).await {
                     Ok(true) => continue,
-                    Ok(false) | Err(_) => return Next::Ended(Some(caller.stream)),
+                    Ok(false) | Err(_) => return Next::Ended(Some(client.stream)),
                 }
             }
         };
         let end = head.length + head.body;
         if input.bytes().len() < end {
-            let rest = read_to(&mut caller.stream, &mut input, end);
-            let all = timeout(BODY_PATIENCE, rest).await;
+            let rest = read_to(&mut client.stream, &mut input, end);
+            let all = timeout(BODY_TIMEOUT, rest).await;
             // What never comes is a request as well: hyper sees it through.
             if !all.unwrap_or(false) {
-                return Next::HandOver(caller.stream, input);
+                return Next::HandOver(client.stream, input);
             }
         }
         let Some(route) = head.route(input.bytes()) else {
-            return Next::HandOver(caller.stream, input);
+            return Next::HandOver(client.stream, input);
         };
         let request = CallRequest {
             key: head.key,
@@ -111,30 +109,30 @@ pub async fn serve(
             cancel: Some(Arc::clone(&cancel)),
         };
         cancel.store(false, Ordering::Relaxed);
-        caller.ahead.begin(input.bytes().len() - end);
+        client.ahead.begin(input.bytes().len() - end);
         let outcome = {
-            let answering = pin!(answerer.answer(route, Box::new(request)));
-            while_there(&mut caller.stream, &mut caller.ahead, answering).await
+            let answering = pin!(handler.handle(route, Box::new(request)));
+            while_there(&mut client.stream, &mut client.ahead, answering).await
         };
         let Some(response) = outcome else {
-            return Next::Ended(Some(caller.stream));
+            return Next::Ended(Some(client.stream));
         };
         let close = head.close || stop.is_cancelled();
-        second.update(answerer.now());
-        let (back, whole) = send(caller, response, second.http(), close).await;
-        caller = match back {
+        second.update(handler.now());
+        let (back, whole) = send(client, response, second.http(), close).await;
+        client = match back {
             Some(back) if whole && !close => back,
-            back => return Next::Ended(back.map(|caller| caller.stream)),
+            back => return Next::Ended(back.map(|client| client.stream)),
         };
         input.advance(end);
-        caller.ahead.move_to(&mut input);
+        client.ahead.move_to(&mut input);
         first = false;
         patience.next_request();
     }
 }
 
 /// Who is answered.
-struct Caller {
+struct Client {
     stream: TcpStream,
     /// What it sends before its answer is there.
     ahead: Ahead,
@@ -142,7 +140,7 @@ struct Caller {
     output: Vec<u8>,
 }
 
-impl Caller {
+impl Client {
     async fn send_body(&mut self, body: &mut GatewayBody, end: End) -> bool {
         let mut sending = Sending {
             stream: &mut self.stream,
@@ -161,7 +159,7 @@ impl Caller {
             (self, whole)
         });
         match streaming.join_next().await {
-            Some(Ok((caller, whole))) => (Some(caller), whole),
+            Some(Ok((client, whole))) => (Some(client), whole),
             // It has panicked, which was reported.
             Some(Err(_)) | None => (None, false),
         }
@@ -190,7 +188,7 @@ struct Head {
     key: Option<SentKey>,
     /// The other headers that a call looks at.
     headers: HeaderMap,
-    /// Whether the caller wants no other answer.
+    /// Whether the client wants no other answer.
     close: bool,
 }
 
@@ -251,7 +249,7 @@ impl Head {
                 7 if is("upgrade") => return None,
                 17 if is("transfer-encoding") => return None,
                 _ => {
-                    if let Some(name) = looked_at(header.name) {
+                    if let Some(name) = known_header(header.name) {
                         headers.append(name, HeaderValue::from_bytes(header.value).ok()?);
                     }
                 }
@@ -263,7 +261,7 @@ impl Head {
         }
         Some(Self {
             length,
-            body: body.filter(|body| *body <= LONGEST_BODY)?,
+            body: body.filter(|body| *body <= MAX_BODY)?,
             path: start..start + path.len(),
             key: key.flatten(),
             headers,
@@ -280,7 +278,7 @@ fn parse_length(value: &[u8]) -> Option<usize> {
 }
 
 /// The headers that a call looks at, the key aside.
-fn looked_at(name: &str) -> Option<HeaderName> {
+fn known_header(name: &str) -> Option<HeaderName> {
     let known = match name.len() {
         6 if name.as_bytes()[0] | 0x20 == b'o' => header::ORIGIN,
         6 => header::ACCEPT,
@@ -295,20 +293,20 @@ fn looked_at(name: &str) -> Option<HeaderName> {
 
 /// Sends all of an answer. False when that was not possible, and then nothing else may follow.
 async fn send(
-    mut caller: Caller,
+    mut client: Client,
     response: Response<GatewayBody>,
     date: &str,
     close: bool,
-) -> (Option<Caller>, bool) {
-    caller.output = spare::take();
-    let end = write_head(&mut caller.output, &response, date, close);
+) -> (Option<Client>, bool) {
+    client.output = spare::take();
+    let end = write_head(&mut client.output, &response, date, close);
     // What was said of it is not kept for as long as it takes.
     let mut body = response.into_body();
     if end == End::Chunks && body.is_stream() {
-        return caller.send_stream(body).await;
+        return client.send_stream(body).await;
     }
-    let whole = caller.send_body(&mut body, end).await;
-    (Some(caller), whole)
+    let whole = client.send_body(&mut body, end).await;
+    (Some(client), whole)
 }
 
 /// Writes the head of an answer; how the end of its body is told.
