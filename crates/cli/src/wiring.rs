@@ -63,6 +63,8 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
             workspaces: cap(limits.workspaces).into(),
             tokens: cap(limits.tokens).into(),
             teams: cap(limits.teams).into(),
+            networks: cap(limits.networks).into(),
+            domains: cap(limits.domains).into(),
         },
         most_instances: limits.scale.get(),
         most_files: limits.release_files.get() as usize,

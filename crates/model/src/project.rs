@@ -97,7 +97,7 @@ pub struct Project {
     pub status: ProjectStatus,
     /// Its name, used in paths and as host name.
     pub project_id: String,
-    /// Where it is served.
+    /// Where it is served: at its default subdomain, else at its first verified domain; empty without either.
     pub url: String,
     /// The private network it is in.
     pub network: Option<NetworkRef>,

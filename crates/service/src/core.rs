@@ -183,6 +183,10 @@ pub struct Quotas {
     pub tokens: u64,
     /// Teams that an account owns.
     pub teams: u64,
+    /// Networks, the default one included.
+    pub networks: u64,
+    /// Domains of all projects together.
+    pub domains: u64,
 }
 
 /// What the configuration says to the services.
@@ -234,6 +238,8 @@ impl Default for Settings {
                 workspaces: 10_000,
                 tokens: 1000,
                 teams: 1000,
+                networks: 100,
+                domains: 1000,
             },
             most_instances: 10,
             most_files: 10_000,
@@ -258,5 +264,12 @@ impl Settings {
     /// Where a project is served.
     pub fn project_url(&self, name: &str) -> String {
         format!("{}://{name}.{}", self.edge_scheme, self.edge_authority)
+    }
+
+    /// Where a domain of a project is served: on the same port as the default subdomains.
+    pub fn domain_url(&self, host: &str) -> String {
+        let port = self.edge_authority.rsplit_once(':');
+        let port = port.map_or_else(String::new, |(_, port)| format!(":{port}"));
+        format!("{}://{host}{port}", self.edge_scheme)
     }
 }

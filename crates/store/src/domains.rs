@@ -166,6 +166,22 @@ pub async fn count_of_project(tx: &mut Tx, project: ProjectId) -> Result<u64, St
         .await
 }
 
+/// How many domains an owner has, as the transaction sees it.
+pub async fn count_of_owner(tx: &mut Tx, owner: OwnerId) -> Result<u64, StoreError> {
+    tx.query("SELECT COUNT(*) FROM domains WHERE owner_id = $1")
+        .bind(owner)
+        .fetch_one()
+        .await
+}
+
+/// The host name that has served a project the longest, if one does.
+pub async fn first_active(db: &Db, project: ProjectId) -> Result<Option<String>, StoreError> {
+    db.read("SELECT name FROM domains WHERE project_id = $1 AND active ORDER BY id LIMIT 1")
+        .bind(project)
+        .fetch_optional()
+        .await
+}
+
 /// An owner's domain.
 pub async fn read_domain(
     db: &Db,

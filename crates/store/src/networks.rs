@@ -64,6 +64,14 @@ pub async fn list_networks(
     .await
 }
 
+/// How many networks an owner has, as the transaction sees it.
+pub async fn count_networks(tx: &mut Tx, owner: OwnerId) -> Result<u64, StoreError> {
+    tx.query("SELECT COUNT(*) FROM networks WHERE owner_id = $1")
+        .bind(owner)
+        .fetch_one()
+        .await
+}
+
 /// An owner's network by id.
 pub async fn read_network(
     db: &Db,

@@ -36,6 +36,10 @@ pub struct Limits {
     pub tokens: Cap,
     /// Teams that an account owns.
     pub teams: Cap,
+    /// Networks per owner, the default one included.
+    pub networks: Cap,
+    /// Domains per owner.
+    pub domains: Cap,
     /// Open connections per listener.
     pub connections: NonZeroU32,
     /// Open connections of one address per listener. Absent: half of `connections`.
@@ -64,6 +68,8 @@ impl Default for Limits {
             workspaces: Cap::at(10_000),
             tokens: Cap::at(1000),
             teams: Cap::at(1000),
+            networks: Cap::at(100),
+            domains: Cap::at(1000),
             connections: at_least_one(10_000),
             connections_per_address: None,
             scale: at_least_one(10),

@@ -19,7 +19,7 @@ pub async fn list_networks(
     Ok(networks::list_networks(&core.db, scope.owner, before, count, skip).await?)
 }
 
-/// Makes a network; 409 when the owner has one of that name.
+/// Makes a network; 409 when the owner has one of that name, 403 `quota` when they have too many.
 pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Result<Network> {
     let permission = scope.require(Role::Developer)?;
     let network = Network {
@@ -27,7 +27,7 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
         name: name.into(),
         created_at: core.now(),
     };
-    let (owner, row) = (scope.owner, network.clone());
+    let (owner, row, quota) = (scope.owner, network.clone(), core.settings.quotas.networks);
     permission
         .transact(core, move |tx| {
             let row = row.clone();
@@ -38,7 +38,14 @@ pub async fn create_network(core: &Core, scope: &Scope, name: NetworkName) -> Re
                         "you have a network of this name; choose another one",
                     )),
                     other => Ok(other?),
+                }?;
+                if quota > 0 && networks::count_networks(tx, owner).await? > quota {
+                    return Err(Error::Quota {
+                        what: "networks",
+                        limit: quota,
+                    });
                 }
+                Ok(())
             })
         })
         .await?;

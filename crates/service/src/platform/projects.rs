@@ -13,7 +13,7 @@ use estrade_model::project::{
 use estrade_model::team::Role;
 use estrade_store::projects::{self, NewProject, ProjectRow, Switch};
 use estrade_store::quotas::{self, Counted};
-use estrade_store::{ChangeKind, StoreError, Tx, disks, former_names, networks};
+use estrade_store::{ChangeKind, StoreError, Tx, disks, domains, former_names, networks};
 use std::time::Duration;
 
 const NOT_FOUND: Error = Error::NotFound("the project");
@@ -22,8 +22,9 @@ const NAME_RESERVED_FOR: Duration = Duration::from_hours(30 * 24);
 /// How many names of deleted projects are kept for one owner: nobody can reserve all names.
 const MAX_FORMER_NAMES: u32 = 1000;
 
-fn on_the_wire(core: &Core, row: ProjectRow) -> Project {
-    Project {
+async fn on_the_wire(core: &Core, row: ProjectRow) -> Result<Project> {
+    let url = project_url(core, &row).await?;
+    Ok(Project {
         id: row.id,
         created_at: row.created_at,
         plan_id: row.plan,
@@ -31,11 +32,21 @@ fn on_the_wire(core: &Core, row: ProjectRow) -> Project {
         scale: row.scale,
         platform: row.platform,
         status: row.status,
-        url: core.settings.project_url(&row.name),
+        url,
         project_id: row.name,
         network: row.network,
         is_deployed: row.current_release.is_some(),
+    })
+}
+
+/// Where visitors reach a project: at its default subdomain, else at its first domain that is verified. Empty when it
+/// has neither.
+async fn project_url(core: &Core, row: &ProjectRow) -> Result<String> {
+    if row.default_subdomain {
+        return Ok(core.settings.project_url(&row.name));
     }
+    let host = domains::first_active(&core.db, row.id).await?;
+    Ok(host.map_or_else(String::new, |host| core.settings.domain_url(&host)))
 }
 
 /// A page of the owner's projects, newest first.
@@ -47,7 +58,11 @@ pub async fn list_projects(
     skip: u64,
 ) -> Result<Vec<Project>> {
     let rows = projects::list_projects(&core.db, scope.owner, before, count, skip).await?;
-    Ok(rows.into_iter().map(|row| on_the_wire(core, row)).collect())
+    let mut projects = Vec::with_capacity(rows.len());
+    for row in rows {
+        projects.push(on_the_wire(core, row).await?);
+    }
+    Ok(projects)
 }
 
 /// A project with all that is known of it, and its version for conditional requests.
@@ -72,7 +87,7 @@ pub async fn read_project(
         reserved_disk_space: disks::reserved_space(&core.db, row.id).await?,
         current_release: row.current_release,
         fail_reason: row.fail_reason.clone(),
-        project: on_the_wire(core, row),
+        project: on_the_wire(core, row).await?,
     };
     Ok((detail, version))
 }
@@ -135,7 +150,7 @@ pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> R
             })
         })
         .await?;
-    Ok(on_the_wire(core, made))
+    on_the_wire(core, made).await
 }
 
 async fn insert_project(tx: &mut Tx, new: &NewProject, quota: u64) -> Result<()> {

@@ -1,12 +1,13 @@
 //! `/v1/projects/{project_id}/{zero-downtime,default-subdomain,read-only,fixed-ip}/{enable,disable}`
 
 use crate::support::{column, new_project};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{Setup, TestApp, on_both_engines};
 use serde_json::json;
 use std::time::Duration;
 
 on_both_engines! {
     a_switch_is_on_or_off;
+    the_url_is_one_that_serves with without_verification;
     a_fixed_address_is_not_offered;
     the_current_figures_of_a_site;
 }
@@ -59,6 +60,37 @@ async fn a_switch_is_on_or_off(app: &TestApp) {
         let refused = bob.in_team(&team).post_empty(&path).await;
         refused.refused(403, "no_permission");
     }
+}
+
+fn without_verification() -> Setup {
+    Setup::with(|setup| setup.settings.domains.verify = false)
+}
+
+async fn the_url_is_one_that_serves(app: &TestApp) {
+    let ada = &app.new_account("ada").await;
+    new_project(ada, "shop").await;
+    let url = || async {
+        let read = ada.get("/v1/projects/shop").await.json()["project"]["url"].clone();
+        let listed = ada.get("/v1/projects").await.json()["projects"][0]["url"].clone();
+        assert_eq!(read, listed);
+        read.as_str().expect("a text").to_owned()
+    };
+    let switch = |action: &'static str| {
+        let path = format!("/v1/projects/shop/default-subdomain/{action}");
+        async move { ada.post_empty(&path).await.assert_empty(200) }
+    };
+    let default = url().await;
+    assert!(default.contains("://shop."), "{default}");
+    switch("disable").await;
+    assert_eq!(url().await, "");
+    for name in ["b.example.com", "a.example.com"] {
+        let new = json!({ "name": name, "project": "shop" });
+        ada.post("/v1/domains", &new).await.assert(201);
+    }
+    let custom = default.replace("shop.localhost", "b.example.com");
+    assert_eq!(url().await, custom);
+    switch("enable").await;
+    assert_eq!(url().await, default);
 }
 
 async fn a_fixed_address_is_not_offered(app: &TestApp) {

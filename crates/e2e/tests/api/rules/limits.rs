@@ -1,7 +1,7 @@
 //! Rate limits and quotas
 
 use crate::support::{authorize, new_key, new_project};
-use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, User, on_both_engines};
 use serde_json::json;
 
 on_both_engines! {
@@ -90,6 +90,8 @@ fn small_quotas() -> Setup {
         setup.settings.quotas.projects = 2;
         setup.settings.quotas.keys = 2;
         setup.settings.quotas.workspaces = 3;
+        setup.settings.quotas.networks = 2;
+        setup.settings.quotas.domains = 2;
     })
 }
 
@@ -147,5 +149,42 @@ async fn quotas_per_owner_are_403(app: &TestApp) {
             .post("/v1/workspaces", &json!({"name": "fourth"}))
             .await;
         answer.refused(403, "quota").naming("3 workspaces");
+        networks_are_limited(&owner).await;
+        domains_are_limited(&owner, mark).await;
     }
+}
+
+/// The default network is one of two.
+async fn networks_are_limited(owner: &User) {
+    let create = |name: &'static str| async move {
+        let new = json!({ "name": name });
+        owner.post("/v1/networks", &new).await
+    };
+    let made = create("second").await.assert(200);
+    let refused = create("third").await;
+    refused.refused(403, "quota").naming("2 networks");
+    let listed = owner.get("/v1/networks").await.assert(200).text();
+    assert!(!listed.contains("third"), "{listed}");
+    let path = format!("/v1/networks/{}", made.field("/network/_id"));
+    owner.delete(&path).await.assert(204);
+    create("third").await.assert(200);
+}
+
+/// Of all projects together.
+async fn domains_are_limited(owner: &User, mark: &str) {
+    let create = |name: &'static str, project: &'static str| async move {
+        let (name, project) = (
+            format!("{name}-{mark}.example.com"),
+            format!("{project}-{mark}"),
+        );
+        let new = json!({ "name": name, "project": project });
+        owner.post("/v1/domains", &new).await
+    };
+    let made = create("one", "two").await.assert(201);
+    create("two", "three").await.assert(201);
+    let refused = create("three", "three").await;
+    refused.refused(403, "quota").naming("2 domains");
+    let path = format!("/v1/domains/{}", made.field("/domain/_id"));
+    owner.delete(&path).await.assert(204);
+    create("three", "three").await.assert(201);
 }

@@ -139,7 +139,7 @@ pub async fn read_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<(Do
 /// Adds a domain to a project. It serves once DNS proves whose it is.
 ///
 /// Others may have the same name waiting: whoever proves it first has it. 409 `domain_taken` when
-/// somebody has.
+/// somebody has, 403 `quota` when the project or its owner has too many.
 pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Result<Domain> {
     let permission = scope.require(Role::Developer)?;
     let settings = &core.settings.domains;
@@ -168,17 +168,17 @@ pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Res
         problem: None,
         version: 0,
     };
-    let made = row.clone();
+    let (made, quota) = (row.clone(), core.settings.quotas.domains);
     permission
         .transact(core, move |tx| {
             let row = row.clone();
-            Box::pin(async move { insert_domain(tx, &row, now).await })
+            Box::pin(async move { insert_domain(tx, &row, quota, now).await })
         })
         .await?;
     Ok(on_the_wire(core, made))
 }
 
-async fn insert_domain(tx: &mut Tx, row: &DomainRow, now: Timestamp) -> Result<()> {
+async fn insert_domain(tx: &mut Tx, row: &DomainRow, quota: u64, now: Timestamp) -> Result<()> {
     if domains::is_active(tx, &row.name).await? {
         return Err(taken());
     }
@@ -200,6 +200,12 @@ async fn insert_domain(tx: &mut Tx, row: &DomainRow, now: Timestamp) -> Result<(
         // The project was deleted meanwhile.
         Err(StoreError::Reference) => return Err(Error::NotFound("the project")),
         other => other?,
+    }
+    if quota > 0 && domains::count_of_owner(tx, row.owner).await? > quota {
+        return Err(Error::Quota {
+            what: "domains",
+            limit: quota,
+        });
     }
     if row.active {
         tx.changed(ChangeKind::Route, row.project, now).await?;
