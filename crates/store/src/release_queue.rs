@@ -209,7 +209,8 @@ pub async fn claim_release(
     .await
 }
 
-/// Puts a release back into the queue, where it may wait for `allowed` from when it was made.
+/// Puts a release back into the queue. One that was not begun may wait there for `allowed` from when it was made; the
+/// deadline of one that was BUILDING stays.
 pub async fn requeue_release(
     tx: &mut Tx,
     id: ReleaseId,
@@ -217,8 +218,9 @@ pub async fn requeue_release(
     allowed_millis: i64,
 ) -> Result<(), StoreError> {
     tx.query(
-        "UPDATE releases SET lease_owner = NULL, lease_until = 0, deadline = created_at + $3
-         WHERE id = $1 AND lease_owner = $2 AND state = 'PENDING'",
+        "UPDATE releases SET lease_owner = NULL, lease_until = 0,
+             deadline = CASE WHEN state = 'PENDING' THEN created_at + $3 ELSE deadline END
+         WHERE id = $1 AND lease_owner = $2 AND state IN ('PENDING', 'BUILDING')",
     )
     .bind(id)
     .bind(lease)

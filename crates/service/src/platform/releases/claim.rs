@@ -106,11 +106,8 @@ impl Claim {
         self.turn.get_or_insert_with(|| turns.take(self.row.owner));
     }
 
-    /// Whether it may be built now: it has a turn, or had one before its worker went away.
-    pub(super) fn may_build(&mut self) -> bool {
-        if self.state() == ReleaseState::Building {
-            self.begin_turn();
-        }
+    /// Whether it may be built now: it has a turn. One that it had before its worker went away is gone.
+    pub(super) fn may_build(&self) -> bool {
         self.turn.is_some()
     }
 

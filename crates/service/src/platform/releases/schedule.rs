@@ -4,6 +4,10 @@
 //! whose image is there and only has to run, and those that need a build. Within each, slots go round-robin
 //! over owners: whoever has the fewest in work is next, then whoever was served the longest ago. So what one
 //! owner queues, however much, delays another by one release.
+//!
+//! A build whose worker or engine went away waits for a turn like any other, or the builds that took its turn
+//! meanwhile and it would together be more than [`MAX_BUILDS`]. It goes before those that were not begun, because its
+//! deadline runs.
 
 use super::turns::MAX_BUILDS;
 use estrade_model::{OwnerId, ReleaseId};
@@ -77,14 +81,7 @@ impl Schedule {
         let mut picked = Vec::new();
         let mut queues: HashMap<ReleaseQueue, Vec<ClaimableRow>> = HashMap::new();
         for row in waiting {
-            let queue = self.queue_of(&row);
-            if queue == ReleaseQueue::Build && row.building {
-                // It had its turn, and its time runs.
-                load.add(queue, row.owner);
-                picked.push((row, queue));
-            } else {
-                queues.entry(queue).or_default().push(row);
-            }
+            queues.entry(self.queue_of(&row)).or_default().push(row);
         }
         for (queue, mut rows) in queues {
             while load.has_room(queue) {
@@ -111,7 +108,7 @@ impl Schedule {
         }
     }
 
-    /// The place of the release that is next: the first of the owner who is.
+    /// The place of the release that is next: one whose build was interrupted, else the first of the owner who is.
     fn next_of(&self, queue: ReleaseQueue, rows: &[ClaimableRow], load: &Load) -> Option<usize> {
         let max = match queue {
             ReleaseQueue::Build => load.per_owner.min(MAX_BUILDS_PER_OWNER),
@@ -120,7 +117,7 @@ impl Schedule {
         let may = |row: &ClaimableRow| load.active(queue, row.owner) < max;
         let key = |row: &ClaimableRow| {
             let served = self.served.get(&row.owner).copied().unwrap_or(0);
-            (load.active(queue, row.owner), served)
+            (!row.building, load.active(queue, row.owner), served)
         };
         let (at, _) = rows
             .iter()
@@ -227,19 +224,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_built_goes_on_and_what_lost_its_image_waits_for_a_turn() {
+    fn what_lost_its_image_waits_for_a_turn() {
         let mut schedule = Schedule::default();
         let [owner] = owners();
-        let mut resumed = row(owner, ReleaseQueue::Build);
-        resumed.building = true;
         let lost = row(owner, ReleaseQueue::Deploy);
         schedule.note_build(lost.id);
         let mut full = load(0);
         full.room.insert(ReleaseQueue::Deploy, 9);
-        let picked = schedule.pick(vec![resumed, lost], full);
-        assert_eq!(picked.len(), 1);
-        assert_eq!(picked[0].0.id, resumed.id);
+        assert!(schedule.pick(vec![lost], full).is_empty());
         let picked = schedule.pick(vec![lost], load(1));
         assert_eq!(picked[0].1, ReleaseQueue::Build);
+    }
+
+    #[test]
+    fn interrupted_builds_take_turns_before_those_that_were_not_begun() {
+        let mut schedule = Schedule::default();
+        let owners = owners::<6>();
+        // As after an engine that went away and came back: some began meanwhile and hold turns.
+        let waiting: Vec<_> = owners
+            .iter()
+            .flat_map(|owner| {
+                let (begun, new) = (
+                    row(*owner, ReleaseQueue::Build),
+                    row(*owner, ReleaseQueue::Build),
+                );
+                [
+                    new,
+                    ClaimableRow {
+                        building: true,
+                        ..begun
+                    },
+                ]
+            })
+            .collect();
+        assert!(schedule.pick(waiting.clone(), load(0)).is_empty());
+        let picked = schedule.pick(waiting, load(MAX_BUILDS));
+        assert_eq!(picked.len(), MAX_BUILDS);
+        assert!(picked.iter().all(|(row, _)| row.building));
     }
 }

@@ -31,13 +31,18 @@ impl BuildTurns {
         MAX_BUILDS.saturating_sub(self.held().values().sum())
     }
 
+    /// Whether anything is built or fetched.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.held().is_empty()
+    }
+
     /// How many builds of an owner are under way.
     pub(super) fn held_by(&self, owner: OwnerId) -> usize {
         self.held().get(&owner).copied().unwrap_or(0)
     }
 
-    /// Takes a turn. Nothing is waited for and nothing refused: who may have one is decided before, and a
-    /// release that is BUILDING already goes on whatever the others do, because its deadline runs.
+    /// Takes a turn. Nothing is waited for and nothing refused: who may have one is decided before
+    /// ([`super::schedule`]), also for a release that was BUILDING when its worker went away.
     pub(super) fn take(self: &Arc<Self>, owner: OwnerId) -> BuildTurn {
         *self.held().entry(owner).or_default() += 1;
         BuildTurn {
