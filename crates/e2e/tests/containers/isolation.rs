@@ -1,10 +1,11 @@
 //! What can be reached from inside of an instance, and what cannot.
 
 use crate::sources::server;
-use crate::support::{World, create, deploy, ended};
+use crate::support::{World, create, deploy, ended, eventually};
 use estrade_testkit::{Api, free_port};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// Where an instance of a project is, and the host as it sees it.
 fn addresses(world: &World, project: &str) -> (String, String) {
@@ -94,14 +95,52 @@ async fn only_inference_is_reached(firewall: bool) {
     world.delete("also-mine").await;
     bob.delete("/v1/projects/theirs").await.assert(200);
     world.nothing_left().await;
-    let rules = format!("{:?}", world.app.core().engine.firewall(&[]));
-    let chain = rules
-        .split('"')
-        .find(|word| word.starts_with("ESTRADE-HOST"));
-    let chain = chain.unwrap().to_owned();
+    let chain = chain_to_host(&world);
     assert_eq!(has_rules(&chain), firewall);
     world.end().await;
     assert!(!has_rules(&chain), "rules are left after a clean stop");
+}
+
+/// The chain of rules for packets to the host.
+fn chain_to_host(world: &World) -> String {
+    let rules = format!("{:?}", world.app.core().engine.firewall(&[]));
+    let mut words = rules.split('"');
+    let chain = words.find(|word| word.starts_with("ESTRADE-HOST"));
+    chain.unwrap().to_owned()
+}
+
+/// Steps of builds are containers, although no project runs yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_were_flushed_come_back_while_something_is_built() {
+    let world = World::with(|setup| {
+        setup.settings.containers.firewall = true;
+        setup.settings.containers.firewall_interval = Duration::from_secs(1);
+    })
+    .await;
+    let chain = chain_to_host(&world);
+    eventually("there are rules", || async { has_rules(&chain) }).await;
+    world.create("slow", "docker").await;
+    let base = estrade_testkit::Docker::BASE;
+    let dockerfile = format!("FROM {base}\nRUN sleep 30; exit 1\n");
+    let body = json!({"type": "docker", "port": 8000, "files": [{"path": "Dockerfile", "data": dockerfile}]});
+    let release = world.release("slow", &body).await;
+    eventually("it is built", || async {
+        world.build_log(&release).await.contains("sleep 30")
+    })
+    .await;
+    world
+        .app
+        .core()
+        .engine
+        .firewall(&[])
+        .remove()
+        .await
+        .unwrap();
+    assert!(!has_rules(&chain));
+    eventually("the rules are back", || async { has_rules(&chain) }).await;
+    let path = format!("/v2/releases/{release}/cancel");
+    world.ada.post_empty(&path).await.assert(200);
+    world.end().await;
 }
 
 /// Whether the kernel's firewall has a chain of ours, for either family.

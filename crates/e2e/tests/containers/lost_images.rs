@@ -3,7 +3,8 @@
 use crate::sources::{as_archive, as_json, files, server};
 use crate::support::{World, eventually};
 use estrade_model::ReleaseId;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 async fn serves(world: &World, project: &str) {
     eventually(&format!("{project} serves again"), || async {
@@ -19,6 +20,21 @@ fn lose_images(world: &World) {
         let path = format!("/containers/{}?force=1", container["Id"].as_str().unwrap());
         world.docker.ask("DELETE", &path);
     }
+}
+
+/// An image that nobody has.
+const GONE: &str = "estrade-test/gone:1";
+
+/// Lets a release be made of another image.
+async fn set_image(world: &World, release: &Value, image: &'static str) {
+    let release: ReleaseId = release.as_str().unwrap().parse().unwrap();
+    let set = world.app.core().db.transact(move |tx| {
+        Box::pin(async move {
+            let sql = "UPDATE releases SET image = $1 WHERE id = $2";
+            tx.query(sql).bind(image).bind(release).execute().await
+        })
+    });
+    assert_eq!(set.await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,18 +81,8 @@ async fn a_restart_acts_or_says_why_not() {
 
     // An image that cannot be made again: the project says so, and a restart tries at once.
     let release = world.releases("shop").await[0]["_id"].clone();
-    let gone = "estrade-test/gone:1";
-    let set = |image: &'static str| {
-        let release: ReleaseId = release.as_str().unwrap().parse().unwrap();
-        let set = world.app.core().db.transact(move |tx| {
-            Box::pin(async move {
-                let sql = "UPDATE releases SET image = $1 WHERE id = $2";
-                tx.query(sql).bind(image).bind(release).execute().await
-            })
-        });
-        async { assert_eq!(set.await.unwrap(), 1) }
-    };
-    set(gone).await;
+    let set = |image| set_image(&world, &release, image);
+    set(GONE).await;
     lose_images(&world);
     let failed = || async {
         let releases = world.releases("shop").await;
@@ -88,5 +94,43 @@ async fn a_restart_acts_or_says_why_not() {
     serves(&world, "shop").await;
     let newest = world.releases("shop").await[0].clone();
     assert_eq!(newest["state"], "READY", "{newest:#}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_end_and_the_project_says_so() {
+    let world = World::with(|setup| {
+        setup.settings.containers.rebuild_delay = Duration::from_millis(10);
+    })
+    .await;
+    world.serve("shop").await;
+    let release = world.releases("shop").await[0]["_id"].clone();
+    set_image(&world, &release, GONE).await;
+    lose_images(&world);
+    let given_up = || async {
+        let project = world.project("shop").await;
+        let reason = project["failReason"].as_str().unwrap_or_default();
+        project["status"] == "CRASH_LOOP" && reason.contains("It is not tried again")
+    };
+    eventually("it gives up", given_up).await;
+    let told = world.told("shop").await;
+    assert!(told.contains("rebuild_given_up"), "{told}");
+    let count = world.releases("shop").await.len();
+    assert!((3..20).contains(&count), "{count}");
+    // Nothing more is tried, whatever wakes the reconciler.
+    for name in ["one", "two"] {
+        world.create(name, "docker").await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+    }
+    assert_eq!(world.releases("shop").await.len(), count);
+
+    set_image(&world, &release, estrade_testkit::Docker::BASE).await;
+    let restart = "/v1/projects/shop/actions/restart";
+    world.ada.post_empty(restart).await.assert(200);
+    serves(&world, "shop").await;
+    eventually("it has recovered", || async {
+        world.project("shop").await["status"] == "ACTIVE"
+    })
+    .await;
     world.end().await;
 }

@@ -42,9 +42,6 @@ const TOGETHER: Duration = Duration::from_millis(10);
 /// The least time between two looks, whatever wakes it.
 const APART: Duration = Duration::from_millis(50);
 
-/// How often the firewall's rules are set anew while something runs: other programs may have flushed them.
-const FIREWALL: Duration = Duration::from_mins(1);
-
 /// The engine tells of an event a moment before its lists know of it.
 const ECHO: Duration = Duration::from_millis(250);
 
@@ -281,7 +278,9 @@ impl Reconciler {
                 return;
             }
         };
-        if wanted.is_empty() && self.idle {
+        // Steps of builds are containers too: the firewall must hold for them.
+        let is_building = self.core.fleet.builds.is_busy();
+        if wanted.is_empty() && self.idle && !is_building {
             self.next = Instant::now() + IDLE_POLL;
             self.clean_up();
             return;
@@ -294,8 +293,9 @@ impl Reconciler {
         if self.events.is_none() {
             self.events = Some(self.core.engine.events().boxed());
         }
-        self.idle = wanted.is_empty() && found.is_empty();
-        if after_outage || (!self.idle && self.firewall.is_none_or(|at| now >= at + FIREWALL)) {
+        self.idle = wanted.is_empty() && found.is_empty() && !is_building;
+        let interval = self.core.settings.containers.firewall_interval;
+        if after_outage || (!self.idle && self.firewall.is_none_or(|at| now >= at + interval)) {
             self.set_firewall(now);
         }
         if !self.idle {

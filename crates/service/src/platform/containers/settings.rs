@@ -31,6 +31,11 @@ pub struct ContainerSettings {
     pub health_limit: Duration,
     /// Disk space in bytes that is kept free by removing images early.
     pub free_disk: u64,
+    /// The delay after the first attempt to rebuild a lost image; it doubles with each one.
+    pub rebuild_delay: Duration,
+    /// How often the firewall's rules are set again while something runs or is built: other programs may have
+    /// flushed them.
+    pub firewall_interval: Duration,
 }
 
 impl Default for ContainerSettings {
@@ -48,6 +53,8 @@ impl Default for ContainerSettings {
             build_limit: Duration::from_mins(15),
             health_limit: Duration::from_mins(1),
             free_disk: 5 << 30,
+            rebuild_delay: Duration::from_mins(1),
+            firewall_interval: Duration::from_mins(1),
         }
     }
 }
