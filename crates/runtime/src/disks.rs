@@ -4,8 +4,8 @@
 //! than there is. Needs root, on the engine's machine, and `mkfs.ext4`.
 //!
 //! The volume is made before its disk and removed before it. So what a crash leaves behind is a file without a
-//! volume, which [`Engine::sweep_disks`] removes, unless the caller knows it: after a restore onto another engine
-//! the files are there and their volumes are not yet.
+//! volume ([`Engine::stray_disks`]). So does a restore onto another engine: the files are there and their volumes are
+//! not yet.
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -38,28 +38,41 @@ impl Engine {
         self
     }
 
-    /// Removes disks that have lost their volume in a crash, but none of those whose names are `wanted`.
-    pub async fn sweep_disks(&self, wanted: &HashSet<String>) -> Result<(), Error> {
+    /// Disks of this installation that have no volume: a crash came between the removal of the two, or the files were
+    /// put back onto another engine, which has no volumes yet.
+    pub async fn stray_disks(&self) -> Result<Vec<StrayDisk>, Error> {
         let Some(disks) = self.disks.clone() else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         // First the files: one that is made meanwhile has its volume already.
         let found = disks.run(Disks::list).await?;
         let volumes = self.volumes().await?;
         let volumes: HashSet<_> = volumes.iter().map(|key| self.volume_name(key)).collect();
         let prefix = format!("estrade-{}-", self.installation);
-        for name in found {
-            // Its project and what that calls it.
-            let key = name
-                .strip_prefix(&prefix)
-                .and_then(|key| key.split_once('-'));
-            let is_stray = key.is_some_and(|(_, key)| !wanted.contains(key));
-            if is_stray && !volumes.contains(&name) {
-                disks.remove(name).await?;
-            }
-        }
-        Ok(())
+        let stray = |name: String| {
+            let (_project, volume) = name.strip_prefix(&prefix)?.split_once('-')?;
+            let volume = volume.to_owned();
+            (!volumes.contains(&name)).then_some(StrayDisk { name, volume })
+        };
+        Ok(found.into_iter().filter_map(stray).collect())
     }
+
+    /// Removes a disk that has no volume, with what is on it.
+    pub async fn remove_stray_disk(&self, stray: StrayDisk) -> Result<(), Error> {
+        match &self.disks {
+            Some(disks) => disks.remove(stray.name).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A disk without a volume.
+#[derive(Debug, Clone)]
+pub struct StrayDisk {
+    /// The name of the volume that it was made for, as its project's disk is called by the caller.
+    pub volume: String,
+    /// Of its file.
+    name: String,
 }
 
 impl Disks {

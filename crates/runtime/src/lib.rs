@@ -42,6 +42,7 @@ mod volumes;
 
 pub use builds::{Build, BuildError, BuildSpec};
 pub use commands::CommandEnd;
+pub use disks::StrayDisk;
 pub use engine::{Engine, EngineInfo};
 pub use error::Error;
 pub use events::{Event, EventKind};

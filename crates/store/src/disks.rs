@@ -1,8 +1,9 @@
 //! Disks of projects.
 
+use crate::housekeeping::prune;
 use crate::{Db, Record, Row, StoreError, Tx, value};
-use estrade_model::ProjectId;
 use estrade_model::disk::{Disk, DiskId};
+use estrade_model::{ProjectId, Timestamp};
 
 impl Record for Disk {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
@@ -138,8 +139,23 @@ pub async fn find_reserved_space(tx: &mut Tx, project: ProjectId) -> Result<u64,
     tx.query(RESERVED).bind(project).fetch_one().await
 }
 
-/// Removes a disk; false when there is none of that name.
-pub async fn delete_disk(tx: &mut Tx, project: ProjectId, name: &str) -> Result<bool, StoreError> {
+/// Removes a disk; false when there is none of that name. What it holds may be removed from the engine at once.
+pub async fn delete_disk(
+    tx: &mut Tx,
+    project: ProjectId,
+    name: &str,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    tx.query(
+        "INSERT INTO unused_disks (id, remove_at)
+         SELECT id, CAST($3 AS BIGINT) FROM disks WHERE project_id = $1 AND name = $2
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(project)
+    .bind(name)
+    .bind(now)
+    .execute()
+    .await?;
     let deleted = tx
         .query("DELETE FROM disks WHERE project_id = $1 AND name = $2")
         .bind(project)
@@ -158,5 +174,69 @@ pub async fn find_users(tx: &mut Tx, project: ProjectId) -> Result<Vec<Vec<u8>>,
     )
     .bind(project)
     .fetch_all()
+    .await
+}
+
+/// Notes that what all disks of a project hold may be removed from the engine, because the project is deleted.
+pub(crate) async fn release_disks(
+    tx: &mut Tx,
+    project: ProjectId,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.query(
+        "INSERT INTO unused_disks (id, remove_at)
+         SELECT id, CAST($2 AS BIGINT) FROM disks WHERE project_id = $1
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(project)
+    .bind(now)
+    .execute()
+    .await
+    .map(drop)
+}
+
+/// A disk that no project has.
+#[derive(Debug, Clone)]
+pub struct UnusedDisk {
+    pub id: String,
+    /// From when on what it holds may be removed.
+    pub remove_at: Timestamp,
+}
+
+impl Record for UnusedDisk {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.take()?,
+            remove_at: row.take()?,
+        })
+    }
+}
+
+/// Disks that no project has, as far as that was noted.
+pub async fn list_unused(db: &Db) -> Result<Vec<UnusedDisk>, StoreError> {
+    db.read("SELECT id, remove_at FROM unused_disks")
+        .fetch_all()
+        .await
+}
+
+/// Notes a disk that no project has, unless it was noted before.
+pub async fn insert_unused(tx: &mut Tx, disk: &UnusedDisk) -> Result<(), StoreError> {
+    tx.query("INSERT INTO unused_disks (id, remove_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING")
+        .bind(&disk.id)
+        .bind(disk.remove_at)
+        .execute()
+        .await
+        .map(drop)
+}
+
+/// Forgets disks that could be removed since before a moment. One that an engine still has is noted again.
+pub async fn prune_unused(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+    prune(
+        db,
+        "DELETE FROM unused_disks WHERE id IN
+             (SELECT id FROM unused_disks WHERE remove_at < $1 ORDER BY remove_at LIMIT $2)",
+        before,
+        most,
+    )
     .await
 }

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (9, include_str!("../migrations/0009_identity.sql")),
     (13, include_str!("../migrations/0013_project_switches.sql")),
     (14, include_str!("../migrations/0014_warnings.sql")),
+    (15, include_str!("../migrations/0015_unused_disks.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.

@@ -1,6 +1,6 @@
 //! Projects.
 
-use crate::{Db, Query, Record, Row, StoreError, Tx, value};
+use crate::{Db, Query, Record, Row, StoreError, Tx, disks, value};
 use estrade_model::event::EventId;
 use estrade_model::platform::Platform;
 use estrade_model::project::{NetworkId, NetworkRef, ProjectKey, ProjectStatus};
@@ -212,7 +212,8 @@ pub async fn has_default_subdomain(db: &Db, name: &str) -> Result<bool, StoreErr
 }
 
 /// Removes a project and everything that hangs on it.
-pub async fn delete_project(tx: &mut Tx, id: ProjectId) -> Result<(), StoreError> {
+pub async fn delete_project(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    disks::release_disks(tx, id, now).await?;
     tx.query("DELETE FROM projects WHERE id = $1")
         .bind(id)
         .execute()

@@ -3,6 +3,7 @@
 use crate::sources::server;
 use crate::support::{World, eventually};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn with_disk(version: &str) -> Value {
     let mut body = server(version);
@@ -15,6 +16,117 @@ fn may_resize_mounted() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & (1 << 24) != 0
+}
+
+/// The volumes of the installation, by the ids of their disks.
+fn volumes(world: &World) -> Vec<String> {
+    let left = world.docker.left();
+    let volumes = left.iter().filter(|name| name.starts_with("volume"));
+    volumes
+        .map(|name| {
+            name.trim_end_matches('"')
+                .rsplit('-')
+                .next()
+                .unwrap()
+                .into()
+        })
+        .collect()
+}
+
+/// Makes a disk `data`; returns its id.
+async fn make_disk(world: &World, project: &str) -> String {
+    let path = format!("/v1/projects/{project}/disks");
+    let new = json!({"name": "data", "size": 1});
+    world.ada.post(&path, &new).await.assert(201);
+    let disks = world.project(project).await["disks"].clone();
+    disks[0]["_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resizes_at_once_end_in_one_size() {
+    let world = World::new().await;
+    let new = json!({"name": "keeper", "platform": "docker", "planID": "standard-1x"});
+    world.ada.post("/v1/projects", &new).await.assert(200);
+    let id = make_disk(&world, "keeper").await;
+    world.deploy("keeper", &with_disk("one")).await;
+    let size = || async { world.project("keeper").await["disks"][0]["size"].clone() };
+    for round in 0..4 {
+        let ada = &world.ada;
+        let resize = |size: u32| async move {
+            let path = "/v1/projects/keeper/disks/data/resize";
+            let answer = ada.post(path, &json!({ "size": size })).await;
+            (size, answer.status())
+        };
+        let first = 2 + round * 2;
+        let (a, b) = tokio::join!(resize(first), resize(first + 1));
+        let done = [a, b].into_iter().filter(|(_, status)| *status == 200);
+        let largest = done.map(|(size, _)| size).max();
+        // Without the right to resize what is mounted, every one is refused and changes nothing.
+        assert_eq!(largest.is_some(), may_resize_mounted(), "{a:?} {b:?}");
+        assert_eq!(size().await, largest.unwrap_or(1), "{a:?} {b:?}");
+    }
+    let size = size().await.as_u64().unwrap();
+    let files = world.app.directory().join("disks").read_dir().unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    let file = files.find(|file| file.to_str().unwrap().ends_with(&format!("{id}.img")));
+    assert!(file.unwrap().metadata().unwrap().len() >= size << 30);
+    world.delete("keeper").await;
+    world.nothing_left().await;
+    world.end().await;
+}
+
+/// A database from an older backup does not know the newest disks. What they hold is kept for a day, until somebody
+/// notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_older_backup_does_not_know_is_kept_for_a_day() {
+    let world = World::new().await;
+    let mut ids = Vec::new();
+    for project in ["newest", "older"] {
+        world.create(project, "docker").await;
+        ids.push(make_disk(&world, project).await);
+        world.deploy(project, &with_disk("one")).await;
+    }
+    let (newest, older) = (ids[0].clone(), ids[1].clone());
+    let both = volumes(&world);
+    assert!(both.contains(&newest) && both.contains(&older), "{both:?}");
+    let forgotten = world.app.core().db.transact(|tx| {
+        Box::pin(async move {
+            let sql = "DELETE FROM projects WHERE name = 'newest'";
+            tx.query(sql).execute().await
+        })
+    });
+    assert_eq!(forgotten.await.unwrap(), 1);
+
+    // Whoever deletes a disk wants it gone at once.
+    world.delete("older").await;
+    let gone = |id: String| {
+        let world = &world;
+        async move { !volumes(world).contains(&id) }
+    };
+    eventually("the deleted disk is gone", || gone(older.clone())).await;
+    eventually("instances are gone", || async {
+        world.docker.containers().is_empty()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let sweep = |name: &'static str| {
+        let world = &world;
+        async move {
+            world.serve(name).await;
+            world.delete(name).await;
+            eventually("it is swept", || async {
+                world.docker.containers().is_empty() && world.docker.images().is_empty()
+            })
+            .await;
+        }
+    };
+    sweep("first").await;
+    assert_eq!(volumes(&world), [newest.clone()], "kept");
+    world.app.core().clock.advance(Duration::from_hours(25));
+    sweep("second").await;
+    eventually("the unknown disk is gone", || gone(newest.clone())).await;
+    world.nothing_left().await;
+    world.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

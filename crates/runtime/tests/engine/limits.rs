@@ -4,7 +4,6 @@ use crate::support::{MIB, World, stranger};
 use bollard::query_parameters::RemoveVolumeOptions;
 use estrade_runtime::{EventKind, InstanceState, Mount, Tmpfs, VolumeKey};
 use futures_util::StreamExt;
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -281,8 +280,8 @@ except OSError as error: print(n, error.strerror)";
     );
     engine.remove_instance(&ended.id).await.unwrap();
 
-    engine.sweep_disks(&HashSet::new()).await.unwrap();
-    assert!(mounted().is_some(), "it has its volume");
+    let strays = || async { engine.stray_disks().await.unwrap() };
+    assert!(strays().await.is_empty(), "it has its volume");
     // As after a crash between the removal of the volume and of its disk.
     let name = mounted()
         .unwrap()
@@ -293,11 +292,9 @@ except OSError as error: print(n, error.strerror)";
         .to_owned();
     let force = RemoveVolumeOptions { force: true };
     stranger().remove_volume(&name, Some(force)).await.unwrap();
-    // Or as after a restore onto another engine.
-    let wanted = HashSet::from(["data".to_owned()]);
-    engine.sweep_disks(&wanted).await.unwrap();
-    assert!(mounted().is_some(), "somebody knows it");
-    engine.sweep_disks(&HashSet::new()).await.unwrap();
+    let [stray] = strays().await.try_into().unwrap();
+    assert_eq!(stray.volume, "data");
+    engine.remove_stray_disk(stray).await.unwrap();
     assert_eq!(directory.path().read_dir().unwrap().count(), 0);
 
     engine.ensure_volume(&key, 32 * MIB).await.unwrap();

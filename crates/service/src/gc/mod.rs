@@ -3,3 +3,4 @@
 pub mod blobs;
 pub mod rows;
 pub mod startup;
+pub(crate) mod volumes;

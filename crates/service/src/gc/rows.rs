@@ -8,8 +8,8 @@ use crate::{Core, Result, ai::usage, idempotency, identity::login};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
 use estrade_store::{
-    StoreError, acme, changes, former_names, housekeeping as secrets, idempotency as answers,
-    invitations, login_attempts, tokens,
+    StoreError, acme, changes, disks, former_names, housekeeping as secrets,
+    idempotency as answers, invitations, login_attempts, tokens,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ const ENDED_TOKENS_KEPT: Duration = Duration::from_hours(7 * 24);
 /// How long it is remembered that a project's name was somebody's. It is reserved for a month, but DNS records that lead
 /// to it live longer.
 const FORMER_NAMES_KEPT: Duration = Duration::from_hours(365 * 24);
+
+/// How long it is remembered that what a deleted disk held may be removed: its engine may be away.
+const UNUSED_DISKS_KEPT: Duration = Duration::from_hours(90 * 24);
 
 /// Does the chores until `stop`, and once more at the end.
 pub fn run(
@@ -140,6 +143,8 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
         former_names::prune_former_names(db, old, BATCH)
     })
     .await;
+    let old = now.before(UNUSED_DISKS_KEPT);
+    drain("unused_disks", stop, || disks::prune_unused(db, old, BATCH)).await;
     drain("acme_challenges", stop, || {
         acme::prune_challenges(db, now, BATCH)
     })

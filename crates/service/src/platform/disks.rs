@@ -94,6 +94,9 @@ pub async fn resize_disk(
     size: DiskSize,
 ) -> Result<Disk> {
     let permission = scope.require(Role::Developer)?;
+    // One at a time: what is taken back after a failure must be the size from before this resize, and not one that
+    // another resize is about to take back as well.
+    let _turn = core.fleet.resizes.acquire().await;
     let before = read_disk(core, scope, project, name).await?;
     let row = projects::find_project(core, scope, project).await?;
     let volume = VolumeKey {
@@ -207,7 +210,7 @@ pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &
         Box::pin(async move {
             let row = project_rows::find_project(tx, owner, &key).await?;
             let project = row.ok_or(NO_PROJECT)?.id;
-            if !disks::delete_disk(tx, project, &name).await? {
+            if !disks::delete_disk(tx, project, &name, now).await? {
                 return Err(NOT_FOUND);
             }
             if is_mounted(tx, &core, project, &name).await? {

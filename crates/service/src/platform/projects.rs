@@ -227,7 +227,7 @@ async fn delete_and_reserve(
                 if if_match.is_some_and(|versions| !versions.contains(&row.version)) {
                     return Err(Error::PreconditionFailed);
                 }
-                projects::delete_project(tx, row.id).await?;
+                projects::delete_project(tx, row.id, now).await?;
                 former_names::insert_former_name(
                     tx,
                     &row.name,

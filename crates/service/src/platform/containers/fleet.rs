@@ -32,6 +32,8 @@ pub(crate) struct Fleet {
     pub(super) starts: Semaphore,
     /// Turns at building.
     pub(crate) builds: Arc<BuildTurns>,
+    /// The turn at resizing a disk.
+    pub(crate) resizes: Semaphore,
 }
 
 impl Default for Fleet {
@@ -40,6 +42,7 @@ impl Default for Fleet {
             known: Mutex::default(),
             starts: Semaphore::new(STARTS),
             builds: Arc::default(),
+            resizes: Semaphore::new(1),
         }
     }
 }

@@ -4,12 +4,12 @@
 //! was not about to be used.
 
 use super::disk_room;
+use crate::gc::volumes::{self, is_removed};
 use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
-use estrade_runtime::Error;
 use estrade_store::images::{self, ImageKey};
-use estrade_store::{disks, workloads};
+use estrade_store::workloads;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) async fn clean(core: &Core) -> bool {
         ("images", remove_images(core).await),
         ("layers", remove_layers(core).await),
         ("networks", remove_networks(core).await),
-        ("volumes", remove_volumes(core).await),
+        ("volumes", volumes::remove_unused(core).await),
         ("cache", prune(core, now.before(cache)).await),
         ("bases", prune_bases(core, now.before(cache)).await),
         ("left-overs", sweep(core, now.before(LEFT_BEHIND)).await),
@@ -80,7 +80,7 @@ async fn remove_images(core: &Core) -> Result<bool> {
             release: entry.image.release,
         };
         if !wanted.contains(&key) {
-            all &= unless_in_use(core.engine.remove_image(entry.image).await)?;
+            all &= is_removed(core.engine.remove_image(entry.image).await)?;
         }
     }
     Ok(all)
@@ -108,40 +108,8 @@ async fn remove_networks(core: &Core) -> Result<bool> {
         .collect();
     for network in there {
         if !owners.contains(&network.owner) {
-            all &= unless_in_use(core.engine.remove_network(&network).await)?;
+            all &= is_removed(core.engine.remove_network(&network).await)?;
         }
     }
     Ok(all)
-}
-
-async fn remove_volumes(core: &Core) -> Result<bool> {
-    let mut all = true;
-    for volume in core.engine.volumes().await? {
-        let disks = disks::read_disks(&core.db, volume.project).await?;
-        let wanted = disks
-            .iter()
-            .any(|disk| disk.id.to_string() == volume.name.to_string());
-        if !wanted {
-            all &= unless_in_use(core.engine.remove_volume(&volume).await)?;
-        }
-    }
-    let wanted = disks::list_ids(&core.db).await?;
-    let wanted = wanted.iter().map(ToString::to_string).collect();
-    core.engine.sweep_disks(&wanted).await?;
-    Ok(all)
-}
-
-/// Whether it is gone; what is in use goes later. That is told: an engine may take something for used for ever.
-fn unless_in_use(removed: std::result::Result<(), Error>) -> Result<bool> {
-    match removed {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_conflict() => {
-            tracing::info!(
-                error = error_chain(&error),
-                "still in use; it is tried again"
-            );
-            Ok(false)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
