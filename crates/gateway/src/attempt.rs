@@ -1,13 +1,13 @@
-//! Asks the providers of a model, one after the other and again, until one answers.
+//! Calls the providers of a model: retries with backoff on one, then falls back to the next.
 
 use crate::account::Account;
 use crate::catalogue::Target;
 use crate::detached::PendingResponse;
 use crate::error::Refusal;
-use crate::look::Look;
-use crate::relay::{BETA, Lane};
+use crate::relay::{BETA, WorkerState};
+use crate::request_fields::RequestFields;
 use crate::trace::{TRACEPARENT, Trace};
-use crate::upstream::{AnswerHead, Connection, Failure, Question, Upstream};
+use crate::upstream::{Connection, Http1Request, ResponseHead, SendError, Upstream};
 use bytes::Bytes;
 use estrade_model::call::Operation;
 use http::{HeaderMap, header};
@@ -15,199 +15,199 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A provider that asks for a longer pause gets this one.
-const LONGEST_WISH: Duration = Duration::from_secs(2);
-/// A connection that waited and ends so soon after a question was closed before it came: the longest
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// A provider that asks for a longer delay gets this one.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
+/// A connection that waited and ends so soon after a request was closed before it came: the longest
 /// way there and back. Later, somebody has read it.
-pub(crate) const WAS_CLOSED: Duration = Duration::from_millis(300);
+pub(crate) const STALE_CONNECTION_WINDOW: Duration = Duration::from_millis(300);
 
 /// A request on its way to a provider.
-pub(crate) struct Errand<'e> {
+pub(crate) struct UpstreamCall<'e> {
     pub(crate) operation: Operation,
     /// Whom to ask, one after the other; `true`: even if its breaker is open.
     pub(crate) order: Box<[(&'e Arc<Target>, bool)]>,
-    pub(crate) look: &'e Look,
+    pub(crate) fields: &'e RequestFields,
     pub(crate) body: &'e Bytes,
     pub(crate) headers: &'e HeaderMap,
 }
 
 /// A provider answers.
-pub(crate) struct Answered {
+pub(crate) struct UpstreamResponse {
     pub(crate) target: Arc<Target>,
-    pub(crate) head: Box<AnswerHead>,
+    pub(crate) head: Box<ResponseHead>,
     pub(crate) connection: Box<Connection>,
-    /// Whether the usage of the stream was asked for by us and not by the caller.
+    /// Whether the usage of the stream was requested by us and not by the caller.
     pub(crate) hide_usage: bool,
 }
 
 /// Why an attempt came to nothing.
 #[derive(Debug, Clone, Copy)]
-enum Miss {
+enum AttemptError {
     Busy(Option<Duration>),
     Status(u16, Option<Duration>),
     Auth,
     /// It has answered, and repeats our key.
-    Betrayal,
-    Failed(Failure),
+    KeyLeaked,
+    Failed(SendError),
 }
 
-impl Miss {
+impl AttemptError {
     /// Whether the same provider may do better next time.
-    fn is_passing(self) -> bool {
+    fn is_transient(self) -> bool {
         match self {
             // After a timeout it may still be at work, and would do it twice.
-            Self::Failed(Failure::Timeout) | Self::Auth | Self::Betrayal => false,
+            Self::Failed(SendError::Timeout) | Self::Auth | Self::KeyLeaked => false,
             Self::Busy(_) | Self::Failed(_) => true,
             Self::Status(status, _) => matches!(status, 500 | 502 | 503 | 504),
         }
     }
 
-    fn wish(self) -> Option<Duration> {
+    fn retry_after(self) -> Option<Duration> {
         match self {
-            Self::Busy(wish) | Self::Status(_, wish) => wish,
-            Self::Auth | Self::Betrayal | Self::Failed(_) => None,
+            Self::Busy(retry_after) | Self::Status(_, retry_after) => retry_after,
+            Self::Auth | Self::KeyLeaked | Self::Failed(_) => None,
         }
     }
 
-    fn into_refusal(self) -> Refusal {
+    fn into_error(self) -> Refusal {
         match self {
-            Self::Busy(wish) => Refusal::upstream_busy(wish),
+            Self::Busy(retry_after) => Refusal::upstream_busy(retry_after),
             Self::Auth => Refusal::upstream_auth(),
-            Self::Failed(Failure::Timeout | Failure::ConnectTimeout) | Self::Status(504, _) => {
+            Self::Failed(SendError::Timeout | SendError::ConnectTimeout) | Self::Status(504, _) => {
                 Refusal::upstream_timeout()
             }
-            Self::Betrayal | Self::Failed(_) => Refusal::upstream_error(None),
+            Self::KeyLeaked | Self::Failed(_) => Refusal::upstream_error(None),
             Self::Status(status, _) => Refusal::upstream_error(Some(status)),
         }
     }
 }
 
-/// Asks until somebody answers or nobody is left; it is `now`.
-pub(crate) async fn ask_around(
-    lane: &Arc<Lane>,
-    errand: &Errand<'_>,
+/// Tries the targets in order until one responds; it is `now`.
+pub(crate) async fn call_with_fallback(
+    worker: &Arc<WorkerState>,
+    call: &UpstreamCall<'_>,
     account: &mut Account,
     mut now: Instant,
-) -> Result<Answered, Refusal> {
+) -> Result<UpstreamResponse, Refusal> {
     let mut last = None;
-    for (target, anyway) in &errand.order {
-        let Some(trial) = target.health.begin(now, *anyway) else {
+    for (target, anyway) in &call.order {
+        let Some(permit) = target.health.acquire(now, *anyway) else {
             continue;
         };
         account.count_in(&target.series);
-        match ask_often(lane, errand, target, account, now).await {
+        match call_with_retries(worker, call, target, account, now).await {
             Ok(answered) => {
-                trial.answered(account.answered_at());
+                permit.answered(account.answered_at());
                 return Ok(answered);
             }
-            Err(miss) => {
+            Err(error) => {
                 now = Instant::now();
-                target.report(trial.failed(now), &miss);
-                last = Some(miss);
+                target.report(permit.failed(now), &error);
+                last = Some(error);
                 if account.is_unsettled() {
                     break;
                 }
             }
         }
     }
-    Err(last.map_or_else(Refusal::no_target, Miss::into_refusal))
+    Err(last.map_or_else(Refusal::no_target, AttemptError::into_error))
 }
 
-/// Asks one provider, and again after a pause if that may help.
-async fn ask_often(
-    lane: &Arc<Lane>,
-    errand: &Errand<'_>,
+/// Calls one provider, and retries after a delay while its errors are transient.
+async fn call_with_retries(
+    worker: &Arc<WorkerState>,
+    call: &UpstreamCall<'_>,
     target: &Arc<Target>,
     account: &mut Account,
     mut now: Instant,
-) -> Result<Answered, Miss> {
+) -> Result<UpstreamResponse, AttemptError> {
     let upstream = &target.upstream;
-    let hide_usage = errand.look.stream
+    let hide_usage = call.fields.stream
         && upstream.stream_usage
-        && !errand.look.include_usage
-        && errand.operation == Operation::Chat;
-    let body = errand
-        .look
-        .rewrite(errand.body, target.name.as_deref(), hide_usage);
-    let more_head = more_head(errand.headers, account.trace, body.len());
-    let question = Question {
-        head: upstream.head(errand.operation),
-        more_head: &more_head,
+        && !call.fields.include_usage
+        && call.operation == Operation::Chat;
+    let body = call
+        .fields
+        .rewrite(call.body, target.name.as_deref(), hide_usage);
+    let extra_headers = extra_headers(call.headers, account.trace, body.len());
+    let request = Http1Request {
+        head: upstream.head(call.operation),
+        extra_headers: &extra_headers,
         body: &body,
     };
-    let mut pause = FIRST_PAUSE;
-    let mut tries = 0;
+    let mut delay = MIN_RETRY_DELAY;
+    let mut retries = 0;
     loop {
         account.asks(&upstream.name);
-        let miss = match ask(lane, target, &question, account, now).await {
+        let error = match send(worker, target, &request, account, now).await {
             // Some repeat what they were sent.
-            Ok((head, _)) if head.shown().any(|value| upstream.is_betrayed_by(value)) => {
+            Ok((head, _)) if head.shown().any(|value| upstream.leaks_key(value)) => {
                 account.lost();
-                Miss::Betrayal
+                AttemptError::KeyLeaked
             }
-            Ok((head, connection)) => match judge(&head) {
+            Ok((head, connection)) => match classify(&head) {
                 None => {
                     let target = Arc::clone(target);
-                    return Ok(Answered {
+                    return Ok(UpstreamResponse {
                         target,
                         head,
                         connection,
                         hide_usage,
                     });
                 }
-                Some(miss) => {
+                Some(error) => {
                     account.not_taken();
-                    discard(lane, upstream, connection);
-                    miss
+                    discard(worker, upstream, connection);
+                    error
                 }
             },
-            Err(failure) => Miss::Failed(failure),
+            Err(failure) => AttemptError::Failed(failure),
         };
-        if tries >= upstream.retries || !miss.is_passing() || account.is_unsettled() {
-            return Err(miss);
+        if retries >= upstream.retries || !error.is_transient() || account.is_unsettled() {
+            return Err(error);
         }
-        tries += 1;
-        let jitter = pause.mul_f64(fastrand::f64());
-        let wish = miss.wish().unwrap_or_default().min(LONGEST_WISH);
+        retries += 1;
+        let jitter = delay.mul_f64(fastrand::f64());
+        let retry_after = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
         // In a box: it would make the state of every call larger.
-        Box::pin(sleep(jitter.max(wish))).await;
+        Box::pin(sleep(jitter.max(retry_after))).await;
         now = Instant::now();
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        delay = (delay * 2).min(MAX_RETRY_DELAY);
     }
 }
 
 /// Whether an answer is one that the caller shall not see.
-fn judge(head: &AnswerHead) -> Option<Miss> {
+fn classify(head: &ResponseHead) -> Option<AttemptError> {
     match head.status {
-        401 | 403 => Some(Miss::Auth),
+        401 | 403 => Some(AttemptError::Auth),
         // Our account there is empty, not the caller's here.
-        402 => Some(Miss::Status(402, None)),
-        429 => Some(Miss::Busy(head.retry_after)),
+        402 => Some(AttemptError::Status(402, None)),
+        429 => Some(AttemptError::Busy(head.retry_after)),
         200..=299 | 400..=499 => None,
         // We follow nobody elsewhere: that would take the key along.
-        status => Some(Miss::Status(status, head.retry_after)),
+        status => Some(AttemptError::Status(status, head.retry_after)),
     }
 }
 
 /// The connection is worth keeping when the answer nobody reads is in already.
-fn discard(lane: &Lane, upstream: &Upstream, mut connection: Box<Connection>) {
+fn discard(worker: &WorkerState, upstream: &Upstream, mut connection: Box<Connection>) {
     if connection.take_whole().is_some() {
-        lane.pool.put(upstream, connection, Instant::now());
+        worker.pool.put(upstream, connection, Instant::now());
     }
 }
 
-/// One question, one answer. A connection that turns out to have been closed is replaced once.
-async fn ask(
-    lane: &Arc<Lane>,
+/// One request, one answer. A connection that turns out to have been closed is replaced once.
+async fn send(
+    worker: &Arc<WorkerState>,
     target: &Arc<Target>,
-    question: &Question<'_>,
+    request: &Http1Request<'_>,
     account: &mut Account,
     mut now: Instant,
-) -> Result<(Box<AnswerHead>, Box<Connection>), Failure> {
+) -> Result<(Box<ResponseHead>, Box<Connection>), SendError> {
     let upstream = &*target.upstream;
-    let waiting = lane.pool.take(upstream, now);
+    let waiting = worker.pool.take(upstream, now);
     let mut may_be_closed = waiting.is_some();
     let mut connection = if let Some(connection) = waiting {
         connection
@@ -217,28 +217,28 @@ async fn ask(
         opened
     };
     loop {
-        account.sends(target, &lane.under_way);
-        let due = now + upstream.timeouts.first_byte;
+        account.sends(target, &worker.under_way);
+        let deadline = now + upstream.timeouts.first_byte;
         let mut guard = DisconnectGuard {
-            lane,
+            worker,
             target,
             account,
             connection: Some(connection),
         };
         let outcome = match &mut guard.connection {
-            Some(connection) => connection.ask(question, now, due).await,
-            None => Err(Failure::Unanswered),
+            Some(connection) => connection.send(request, now, deadline).await,
+            None => Err(SendError::Unanswered),
         };
         let Some(answering) = guard.connection.take() else {
-            return Err(Failure::Unanswered);
+            return Err(SendError::Unanswered);
         };
         drop(guard);
-        let asked = Asked(outcome, answering);
-        if !may_be_closed || !asked.was_closed() || now.elapsed() > WAS_CLOSED {
-            return asked.settle(account);
+        let attempt = Attempt(outcome, answering);
+        if !may_be_closed || !attempt.was_closed() || now.elapsed() > STALE_CONNECTION_WINDOW {
+            return attempt.settle(account);
         }
         // Nobody has read it. Its socket goes before there is another.
-        drop(asked);
+        drop(attempt);
         account.not_taken();
         account.asks(&upstream.name);
         connection = Box::pin(Connection::open(upstream)).await?;
@@ -249,7 +249,7 @@ async fn ask(
 
 /// Dropped while a request is out: its client has left, and the account needs the connection to read on.
 struct DisconnectGuard<'a> {
-    lane: &'a Arc<Lane>,
+    worker: &'a Arc<WorkerState>,
     target: &'a Arc<Target>,
     account: &'a mut Account,
     connection: Option<Box<Connection>>,
@@ -261,11 +261,11 @@ impl Drop for DisconnectGuard<'_> {
             return;
         };
         // Who has no more than a part of a request cannot work on it.
-        if !connection.is_told() {
+        if !connection.is_fully_sent() {
             return self.account.not_taken();
         }
         self.account.leave(PendingResponse {
-            lane: Arc::clone(self.lane),
+            worker: Arc::clone(self.worker),
             target: Arc::clone(self.target),
             connection,
             received: None,
@@ -273,21 +273,24 @@ impl Drop for DisconnectGuard<'_> {
     }
 }
 
-/// A question that was asked, on this connection.
-struct Asked(Result<Box<AnswerHead>, Failure>, Box<Connection>);
+/// A request that was sent, on this connection.
+struct Attempt(Result<Box<ResponseHead>, SendError>, Box<Connection>);
 
-impl Asked {
-    /// Whether that is what a connection says that was closed before the question came.
+impl Attempt {
+    /// Whether that is what a connection says that was closed before the request came.
     fn was_closed(&self) -> bool {
         match &self.0 {
-            Err(failure) => *failure == Failure::Unanswered,
+            Err(failure) => *failure == SendError::Unanswered,
             // Some say goodbye.
             Ok(head) => head.status == 408 && self.1.is_last(),
         }
     }
 
     /// What is owed for it.
-    fn settle(self, account: &mut Account) -> Result<(Box<AnswerHead>, Box<Connection>), Failure> {
+    fn settle(
+        self,
+        account: &mut Account,
+    ) -> Result<(Box<ResponseHead>, Box<Connection>), SendError> {
         let Self(outcome, connection) = self;
         match outcome {
             Ok(head) => {
@@ -295,7 +298,7 @@ impl Asked {
                 Ok((head, connection))
             }
             Err(failure) => {
-                if connection.is_told() {
+                if connection.is_fully_sent() {
                     account.lost();
                 } else {
                     account.not_taken();
@@ -307,7 +310,7 @@ impl Asked {
 }
 
 /// The rest of a request's head: what the caller may say to a provider, and the length.
-fn more_head(headers: &HeaderMap, trace: Option<Trace>, length: usize) -> Vec<u8> {
+fn extra_headers(headers: &HeaderMap, trace: Option<Trace>, length: usize) -> Vec<u8> {
     let mut more = Vec::with_capacity(128);
     let mut add = |name: &str, value: &[u8]| {
         more.extend_from_slice(name.as_bytes());

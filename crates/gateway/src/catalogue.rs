@@ -34,7 +34,7 @@ pub(crate) struct Model {
     /// Who answers it; the built-in model has none.
     pub(crate) targets: Vec<Arc<Target>>,
     /// What it costs at most.
-    pub(crate) dearest: Price,
+    pub(crate) max_price: Price,
     pub(crate) context_length: Option<u32>,
     /// What no prompt is longer than; unknown if one of the targets does not tell.
     pub(crate) context_bound: Option<u32>,
@@ -135,7 +135,9 @@ impl Catalogue {
         Ok(Self {
             models,
             listed,
-            strict_fields: upstreams.iter().any(|upstream| upstream.fields.strict),
+            strict_fields: upstreams
+                .iter()
+                .any(|upstream| upstream.field_policy.strict),
             upstreams,
         })
     }
@@ -147,14 +149,14 @@ impl Catalogue {
 
 impl Model {
     fn new(id: Arc<str>, targets: Vec<Arc<Target>>, metrics: &Registry) -> Self {
-        let dearest = targets.iter().fold(Price::FREE, |most, target| Price {
+        let max_price = targets.iter().fold(Price::FREE, |most, target| Price {
             prompt: most.prompt.max(target.price.prompt),
             completion: most.completion.max(target.price.completion),
         });
         let contexts = targets.iter().map(|target| target.context_length);
         let told = contexts.clone().collect::<Option<Vec<_>>>();
         Self {
-            dearest,
+            max_price,
             context_length: contexts.flatten().max(),
             context_bound: told.and_then(|contexts| contexts.into_iter().max()),
             attempts: targets
@@ -266,7 +268,7 @@ pub(crate) mod tests {
 
     pub(crate) fn break_it(target: &Target, at: Instant) {
         for _ in 0..5 {
-            target.health.begin(at, true).unwrap().failed(at);
+            target.health.acquire(at, true).unwrap().failed(at);
         }
     }
 

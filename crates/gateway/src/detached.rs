@@ -6,15 +6,15 @@
 //! end with the worker that they belong to.
 
 use crate::account::{Account, Ending};
-use crate::attempt::WAS_CLOSED;
+use crate::attempt::STALE_CONNECTION_WINDOW;
 use crate::catalogue::Target;
 use crate::gateway::Gateway;
 use crate::metered::{Content, tokens};
 use crate::model_name::ModelRewriter;
-use crate::relay::Lane;
+use crate::relay::WorkerState;
 use crate::scan::Scan;
 use crate::sse::Events;
-use crate::upstream::{AnswerHead, Connection, Cut, Failure};
+use crate::upstream::{Connection, Cut, ResponseHead, SendError};
 use bytes::Bytes;
 use estrade_model::OwnerId;
 use estrade_model::call::Price;
@@ -114,7 +114,7 @@ impl Readers {
 
 /// A response whose client has left.
 pub(crate) struct PendingResponse {
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) worker: Arc<WorkerState>,
     pub(crate) target: Arc<Target>,
     pub(crate) connection: Box<Connection>,
     /// None: its head has not come.
@@ -134,13 +134,13 @@ pub(crate) struct Received {
 /// Takes over a call whose client has left: its response is read on if that is worth it, else the call is
 /// charged at once.
 pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
-    let (upstream, lane) = (&response.target.upstream, Arc::clone(&response.lane));
+    let (upstream, worker) = (&response.target.upstream, Arc::clone(&response.worker));
     let worth_it = !account.is_cancelled()
         && response.target.price != Price::FREE
         && upstream.on_disconnect == OnDisconnect::Finish;
     let owner = account.auth.key.owner;
     let permit = worth_it
-        .then(|| Permit::acquire(&lane.gateway, owner))
+        .then(|| Permit::acquire(&worker.gateway, owner))
         .flatten();
     let reads = permit.is_some();
     let read = DetachedRead {
@@ -149,7 +149,7 @@ pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
         _permit: permit,
     };
     if reads {
-        lane.readers.spawn(read);
+        worker.readers.spawn(read);
     }
 }
 
@@ -168,12 +168,12 @@ enum Wait<T> {
 
 impl DetachedRead {
     async fn run(mut self) {
-        let timeout = self.response.lane.gateway.options.detached_timeout;
+        let timeout = self.response.worker.gateway.options.detached_timeout;
         let deadline = Instant::now() + timeout;
         if self.response.received.is_none() {
             match self.read_head(deadline).await {
                 Wait::Done(Ok(head)) => self.take_head(&head),
-                Wait::Done(Err(Failure::Unanswered)) if self.may_have_been_closed() => {
+                Wait::Done(Err(SendError::Unanswered)) if self.may_have_been_closed() => {
                     self.close_free();
                 }
                 // Whoever has the whole request may bill it.
@@ -192,21 +192,25 @@ impl DetachedRead {
         }
     }
 
-    async fn read_head(&mut self, deadline: Instant) -> Wait<Result<Box<AnswerHead>, Failure>> {
+    async fn read_head(&mut self, deadline: Instant) -> Wait<Result<Box<ResponseHead>, SendError>> {
         let connection = &mut self.response.connection;
         poll_fn(|cx| match connection.poll_head(cx) {
             Poll::Ready(head) => Poll::Ready(Wait::Done(head)),
-            Poll::Pending => connection.poll_due(cx, deadline).map(|()| Wait::TimedOut),
+            Poll::Pending => connection
+                .poll_deadline(cx, deadline)
+                .map(|()| Wait::TimedOut),
         })
         .await
     }
 
     /// Whether an end of the connection means that nobody has read the request.
     fn may_have_been_closed(&self) -> bool {
-        self.response.connection.may_have_been_closed(WAS_CLOSED)
+        self.response
+            .connection
+            .may_have_been_closed(STALE_CONNECTION_WINDOW)
     }
 
-    fn take_head(&mut self, head: &AnswerHead) {
+    fn take_head(&mut self, head: &ResponseHead) {
         if !matches!(head.status, 200..=299) {
             return self.close_free();
         }
@@ -243,7 +247,7 @@ impl DetachedRead {
             // A response that never pauses is not read without end either.
             Poll::Ready(_) if Instant::now() >= deadline => Poll::Ready(Wait::TimedOut),
             Poll::Ready(part) => Poll::Ready(Wait::Done(part)),
-            Poll::Pending => connection.poll_due(cx, due).map(|()| Wait::TimedOut),
+            Poll::Pending => connection.poll_deadline(cx, due).map(|()| Wait::TimedOut),
         })
         .await
     }

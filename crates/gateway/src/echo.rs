@@ -17,12 +17,12 @@ pub(crate) const PROVIDER: &str = "estrade";
 pub(crate) const DESCRIPTION: &str =
     "Built-in test model: repeats the last message. Not an AI, and free.";
 
-const LONGEST_ECHO: usize = 4000;
+const MAX_ECHO: usize = 4000;
 const DIMENSIONS: u64 = 64;
-const MOST_DIMENSIONS: u64 = 4096;
-const MOST_INPUTS: usize = 2048;
+const MAX_DIMENSIONS: u64 = 4096;
+const MAX_INPUTS: usize = 2048;
 /// Numbers in one answer, over all its vectors.
-const MOST_NUMBERS: u64 = DIMENSIONS * MOST_INPUTS as u64;
+const MAX_NUMBERS: u64 = DIMENSIONS * MAX_INPUTS as u64;
 /// One transparent pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
@@ -87,7 +87,7 @@ fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<Said, Refusal> {
     let heard = last
         .map(|message| text(&message["content"]))
         .unwrap_or_default();
-    let heard: String = heard.chars().take(LONGEST_ECHO).collect();
+    let heard: String = heard.chars().take(MAX_ECHO).collect();
     let reply = format!("This is {ECHO_MODEL}, a test model. You said: {heard}");
     let tokens = Tokens {
         prompt: messages
@@ -168,7 +168,7 @@ fn embeddings(body: &Value) -> Result<Said, Refusal> {
     };
     let inputs: Vec<String> = match &body["input"] {
         Value::String(text) => vec![text.clone()],
-        Value::Array(many) if many.is_empty() || many.len() > MOST_INPUTS => return Err(wrong()),
+        Value::Array(many) if many.is_empty() || many.len() > MAX_INPUTS => return Err(wrong()),
         // One text as token numbers.
         Value::Array(many) if many.iter().all(Value::is_number) => vec![body["input"].to_string()],
         Value::Array(many) => many
@@ -185,12 +185,12 @@ fn embeddings(body: &Value) -> Result<Said, Refusal> {
         Value::Null => DIMENSIONS,
         given => given
             .as_u64()
-            .filter(|count| (1..=MOST_DIMENSIONS).contains(count))
+            .filter(|count| (1..=MAX_DIMENSIONS).contains(count))
             .ok_or_else(|| {
                 Refusal::echo("dimensions must be a number from 1 to 4096", "dimensions")
             })?,
     };
-    if dimensions * inputs.len() as u64 > MOST_NUMBERS {
+    if dimensions * inputs.len() as u64 > MAX_NUMBERS {
         let message = "so many inputs with so many dimensions are too much for a test model";
         return Err(Refusal::echo(message, "dimensions"));
     }

@@ -2,9 +2,9 @@
 
 use crate::auth::AuthError;
 use crate::body::GatewayBody;
-use crate::fields::RefusedField;
-use crate::look::BadBody;
+use crate::field_policy::RefusedField;
 use crate::rates::{Exceeded, Standing, Standings, Unit};
+use crate::request_fields::RequestError;
 use crate::upstream::Cut;
 use crate::usage_ledger::AdmissionError;
 use bytes::Bytes;
@@ -189,26 +189,26 @@ impl Refusal {
         )
     }
 
-    pub(crate) fn bad_body(bad: &BadBody) -> Self {
+    pub(crate) fn bad_body(bad: &RequestError) -> Self {
         let refuse =
             |code, message: String| Self::new(StatusCode::BAD_REQUEST, INVALID, code, message);
         match bad {
-            BadBody::NotText => refuse("invalid_json", "the body is not UTF-8".to_owned()),
-            BadBody::Malformed(malformed) => refuse(
+            RequestError::NotText => refuse("invalid_json", "the body is not UTF-8".to_owned()),
+            RequestError::Malformed(malformed) => refuse(
                 "invalid_json",
                 format!(
                     "the body is not JSON that can be read: {} at byte {}",
                     malformed.why, malformed.at
                 ),
             ),
-            BadBody::NoModel => Self {
+            RequestError::NoModel => Self {
                 param: Some("model".into()),
                 ..refuse(
                     "model_required",
                     "model is missing: name the one to use".to_owned(),
                 )
             },
-            BadBody::Field(field, why) => Self {
+            RequestError::Field(field, why) => Self {
                 param: Some((*field).into()),
                 ..refuse("invalid_value", format!("{field} {why}"))
             },

@@ -6,21 +6,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// So many failed calls in a row open the breaker…
-const IN_A_ROW: u32 = 5;
+const MAX_CONSECUTIVE_FAILURES: u32 = 5;
 /// …or more than half of so many…
 const WINDOW: usize = 20;
 /// …within so long.
 const WINDOW_SPAN: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const MIN_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// Not every failure is worth a line in the log: one in so long is.
-const TELL_EVERY: Duration = Duration::from_mins(1);
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// What was measured longer ago says little of now.
-const MEASURE_FRESH: Duration = Duration::from_mins(5);
+const MAX_SAMPLE_AGE: Duration = Duration::from_mins(5);
 
 /// The health of one target. Shared by all cores.
 pub(crate) struct Health {
-    born: Instant,
+    created_at: Instant,
     /// How many failures the breaker remembers; as long as it is none, successes need no lock.
     failures: AtomicUsize,
     breaker: Mutex<Breaker>,
@@ -30,11 +30,11 @@ pub(crate) struct Health {
 
 #[derive(Default)]
 struct Breaker {
-    in_a_row: u32,
+    consecutive_failures: u32,
     recent: Vec<(Instant, bool)>,
     open: Option<Open>,
-    /// When a failure was last told of.
-    told: Option<Instant>,
+    /// When a failure was last reported_at of.
+    reported_at: Option<Instant>,
 }
 
 /// What the operator shall hear of a failure.
@@ -67,7 +67,7 @@ pub(crate) enum State {
 }
 
 /// A call to a target that has not ended. One call is one success or one failure.
-pub(crate) struct Trial<'h> {
+pub(crate) struct BreakerPermit<'h> {
     health: &'h Health,
     probe: bool,
     settled: bool,
@@ -75,9 +75,9 @@ pub(crate) struct Trial<'h> {
 
 impl Health {
     pub(crate) fn new() -> Self {
-        let born = Instant::now();
+        let created_at = Instant::now();
         Self {
-            born,
+            created_at,
             failures: AtomicUsize::new(0),
             breaker: Mutex::default(),
             latency: Average::new(),
@@ -103,7 +103,7 @@ impl Health {
 
     /// Begins a call. With an open breaker it is the one probe, or (`anyway`) a call that has nowhere
     /// else to go.
-    pub(crate) fn begin(&self, now: Instant, anyway: bool) -> Option<Trial<'_>> {
+    pub(crate) fn acquire(&self, now: Instant, anyway: bool) -> Option<BreakerPermit<'_>> {
         let mut probe = false;
         if self.failures.load(Ordering::Acquire) > 0
             && let Some(open) = &mut self.breaker().open
@@ -115,7 +115,7 @@ impl Health {
                 return None;
             }
         }
-        Some(Trial {
+        Some(BreakerPermit {
             health: self,
             probe,
             settled: false,
@@ -128,30 +128,30 @@ impl Health {
             return;
         }
         let mut breaker = self.breaker();
-        breaker.in_a_row = 0;
+        breaker.consecutive_failures = 0;
         if breaker.open.take().is_some() {
             breaker.recent.clear();
         }
-        breaker.note(now, true);
+        breaker.record(now, true);
         self.remember(&breaker);
     }
 
     /// A call to it broke off after it had begun well.
-    pub(crate) fn broke_off(&self, now: Instant) -> Notice {
+    pub(crate) fn response_failed(&self, now: Instant) -> Notice {
         self.failed(now, false)
     }
 
     fn failed(&self, now: Instant, probe: bool) -> Notice {
         let mut breaker = self.breaker();
-        breaker.in_a_row = breaker.in_a_row.saturating_add(1);
-        breaker.note(now, false);
+        breaker.consecutive_failures = breaker.consecutive_failures.saturating_add(1);
+        breaker.record(now, false);
         let bad = breaker.recent.iter().filter(|(_, good)| !good).count();
-        let too_many =
-            breaker.in_a_row >= IN_A_ROW || breaker.recent.len() >= WINDOW && bad * 2 > WINDOW;
+        let too_many = breaker.consecutive_failures >= MAX_CONSECUTIVE_FAILURES
+            || breaker.recent.len() >= WINDOW && bad * 2 > WINDOW;
         let mut notice = breaker.notice(now);
         match &mut breaker.open {
             Some(open) if probe => {
-                open.pause = (open.pause * 2).min(LONGEST_PAUSE);
+                open.pause = (open.pause * 2).min(MAX_PAUSE);
                 open.probe_at = now + open.pause;
                 open.probing = false;
             }
@@ -159,8 +159,8 @@ impl Health {
                 notice = Notice::Opened;
                 breaker.open = Some(Open {
                     since: now,
-                    probe_at: now + FIRST_PAUSE,
-                    pause: FIRST_PAUSE,
+                    probe_at: now + MIN_PAUSE,
+                    pause: MIN_PAUSE,
                     probing: false,
                 });
             }
@@ -178,26 +178,26 @@ impl Health {
 
     /// Notes what a call took.
     pub(crate) fn measure(&self, first_byte: Duration, tokens_per_second: Option<f64>) {
-        let now = self.born.elapsed();
-        self.latency.note(first_byte.as_secs_f64(), now);
+        let now = self.created_at.elapsed();
+        self.latency.record(first_byte.as_secs_f64(), now);
         if let Some(rate) = tokens_per_second {
-            self.throughput.note(rate, now);
+            self.throughput.record(rate, now);
         }
     }
 
     /// Seconds until the first byte, lately.
     pub(crate) fn latency(&self) -> Option<f64> {
-        self.latency.value(self.born.elapsed())
+        self.latency.value(self.created_at.elapsed())
     }
 
     /// Tokens per second, lately.
     pub(crate) fn throughput(&self) -> Option<f64> {
-        self.throughput.value(self.born.elapsed())
+        self.throughput.value(self.created_at.elapsed())
     }
 }
 
 impl Breaker {
-    fn note(&mut self, now: Instant, good: bool) {
+    fn record(&mut self, now: Instant, good: bool) {
         self.recent
             .retain(|(at, _)| now.saturating_duration_since(*at) < WINDOW_SPAN);
         if self.recent.len() >= WINDOW {
@@ -207,25 +207,25 @@ impl Breaker {
     }
 
     fn notice(&mut self, now: Instant) -> Notice {
-        let told = self
-            .told
-            .is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY);
-        if told {
+        let reported_at = self
+            .reported_at
+            .is_some_and(|reported_at| now.saturating_duration_since(reported_at) < LOG_INTERVAL);
+        if reported_at {
             return Notice::Nothing;
         }
-        self.told = Some(now);
+        self.reported_at = Some(now);
         Notice::Failed
     }
 }
 
-impl Trial<'_> {
+impl BreakerPermit<'_> {
     fn succeeded(mut self, now: Instant) {
         self.settled = true;
         self.health.succeeded(now);
     }
 
     /// It has begun to answer. That is enough for a probe; else the end of the answer tells, see
-    /// [`Health::succeeded`] and [`Health::broke_off`].
+    /// [`Health::succeeded`] and [`Health::response_failed`].
     pub(crate) fn answered(self, now: Instant) {
         if self.probe {
             self.succeeded(now);
@@ -239,7 +239,7 @@ impl Trial<'_> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         // The caller left: nothing was learned, so the next one may probe.
         if self.probe
@@ -268,7 +268,7 @@ impl Average {
         }
     }
 
-    fn note(&self, sample: f64, now: Duration) {
+    fn record(&self, sample: f64, now: Duration) {
         let next = self
             .value(now)
             .map_or(sample, |old| old + Self::WEIGHT * (sample - old));
@@ -279,7 +279,7 @@ impl Average {
 
     fn value(&self, now: Duration) -> Option<f64> {
         let at = self.at.load(Ordering::Relaxed);
-        let fresh = now.saturating_sub(Duration::from_millis(at)) < MEASURE_FRESH;
+        let fresh = now.saturating_sub(Duration::from_millis(at)) < MAX_SAMPLE_AGE;
         (at != 0 && fresh).then(|| f64::from_bits(self.value.load(Ordering::Relaxed)))
     }
 }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     fn fail(health: &Health, at: Instant) {
-        health.begin(at, true).unwrap().failed(at);
+        health.acquire(at, true).unwrap().failed(at);
     }
 
     #[test]
@@ -301,32 +301,32 @@ mod tests {
         }
         fail(&health, now);
         assert_eq!(health.state(now), State::Open(now));
-        assert!(health.begin(now, false).is_none());
-        let due = now + FIRST_PAUSE;
+        assert!(health.acquire(now, false).is_none());
+        let due = now + MIN_PAUSE;
         assert_eq!(health.state(due), State::Due);
-        let probe = health.begin(due, false).unwrap();
-        assert!(health.begin(due, false).is_none(), "a second probe");
+        let probe = health.acquire(due, false).unwrap();
+        assert!(health.acquire(due, false).is_none(), "a second probe");
         drop(probe);
         assert_eq!(health.state(due), State::Due, "the prober left");
-        health.begin(due, false).unwrap().failed(due);
-        assert!(matches!(health.state(due + FIRST_PAUSE), State::Open(_)));
-        let due = due + 2 * FIRST_PAUSE;
+        health.acquire(due, false).unwrap().failed(due);
+        assert!(matches!(health.state(due + MIN_PAUSE), State::Open(_)));
+        let due = due + 2 * MIN_PAUSE;
         assert_eq!(health.state(due), State::Due, "the pause has doubled");
-        health.begin(due, false).unwrap().succeeded(due);
+        health.acquire(due, false).unwrap().succeeded(due);
         assert_eq!(health.state(due), State::Closed);
     }
 
     #[test]
     fn the_operator_hears_of_failures_but_not_of_each() {
         let (health, now) = (Health::new(), Instant::now());
-        let fail = |at| health.begin(at, true).unwrap().failed(at);
+        let fail = |at| health.acquire(at, true).unwrap().failed(at);
         assert_eq!(fail(now), Notice::Failed);
         for _ in 0..3 {
             assert_eq!(fail(now), Notice::Nothing);
         }
         assert_eq!(fail(now), Notice::Opened);
         assert_eq!(fail(now), Notice::Nothing);
-        assert_eq!(health.broke_off(now + TELL_EVERY), Notice::Failed);
+        assert_eq!(health.response_failed(now + LOG_INTERVAL), Notice::Failed);
     }
 
     #[test]
@@ -334,9 +334,9 @@ mod tests {
         let (health, mut now) = (Health::new(), Instant::now());
         (0..5).for_each(|_| fail(&health, now));
         for _ in 0..10 {
-            now += LONGEST_PAUSE;
+            now += MAX_PAUSE;
             assert_eq!(health.state(now), State::Due);
-            health.begin(now, false).unwrap().failed(now);
+            health.acquire(now, false).unwrap().failed(now);
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
         for round in 0..20 {
             assert_eq!(health.state(now), State::Closed, "{round}");
             if round % 3 == 2 {
-                health.begin(now, false).unwrap().succeeded(now);
+                health.acquire(now, false).unwrap().succeeded(now);
             } else {
                 fail(&health, now);
             }
@@ -356,7 +356,7 @@ mod tests {
         for round in 0..100 {
             let at = now + Duration::from_secs(2 * round);
             if round % 3 == 2 {
-                slow.begin(at, false).unwrap().succeeded(at);
+                slow.acquire(at, false).unwrap().succeeded(at);
             } else {
                 fail(&slow, at);
             }

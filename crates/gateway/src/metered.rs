@@ -8,7 +8,7 @@ use crate::censor::Censor;
 use crate::detached::{self, PendingResponse, Received};
 use crate::error::last_event;
 use crate::model_name::ModelRewriter;
-use crate::relay::Lane;
+use crate::relay::WorkerState;
 use crate::scan::Scan;
 use crate::sse::Events;
 use crate::under_way::Tally;
@@ -86,8 +86,8 @@ impl Content {
 
 /// An answer on its way.
 pub(crate) struct Metered {
-    lane: Arc<Lane>,
-    /// Where it stands among the answers of its lane.
+    worker: Arc<WorkerState>,
+    /// Where it stands among the answers of its worker.
     place: usize,
     target: Arc<Target>,
     operation: Operation,
@@ -118,7 +118,7 @@ pub(crate) struct Metered {
 
 impl Metered {
     pub(crate) fn new(
-        (lane, place): (Arc<Lane>, usize),
+        (worker, place): (Arc<WorkerState>, usize),
         target: Arc<Target>,
         operation: Operation,
         status: u16,
@@ -128,7 +128,7 @@ impl Metered {
     ) -> Self {
         let now = Instant::now();
         Self {
-            lane,
+            worker,
             place,
             target,
             operation,
@@ -193,7 +193,7 @@ impl Metered {
     /// Passes on what it can of what was read, and keeps the rest for the long way. Whether anything was passed on.
     fn pass_on(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
         let (mut at, upstream) = (0, &self.target.upstream);
-        let most = self.lane.gateway.options.max_response;
+        let most = self.worker.gateway.options.max_response;
         if let Content::Events(events) = &mut self.content {
             while let Some((data, end)) = find_chunk(&read[at..]) {
                 let event = &read[at..][data];
@@ -269,7 +269,7 @@ impl Metered {
     fn take_in(&mut self, data: Bytes) {
         self.heard = Instant::now();
         self.passed += data.len() as u64;
-        if self.passed > self.lane.gateway.options.max_response {
+        if self.passed > self.worker.gateway.options.max_response {
             return self.cut(Cut::TooLarge);
         }
         // Some repeat what they were sent.
@@ -332,7 +332,7 @@ impl Metered {
         let give_up = self.heard + self.target.upstream.timeouts.idle;
         let comment = match &self.content {
             Content::Events(events) if events.is_between() => {
-                Some(self.spoke + self.lane.gateway.options.keep_alive_interval)
+                Some(self.spoke + self.worker.gateway.options.keep_alive_interval)
             }
             _ => None,
         };
@@ -340,11 +340,11 @@ impl Metered {
         if let Some(connection) = &mut self.connection {
             let waiter = self.waiter.as_ref();
             let waits = waiter.is_some_and(|it| it.will_wake(cx.waker()));
-            // Asking the timer costs more than knowing that it is set.
-            if waits && connection.rings(Instant::now(), due) {
+            // SendRequest the timer costs more than knowing that it is set.
+            if waits && connection.is_timer_set(Instant::now(), due) {
                 return Poll::Pending;
             }
-            if connection.poll_due(cx, due).is_pending() {
+            if connection.poll_deadline(cx, due).is_pending() {
                 // Who has used up its turn was not even listened to.
                 if !has_budget_remaining() {
                     self.waiter = None;
@@ -379,7 +379,7 @@ impl Metered {
             events.finish(&mut self.out);
         }
         if let Some(connection) = self.connection.take() {
-            let pool = &self.lane.pool;
+            let pool = &self.worker.pool;
             pool.put(&self.target.upstream, connection, Instant::now());
         }
         if self.account.is_open() {
@@ -403,7 +403,7 @@ impl Metered {
             return;
         }
         if !matches!(cut, Cut::TooLarge | Cut::Unread) {
-            let notice = self.target.health.broke_off(Instant::now());
+            let notice = self.target.health.response_failed(Instant::now());
             self.target.report(notice, &cut);
         }
         match &self.content {
@@ -461,7 +461,7 @@ impl Metered {
         }
         let nothing = Content::Events(Events::default());
         let response = PendingResponse {
-            lane: Arc::clone(&self.lane),
+            worker: Arc::clone(&self.worker),
             target: Arc::clone(&self.target),
             connection,
             received: Some(Received {
@@ -497,10 +497,10 @@ impl Metered {
 
 impl Drop for Metered {
     fn drop(&mut self) {
-        self.lane.flows.remove(self.place);
+        self.worker.flows.remove(self.place);
         let mut connection = self.connection.take();
         if let Some(done) = connection.take_if(|it| it.is_done()) {
-            let pool = &self.lane.pool;
+            let pool = &self.worker.pool;
             pool.put(&self.target.upstream, done, Instant::now());
         }
         if !self.account.is_open() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// How often a target of which nothing was measured comes first: once in so many calls.
-const TRY_UNMEASURED: u32 = 10;
+const UNMEASURED_SHARE: u32 = 10;
 
 impl Model {
     /// The targets that accept a call, in the order in which it shall try them; `true`: even if its breaker is
@@ -106,7 +106,7 @@ fn prefer(order: &mut [&Arc<Target>], preference: Preference) {
     let unmeasured = order.iter().position(|target| measured(target).is_none());
     if let Some(at) = unmeasured
         && at > 0
-        && fastrand::u32(..TRY_UNMEASURED) == 0
+        && fastrand::u32(..UNMEASURED_SHARE) == 0
     {
         order[..=at].rotate_right(1);
     }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(names(model, Preference::Order, now), ["a", "b", "c"]);
         assert_eq!(names(model, Preference::Price, now), ["b", "c", "a"]);
         assert_eq!(names(model, Preference::Latency, now), ["a", "b", "c"]);
-        assert_eq!(model.dearest.prompt.nanos(), 3);
+        assert_eq!(model.max_price.prompt.nanos(), 3);
         let measure = |at: usize, millis, rate| {
             let first_byte = Duration::from_millis(millis);
             model.targets[at].health.measure(first_byte, Some(rate));

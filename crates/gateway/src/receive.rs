@@ -1,14 +1,16 @@
 //! What a provider answers: taken as a whole when it is there, passed on as it comes when it is not.
 
 use crate::account::{Account, Ending};
-use crate::attempt::Answered;
+use crate::attempt::UpstreamResponse;
 use crate::body::GatewayBody;
 use crate::cache::{CacheKey, Saving};
 use crate::catalogue::Target;
 use crate::error::Refusal;
 use crate::metered::{Content, Metered, tokens};
 use crate::model_name::{ModelRewriter, header_of_quoted, replace};
-use crate::relay::{CACHE, Lane, MOST_HEADERS, Outcome, PROVIDER, UPSTREAM_MODEL, Whole};
+use crate::relay::{
+    CACHE, CompleteResponse, MAX_HEADERS, Outcome, PROVIDER, UPSTREAM_MODEL, WorkerState,
+};
 use crate::scan::Scan;
 use crate::sse::Events;
 use crate::upstream::Connection;
@@ -22,17 +24,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A provider's complaint that is longer is not passed on.
-const LONGEST_COMPLAINT: usize = 256 * 1024;
+const MAX_ERROR_BODY: usize = 256 * 1024;
 
 /// What proxies between us and the caller are told about collecting what they pass on.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-impl Lane {
+impl WorkerState {
     /// Takes in a provider's answer: as a whole if it is there already or is a complaint.
     pub(crate) async fn receive(
         self: &Arc<Self>,
         operation: Operation,
-        mut answered: Answered,
+        mut answered: UpstreamResponse,
         cache_key: Option<CacheKey>,
         account: &mut Account,
     ) -> Result<Outcome, Refusal> {
@@ -40,7 +42,9 @@ impl Lane {
         if head.status >= 400 {
             // Also when the caller does not wait for its reasons.
             account.not_taken();
-            return Box::pin(self.complaint(answered)).await.map(Outcome::Whole);
+            return Box::pin(self.read_error(answered))
+                .await
+                .map(Outcome::Complete);
         }
         let whole = if head.events {
             None
@@ -59,16 +63,16 @@ impl Lane {
             body: Vec::new(),
         });
         let Some(mut body) = whole else {
-            return Ok(Outcome::Flowing(Box::new(answered), saving));
+            return Ok(Outcome::Streaming(Box::new(answered), saving));
         };
-        let Answered {
+        let UpstreamResponse {
             target,
             mut head,
             connection,
             ..
         } = answered;
         // Some repeat what they were sent.
-        if target.upstream.is_betrayed_by(&body) {
+        if target.upstream.leaks_key(&body) {
             account.lost();
             return Err(Refusal::upstream_error(Some(head.status)));
         }
@@ -85,9 +89,9 @@ impl Lane {
         target.health.succeeded(now);
         // All of it came at once.
         target.measured(waited, Duration::ZERO, tokens, estimated);
-        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+        let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
         head.pass_on(&mut headers);
-        name_origin(&target, &mut headers);
+        insert_origin_headers(&target, &mut headers);
         if let (Some(span), true) = (scan.model().whole(), readable)
             && body[span.clone()] != target.quoted_id
         {
@@ -114,7 +118,7 @@ impl Lane {
         };
         let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::OK);
         let body = GatewayBody::whole(body);
-        Ok(Outcome::Whole(Whole {
+        Ok(Outcome::Complete(CompleteResponse {
             status,
             headers,
             body,
@@ -123,8 +127,8 @@ impl Lane {
     }
 
     /// A provider refuses the request: the caller learns why, in its words.
-    async fn complaint(&self, answered: Answered) -> Result<Whole, Refusal> {
-        let Answered {
+    async fn read_error(&self, answered: UpstreamResponse) -> Result<CompleteResponse, Refusal> {
+        let UpstreamResponse {
             target,
             mut head,
             mut connection,
@@ -138,14 +142,14 @@ impl Lane {
         // It does its work: the request is at fault.
         let now = Instant::now();
         target.health.succeeded(now);
-        if target.upstream.is_betrayed_by(&body) {
+        if target.upstream.leaks_key(&body) {
             return Err(Refusal::upstream_error(Some(status)));
         }
         self.pool.put(&target.upstream, connection, now);
-        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+        let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
         head.pass_on(&mut headers);
-        name_origin(&target, &mut headers);
-        Ok(Whole {
+        insert_origin_headers(&target, &mut headers);
+        Ok(CompleteResponse {
             status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
             headers,
             body: GatewayBody::whole(body),
@@ -157,14 +161,14 @@ impl Lane {
     }
 
     /// An answer that comes as it comes.
-    pub(crate) fn flowing(
+    pub(crate) fn stream_response(
         self: &Arc<Self>,
         operation: Operation,
-        answered: Answered,
+        answered: UpstreamResponse,
         saving: Option<Saving>,
         account: Box<Account>,
     ) -> Response<GatewayBody> {
-        let Answered {
+        let UpstreamResponse {
             target,
             mut head,
             connection,
@@ -172,9 +176,9 @@ impl Lane {
         } = answered;
         let status = head.status;
         let (events, readable) = (head.events, head.content_encoding.is_none());
-        let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+        let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
         head.pass_on(&mut headers);
-        name_origin(&target, &mut headers);
+        insert_origin_headers(&target, &mut headers);
         let content = if events && readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // A proxy between us and the caller shall not collect events.
@@ -196,9 +200,9 @@ impl Lane {
             }
         };
         let flow = self.flows.add(|place| {
-            let lane = Arc::clone(self);
+            let worker = Arc::clone(self);
             Metered::new(
-                (lane, place),
+                (worker, place),
                 target,
                 operation,
                 status,
@@ -215,7 +219,7 @@ impl Lane {
 }
 
 /// Says who answers, and what the model is called there.
-fn name_origin(target: &Target, headers: &mut HeaderMap) {
+fn insert_origin_headers(target: &Target, headers: &mut HeaderMap) {
     headers.insert(PROVIDER, target.provider().1.clone());
     if let Some(name) = &target.name_header {
         headers.insert(UPSTREAM_MODEL, name.clone());
@@ -230,11 +234,11 @@ async fn read_whole(connection: &mut Connection, due: Instant) -> Option<Bytes> 
     loop {
         let part = poll_fn(|cx| match connection.poll_data(cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome.ok()),
-            Poll::Pending => connection.poll_due(cx, due).map(|()| None),
+            Poll::Pending => connection.poll_deadline(cx, due).map(|()| None),
         });
         match part.await? {
             None => return Some(all.freeze()),
-            Some(data) if all.len() + data.len() > LONGEST_COMPLAINT => return None,
+            Some(data) if all.len() + data.len() > MAX_ERROR_BODY => return None,
             Some(data) => all.extend_from_slice(&data),
         }
     }

@@ -1,22 +1,22 @@
 //! One call, from its head to its end.
 
 use crate::account::{Account, Ending};
-use crate::attempt::{Answered, Errand, ask_around};
+use crate::attempt::{UpstreamCall, UpstreamResponse, call_with_fallback};
 use crate::auth::{AuthContext, WorkspaceSelector};
 use crate::body::GatewayBody;
-use crate::bound::Bound;
+use crate::body_reader;
 use crate::cache::{Answers, CacheKey, Kept, Saving};
 use crate::catalogue::{Catalogue, Model, Target};
+use crate::cost_estimate::CostEstimate;
 use crate::detached::Readers;
 use crate::echo::{self, answer};
 use crate::error::{Refusal, standings_headers};
 use crate::flows::Flows;
 use crate::gateway::Gateway;
-use crate::intake;
-use crate::look::{Look, look};
 use crate::models::may_use;
 use crate::rates::{Limiter, Standing, Standings, Unit};
 use crate::request::{CallBody, CallRequest, SentKey};
+use crate::request_fields::{RequestFields, parse_request_fields};
 use crate::route::{Endpoint, InferenceRoute};
 use crate::under_way::UnderWay;
 use crate::upstream::Pool;
@@ -38,15 +38,15 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
 pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
 /// Headers of an ordinary answer: with room for these its map never has to grow.
-pub(crate) const MOST_HEADERS: usize = 24;
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const MAX_HEADERS: usize = 24;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves calls on one thread, with its own connections to the providers. Clones share them.
 #[derive(Clone)]
-pub struct Relay(Arc<Lane>);
+pub struct Relay(Arc<WorkerState>);
 
 /// What the calls of one thread share.
-pub(crate) struct Lane {
+pub(crate) struct WorkerState {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Pool,
     pub(crate) flows: Flows,
@@ -57,13 +57,13 @@ pub(crate) struct Lane {
 /// What a call comes to, before it is accounted for.
 pub(crate) enum Outcome {
     /// A provider answers; the rest comes as it comes.
-    Flowing(Box<Answered>, Option<Saving>),
+    Streaming(Box<UpstreamResponse>, Option<Saving>),
     /// The whole answer is there.
-    Whole(Whole),
+    Complete(CompleteResponse),
 }
 
 /// An answer that is there as a whole.
-pub(crate) struct Whole {
+pub(crate) struct CompleteResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: GatewayBody,
@@ -74,7 +74,7 @@ impl Relay {
     pub(crate) fn new(gateway: Arc<Gateway>, under_way: Arc<UnderWay>) -> Self {
         let pool = Pool::new(gateway.options.max_idle, gateway.options.idle_timeout);
         let flows = Flows::default();
-        Self(Arc::new(Lane {
+        Self(Arc::new(WorkerState {
             gateway,
             pool,
             flows,
@@ -91,10 +91,10 @@ impl Relay {
     /// Closes connections that nobody needs and ends answers that nobody reads, for as long as it is
     /// polled. Run one beside each relay.
     pub async fn maintain(&self) {
-        let unread = self.0.gateway.options.unread_timeout.as_secs() / SWEEP_EVERY.as_secs();
+        let unread = self.0.gateway.options.unread_timeout.as_secs() / SWEEP_INTERVAL.as_secs();
         let unread = u32::try_from(unread).unwrap_or(u32::MAX);
         loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
+            tokio::time::sleep(SWEEP_INTERVAL).await;
             let known = self.0.gateway.catalogue.load_full();
             self.0.pool.sweep(&known.upstreams, Instant::now());
             self.0.flows.sweep(unread);
@@ -138,7 +138,7 @@ impl Relay {
             }
             other => {
                 // Who has no key learns nothing of what is where.
-                let refusal = match (self.let_in(key, route.selector, started).await, other) {
+                let refusal = match (self.authenticate(key, route.selector, started).await, other) {
                     (Err(refusal), _) => refusal,
                     (Ok(_), Endpoint::WrongMethod(allow)) => Refusal::wrong_method(allow),
                     (Ok(_), _) => Refusal::unknown_path(),
@@ -147,7 +147,7 @@ impl Relay {
             }
         };
         let (auth, let_in_at) = self
-            .let_in(key, route.selector, started)
+            .authenticate(key, route.selector, started)
             .await
             .map_err(|refusal| Box::new(refusal.into_response()))?;
         let gateway = Arc::clone(&self.0.gateway);
@@ -163,7 +163,7 @@ impl Relay {
         route: InferenceRoute<'_>,
         key: Option<&SentKey>,
     ) -> Response<GatewayBody> {
-        let auth = match self.let_in(key, route.selector, Instant::now()).await {
+        let auth = match self.authenticate(key, route.selector, Instant::now()).await {
             Err(refusal) => return refusal.into_response(),
             Ok((auth, _)) => auth,
         };
@@ -185,7 +185,7 @@ impl Relay {
 
     /// Checks the key of a request, from memory if possible. It is `now`, and later if that had to be waited
     /// for.
-    async fn let_in(
+    async fn authenticate(
         &self,
         key: Option<&SentKey>,
         selector: WorkspaceSelector<'_>,
@@ -201,7 +201,7 @@ impl Relay {
     }
 }
 
-impl Lane {
+impl WorkerState {
     /// Serves a call whose key was let in, and sees to it that its account is closed.
     async fn serve(
         self: &Arc<Self>,
@@ -220,10 +220,10 @@ impl Lane {
             (asked.then(|| Arc::clone(&call.provider)), call.attempts)
         });
         let mut response = match outcome {
-            Ok(Outcome::Flowing(answered, saving)) => {
-                self.flowing(operation, *answered, saving, account)
+            Ok(Outcome::Streaming(answered, saving)) => {
+                self.stream_response(operation, *answered, saving, account)
             }
-            Ok(Outcome::Whole(whole)) => {
+            Ok(Outcome::Complete(whole)) => {
                 let on_disk = match account.close(&whole.ending) {
                     Some(hold) => hold.await,
                     None => true,
@@ -276,7 +276,7 @@ impl Lane {
         standings.requests = self.take_request(account)?;
         let is_here = matches!(request.body, CallBody::Whole(_));
         let (body, held) =
-            intake::read(&mut request.body, &self.gateway, account.auth.key.owner).await?;
+            body_reader::read(&mut request.body, &self.gateway, account.auth.key.owner).await?;
         // To look at the clock costs as much as some steps do: only after a wait.
         let now = if is_here {
             account.let_in_at()
@@ -284,33 +284,34 @@ impl Lane {
             Instant::now()
         };
         let catalogue = self.gateway.catalogue.load_full();
-        let look = look(&body, catalogue.strict_fields).map_err(|bad| Refusal::bad_body(&bad))?;
-        let model = choose_model(&catalogue, &look, account)?;
-        check_fields(model, &look)?;
-        let bound = Bound::new(operation, &look, model, body.len());
-        account.prompt_estimate = bound.prompt;
-        standings.tokens = self.take_tokens(account, bound, &look, now)?;
+        let fields = parse_request_fields(&body, catalogue.strict_fields)
+            .map_err(|bad| Refusal::bad_body(&bad))?;
+        let model = choose_model(&catalogue, &fields, account)?;
+        check_fields(model, &fields)?;
+        let estimate = CostEstimate::new(operation, &fields, model, body.len());
+        account.prompt_estimate = estimate.prompt;
+        standings.tokens = self.take_tokens(account, estimate, &fields, now)?;
         // Before it is put on record, where it says who is asked first.
-        let order = order(model, &look, account, now);
+        let order = order(model, &fields, account, now);
         let first = order.first().map(|(target, _)| &target.upstream.name);
-        let now = self.set_aside(account, first, bound, now).await?;
+        let now = self.reserve(account, first, estimate, now).await?;
         if model.echo {
             return echo(operation, &body, account);
         }
-        let cache_key = cache_key(operation, &look, &body, &request.headers, account);
+        let cache_key = cache_key(operation, &fields, &body, &request.headers, account);
         if let Some(key) = &cache_key
             && let Some(kept) = self.gateway.answers.find(key, now)
         {
-            return Ok(Outcome::Whole(from_cache(kept)));
+            return Ok(Outcome::Complete(from_cache(kept)));
         }
-        let errand = Errand {
+        let call = UpstreamCall {
             operation,
             order,
-            look: &look,
+            fields: &fields,
             body: &body,
             headers: &request.headers,
         };
-        let answered = ask_around(self, &errand, account, now).await?;
+        let answered = call_with_fallback(self, &call, account, now).await?;
         drop((body, held));
         self.receive(operation, answered, cache_key, account).await
     }
@@ -332,8 +333,8 @@ impl Lane {
     fn take_tokens(
         &self,
         account: &mut Account,
-        bound: Bound,
-        look: &Look,
+        estimate: CostEstimate,
+        fields: &RequestFields,
         now: Instant,
     ) -> Result<Option<Standing>, Refusal> {
         if !Limiter::applies(&account.auth, Unit::Tokens) {
@@ -341,8 +342,8 @@ impl Lane {
         }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
         // when it is known.
-        let answer = look.max_tokens.map_or(0, |_| bound.answer);
-        let tokens = bound.prompt.saturating_add(answer);
+        let answer = fields.max_tokens.map_or(0, |_| estimate.completion);
+        let tokens = estimate.prompt.saturating_add(answer);
         let limiter = &self.gateway.limiter;
         let taken = limiter
             .take(&account.auth, Unit::Tokens, tokens, now)
@@ -357,26 +358,26 @@ impl Lane {
     }
 
     /// Sets aside the most that the call may cost. It is `now`, and later if that had to be waited for.
-    async fn set_aside(
+    async fn reserve(
         &self,
         account: &mut Account,
         provider: Option<&Arc<str>>,
-        bound: Bound,
+        estimate: CostEstimate,
         now: Instant,
     ) -> Result<Instant, Refusal> {
         let Some(call) = account.call() else {
             return Err(Refusal::no_target());
         };
-        let estimate = CallEstimate {
+        let call_estimate = CallEstimate {
             id: call.id,
             created_at: call.created_at,
             operation: call.operation,
             model: Arc::clone(&call.model),
             provider: Arc::clone(provider.unwrap_or(&self.gateway.nothing)),
             streamed: call.streamed,
-            max_cost: bound.most,
+            max_cost: estimate.max_cost,
         };
-        let outcome = match self.gateway.ledger.admit(&account.auth, &estimate) {
+        let outcome = match self.gateway.ledger.admit(&account.auth, &call_estimate) {
             Admission::Ready(ticket) => Ok((ticket, now)),
             Admission::Wait(waiting) => {
                 // Whoever leaves meanwhile may leave it on record.
@@ -400,21 +401,21 @@ impl Lane {
 
 fn choose_model<'c>(
     catalogue: &'c Catalogue,
-    look: &Look,
+    fields: &RequestFields,
     account: &mut Account,
 ) -> Result<&'c Model, Refusal> {
-    let model = catalogue.model(&look.model);
+    let model = catalogue.model(&fields.model);
     if let Some(call) = account.call() {
-        call.streamed = look.stream;
+        call.streamed = fields.stream;
         call.model = model.map_or_else(
-            || look.model.chars().take(200).collect::<String>().into(),
+            || fields.model.chars().take(200).collect::<String>().into(),
             |model| Arc::clone(&model.id),
         );
     }
-    if !may_use(&account.auth.key, &look.model) {
-        return Err(Refusal::model_not_allowed(&look.model));
+    if !may_use(&account.auth.key, &fields.model) {
+        return Err(Refusal::model_not_allowed(&fields.model));
     }
-    let model = model.ok_or_else(|| Refusal::model_not_found(&look.model))?;
+    let model = model.ok_or_else(|| Refusal::model_not_found(&fields.model))?;
     account.count_in(&model.series);
     Ok(model)
 }
@@ -422,20 +423,20 @@ fn choose_model<'c>(
 /// The targets of a model that may be sent a request, in the order in which they are tried.
 fn order<'m>(
     model: &'m Model,
-    look: &Look,
+    fields: &RequestFields,
     account: &Account,
     now: Instant,
 ) -> Box<[(&'m Arc<Target>, bool)]> {
     let preference = account.auth.workspace.preference;
-    let accepts = |target: &Target| target.upstream.fields.refused(look).is_none();
+    let accepts = |target: &Target| target.upstream.field_policy.refused(fields).is_none();
     model.order(preference, now, accepts).into_boxed_slice()
 }
 
 /// Refuses what no provider of a model may be sent.
-fn check_fields(model: &Model, look: &Look) -> Result<(), Refusal> {
+fn check_fields(model: &Model, fields: &RequestFields) -> Result<(), Refusal> {
     let mut refused = None;
     for target in &model.targets {
-        match target.upstream.fields.refused(look) {
+        match target.upstream.field_policy.refused(fields) {
             None => return Ok(()),
             Some(field) => refused = Some(field),
         }
@@ -451,7 +452,7 @@ fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Out
     call.attempts = 1;
     let mut said = answer(operation, body, call.id, call.created_at)?;
     account.answered(Instant::now());
-    let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+    let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
     headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static(said.content_type),
@@ -467,7 +468,7 @@ fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Out
         ..Ending::default()
     };
     let status = StatusCode::OK;
-    Ok(Outcome::Whole(Whole {
+    Ok(Outcome::Complete(CompleteResponse {
         status,
         headers,
         body,
@@ -478,7 +479,7 @@ fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Out
 /// The key under which the answer is kept, if it may be.
 fn cache_key(
     operation: Operation,
-    look: &Look,
+    fields: &RequestFields,
     body: &Bytes,
     headers: &HeaderMap,
     account: &Account,
@@ -488,20 +489,26 @@ fn cache_key(
         Some(b"off") => false,
         _ => account.auth.key.cache,
     };
-    let same = look.deterministic || operation == Operation::Embeddings;
-    (wanted && same && !look.stream).then(|| {
-        let around = look.around_model(body);
+    let same = fields.deterministic || operation == Operation::Embeddings;
+    (wanted && same && !fields.stream).then(|| {
+        let around = fields.around_model(body);
         // What is sent along may change the answer.
         let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
-        Answers::key(account.auth.key.owner, operation, &look.model, beta, around)
+        Answers::key(
+            account.auth.key.owner,
+            operation,
+            &fields.model,
+            beta,
+            around,
+        )
     })
 }
 
-fn from_cache(kept: Kept) -> Whole {
-    let mut headers = HeaderMap::with_capacity(MOST_HEADERS);
+fn from_cache(kept: Kept) -> CompleteResponse {
+    let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
     headers.insert(header::CONTENT_TYPE, kept.content_type);
     headers.insert(CACHE, HeaderValue::from_static("hit"));
-    Whole {
+    CompleteResponse {
         status: StatusCode::OK,
         headers,
         body: GatewayBody::whole(kept.body),
@@ -547,7 +554,7 @@ mod tests {
         fn of_4<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
             size_of::<F>()
         }
-        let (whole, asking) = (of_3(Relay::handle), of_4(ask_around));
+        let (whole, asking) = (of_3(Relay::handle), of_4(call_with_fallback));
         assert!(whole < 1300 && asking < 550, "{whole} and {asking} bytes");
     }
 }

@@ -1,7 +1,7 @@
-//! One connection to a provider, and a question and its answer on it.
+//! One connection to a provider, and a request and its answer on it.
 
 use crate::upstream::Upstream;
-use crate::upstream::head::{self, AnswerHead};
+use crate::upstream::head::{self, ResponseHead};
 use bytes::{Bytes, BytesMut};
 use estrade_listener::framing::{BadEnd, Framing, Step};
 use futures_util::StreamExt;
@@ -20,16 +20,16 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::io::poll_read_buf;
 
 /// What is read at once: little at first, since most answers and all events are small…
-const FIRST_READ: usize = 4 * 1024;
+const MIN_READ: usize = 4 * 1024;
 /// …and more as long as the buffer is filled each time.
-const LARGEST_READ: usize = 64 * 1024;
+const MAX_READ: usize = 64 * 1024;
 
 /// An address that has not accepted after so long gets company by the next one.
-const HEAD_START: Duration = Duration::from_millis(250);
+const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum SendError {
     /// No connection.
     Connect,
     /// No connection in time.
@@ -70,17 +70,17 @@ impl From<BadEnd> for Cut {
 
 /// What is sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Question<'q> {
+pub(crate) struct Http1Request<'q> {
     /// The head as it is for every request to this provider…
     pub(crate) head: &'q [u8],
     /// …and the rest of it.
-    pub(crate) more_head: &'q [u8],
+    pub(crate) extra_headers: &'q [u8],
     pub(crate) body: &'q Bytes,
 }
 
-impl Question<'_> {
+impl Http1Request<'_> {
     fn len(&self) -> usize {
-        self.head.len() + self.more_head.len() + self.body.len()
+        self.head.len() + self.extra_headers.len() + self.body.len()
     }
 }
 
@@ -95,9 +95,9 @@ pub(crate) struct Connection {
     /// the read.
     timer: Pin<Box<Sleep>>,
     /// When it does: to know that takes less than to ask it.
-    rings_at: Instant,
-    /// Whether the present question is out, to its last byte.
-    told: bool,
+    deadline: Instant,
+    /// Whether the present request is out, to its last byte.
+    fully_sent: bool,
     /// When it was sent.
     sent_at: Instant,
     /// Whether there was another one before it: then it may have been closed meanwhile.
@@ -108,78 +108,78 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects. In a box, because it goes from hand to hand.
-    pub(crate) async fn open(upstream: &Upstream) -> Result<Box<Self>, Failure> {
+    pub(crate) async fn open(upstream: &Upstream) -> Result<Box<Self>, SendError> {
         let connecting = timeout(upstream.timeouts.connect, Io::connect(upstream));
         let io = match connecting.await {
-            Err(_) => return Err(Failure::ConnectTimeout),
+            Err(_) => return Err(SendError::ConnectTimeout),
             Ok(Err(error)) => {
                 tracing::debug!(provider = %upstream.name, %error, "cannot connect to a provider");
-                return Err(Failure::Connect);
+                return Err(SendError::Connect);
             }
             Ok(Ok(io)) => io,
         };
         let now = Instant::now();
-        let rings_at = now + Duration::from_hours(1);
+        let deadline = now + Duration::from_hours(1);
         Ok(Box::new(Self {
             io,
             buffer: BytesMut::new(),
-            read_size: FIRST_READ,
+            read_size: MIN_READ,
             framing: Framing::Done,
             keep_alive: true,
-            timer: Box::pin(sleep_until(rings_at)),
-            rings_at,
-            told: false,
+            timer: Box::pin(sleep_until(deadline)),
+            deadline,
+            fully_sent: false,
             sent_at: now,
             reused: false,
             idle_since: now,
         }))
     }
 
-    /// Sends a question and waits for the head of its answer.
-    pub(crate) fn ask<'a>(
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) fn send<'a>(
         &'a mut self,
-        question: &'a Question<'a>,
+        request: &'a Http1Request<'a>,
         now: Instant,
         due: Instant,
-    ) -> Asking<'a> {
-        self.told = false;
+    ) -> SendRequest<'a> {
+        self.fully_sent = false;
         self.sent_at = now;
-        Asking {
+        SendRequest {
             connection: self,
-            question,
+            request,
             sent: 0,
             due,
         }
     }
 
-    /// So much of a question is out, and that came of it.
-    fn asked(
+    /// So much of a request is out, and that came of it.
+    fn finish_send(
         &mut self,
-        question: &Question<'_>,
+        request: &Http1Request<'_>,
         sent: usize,
-        outcome: Result<Box<AnswerHead>, Failure>,
-    ) -> Result<Box<AnswerHead>, Failure> {
-        self.told = sent == question.len();
+        outcome: Result<Box<ResponseHead>, SendError>,
+    ) -> Result<Box<ResponseHead>, SendError> {
+        self.fully_sent = sent == request.len();
         self.take_head(outcome)
     }
 
     fn take_head(
         &mut self,
-        outcome: Result<Box<AnswerHead>, Failure>,
-    ) -> Result<Box<AnswerHead>, Failure> {
+        outcome: Result<Box<ResponseHead>, SendError>,
+    ) -> Result<Box<ResponseHead>, SendError> {
         let mut head = outcome?;
-        // Who answers before it has read everything may take the rest for the next question.
-        self.keep_alive = head.keep_alive && self.told;
+        // Who answers before it has read everything may take the rest for the next request.
+        self.keep_alive = head.keep_alive && self.fully_sent;
         self.framing = std::mem::replace(&mut head.framing, Framing::Done);
         Ok(head)
     }
 
-    /// Whether the last question went out as a whole: then it may have been worked on.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told
+    /// Whether the last request went out as a whole: then it may have been worked on.
+    pub(crate) fn is_fully_sent(&self) -> bool {
+        self.fully_sent
     }
 
-    /// Whether an end without an answer means that nobody has read the present question: the connection had
+    /// Whether an end without an answer means that nobody has read the present request: the connection had
     /// waited, and that was `recently`.
     pub(crate) fn may_have_been_closed(&self, recently: Duration) -> bool {
         self.reused && self.sent_at.elapsed() <= recently
@@ -190,47 +190,47 @@ impl Connection {
         !self.keep_alive
     }
 
-    fn poll_ask(
+    fn poll_send_request(
         &mut self,
         cx: &mut Context<'_>,
-        question: &Question<'_>,
+        request: &Http1Request<'_>,
         sent: &mut usize,
         due: Instant,
-    ) -> Poll<Result<Box<AnswerHead>, Failure>> {
+    ) -> Poll<Result<Box<ResponseHead>, SendError>> {
         // A provider that hangs up while we send may have said why: so its answer is looked for anyway.
-        let _ = self.poll_send(cx, question, sent);
-        self.told = *sent == question.len();
+        let _ = self.poll_send(cx, request, sent);
+        self.fully_sent = *sent == request.len();
         if let Poll::Ready(outcome) = self.poll_parse(cx) {
             return Poll::Ready(outcome);
         }
-        ready!(self.poll_due(cx, due));
-        Poll::Ready(Err(Failure::Timeout))
+        ready!(self.poll_deadline(cx, due));
+        Poll::Ready(Err(SendError::Timeout))
     }
 
     /// The head of the response to a request that is out, for whoever reads on.
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Box<AnswerHead>, Failure>> {
+    ) -> Poll<Result<Box<ResponseHead>, SendError>> {
         let outcome = ready!(self.poll_parse(cx));
         Poll::Ready(self.take_head(outcome))
     }
 
-    fn poll_parse(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<AnswerHead>, Failure>> {
+    fn poll_parse(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<ResponseHead>, SendError>> {
         loop {
             if !self.buffer.is_empty() {
                 match head::parse(&mut self.buffer) {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
                     Ok(None) => {}
-                    Err(head::Garbage) => return Poll::Ready(Err(Failure::Garbage)),
+                    Err(head::Garbage) => return Poll::Ready(Err(SendError::Garbage)),
                 }
             }
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0) | Err(_)) if self.buffer.is_empty() => {
-                    return Poll::Ready(Err(Failure::Unanswered));
+                    return Poll::Ready(Err(SendError::Unanswered));
                 }
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Failure::Garbage)),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(SendError::Garbage)),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -239,12 +239,12 @@ impl Connection {
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        question: &Question<'_>,
+        request: &Http1Request<'_>,
         sent: &mut usize,
     ) -> Poll<io::Result<()>> {
         loop {
             let mut skip = *sent;
-            let left = [question.head, question.more_head, question.body].map(|part| {
+            let left = [request.head, request.extra_headers, request.body].map(|part| {
                 let gone = skip.min(part.len());
                 skip -= gone;
                 IoSlice::new(&part[gone..])
@@ -266,7 +266,7 @@ impl Connection {
         }
         let read = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer))?;
         if self.buffer.len() == self.buffer.capacity() {
-            self.read_size = (self.read_size * 2).min(LARGEST_READ);
+            self.read_size = (self.read_size * 2).min(MAX_READ);
         }
         Poll::Ready(Ok(read))
     }
@@ -334,7 +334,7 @@ impl Connection {
         self.framing.is_done(&mut self.buffer)
     }
 
-    /// Whether it can take another question.
+    /// Whether it can take another request.
     pub(crate) fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing == Framing::Done && self.buffer.is_empty()
     }
@@ -343,8 +343,8 @@ impl Connection {
     pub(super) fn rest(&mut self, now: Instant) {
         self.idle_since = now;
         self.reused = true;
-        if self.read_size > FIRST_READ {
-            self.read_size = FIRST_READ;
+        if self.read_size > MIN_READ {
+            self.read_size = MIN_READ;
             self.buffer = BytesMut::new();
         }
     }
@@ -360,13 +360,13 @@ impl Connection {
     }
 
     /// Resolves when this moment has come.
-    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
-        if self.rings_at > due {
+    pub(crate) fn poll_deadline(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        if self.deadline > due {
             self.set_timer(due);
         }
         loop {
             let rang = self.timer.as_mut().poll(cx).is_ready();
-            // Who has used up its turn is told nothing by the timer: whoever sends all the time must not stop it.
+            // Who has used up its turn is fully_sent nothing by the timer: whoever sends all the time must not stop it.
             if (rang || !has_budget_remaining()) && Instant::now() >= due {
                 // Whoever asks next asks for a later moment.
                 return Poll::Ready(());
@@ -380,34 +380,34 @@ impl Connection {
 
     fn set_timer(&mut self, due: Instant) {
         self.timer.as_mut().reset(due);
-        self.rings_at = due;
+        self.deadline = due;
     }
 
     /// Whether the timer rings after `now`, and not after `due`: who waits for it already need not ask it.
-    pub(crate) fn rings(&self, now: Instant, due: Instant) -> bool {
-        now < self.rings_at && self.rings_at <= due
+    pub(crate) fn is_timer_set(&self, now: Instant, due: Instant) -> bool {
+        now < self.deadline && self.deadline <= due
     }
 }
 
-/// A question that is being asked. By hand, because an async function would keep what it was given twice.
-pub(crate) struct Asking<'a> {
+/// A request that is being asked. By hand, because an async function would keep what it was given twice.
+pub(crate) struct SendRequest<'a> {
     connection: &'a mut Connection,
-    question: &'a Question<'a>,
+    request: &'a Http1Request<'a>,
     /// How much of it is out.
     sent: usize,
     due: Instant,
 }
 
-impl Future for Asking<'_> {
-    type Output = Result<Box<AnswerHead>, Failure>;
+impl Future for SendRequest<'_> {
+    type Output = Result<Box<ResponseHead>, SendError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let it = self.get_mut();
         let outcome = ready!(
             it.connection
-                .poll_ask(cx, it.question, &mut it.sent, it.due)
+                .poll_send_request(cx, it.request, &mut it.sent, it.due)
         );
-        Poll::Ready(it.connection.asked(it.question, it.sent, outcome))
+        Poll::Ready(it.connection.finish_send(it.request, it.sent, outcome))
     }
 }
 
@@ -441,7 +441,7 @@ async fn reach(mut addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Tc
             None if tried.is_empty() => return Err(last),
             None => {}
         }
-        match timeout(HEAD_START, tried.next()).await {
+        match timeout(NEXT_ADDRESS_DELAY, tried.next()).await {
             Ok(Some(Ok(stream))) => return Ok(stream),
             Ok(Some(Err(error))) => last = error,
             Ok(None) | Err(_) => {}
@@ -510,16 +510,16 @@ mod tests {
         let silent = socket.listen(1).unwrap();
         let address = silent.local_addr().unwrap();
         let mut waiting = Vec::new();
-        while let Ok(Ok(stream)) = timeout(HEAD_START, TcpStream::connect(address)).await {
+        while let Ok(Ok(stream)) = timeout(NEXT_ADDRESS_DELAY, TcpStream::connect(address)).await {
             waiting.push(stream);
             assert!(waiting.len() < 100, "it lets everybody in");
         }
         let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = (good.local_addr().unwrap(), good);
-        let reached = timeout(4 * HEAD_START, reach([address, good.0].into_iter())).await;
+        let reached = timeout(4 * NEXT_ADDRESS_DELAY, reach([address, good.0].into_iter())).await;
         let stream = reached.unwrap().unwrap();
         assert_eq!(stream.peer_addr().unwrap(), good.0);
-        let nobody = timeout(4 * HEAD_START, reach([address].into_iter())).await;
+        let nobody = timeout(4 * NEXT_ADDRESS_DELAY, reach([address].into_iter())).await;
         assert!(nobody.is_err(), "it waits for as long as it may");
         assert!(reach(std::iter::empty()).await.is_err());
     }

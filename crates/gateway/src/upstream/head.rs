@@ -6,8 +6,8 @@ use http::{HeaderName, HeaderValue, header};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-const MOST_HEADERS: usize = 128;
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
+const MAX_HEAD: usize = 64 * 1024;
 
 /// Headers that tell the caller something and nothing of the account that the provider knows us by.
 const PASSED_ON: [&str; 4] = [
@@ -19,7 +19,7 @@ const PASSED_ON: [&str; 4] = [
 
 /// The head of an answer.
 #[derive(Debug)]
-pub(crate) struct AnswerHead {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) content_encoding: Option<HeaderValue>,
@@ -40,15 +40,15 @@ pub(crate) struct AnswerHead {
 pub(super) struct Garbage;
 
 /// Takes the head off the buffer when it is complete; interim answers are read over.
-pub(super) fn parse(buffer: &mut BytesMut) -> Result<Option<Box<AnswerHead>>, Garbage> {
+pub(super) fn parse(buffer: &mut BytesMut) -> Result<Option<Box<ResponseHead>>, Garbage> {
     loop {
-        let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default()
             .parse_response_with_uninit_headers(&mut response, buffer, &mut headers)
             .map_err(|_| Garbage)?;
         let httparse::Status::Complete(length) = parsed else {
-            return if buffer.len() > LONGEST_HEAD {
+            return if buffer.len() > MAX_HEAD {
                 Err(Garbage)
             } else {
                 Ok(None)
@@ -71,9 +71,9 @@ fn read(
     status: u16,
     modern: bool,
     headers: &[httparse::Header<'_>],
-) -> Result<Box<AnswerHead>, Garbage> {
+) -> Result<Box<ResponseHead>, Garbage> {
     // In a box, because it goes from hand to hand.
-    let mut head = Box::new(AnswerHead {
+    let mut head = Box::new(ResponseHead {
         status,
         content_type: None,
         content_encoding: None,
@@ -173,7 +173,7 @@ fn seconds(value: &[u8]) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-impl AnswerHead {
+impl ResponseHead {
     /// What the caller may see of it.
     pub(crate) fn shown(&self) -> impl Iterator<Item = &[u8]> {
         let others = self.others.iter().map(|(_, value)| value);
@@ -199,7 +199,7 @@ impl AnswerHead {
 mod tests {
     use super::*;
 
-    fn head(text: &str) -> Result<Option<Box<AnswerHead>>, Garbage> {
+    fn head(text: &str) -> Result<Option<Box<ResponseHead>>, Garbage> {
         parse(&mut BytesMut::from(text))
     }
 
@@ -264,7 +264,7 @@ mod tests {
         }
         assert!(parse(&mut BytesMut::from("SSH-2.0-x\r\n\r\n")).is_err());
         assert!(parse(&mut BytesMut::from("HTTP/1.1 101 Up\r\n\r\n")).is_err());
-        let long = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(LONGEST_HEAD));
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(MAX_HEAD));
         assert!(parse(&mut BytesMut::from(&*long)).is_err());
     }
 

@@ -9,13 +9,13 @@ mod key_finder;
 mod pool;
 mod tls;
 
-pub(crate) use connection::{Connection, Cut, Failure, Question};
-pub(crate) use head::AnswerHead;
+pub(crate) use connection::{Connection, Cut, Http1Request, SendError};
+pub(crate) use head::ResponseHead;
 pub(crate) use key_finder::KeyFinder;
 pub(crate) use pool::Pool;
 pub(crate) use tls::Trust;
 
-use crate::fields::FieldPolicy;
+use crate::field_policy::FieldPolicy;
 use estrade_model::Invalid;
 use estrade_model::call::Operation;
 use estrade_model::provider::{OnDisconnect, Provider, Timeouts};
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_rustls::TlsConnector;
 
 /// Keys that are shorter are no secrets: `none`, `ollama`. Such words are in many answers.
-const SHORTEST_SECRET: usize = 16;
+const MIN_SECRET: usize = 16;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -42,7 +42,7 @@ pub(crate) struct Upstream {
     pub(crate) retries: u32,
     pub(crate) stream_usage: bool,
     pub(crate) on_disconnect: OnDisconnect,
-    pub(crate) fields: FieldPolicy,
+    pub(crate) field_policy: FieldPolicy,
     host: String,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -91,10 +91,10 @@ impl Upstream {
             retries: provider.retries,
             stream_usage: provider.stream_usage,
             on_disconnect: provider.on_disconnect,
-            fields: FieldPolicy::new(&provider.fields),
+            field_policy: FieldPolicy::new(&provider.fields),
             heads: Operation::ALL.map(|operation| base.head(operation, bearer)),
             secret: bearer
-                .filter(|key| key.len() >= SHORTEST_SECRET)
+                .filter(|key| key.len() >= MIN_SECRET)
                 .and_then(|key| KeyFinder::new(key.as_bytes())),
             host: base.host,
             port: base.port,
@@ -108,7 +108,7 @@ impl Upstream {
     }
 
     /// Whether these bytes have the provider's key in them.
-    pub(crate) fn is_betrayed_by(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn leaks_key(&self, bytes: &[u8]) -> bool {
         let secret = self.secret();
         secret.is_some_and(|secret| secret.is_in(bytes))
     }

@@ -5,7 +5,7 @@
 //! `docs/INFERENCE.md` has the same list; a test compares them.
 
 use crate::json::{Scanner, Text};
-use crate::look::{Look, ServerTool};
+use crate::request_fields::{RequestFields, ServerTool};
 use estrade_model::provider::FieldRules;
 
 /// Fields that are refused unless a provider's `pass_fields` names them.
@@ -211,8 +211,8 @@ impl FieldPolicy {
     }
 
     /// A field of a request that must not be sent there.
-    pub(crate) fn refused(&self, look: &Look) -> Option<RefusedField> {
-        let guarded = look.guarded.as_deref()?;
+    pub(crate) fn refused(&self, fields: &RequestFields) -> Option<RefusedField> {
+        let guarded = fields.guarded.as_deref()?;
         if let Some(field) = guarded.restricted.first_not_in(self.passed) {
             return Some(RefusedField::named(field));
         }
@@ -237,7 +237,7 @@ impl FieldPolicy {
 mod tests {
     use super::*;
     use crate::json::LONGEST_WORD;
-    use crate::look::look;
+    use crate::request_fields::parse_request_fields;
     use estrade_model::provider::MAX_PASS_FIELDS;
 
     fn rules(pass: &[&str], strict: bool) -> FieldPolicy {
@@ -249,8 +249,8 @@ mod tests {
 
     fn refused(policy: &FieldPolicy, more: &str) -> Option<String> {
         let body = format!(r#"{{"model":"a","messages":[]{more}}}"#);
-        let look = look(body.as_bytes(), policy.strict).unwrap();
-        policy.refused(&look).map(|field| field.param)
+        let fields = parse_request_fields(body.as_bytes(), policy.strict).unwrap();
+        policy.refused(&fields).map(|field| field.param)
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
         let strict = rules(&passed, true);
         let names: String = (0..20_000).map(|at| format!(r#","f{at}":1"#)).collect();
         let body = format!(r#"{{"model":"a"{names}}}"#);
-        let fields = look(body.as_bytes(), true).unwrap();
+        let fields = parse_request_fields(body.as_bytes(), true).unwrap();
         let kept = fields.guarded.as_deref().unwrap().extra.len();
         assert!((MAX_PASS_FIELDS + 1..1000).contains(&kept), "{kept}");
         assert_eq!(strict.refused(&fields).unwrap().param, "f100");
@@ -340,7 +340,7 @@ mod tests {
             r#"{{"model":"a","tools":[{}]}}"#,
             tools.collect::<Vec<_>>().join(",")
         );
-        let fields = look(body.as_bytes(), true).unwrap();
+        let fields = parse_request_fields(body.as_bytes(), true).unwrap();
         let kept = fields.guarded.as_deref().unwrap().tools.len();
         assert!((MAX_PASS_FIELDS + 1..1000).contains(&kept), "{kept}");
     }

@@ -1,13 +1,13 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
-use crate::fields::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
+use crate::field_policy::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
 use crate::json::{Kind, Malformed, Scanner, Text};
 use bytes::Bytes;
 use std::ops::Range;
 
 /// What a body says, with the places where it says it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct RequestFields {
     /// The model's name.
     pub(crate) model: String,
     /// Where the name stands, with its quotes.
@@ -60,7 +60,7 @@ impl GuardedFields {
 
 /// Why a body is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum BadBody {
+pub(crate) enum RequestError {
     /// It is not UTF-8.
     NotText,
     /// It is not JSON.
@@ -71,7 +71,7 @@ pub(crate) enum BadBody {
     Field(&'static str, &'static str),
 }
 
-impl From<Malformed> for BadBody {
+impl From<Malformed> for RequestError {
     fn from(malformed: Malformed) -> Self {
         Self::Malformed(malformed)
     }
@@ -102,11 +102,14 @@ const UNLIMITED: u64 = u64::MAX;
 const OTHER_CASE: &str = "must be written exactly so: some servers do not mind the case";
 
 /// Looks at a body; `strict`: also for fields that are not standard.
-pub(crate) fn look(body: &[u8], strict: bool) -> Result<Look, BadBody> {
-    let text = std::str::from_utf8(body).map_err(|_| BadBody::NotText)?;
-    let mut look = Look {
+pub(crate) fn parse_request_fields(
+    body: &[u8],
+    strict: bool,
+) -> Result<RequestFields, RequestError> {
+    let text = std::str::from_utf8(body).map_err(|_| RequestError::NotText)?;
+    let mut fields = RequestFields {
         n: 1,
-        ..Look::default()
+        ..RequestFields::default()
     };
     let mut scanner = Scanner::new(text);
     let start = memchr::memchr(b'{', body).unwrap_or(0) + 1;
@@ -119,13 +122,13 @@ pub(crate) fn look(body: &[u8], strict: bool) -> Result<Look, BadBody> {
         let Some((number, field)) = known else {
             // A server that does not mind the case would believe this one.
             if let Some(field) = scanner.resembles(name, &FIELDS) {
-                return Err(BadBody::Field(field, OTHER_CASE));
+                return Err(RequestError::Field(field, OTHER_CASE));
             }
             let media = scanner.media;
-            look.other_field(scanner, name, strict)?;
+            fields.other_field(scanner, name, strict)?;
             let is_tools = scanner.resembles(name, &["tools"]).is_some();
             if is_tools && scanner.kind()? == Kind::Array {
-                look.tools(scanner)?;
+                fields.tools(scanner)?;
             } else {
                 scanner.skip()?;
             }
@@ -136,31 +139,31 @@ pub(crate) fn look(body: &[u8], strict: bool) -> Result<Look, BadBody> {
         };
         // Two readers may believe two different ones, so neither is believed.
         if seen & 1 << number != 0 {
-            return Err(BadBody::Field(field, "is given twice"));
+            return Err(RequestError::Field(field, "is given twice"));
         }
         seen |= 1 << number;
-        look.field(field, scanner)
+        fields.field(field, scanner)
     })?;
     scanner.end()?;
-    look.media = scanner.media;
-    look.max_tokens = look.max_tokens.filter(|most| *most != UNLIMITED);
-    if look.model.is_empty() {
-        return Err(BadBody::NoModel);
+    fields.media = scanner.media;
+    fields.max_tokens = fields.max_tokens.filter(|most| *most != UNLIMITED);
+    if fields.model.is_empty() {
+        return Err(RequestError::NoModel);
     }
     if seen & 1 << 2 == 0 {
-        look.usage_edit = Some((start..start, br#""stream_options":{"include_usage":true},"#));
+        fields.usage_edit = Some((start..start, br#""stream_options":{"include_usage":true},"#));
     }
-    Ok(look)
+    Ok(fields)
 }
 
-impl Look {
+impl RequestFields {
     /// Takes note of a field that is passed on, if a provider may not be sent it.
     fn other_field(
         &mut self,
         scanner: &mut Scanner<'_>,
         name: &Text,
         strict: bool,
-    ) -> Result<(), BadBody> {
+    ) -> Result<(), RequestError> {
         if let Some(restricted) = FieldSet::find(scanner, name) {
             // Nothing is what it is without the field.
             if scanner.kind()? != Kind::Null {
@@ -178,7 +181,7 @@ impl Look {
     }
 
     /// Takes note of the tools that the provider runs.
-    fn tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
+    fn tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), RequestError> {
         scanner.array(|scanner, index| {
             if scanner.kind()? == Kind::Object {
                 self.tool(scanner, index)
@@ -189,7 +192,7 @@ impl Look {
         })
     }
 
-    fn tool(&mut self, scanner: &mut Scanner<'_>, index: usize) -> Result<(), BadBody> {
+    fn tool(&mut self, scanner: &mut Scanner<'_>, index: usize) -> Result<(), RequestError> {
         let (mut is_typed, mut unknown) = (false, None);
         scanner.object(|scanner, name| {
             let is_type = scanner.resembles(name, &["type"]).is_some();
@@ -201,7 +204,7 @@ impl Look {
                     let guarded = self.guarded.get_or_insert_default();
                     guarded.add_tool(index, &scanner.value(&kind));
                 }
-                return Ok::<_, BadBody>(());
+                return Ok::<_, RequestError>(());
             }
             let is_known = || TOOL_DEFINITION.iter().any(|word| scanner.says(name, word));
             if unknown.is_none() && !is_type && !is_known() {
@@ -217,7 +220,11 @@ impl Look {
         Ok(())
     }
 
-    fn field(&mut self, field: &'static str, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
+    fn field(
+        &mut self,
+        field: &'static str,
+        scanner: &mut Scanner<'_>,
+    ) -> Result<(), RequestError> {
         let kind = scanner.kind()?;
         match (field, kind) {
             ("model", Kind::String) => {
@@ -225,7 +232,7 @@ impl Look {
                 self.model = scanner.value(&text).into_owned();
                 self.model_span = text.span.start - 1..text.span.end + 1;
             }
-            ("model", _) => return Err(BadBody::Field("model", "must be a string")),
+            ("model", _) => return Err(RequestError::Field("model", "must be a string")),
             ("stream", Kind::Bool(stream)) => {
                 self.stream = stream;
                 scanner.skip()?;
@@ -259,9 +266,9 @@ impl Look {
             (_, Kind::Null) => {
                 scanner.skip()?;
             }
-            ("stream", _) => return Err(BadBody::Field(field, "must be true or false")),
-            ("stream_options", _) => return Err(BadBody::Field(field, "must be an object")),
-            _ => return Err(BadBody::Field(field, "must be a number")),
+            ("stream", _) => return Err(RequestError::Field(field, "must be true or false")),
+            ("stream_options", _) => return Err(RequestError::Field(field, "must be an object")),
+            _ => return Err(RequestError::Field(field, "must be a number")),
         }
         Ok(())
     }
@@ -273,20 +280,23 @@ impl Look {
         self.max_tokens = self.max_tokens.max(Some(most));
     }
 
-    fn stream_options(&mut self, scanner: &mut Scanner<'_>) -> Result<(), BadBody> {
+    fn stream_options(&mut self, scanner: &mut Scanner<'_>) -> Result<(), RequestError> {
         let start = scanner.at() + 1;
         let (mut found, mut empty) = (None, true);
         scanner.object(|scanner, name| {
             empty = false;
             if !scanner.says(name, "include_usage") {
                 if scanner.resembles(name, &["include_usage"]).is_some() {
-                    return Err(BadBody::Field("include_usage", OTHER_CASE));
+                    return Err(RequestError::Field("include_usage", OTHER_CASE));
                 }
                 scanner.skip()?;
                 return Ok(());
             }
             if found.is_some() {
-                return Err(BadBody::Field("stream_options", "says include_usage twice"));
+                return Err(RequestError::Field(
+                    "stream_options",
+                    "says include_usage twice",
+                ));
             }
             self.include_usage = scanner.kind()? == Kind::Bool(true);
             found = Some(scanner.skip()?);
@@ -332,13 +342,16 @@ impl Look {
     }
 }
 
-fn count(field: &'static str, number: f64) -> Result<u64, BadBody> {
+fn count(field: &'static str, number: f64) -> Result<u64, RequestError> {
     // Whoever rounds it may round it up.
     if number.fract() != 0.0 {
-        return Err(BadBody::Field(field, "must be an integer"));
+        return Err(RequestError::Field(field, "must be an integer"));
     }
     if !(0.0..1e12).contains(&number) {
-        return Err(BadBody::Field(field, "must not be negative or so large"));
+        return Err(RequestError::Field(
+            field,
+            "must not be negative or so large",
+        ));
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -356,9 +369,11 @@ mod tests {
 
     fn rewritten(text: &str, model: Option<&str>, usage: bool) -> String {
         let body = Bytes::copy_from_slice(text.as_bytes());
-        let new = look(&body, false)
-            .unwrap()
-            .rewrite(&body, model.map(str::as_bytes), usage);
+        let new = parse_request_fields(&body, false).unwrap().rewrite(
+            &body,
+            model.map(str::as_bytes),
+            usage,
+        );
         String::from_utf8(new.to_vec()).unwrap()
     }
 
@@ -366,7 +381,7 @@ mod tests {
     fn what_is_needed_is_found_and_the_rest_is_left_alone() {
         let body = br#" {"messages":[{"model":"inner","n":9}],"model":"a\/b","stream":true,"n":2,
             "max_tokens":7,"max_completion_tokens":null,"temperature":0.0,"x":{"stream":false}} "#;
-        let found = look(body, false).unwrap();
+        let found = parse_request_fields(body, false).unwrap();
         assert_eq!(found.model, "a/b");
         assert!(found.stream && found.deterministic && !found.include_usage);
         assert_eq!((found.n, found.max_tokens), (2, Some(7)));
@@ -392,20 +407,24 @@ mod tests {
                 format!(r#"{{"model":"a","{name}":1}}"#),
                 format!(r#"{{"{name}":1,"model":"a"}}"#),
             ] {
-                let found = look(text.as_bytes(), false);
-                assert_eq!(found, Err(BadBody::Field(field, OTHER_CASE)), "{text}");
+                let found = parse_request_fields(text.as_bytes(), false);
+                assert_eq!(found, Err(RequestError::Field(field, OTHER_CASE)), "{text}");
             }
         }
         let nested = br#"{"model":"a","stream_options":{"Include_usage":false}}"#;
         assert_eq!(
-            look(nested, false),
-            Err(BadBody::Field("include_usage", OTHER_CASE))
+            parse_request_fields(nested, false),
+            Err(RequestError::Field("include_usage", OTHER_CASE))
         );
         for fine in [
             r#"{"mod\u0065l":"a"}"#,
             r#"{"model":"a","models":1,"Nn":2,"\u212a":3,"x":{"Model":"b"},"":1,"\ud800":1}"#,
         ] {
-            assert_eq!(look(fine.as_bytes(), false).unwrap().model, "a", "{fine}");
+            assert_eq!(
+                parse_request_fields(fine.as_bytes(), false).unwrap().model,
+                "a",
+                "{fine}"
+            );
         }
     }
 
@@ -413,7 +432,9 @@ mod tests {
     fn a_limit_is_the_largest_that_anybody_may_believe() {
         let limit = |more: &str| {
             let text = format!(r#"{{"model":"a"{more}}}"#);
-            look(text.as_bytes(), false).unwrap().max_tokens
+            parse_request_fields(text.as_bytes(), false)
+                .unwrap()
+                .max_tokens
         };
         assert_eq!(limit(r#","max_tokens":7,"n_predict":900"#), Some(900));
         assert_eq!(limit(r#","n_predict":7"#), Some(7));
@@ -433,7 +454,7 @@ mod tests {
     fn as_many_answers_are_paid_for_as_are_generated() {
         let n = |more: &str| {
             let text = format!(r#"{{"model":"a"{more}}}"#);
-            look(text.as_bytes(), false).unwrap().n
+            parse_request_fields(text.as_bytes(), false).unwrap().n
         };
         assert_eq!((n(""), n(r#","n":0"#), n(r#","n":3.0"#)), (1, 1, 3));
         assert_eq!(n(r#","n":2,"best_of":8"#), 8);
@@ -445,7 +466,7 @@ mod tests {
     fn images_and_files_are_noticed_however_they_are_written() {
         let media = |more: &str| {
             let text = format!(r#"{{"model":"a",{more}}}"#);
-            look(text.as_bytes(), false).unwrap().media
+            parse_request_fields(text.as_bytes(), false).unwrap().media
         };
         let part = |name: &str| format!(r#""messages":[{{"content":[{{"{name}":{{}}}}]}}]"#);
         assert_eq!(media(&part("image_url")), 1);
@@ -493,8 +514,8 @@ mod tests {
 
     #[test]
     fn bad_bodies_are_refused_by_name() {
-        let field = |text: &str| match look(text.as_bytes(), false) {
-            Err(BadBody::Field(field, _)) => field,
+        let field = |text: &str| match parse_request_fields(text.as_bytes(), false) {
+            Err(RequestError::Field(field, _)) => field,
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(field(r#"{"model":"a","model":"b"}"#), "model");
@@ -517,9 +538,18 @@ mod tests {
         }
         assert_eq!(field(r#"{"model":"a","n":1,"n":2}"#), "n");
         assert_eq!(field(r#"{"model":"a","n_predict":1e400}"#), "n_predict");
-        assert_eq!(look(b"{}", false), Err(BadBody::NoModel));
-        assert_eq!(look(br#"{"model":""}"#, false), Err(BadBody::NoModel));
-        assert_eq!(look(b"{\"model\":\"\xff\"}", false), Err(BadBody::NotText));
+        assert_eq!(
+            parse_request_fields(b"{}", false),
+            Err(RequestError::NoModel)
+        );
+        assert_eq!(
+            parse_request_fields(br#"{"model":""}"#, false),
+            Err(RequestError::NoModel)
+        );
+        assert_eq!(
+            parse_request_fields(b"{\"model\":\"\xff\"}", false),
+            Err(RequestError::NotText)
+        );
         for text in [
             "",
             "[]",
@@ -529,14 +559,17 @@ mod tests {
             r#"{"model":"a",}"#,
         ] {
             assert!(
-                matches!(look(text.as_bytes(), false), Err(BadBody::Malformed(_))),
+                matches!(
+                    parse_request_fields(text.as_bytes(), false),
+                    Err(RequestError::Malformed(_))
+                ),
                 "{text}"
             );
         }
         let deep = format!(r#"{{"model":"a","x":{}}}"#, "[".repeat(10_000));
         assert!(matches!(
-            look(deep.as_bytes(), false),
-            Err(BadBody::Malformed(_))
+            parse_request_fields(deep.as_bytes(), false),
+            Err(RequestError::Malformed(_))
         ));
     }
 }
