@@ -4,10 +4,10 @@ use crate::auth::AuthContext;
 use crate::catalogue::Target;
 use crate::detached::{self, PendingResponse};
 use crate::gateway::Gateway;
+use crate::in_flight::{CallSnapshot, InFlightCalls, InFlightGuard, TokenCounter};
 use crate::metrics::Series;
-use crate::rates::Taken;
+use crate::rate_limiter::RateLimitCharge;
 use crate::trace::Trace;
-use crate::under_way::{Noted, Standing, Tally, UnderWay};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, OnRecord, Operation, Price, Ticket, Tokens};
@@ -19,20 +19,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What to wait for before the caller sees the end, in strict mode: whether the call is on disk.
-pub(crate) type Hold = Option<BoxFuture<'static, bool>>;
+pub(crate) type DurabilityWait = Option<BoxFuture<'static, bool>>;
 
 /// A call that is under way.
-pub(crate) struct Account {
+pub(crate) struct CallAccount {
     gateway: Arc<Gateway>,
     pub(crate) auth: AuthContext,
     /// None once it is closed.
     call: Option<Call>,
     ticket: Ticket,
     /// What was taken from the buckets: the request, and its tokens.
-    request: Option<Taken>,
-    tokens: Option<Taken>,
+    request: Option<RateLimitCharge>,
+    tokens: Option<RateLimitCharge>,
     started: Instant,
-    let_in_at: Instant,
+    authenticated_at: Instant,
     first_byte: Option<Instant>,
     series: Option<Arc<Series>>,
     /// The price at which it has been sent to a provider.
@@ -41,8 +41,8 @@ pub(crate) struct Account {
     /// Tokens of prompts that were sent in vain, and what they may have cost.
     lost: u64,
     owed: Amount,
-    /// Where it is noted that it is under way, unless it is on record.
-    noted: Option<Noted>,
+    /// Where it is in_flight_guard that it is under way, unless it is on record.
+    in_flight_guard: Option<InFlightGuard>,
     /// Whether a provider may bill an attempt that nothing is known of.
     unsettled: bool,
     /// What was being received when the client left, and when that was.
@@ -59,7 +59,7 @@ pub(crate) struct Account {
     clippy::struct_excessive_bools,
     reason = "four facts that have nothing to do with each other"
 )]
-pub(crate) struct Ending {
+pub(crate) struct CallEnd {
     pub(crate) status: u16,
     pub(crate) partial: bool,
     pub(crate) estimated: bool,
@@ -70,12 +70,12 @@ pub(crate) struct Ending {
     pub(crate) price: Option<Price>,
 }
 
-impl Account {
+impl CallAccount {
     pub(crate) fn open(
         gateway: Arc<Gateway>,
         auth: AuthContext,
         operation: Operation,
-        (started, let_in_at): (Instant, Instant),
+        (started, authenticated_at): (Instant, Instant),
     ) -> Box<Self> {
         let now = (gateway.options.clock)();
         let call = Call {
@@ -84,8 +84,8 @@ impl Account {
             key: auth.key.id,
             created_at: now,
             operation,
-            model: Arc::clone(&gateway.nothing),
-            provider: Arc::clone(&gateway.nothing),
+            model: Arc::clone(&gateway.empty),
+            provider: Arc::clone(&gateway.empty),
             status: 0,
             streamed: false,
             partial: false,
@@ -106,14 +106,14 @@ impl Account {
             request: None,
             tokens: None,
             started,
-            let_in_at,
+            authenticated_at,
             first_byte: None,
             series: None,
             sent: None,
             prompt_estimate: 0,
             lost: 0,
             owed: Amount::ZERO,
-            noted: None,
+            in_flight_guard: None,
             unsettled: false,
             pending: None,
             left_at: None,
@@ -123,7 +123,7 @@ impl Account {
     }
 
     /// The client has left while a response is awaited; what is dropped next is read on.
-    pub(crate) fn leave(&mut self, response: PendingResponse) {
+    pub(crate) fn detach(&mut self, response: PendingResponse) {
         self.pending = Some(Box::new(response));
     }
 
@@ -137,14 +137,14 @@ impl Account {
             request: self.request.take(),
             tokens: self.tokens.take(),
             started: self.started,
-            let_in_at: self.let_in_at,
+            authenticated_at: self.authenticated_at,
             first_byte: self.first_byte,
             series: self.series.take(),
             sent: self.sent,
             prompt_estimate: self.prompt_estimate,
             lost: self.lost,
             owed: self.owed,
-            noted: self.noted.take(),
+            in_flight_guard: self.in_flight_guard.take(),
             unsettled: self.unsettled,
             pending: None,
             left_at: Some(Instant::now()),
@@ -179,27 +179,27 @@ impl Account {
     }
 
     /// Where the call is counted from now on.
-    pub(crate) fn count_in(&mut self, series: &Arc<Series>) {
+    pub(crate) fn set_series(&mut self, series: &Arc<Series>) {
         self.series = Some(Arc::clone(series));
     }
 
     /// The request was taken from the buckets.
-    pub(crate) fn hold_request(&mut self, taken: Taken) {
+    pub(crate) fn set_request(&mut self, taken: RateLimitCharge) {
         self.request = Some(taken);
     }
 
     /// Tokens were taken from the buckets: settled or given back when the account is closed.
-    pub(crate) fn hold_tokens(&mut self, taken: Taken) {
+    pub(crate) fn set_tokens(&mut self, taken: RateLimitCharge) {
         self.tokens = Some(taken);
     }
 
     /// What was set aside.
-    pub(crate) fn hold_ticket(&mut self, ticket: Ticket) {
+    pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
         self.ticket = ticket;
     }
 
     /// The call is refused by a later check: it does not count as a request.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn refund_rate_limits(&mut self) {
         let now = Instant::now();
         for taken in [self.request.take(), self.tokens.take()]
             .into_iter()
@@ -210,7 +210,7 @@ impl Account {
     }
 
     /// A provider is asked.
-    pub(crate) fn asks(&mut self, provider: &Arc<str>) {
+    pub(crate) fn record_attempt(&mut self, provider: &Arc<str>) {
         if let Some(call) = &mut self.call {
             call.provider = Arc::clone(provider);
             call.attempts += 1;
@@ -218,7 +218,7 @@ impl Account {
     }
 
     /// The question goes out: from now on the prompt may have to be paid for.
-    pub(crate) fn sends(&mut self, target: &Target, under_way: &Arc<UnderWay>) {
+    pub(crate) fn record_sent(&mut self, target: &Target, in_flight: &Arc<InFlightCalls>) {
         self.sent = Some(target.price);
         if let Some(cancel) = &self.cancel {
             let at_once = target.upstream.on_disconnect == OnDisconnect::CancelAndChargeReserved;
@@ -227,20 +227,20 @@ impl Account {
         if self.ticket.on_record != OnRecord::No {
             return;
         }
-        let Some(standing) = self.standing() else {
+        let Some(snapshot) = self.snapshot() else {
             return;
         };
-        match &self.noted {
-            Some(noted) => noted.stands(standing),
-            None => self.noted = Some(under_way.add(self.started, standing)),
+        match &self.in_flight_guard {
+            Some(in_flight_guard) => in_flight_guard.update(snapshot),
+            None => self.in_flight_guard = Some(in_flight.add(self.started, snapshot)),
         }
         // Each time: while nobody had taken it, there was nothing to watch.
         self.gateway.ledger.call_sent();
     }
 
     /// How it stands; nothing once it is closed.
-    fn standing(&self) -> Option<Standing> {
-        Some(Standing {
+    fn snapshot(&self) -> Option<CallSnapshot> {
+        Some(CallSnapshot {
             call: self.call.clone()?,
             price: self.sent,
             prompt: self.prompt_estimate,
@@ -249,28 +249,31 @@ impl Account {
         })
     }
 
-    fn note(&self) {
-        if let Some(noted) = &self.noted
-            && let Some(standing) = self.standing()
+    fn update_in_flight(&self) {
+        if let Some(in_flight_guard) = &self.in_flight_guard
+            && let Some(snapshot) = self.snapshot()
         {
-            noted.stands(standing);
+            in_flight_guard.update(snapshot);
         }
     }
 
     /// Where it is counted what the provider says.
-    pub(crate) fn tally(&self) -> Tally {
-        self.noted.as_ref().map(Noted::tally).unwrap_or_default()
+    pub(crate) fn token_counter(&self) -> TokenCounter {
+        self.in_flight_guard
+            .as_ref()
+            .map(InFlightGuard::token_counter)
+            .unwrap_or_default()
     }
 
     /// The provider did not take the call: nothing is owed.
-    pub(crate) fn not_taken(&mut self) {
+    pub(crate) fn record_unbilled(&mut self) {
         self.sent = None;
-        self.note();
+        self.update_in_flight();
     }
 
     /// The provider has the question, and gave no answer: it may have worked on it, so the prompt
     /// is paid for.
-    pub(crate) fn lost(&mut self) {
+    pub(crate) fn record_lost(&mut self) {
         let Some(price) = self.sent.take() else {
             return;
         };
@@ -281,11 +284,11 @@ impl Account {
         };
         self.lost = self.lost.saturating_add(tokens.prompt);
         self.owed = sum(self.owed, price.cost(tokens));
-        self.note();
+        self.update_in_flight();
     }
 
     /// Adds what was sent in vain.
-    fn add_lost(&self, call: &mut Call, ending: &Ending) {
+    fn add_lost(&self, call: &mut Call, ending: &CallEnd) {
         if self.lost == 0 {
             return;
         }
@@ -296,35 +299,35 @@ impl Account {
     }
 
     /// The first byte of the answer has come.
-    pub(crate) fn answered(&mut self, now: Instant) {
+    pub(crate) fn record_first_byte(&mut self, now: Instant) {
         self.first_byte = Some(now);
-        if let Some(noted) = &self.noted {
-            noted.answered(now);
+        if let Some(in_flight_guard) = &self.in_flight_guard {
+            in_flight_guard.record_first_byte(now);
         }
     }
 
     /// When the first byte came.
-    pub(crate) fn answered_at(&self) -> Instant {
+    pub(crate) fn first_byte_at(&self) -> Instant {
         self.first_byte.unwrap_or(self.started)
     }
 
     /// When its key was let in.
-    pub(crate) fn let_in_at(&self) -> Instant {
-        self.let_in_at
+    pub(crate) fn authenticated_at(&self) -> Instant {
+        self.authenticated_at
     }
 
     /// How long it took until the first byte.
-    pub(crate) fn waited(&self) -> Duration {
-        self.answered_at() - self.started
+    pub(crate) fn time_to_first_byte(&self) -> Duration {
+        self.first_byte_at() - self.started
     }
 
     /// How long it took until the first byte, and since then.
-    pub(crate) fn spans(&self) -> (Duration, Duration) {
-        (self.waited(), self.answered_at().elapsed())
+    pub(crate) fn timings(&self) -> (Duration, Duration) {
+        (self.time_to_first_byte(), self.first_byte_at().elapsed())
     }
 
     /// Closes it. What comes back has to be waited for before the end is sent.
-    pub(crate) fn close(&mut self, ending: &Ending) -> Hold {
+    pub(crate) fn close(&mut self, ending: &CallEnd) -> DurabilityWait {
         let mut call = self.call.take()?;
         let now = Instant::now();
         let ended = self.left_at.unwrap_or(now);
@@ -362,7 +365,7 @@ impl Account {
         }
         let hold = self.gateway.ledger.close(self.ticket, call);
         // Only now: between the two it would be known to nobody.
-        self.noted = None;
+        self.in_flight_guard = None;
         hold
     }
 }
@@ -375,7 +378,7 @@ pub(crate) fn sum(one: Amount, other: Amount) -> Amount {
     Amount::from_nanos(one.nanos().saturating_add(other.nanos()))
 }
 
-impl Drop for Account {
+impl Drop for CallAccount {
     fn drop(&mut self) {
         // Still open: the caller left before the first byte. What was sent is owed all the same.
         if self.call.is_none() {
@@ -385,7 +388,7 @@ impl Drop for Account {
             return detached::take_over(self.hand_over(), *response);
         }
         let sent = self.sent.is_some();
-        let _ = self.close(&Ending {
+        let _ = self.close(&CallEnd {
             status: 499,
             partial: sent,
             estimated: sent,

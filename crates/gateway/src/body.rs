@@ -1,7 +1,7 @@
 //! The body of an answer.
 
-use crate::flows::{self, Flow};
-use crate::upstream::Cut;
+use crate::active_responses::{self, SharedResponse};
+use crate::upstream::ResponseError;
 use bytes::Bytes;
 use estrade_listener::sending::{Output, Part, Parts};
 use http_body::{Body, Frame, SizeHint};
@@ -16,7 +16,7 @@ pub struct GatewayBody(Kind);
 enum Kind {
     Whole(Bytes),
     Pieces(VecDeque<Bytes>),
-    Metered(Flow),
+    Metered(SharedResponse),
 }
 
 impl Default for GatewayBody {
@@ -27,15 +27,15 @@ impl Default for GatewayBody {
 
 /// The provider broke off, so the answer is cut: the caller shall notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken(pub(crate) Cut);
+pub struct BodyError(pub(crate) ResponseError);
 
-impl fmt::Display for Broken {
+impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the provider's answer was cut ({:?})", self.0)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BodyError {}
 
 impl GatewayBody {
     pub(crate) fn whole(bytes: Bytes) -> Self {
@@ -46,29 +46,29 @@ impl GatewayBody {
         Self(Kind::Pieces(pieces))
     }
 
-    pub(crate) fn metered(flow: Flow) -> Self {
-        Self(Kind::Metered(flow))
+    pub(crate) fn metered(response: SharedResponse) -> Self {
+        Self(Kind::Metered(response))
     }
 
     /// Whether its parts come one by one, for as long as a provider has something to say.
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(&self.0, Kind::Metered(flow) if flows::lock(flow).is_stream())
+        matches!(&self.0, Kind::Metered(response) if active_responses::lock(response).is_stream())
     }
 }
 
 impl Body for GatewayBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let data = match &mut self.get_mut().0 {
             Kind::Whole(bytes) if bytes.is_empty() => None,
             Kind::Whole(bytes) => Some(std::mem::take(bytes)),
             Kind::Pieces(pieces) => pieces.pop_front(),
-            Kind::Metered(flow) => return flows::lock(flow).poll_frame(cx),
+            Kind::Metered(response) => return active_responses::lock(response).poll_frame(cx),
         };
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
@@ -77,7 +77,7 @@ impl Body for GatewayBody {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_empty(),
             Kind::Pieces(pieces) => pieces.is_empty(),
-            Kind::Metered(flow) => flows::lock(flow).has_ended(),
+            Kind::Metered(response) => active_responses::lock(response).has_ended(),
         }
     }
 
@@ -85,8 +85,8 @@ impl Body for GatewayBody {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces(_) => SizeHint::default(),
-            Kind::Metered(flow) => flows::lock(flow)
-                .left()
+            Kind::Metered(response) => active_responses::lock(response)
+                .remaining()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
@@ -94,8 +94,8 @@ impl Body for GatewayBody {
 
 impl Parts for GatewayBody {
     fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
-        if let Kind::Metered(flow) = &self.0
-            && let Some(polled) = flows::lock(flow).poll_part(cx, output)
+        if let Kind::Metered(response) = &self.0
+            && let Some(polled) = active_responses::lock(response).poll_part(cx, output)
         {
             return polled;
         }

@@ -1,6 +1,6 @@
 //! Reads a request's body: not more than allowed, not slower than bearable.
 
-use crate::error::Refusal;
+use crate::error::GatewayError;
 use crate::gateway::Gateway;
 use crate::request::CallBody;
 use bytes::{Bytes, BytesMut};
@@ -17,38 +17,42 @@ use tokio::time::{Instant, timeout_at};
 
 /// Bytes per second that have to come on average once the longest pause has passed: one byte before
 /// each pause ends would otherwise hold a call for ever.
-const SLOWEST: u64 = 16 * 1024;
+const MIN_BYTES_PER_SECOND: u64 = 16 * 1024;
 
 /// Bodies up to this size are not counted for their owner: most are smaller, and counting takes a
 /// lock.
-const SMALL_BODY: u32 = 64 * 1024;
+const MAX_UNCOUNTED_BODY: u32 = 64 * 1024;
 
 /// How much of a body of so many bytes is counted for its owner.
 fn owned(taken: u32) -> u64 {
-    if taken > SMALL_BODY { taken.into() } else { 0 }
+    if taken > MAX_UNCOUNTED_BODY {
+        taken.into()
+    } else {
+        0
+    }
 }
 
-/// Room in memory for a body, given back when it is dropped.
-pub(crate) struct Room<'g> {
+/// BodyMemory in memory for a body, given back when it is dropped.
+pub(crate) struct BodyMemory<'g> {
     gateway: &'g Gateway,
     owner: OwnerId,
     /// As many bits as lie beside the owner: it is part of the state of every call.
     taken: u32,
 }
 
-impl<'g> Room<'g> {
-    fn grow(&mut self, to: u64) -> Result<(), Refusal> {
+impl<'g> BodyMemory<'g> {
+    fn grow(&mut self, to: u64) -> Result<(), GatewayError> {
         let Ok(to) = u32::try_from(to) else {
-            return Err(Refusal::too_large(u32::MAX.into()));
+            return Err(GatewayError::too_large(u32::MAX.into()));
         };
         let (more, most) = (u64::from(to - self.taken), self.gateway.options.max_bodies);
         let is_owners_share = self.count_owned(to);
         self.taken = to;
         if self.gateway.bodies.fetch_add(more, Ordering::Relaxed) + more > most {
-            return Err(Refusal::too_many_bodies());
+            return Err(GatewayError::too_many_bodies());
         }
         if !is_owners_share {
-            return Err(Refusal::too_many_own_bodies());
+            return Err(GatewayError::too_many_own_bodies());
         }
         Ok(())
     }
@@ -71,7 +75,7 @@ impl<'g> Room<'g> {
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for BodyMemory<'_> {
     fn drop(&mut self) {
         if self.taken > 0 {
             self.gateway
@@ -96,47 +100,51 @@ pub(crate) async fn read<'g>(
     body: &mut CallBody,
     gateway: &'g Gateway,
     owner: OwnerId,
-) -> Result<(Bytes, Room<'g>), Refusal> {
-    let mut room = Room {
+) -> Result<(Bytes, BodyMemory<'g>), GatewayError> {
+    let mut memory = BodyMemory {
         gateway,
         owner,
         taken: 0,
     };
     let body = match body {
         // In a box: it would make the state of every call larger.
-        CallBody::Incoming(body) => Box::pin(read_incoming(body, gateway, &mut room)).await?,
-        CallBody::Whole(bytes) => take_whole(std::mem::take(bytes), gateway, &mut room)?,
+        CallBody::Incoming(body) => Box::pin(read_incoming(body, gateway, &mut memory)).await?,
+        CallBody::Whole(bytes) => take_whole(std::mem::take(bytes), gateway, &mut memory)?,
     };
-    Ok((body, room))
+    Ok((body, memory))
 }
 
-fn take_whole(bytes: Bytes, gateway: &Gateway, room: &mut Room<'_>) -> Result<Bytes, Refusal> {
+fn take_whole(
+    bytes: Bytes,
+    gateway: &Gateway,
+    memory: &mut BodyMemory<'_>,
+) -> Result<Bytes, GatewayError> {
     let (most, length) = (gateway.options.max_body, bytes.len() as u64);
     if length > most {
-        return Err(Refusal::too_large(most));
+        return Err(GatewayError::too_large(most));
     }
-    room.grow(length)?;
+    memory.grow(length)?;
     Ok(bytes)
 }
 
 async fn read_incoming(
     body: &mut Incoming,
     gateway: &Gateway,
-    room: &mut Room<'_>,
-) -> Result<Bytes, Refusal> {
+    memory: &mut BodyMemory<'_>,
+) -> Result<Bytes, GatewayError> {
     let (most, idle) = (gateway.options.max_body, gateway.options.body_idle_timeout);
     if body.size_hint().lower() > most {
-        return Err(Refusal::too_large(most));
+        return Err(GatewayError::too_large(most));
     }
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let (started, mut length) = (Instant::now(), 0);
-    while let Some(part) = next(body, patience(started, length, idle)).await? {
+    while let Some(part) = next(body, part_deadline(started, length, idle)).await? {
         length += part.len() as u64;
         if length > most {
-            return Err(Refusal::too_large(most));
+            return Err(GatewayError::too_large(most));
         }
-        room.grow(length)?;
+        memory.grow(length)?;
         if first.is_empty() && all.is_empty() {
             // Most bodies come in one part, which is taken as it is.
             first = part;
@@ -154,18 +162,18 @@ async fn read_incoming(
 }
 
 /// Until when the next part has to be there.
-fn patience(started: Instant, length: u64, idle: Duration) -> Instant {
-    let earned = started + idle + Duration::from_secs(length / SLOWEST);
+fn part_deadline(started: Instant, length: u64, idle: Duration) -> Instant {
+    let earned = started + idle + Duration::from_secs(length / MIN_BYTES_PER_SECOND);
     earned.min(Instant::now() + idle)
 }
 
-async fn next(body: &mut Incoming, due: Instant) -> Result<Option<Bytes>, Refusal> {
+async fn next(body: &mut Incoming, due: Instant) -> Result<Option<Bytes>, GatewayError> {
     loop {
         let frame = timeout_at(due, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)));
         match frame.await {
-            Err(_) => return Err(Refusal::slow_body()),
+            Err(_) => return Err(GatewayError::slow_body()),
             Ok(None) => return Ok(None),
-            Ok(Some(Err(_))) => return Err(Refusal::broken_body()),
+            Ok(Some(Err(_))) => return Err(GatewayError::broken_body()),
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
@@ -184,8 +192,11 @@ mod tests {
         let (idle, now) = (Duration::from_secs(20), Instant::now());
         // The largest body takes half an hour at most, however steadily it trickles.
         let started = now.checked_sub(Duration::from_mins(40)).unwrap_or(now);
-        assert!(patience(started, 32 << 20, idle) < now, "it is too late");
-        assert!(patience(now, 0, idle) >= now + idle);
-        assert!(patience(now, 1 << 40, idle) <= Instant::now() + idle);
+        assert!(
+            part_deadline(started, 32 << 20, idle) < now,
+            "it is too late"
+        );
+        assert!(part_deadline(now, 0, idle) >= now + idle);
+        assert!(part_deadline(now, 1 << 40, idle) <= Instant::now() + idle);
     }
 }

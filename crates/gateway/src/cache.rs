@@ -1,4 +1,4 @@
-//! Answers that are kept: for requests whose answer is always the same, for the same owner only.
+//! ResponseCache that are kept: for requests whose answer is always the same, for the same owner only.
 
 use bytes::Bytes;
 use estrade_model::OwnerId;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Larger answers are not kept.
-const MOST_KEPT: usize = 1 << 20;
+const MAX_CACHED: usize = 1 << 20;
 /// What an entry costs besides its bytes.
 const OVERHEAD: u64 = 256;
 
@@ -20,7 +20,7 @@ pub(crate) type CacheKey = [u8; 32];
 
 /// An answer that was kept.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct CachedResponse {
     pub(crate) body: Bytes,
     pub(crate) content_type: HeaderValue,
     pub(crate) tokens: Tokens,
@@ -30,19 +30,19 @@ pub(crate) struct Kept {
 #[derive(Clone)]
 struct BySize;
 
-impl Weighter<CacheKey, Kept> for BySize {
-    fn weight(&self, _: &CacheKey, kept: &Kept) -> u64 {
+impl Weighter<CacheKey, CachedResponse> for BySize {
+    fn weight(&self, _: &CacheKey, kept: &CachedResponse) -> u64 {
         kept.body.len() as u64 + OVERHEAD
     }
 }
 
 /// All of them, bounded by their bytes.
-pub(crate) struct Answers {
-    kept: Cache<CacheKey, Kept, BySize>,
+pub(crate) struct ResponseCache {
+    kept: Cache<CacheKey, CachedResponse, BySize>,
     ttl: Duration,
 }
 
-impl Answers {
+impl ResponseCache {
     pub(crate) fn new(bytes: u64, ttl: Duration) -> Self {
         let estimate = usize::try_from(bytes / 4096).unwrap_or(1024).max(16);
         Self {
@@ -75,7 +75,7 @@ impl Answers {
         hasher.finalize().into()
     }
 
-    pub(crate) fn find(&self, key: &CacheKey, now: Instant) -> Option<Kept> {
+    pub(crate) fn get(&self, key: &CacheKey, now: Instant) -> Option<CachedResponse> {
         let kept = self.kept.get(key)?;
         if kept.until <= now {
             self.kept.remove(key);
@@ -85,7 +85,7 @@ impl Answers {
     }
 
     /// Keeps an answer.
-    pub(crate) fn keep(
+    pub(crate) fn insert(
         &self,
         key: CacheKey,
         body: &[u8],
@@ -94,10 +94,10 @@ impl Answers {
     ) {
         // Some say 200 and then nothing, or show a page.
         let is_object = body.trim_ascii_start().starts_with(b"{");
-        if body.len() > MOST_KEPT || !is_object {
+        if body.len() > MAX_CACHED || !is_object {
             return;
         }
-        let kept = Kept {
+        let kept = CachedResponse {
             // Its bytes may be a small part of a large buffer.
             body: Bytes::copy_from_slice(body),
             content_type,
@@ -109,23 +109,23 @@ impl Answers {
 }
 
 /// An answer that is collected while it passes.
-pub(crate) struct Saving {
-    pub(crate) answers: Arc<Answers>,
+pub(crate) struct CacheWriter {
+    pub(crate) cache: Arc<ResponseCache>,
     pub(crate) key: CacheKey,
     pub(crate) content_type: HeaderValue,
     pub(crate) body: Vec<u8>,
 }
 
-impl Saving {
+impl CacheWriter {
     pub(crate) fn add(&mut self, part: &[u8]) {
         // One byte more than is kept, so that it is known to be too large.
-        let room = (MOST_KEPT + 1).saturating_sub(self.body.len());
+        let room = (MAX_CACHED + 1).saturating_sub(self.body.len());
         self.body.extend_from_slice(&part[..part.len().min(room)]);
     }
 
     pub(crate) fn save(self, tokens: Option<Tokens>) {
         let tokens = tokens.unwrap_or_default();
-        self.answers
-            .keep(self.key, &self.body, self.content_type, tokens);
+        self.cache
+            .insert(self.key, &self.body, self.content_type, tokens);
     }
 }

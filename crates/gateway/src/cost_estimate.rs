@@ -31,11 +31,11 @@ impl CostEstimate {
         let completion = max_completion(operation, fields, model);
         let max_prompt = max_prompt(operation, fields, model, bytes);
         let prompt = bytes.div_ceil(4).min(max_prompt);
-        // Attempts that came to nothing may have to be paid for as well, see `Account::lost`.
+        // Attempts that came to nothing may have to be paid for as well, see `CallAccount::record_lost`.
         let failed_attempts = prompt.saturating_mul(model.attempts.saturating_sub(1));
         let max_cost = model.max_price.cost(Tokens {
             prompt: max_prompt.saturating_add(failed_attempts),
-            completion: completion,
+            completion,
         });
         let one = model.max_price.cost(Tokens {
             prompt: 1,

@@ -5,16 +5,16 @@
 //! never at less. A read is bounded in time and bytes, reads are bounded per node and per owner, and they
 //! end with the worker that they belong to.
 
-use crate::account::{Account, Ending};
-use crate::attempt::STALE_CONNECTION_WINDOW;
+use crate::account::{CallAccount, CallEnd};
 use crate::catalogue::Target;
+use crate::fallback::STALE_CONNECTION_WINDOW;
 use crate::gateway::Gateway;
-use crate::metered::{Content, tokens};
+use crate::metered_response::{Content, tokens};
 use crate::model_name::ModelRewriter;
 use crate::relay::WorkerState;
-use crate::scan::Scan;
-use crate::sse::Events;
-use crate::upstream::{Connection, Cut, ResponseHead, SendError};
+use crate::response_scanner::ResponseScanner;
+use crate::sse::EventStream;
+use crate::upstream::{Connection, ResponseError, ResponseHead, SendError};
 use bytes::Bytes;
 use estrade_model::OwnerId;
 use estrade_model::call::Price;
@@ -133,7 +133,7 @@ pub(crate) struct Received {
 
 /// Takes over a call whose client has left: its response is read on if that is worth it, else the call is
 /// charged at once.
-pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
+pub(crate) fn take_over(account: Box<CallAccount>, response: PendingResponse) {
     let (upstream, worker) = (&response.target.upstream, Arc::clone(&response.worker));
     let worth_it = !account.is_cancelled()
         && response.target.price != Price::FREE
@@ -155,7 +155,7 @@ pub(crate) fn take_over(account: Box<Account>, response: PendingResponse) {
 
 /// A response that is read on. Dropped before its end, the call is charged what was reserved.
 struct DetachedRead {
-    account: Box<Account>,
+    account: Box<CallAccount>,
     response: PendingResponse,
     _permit: Option<Permit>,
 }
@@ -216,13 +216,13 @@ impl DetachedRead {
         }
         let readable = head.content_encoding.is_none();
         let content = if head.events && readable {
-            Content::Events(Events::new(false, None))
+            Content::Events(EventStream::new(false, None))
         } else {
             Content::Json {
-                scan: Scan::default(),
+                scan: ResponseScanner::default(),
                 readable,
                 left: None,
-                saving: None,
+                cache_writer: None,
                 // Nobody reads it, so nothing is rewritten.
                 model: ModelRewriter::new(Bytes::new()),
             }
@@ -236,18 +236,20 @@ impl DetachedRead {
         });
     }
 
-    async fn read_part(&mut self, deadline: Instant) -> Wait<Result<Option<Bytes>, Cut>> {
+    async fn read_part(&mut self, deadline: Instant) -> Wait<Result<Option<Bytes>, ResponseError>> {
         if self.response.received.is_none() {
             return Wait::TimedOut;
         }
         let idle = self.response.target.upstream.timeouts.idle;
-        let due = deadline.min(Instant::now() + idle);
+        let part_deadline = deadline.min(Instant::now() + idle);
         let connection = &mut self.response.connection;
         poll_fn(|cx| match connection.poll_data(cx) {
             // A response that never pauses is not read without end either.
             Poll::Ready(_) if Instant::now() >= deadline => Poll::Ready(Wait::TimedOut),
             Poll::Ready(part) => Poll::Ready(Wait::Done(part)),
-            Poll::Pending => connection.poll_deadline(cx, due).map(|()| Wait::TimedOut),
+            Poll::Pending => connection
+                .poll_deadline(cx, part_deadline)
+                .map(|()| Wait::TimedOut),
         })
         .await
     }
@@ -261,7 +263,9 @@ impl DetachedRead {
             Content::Events(events) => events.feed(data, &mut VecDeque::new()),
             Content::Json { scan, .. } => scan.feed(&data),
         }
-        self.account.tally().said(received.content.said());
+        self.account
+            .token_counter()
+            .set_content_bytes(received.content.content_bytes());
         if received.content.is_announced_end() {
             self.finish();
         }
@@ -272,7 +276,7 @@ impl DetachedRead {
         let Some(received) = &mut self.response.received else {
             return;
         };
-        if received.until_close && !received.content.is_whole(received.passed) {
+        if received.until_close && !received.content.is_complete(received.passed) {
             return self.close(false);
         }
         if let Content::Events(events) = &mut received.content {
@@ -289,10 +293,10 @@ impl DetachedRead {
 
     /// The provider did not take the request, or refused it.
     fn close_free(&mut self) {
-        self.account.not_taken();
-        let _ = self.account.close(&Ending {
+        self.account.record_unbilled();
+        let _ = self.account.close(&CallEnd {
             status: LEFT,
-            ..Ending::default()
+            ..CallEnd::default()
         });
     }
 
@@ -304,12 +308,12 @@ impl DetachedRead {
         let status = received.map_or(LEFT, |received| received.status);
         let content = received.map(|received| &received.content);
         let reported = content.and_then(Content::usage);
-        let said = content.map_or(0, Content::said);
+        let content_bytes = content.map_or(0, Content::content_bytes);
         let prompt = self.account.prompt_estimate;
-        let (tokens, estimated) = tokens(operation, reported, prompt, said);
+        let (tokens, estimated) = tokens(operation, reported, prompt, content_bytes);
         let settled = content.is_some_and(|content| content.is_settled(finished));
         // Nobody waits for it.
-        let _ = self.account.close(&Ending {
+        let _ = self.account.close(&CallEnd {
             status,
             partial: true,
             estimated,

@@ -1,6 +1,6 @@
 //! The built-in test model: says what it was told, so that a first round trip needs no provider.
 
-use crate::error::Refusal;
+use crate::error::GatewayError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -33,15 +33,15 @@ pub(crate) struct Said {
     pub(crate) tokens: Tokens,
 }
 
-/// Answers a request.
+/// ResponseCache a request.
 pub(crate) fn answer(
     operation: Operation,
     body: &[u8],
     id: CallId,
     now: Timestamp,
-) -> Result<Said, Refusal> {
+) -> Result<Said, GatewayError> {
     let body: Value = serde_json::from_slice(body)
-        .map_err(|_| Refusal::echo("the body is nested too deep", "messages"))?;
+        .map_err(|_| GatewayError::echo("the body is nested too deep", "messages"))?;
     match operation {
         Operation::Chat => chat(&body, id, now),
         Operation::Embeddings => embeddings(&body),
@@ -69,12 +69,12 @@ fn usage(tokens: Tokens) -> Value {
     })
 }
 
-fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<Said, Refusal> {
+fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<Said, GatewayError> {
     let messages = body["messages"]
         .as_array()
         .filter(|messages| !messages.is_empty())
         .ok_or_else(|| {
-            Refusal::echo(
+            GatewayError::echo(
                 "messages must be a list with at least one message",
                 "messages",
             )
@@ -159,9 +159,9 @@ fn stream(id: &str, created: i64, reply: &str, tokens: Tokens, report: bool) -> 
     }
 }
 
-fn embeddings(body: &Value) -> Result<Said, Refusal> {
+fn embeddings(body: &Value) -> Result<Said, GatewayError> {
     let wrong = || {
-        Refusal::echo(
+        GatewayError::echo(
             "input must be a text, a list of texts or lists of token numbers",
             "input",
         )
@@ -187,12 +187,12 @@ fn embeddings(body: &Value) -> Result<Said, Refusal> {
             .as_u64()
             .filter(|count| (1..=MAX_DIMENSIONS).contains(count))
             .ok_or_else(|| {
-                Refusal::echo("dimensions must be a number from 1 to 4096", "dimensions")
+                GatewayError::echo("dimensions must be a number from 1 to 4096", "dimensions")
             })?,
     };
     if dimensions * inputs.len() as u64 > MAX_NUMBERS {
         let message = "so many inputs with so many dimensions are too much for a test model";
-        return Err(Refusal::echo(message, "dimensions"));
+        return Err(GatewayError::echo(message, "dimensions"));
     }
     let as_base64 = body["encoding_format"] == "base64";
     let data: Vec<Value> = inputs
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use estrade_model::Id;
 
-    fn say(operation: Operation, body: &Value) -> Result<(String, Tokens), Refusal> {
+    fn say(operation: Operation, body: &Value) -> Result<(String, Tokens), GatewayError> {
         let body = body.to_string();
         let now = Timestamp::from_millis(1_700_000_000_000);
         let said = answer(operation, body.as_bytes(), Id::generate(1, 1), now)?;

@@ -3,9 +3,9 @@
 use crate::auth::AuthError;
 use crate::body::GatewayBody;
 use crate::field_policy::RefusedField;
-use crate::rates::{Exceeded, Standing, Standings, Unit};
+use crate::rate_limiter::{Exceeded, RateLimitStatus, RateLimitStatuses, Unit};
 use crate::request_fields::RequestError;
-use crate::upstream::Cut;
+use crate::upstream::ResponseError;
 use crate::usage_ledger::AdmissionError;
 use bytes::Bytes;
 use estrade_model::Timestamp;
@@ -19,7 +19,7 @@ const SERVER: &str = "server_error";
 
 /// An answer that is an error of ours.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct GatewayError {
     pub(crate) status: StatusCode,
     kind: &'static str,
     code: &'static str,
@@ -57,7 +57,7 @@ struct Wire<'e> {
     limit: Option<&'e Limit>,
 }
 
-impl Refusal {
+impl GatewayError {
     fn new(
         status: StatusCode,
         kind: &'static str,
@@ -194,7 +194,7 @@ impl Refusal {
             |code, message: String| Self::new(StatusCode::BAD_REQUEST, INVALID, code, message);
         match bad {
             RequestError::NotText => refuse("invalid_json", "the body is not UTF-8".to_owned()),
-            RequestError::Malformed(malformed) => refuse(
+            RequestError::Json(malformed) => refuse(
                 "invalid_json",
                 format!(
                     "the body is not JSON that can be read: {} at byte {}",
@@ -263,7 +263,7 @@ impl Refusal {
         let Exceeded {
             of_workspace,
             unit,
-            standing,
+            status,
             retry,
         } = exceeded;
         let of = owner(*of_workspace);
@@ -274,7 +274,7 @@ impl Refusal {
         let wait = span(*retry);
         let said = format!(
             "the {of} may use {} {name} per minute, and they are used up; try again in {wait}",
-            standing.limit
+            status.limit
         );
         let mut refusal = Self::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -285,12 +285,12 @@ impl Refusal {
         refusal.limit = Some(Box::new(Limit {
             of,
             name,
-            value: standing.limit.to_string(),
-            resets_in: Some(span(standing.reset)),
+            value: status.limit.to_string(),
+            resets_in: Some(span(status.reset)),
             resets_at: None,
         }));
         let mut headers = HeaderMap::new();
-        standing_headers(*unit, standing, &mut headers);
+        standing_headers(*unit, status, &mut headers);
         refusal.headers.extend(
             headers
                 .into_iter()
@@ -424,27 +424,27 @@ impl Refusal {
 }
 
 /// The last event of a stream that was cut.
-pub(crate) fn last_event(cut: Cut) -> Bytes {
+pub(crate) fn last_event(cut: ResponseError) -> Bytes {
     Bytes::from_static(match cut {
-        Cut::Closed | Cut::Garbage => b"data: {\"error\":{\"message\":\"the provider broke off before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_error\",\"param\":null}}\n\n",
-        Cut::Idle => b"data: {\"error\":{\"message\":\"the provider went silent before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_timeout\",\"param\":null}}\n\n",
-        Cut::Unread => b"data: {\"error\":{\"message\":\"the answer was not read for too long and was cut\",\"type\":\"invalid_request_error\",\"code\":\"answer_unread\",\"param\":null}}\n\n",
-        Cut::NotRecorded => b"data: {\"error\":{\"message\":\"the call could not be written to disk in time, so its answer has no end\",\"type\":\"server_error\",\"code\":\"usage_not_recorded\",\"param\":null}}\n\n",
-        Cut::TooLarge => b"data: {\"error\":{\"message\":\"the answer is too large and was cut\",\"type\":\"server_error\",\"code\":\"answer_too_large\",\"param\":null}}\n\n",
+        ResponseError::Closed | ResponseError::Garbage => b"data: {\"error\":{\"message\":\"the provider broke off before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_error\",\"param\":null}}\n\n",
+        ResponseError::Idle => b"data: {\"error\":{\"message\":\"the provider went silent before the end of its answer\",\"type\":\"server_error\",\"code\":\"upstream_timeout\",\"param\":null}}\n\n",
+        ResponseError::Unread => b"data: {\"error\":{\"message\":\"the answer was not read for too long and was cut\",\"type\":\"invalid_request_error\",\"code\":\"answer_unread\",\"param\":null}}\n\n",
+        ResponseError::NotRecorded => b"data: {\"error\":{\"message\":\"the call could not be written to disk in time, so its answer has no end\",\"type\":\"server_error\",\"code\":\"usage_not_recorded\",\"param\":null}}\n\n",
+        ResponseError::TooLarge => b"data: {\"error\":{\"message\":\"the answer is too large and was cut\",\"type\":\"server_error\",\"code\":\"answer_too_large\",\"param\":null}}\n\n",
     })
 }
 
 /// What the limits of a key leave, for an answer's headers.
-pub(crate) fn standings_headers(standings: &Standings, headers: &mut HeaderMap) {
-    if let Some(standing) = &standings.requests {
-        standing_headers(Unit::Requests, standing, headers);
+pub(crate) fn rate_limit_headers(statuses: &RateLimitStatuses, headers: &mut HeaderMap) {
+    if let Some(status) = &statuses.requests {
+        standing_headers(Unit::Requests, status, headers);
     }
-    if let Some(standing) = &standings.tokens {
-        standing_headers(Unit::Tokens, standing, headers);
+    if let Some(status) = &statuses.tokens {
+        standing_headers(Unit::Tokens, status, headers);
     }
 }
 
-fn standing_headers(unit: Unit, standing: &Standing, headers: &mut HeaderMap) {
+fn standing_headers(unit: Unit, status: &RateLimitStatus, headers: &mut HeaderMap) {
     const REQUESTS: [HeaderName; 3] = [
         HeaderName::from_static("x-ratelimit-limit-requests"),
         HeaderName::from_static("x-ratelimit-remaining-requests"),
@@ -459,9 +459,9 @@ fn standing_headers(unit: Unit, standing: &Standing, headers: &mut HeaderMap) {
         Unit::Requests => REQUESTS,
         Unit::Tokens => TOKENS,
     };
-    headers.insert(limit, HeaderValue::from(standing.limit));
-    headers.insert(remaining, HeaderValue::from(standing.remaining));
-    headers.insert(reset, span_header(standing.reset));
+    headers.insert(limit, HeaderValue::from(status.limit));
+    headers.insert(remaining, HeaderValue::from(status.remaining));
+    headers.insert(reset, span_header(status.reset));
 }
 
 fn owner(of_workspace: bool) -> &'static str {
@@ -539,11 +539,11 @@ mod tests {
     #[test]
     fn the_last_events_are_json() {
         for cut in [
-            Cut::Closed,
-            Cut::Garbage,
-            Cut::Idle,
-            Cut::TooLarge,
-            Cut::Unread,
+            ResponseError::Closed,
+            ResponseError::Garbage,
+            ResponseError::Idle,
+            ResponseError::TooLarge,
+            ResponseError::Unread,
         ] {
             let event = last_event(cut);
             let data = event

@@ -4,7 +4,7 @@
 //! that changes one of these behind its back is refused unless the provider's `pass_fields` names it.
 //! `docs/INFERENCE.md` has the same list; a test compares them.
 
-use crate::json::{Scanner, Text};
+use crate::json::{JsonString, Scanner};
 use crate::request_fields::{RequestFields, ServerTool};
 use estrade_model::provider::FieldRules;
 
@@ -159,8 +159,8 @@ impl FieldSet {
     }
 
     /// The field of the list that a name is, however it is written: some servers do not mind the case.
-    pub(crate) fn find(scanner: &Scanner<'_>, name: &Text) -> Option<Self> {
-        let found = scanner.resembles(name, &RESTRICTED)?;
+    pub(crate) fn find(scanner: &Scanner<'_>, name: &JsonString) -> Option<Self> {
+        let found = scanner.find_ignoring_case(name, &RESTRICTED)?;
         let number = RESTRICTED.iter().position(|field| *field == found)?;
         Some(Self(1 << number))
     }
@@ -236,7 +236,7 @@ impl FieldPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::LONGEST_WORD;
+    use crate::json::MAX_WORD;
     use crate::request_fields::parse_request_fields;
     use estrade_model::provider::MAX_PASS_FIELDS;
 
@@ -257,7 +257,7 @@ mod tests {
     fn every_field_of_the_list_is_refused_by_name_unless_it_is_let_through() {
         let usual = rules(&[], false);
         for field in RESTRICTED {
-            assert!(field.len() <= LONGEST_WORD, "{field}");
+            assert!(field.len() <= MAX_WORD, "{field}");
             let said = format!(r#","{field}":["x"]"#);
             assert_eq!(refused(&usual, &said).as_deref(), Some(field));
             let other = said.to_uppercase();

@@ -1,15 +1,15 @@
 //! What all serving threads share.
 
 use crate::auth::{AuthorizedKey, KeyAuthenticator};
-use crate::cache::Answers;
+use crate::cache::ResponseCache;
 use crate::catalogue::Catalogue;
 use crate::detached::ReadLimits;
+use crate::in_flight::InFlightRegistry;
 use crate::metrics::{Registry, Series, Snapshot};
 use crate::models;
 use crate::options::Options;
-use crate::rates::Limiter;
+use crate::rate_limiter::RateLimiter;
 use crate::relay::Relay;
-use crate::under_way::AllUnderWay;
 use crate::upstream::{Trust, Upstream};
 use crate::usage_ledger::UsageLedger;
 use arc_swap::ArcSwap;
@@ -28,8 +28,8 @@ pub struct Gateway {
     pub(crate) ledger: Arc<dyn UsageLedger>,
     pub(crate) options: Options,
     pub(crate) catalogue: ArcSwap<Catalogue>,
-    pub(crate) limiter: Limiter,
-    pub(crate) answers: Arc<Answers>,
+    pub(crate) limiter: RateLimiter,
+    pub(crate) response_cache: Arc<ResponseCache>,
     pub(crate) metrics: Registry,
     /// Bytes of request bodies that are in memory.
     pub(crate) bodies: AtomicU64,
@@ -37,11 +37,11 @@ pub struct Gateway {
     pub(crate) owner_bodies: Mutex<HashMap<OwnerId, u64>>,
     /// Where calls are counted that name no model that exists.
     pub(crate) unknown: Arc<Series>,
-    under_way: AllUnderWay,
+    in_flight: InFlightRegistry,
     /// Responses that are read on after their clients have left.
     pub(crate) detached: ReadLimits,
     /// The empty text, for records.
-    pub(crate) nothing: Arc<str>,
+    pub(crate) empty: Arc<str>,
     started: i64,
 }
 
@@ -57,15 +57,15 @@ impl Gateway {
             authenticator,
             ledger,
             catalogue: ArcSwap::default(),
-            limiter: Limiter::new(),
-            answers: Arc::new(Answers::new(options.cache_bytes, options.cache_ttl)),
+            limiter: RateLimiter::new(),
+            response_cache: Arc::new(ResponseCache::new(options.cache_bytes, options.cache_ttl)),
             bodies: AtomicU64::new(0),
             owner_bodies: Mutex::default(),
             unknown: metrics.series("", ""),
             metrics,
-            under_way: AllUnderWay::default(),
+            in_flight: InFlightRegistry::default(),
             detached: ReadLimits::default(),
-            nothing: Arc::from(""),
+            empty: Arc::from(""),
             started: (options.clock)().seconds(),
             options,
         })
@@ -101,13 +101,13 @@ impl Gateway {
 
     /// The relay of one serving thread.
     pub fn relay(self: &Arc<Self>) -> Relay {
-        Relay::new(Arc::clone(self), self.under_way.of_thread())
+        Relay::new(Arc::clone(self), self.in_flight.register_thread())
     }
 
     /// What calls took so far that have gone out without being on record, and whether there are others that
     /// have only just begun.
-    pub fn under_way(&self) -> (Vec<Call>, bool) {
-        self.under_way.look()
+    pub fn in_flight(&self) -> (Vec<Call>, bool) {
+        self.in_flight.snapshot()
     }
 
     /// `GET models`, as a JSON body, of what this key may use.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Nested deeper than this is refused.
-pub(crate) const DEEPEST: usize = 1024;
+pub(crate) const MAX_DEPTH: usize = 1024;
 
 /// Names of the parts of a message that are no text: images, sounds, films and files.
 const MEDIA: [&str; 11] = [
@@ -22,11 +22,11 @@ const MEDIA: [&str; 11] = [
 ];
 
 /// No word that a name is compared with is longer.
-pub(crate) const LONGEST_WORD: usize = 24;
+pub(crate) const MAX_WORD: usize = 24;
 
 /// Not JSON, or nested too deep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed {
+pub(crate) struct JsonError {
     /// Where reading stopped.
     pub(crate) at: usize,
     /// What is wrong there.
@@ -35,7 +35,7 @@ pub(crate) struct Malformed {
 
 /// A string as it is written, without its quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Text {
+pub(crate) struct JsonString {
     /// Where it lies, without the quotes.
     pub(crate) span: Range<usize>,
     /// Whether something in it is escaped.
@@ -44,7 +44,7 @@ pub(crate) struct Text {
 
 /// What kind of value comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Object,
     Array,
     String,
@@ -81,46 +81,46 @@ impl<'b> Scanner<'b> {
         self.at
     }
 
-    fn wrong(&self, why: &'static str) -> Malformed {
-        Malformed { at: self.at, why }
+    fn error(&self, why: &'static str) -> JsonError {
+        JsonError { at: self.at, why }
     }
 
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
             self.at += 1;
         }
     }
 
     /// The kind of the next value, which is not read yet.
-    pub(crate) fn kind(&mut self) -> Result<Kind, Malformed> {
-        self.space();
+    pub(crate) fn kind(&mut self) -> Result<ValueKind, JsonError> {
+        self.skip_whitespace();
         match self.peek() {
-            Some(b'{') => Ok(Kind::Object),
-            Some(b'[') => Ok(Kind::Array),
-            Some(b'"') => Ok(Kind::String),
-            Some(b't') => Ok(Kind::Bool(true)),
-            Some(b'f') => Ok(Kind::Bool(false)),
-            Some(b'n') => Ok(Kind::Null),
-            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
-            _ => Err(self.wrong("a value is expected")),
+            Some(b'{') => Ok(ValueKind::Object),
+            Some(b'[') => Ok(ValueKind::Array),
+            Some(b'"') => Ok(ValueKind::String),
+            Some(b't') => Ok(ValueKind::Bool(true)),
+            Some(b'f') => Ok(ValueKind::Bool(false)),
+            Some(b'n') => Ok(ValueKind::Null),
+            Some(b'-' | b'0'..=b'9') => Ok(ValueKind::Number),
+            _ => Err(self.error("a value is expected")),
         }
     }
 
     /// Reads an object; `member` is given each name and must read the value behind it.
-    pub(crate) fn object<E: From<Malformed>>(
+    pub(crate) fn object<E: From<JsonError>>(
         &mut self,
-        mut member: impl FnMut(&mut Self, &Text) -> Result<(), E>,
+        mut member: impl FnMut(&mut Self, &JsonString) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.space();
+        self.skip_whitespace();
         if self.peek() != Some(b'{') {
-            return Err(self.wrong("an object is expected").into());
+            return Err(self.error("an object is expected").into());
         }
         self.at += 1;
-        self.space();
+        self.skip_whitespace();
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(());
@@ -128,36 +128,36 @@ impl<'b> Scanner<'b> {
         loop {
             let name = self.name()?;
             member(self, &name)?;
-            self.space();
+            self.skip_whitespace();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return Err(self.wrong("a comma or a closing brace is expected").into()),
+                _ => return Err(self.error("a comma or a closing brace is expected").into()),
             }
         }
     }
 
     /// Reads an array; `element` is given the number of each value and must read it.
-    pub(crate) fn array<E: From<Malformed>>(
+    pub(crate) fn array<E: From<JsonError>>(
         &mut self,
         mut element: impl FnMut(&mut Self, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.space();
+        self.skip_whitespace();
         if self.peek() != Some(b'[') {
-            return Err(self.wrong("an array is expected").into());
+            return Err(self.error("an array is expected").into());
         }
         self.at += 1;
-        self.space();
+        self.skip_whitespace();
         if self.peek() == Some(b']') {
             self.at += 1;
             return Ok(());
         }
         for index in 0.. {
             element(self, index)?;
-            self.space();
+            self.skip_whitespace();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
@@ -166,7 +166,7 @@ impl<'b> Scanner<'b> {
                 }
                 _ => {
                     return Err(self
-                        .wrong("a comma or a closing bracket is expected")
+                        .error("a comma or a closing bracket is expected")
                         .into());
                 }
             }
@@ -174,31 +174,31 @@ impl<'b> Scanner<'b> {
         Ok(())
     }
 
-    fn name(&mut self) -> Result<Text, Malformed> {
-        self.space();
+    fn name(&mut self) -> Result<JsonString, JsonError> {
+        self.skip_whitespace();
         let name = self.string()?;
-        self.space();
+        self.skip_whitespace();
         if self.peek() != Some(b':') {
-            return Err(self.wrong("a colon is expected"));
+            return Err(self.error("a colon is expected"));
         }
         self.at += 1;
-        self.media += u64::from(self.resembles(&name, &MEDIA).is_some());
+        self.media += u64::from(self.find_ignoring_case(&name, &MEDIA).is_some());
         Ok(name)
     }
 
     /// Nothing but space may follow.
-    pub(crate) fn end(&mut self) -> Result<(), Malformed> {
-        self.space();
+    pub(crate) fn end(&mut self) -> Result<(), JsonError> {
+        self.skip_whitespace();
         match self.peek() {
             None => Ok(()),
-            Some(_) => Err(self.wrong("something follows the end")),
+            Some(_) => Err(self.error("something follows the end")),
         }
     }
 
     /// Reads a string.
-    pub(crate) fn string(&mut self) -> Result<Text, Malformed> {
+    pub(crate) fn string(&mut self) -> Result<JsonString, JsonError> {
         if self.peek() != Some(b'"') {
-            return Err(self.wrong("a string is expected"));
+            return Err(self.error("a string is expected"));
         }
         let start = self.at + 1;
         self.at = start;
@@ -206,60 +206,60 @@ impl<'b> Scanner<'b> {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
             let Some(stop) = memchr::memchr2(b'"', b'\\', rest) else {
-                return Err(self.wrong("a string does not end"));
+                return Err(self.error("a string does not end"));
             };
             // No early exit: so the compiler makes vector code of it.
             let controls = rest[..stop]
                 .iter()
                 .fold(0, |any, b| any | u8::from(*b < 0x20));
             if controls > 0 {
-                return Err(self.wrong("a control character in a string must be escaped"));
+                return Err(self.error("a control character in a string must be escaped"));
             }
             self.at += stop;
             if rest[stop] == b'"' {
                 let span = start..self.at;
                 self.at += 1;
-                return Ok(Text { span, escaped });
+                return Ok(JsonString { span, escaped });
             }
             escaped = true;
             self.escape()?;
         }
     }
 
-    fn escape(&mut self) -> Result<(), Malformed> {
+    fn escape(&mut self) -> Result<(), JsonError> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => {
                 let digits = self.bytes.get(self.at + 2..self.at + 6);
                 if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-                    return Err(self.wrong("an escape is not complete"));
+                    return Err(self.error("an escape is not complete"));
                 }
                 self.at += 6;
             }
-            _ => return Err(self.wrong("an unknown escape")),
+            _ => return Err(self.error("an unknown escape")),
         }
         Ok(())
     }
 
     /// The next value as a number, if it is one that can be counted with.
-    pub(crate) fn number(&mut self) -> Result<f64, Malformed> {
+    pub(crate) fn number(&mut self) -> Result<f64, JsonError> {
         let span = self.skip()?;
         let text = std::str::from_utf8(&self.bytes[span]).unwrap_or_default();
-        text.parse().map_err(|_| self.wrong("a number is expected"))
+        text.parse().map_err(|_| self.error("a number is expected"))
     }
 
-    fn digits(&mut self) -> Result<(), Malformed> {
+    fn digits(&mut self) -> Result<(), JsonError> {
         let start = self.at;
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
         }
         if self.at == start {
-            return Err(self.wrong("a digit is expected"));
+            return Err(self.error("a digit is expected"));
         }
         Ok(())
     }
 
-    fn skip_number(&mut self) -> Result<(), Malformed> {
+    fn skip_number(&mut self) -> Result<(), JsonError> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -282,38 +282,39 @@ impl<'b> Scanner<'b> {
         Ok(())
     }
 
-    fn word(&mut self, word: &'static str) -> Result<(), Malformed> {
+    fn literal(&mut self, word: &'static str) -> Result<(), JsonError> {
         if !self.bytes[self.at..].starts_with(word.as_bytes()) {
-            return Err(self.wrong("a value is expected"));
+            return Err(self.error("a value is expected"));
         }
         self.at += word.len();
         Ok(())
     }
 
     /// Reads over one value, whatever it is, and says where it lies.
-    pub(crate) fn skip(&mut self) -> Result<Range<usize>, Malformed> {
-        self.space();
+    pub(crate) fn skip(&mut self) -> Result<Range<usize>, JsonError> {
+        self.skip_whitespace();
         let start = self.at;
-        let mut nest = Nest::default();
+        let mut nesting = NestingStack::default();
         loop {
             // Here a value is due.
             match self.kind()? {
-                Kind::String => {
+                ValueKind::String => {
                     self.string()?;
                 }
-                Kind::Number => self.skip_number()?,
-                Kind::Bool(true) => self.word("true")?,
-                Kind::Bool(false) => self.word("false")?,
-                Kind::Null => self.word("null")?,
-                opened @ (Kind::Object | Kind::Array) => {
+                ValueKind::Number => self.skip_number()?,
+                ValueKind::Bool(true) => self.literal("true")?,
+                ValueKind::Bool(false) => self.literal("false")?,
+                ValueKind::Null => self.literal("null")?,
+                opened @ (ValueKind::Object | ValueKind::Array) => {
                     self.at += 1;
-                    self.space();
-                    let object = opened == Kind::Object;
+                    self.skip_whitespace();
+                    let object = opened == ValueKind::Object;
                     if self.peek() == Some(if object { b'}' } else { b']' }) {
                         self.at += 1;
                     } else {
-                        nest.open(object)
-                            .ok_or_else(|| self.wrong("it is nested too deep"))?;
+                        nesting
+                            .open(object)
+                            .ok_or_else(|| self.error("it is nested too deep"))?;
                         if object {
                             self.name()?;
                         }
@@ -323,10 +324,10 @@ impl<'b> Scanner<'b> {
             }
             // A value has ended: so may what is around it.
             loop {
-                let Some(object) = nest.inner() else {
+                let Some(object) = nesting.inner() else {
                     return Ok(start..self.at);
                 };
-                self.space();
+                self.skip_whitespace();
                 match self.peek() {
                     Some(b',') => {
                         self.at += 1;
@@ -337,15 +338,15 @@ impl<'b> Scanner<'b> {
                     }
                     Some(b'}') if object => self.at += 1,
                     Some(b']') if !object => self.at += 1,
-                    _ => return Err(self.wrong("a comma or a closing bracket is expected")),
+                    _ => return Err(self.error("a comma or a closing bracket is expected")),
                 }
-                nest.close();
+                nesting.close();
             }
         }
     }
 
     /// Whether a string says this.
-    pub(crate) fn says(&self, text: &Text, what: &str) -> bool {
+    pub(crate) fn equals(&self, text: &JsonString, what: &str) -> bool {
         if text.escaped {
             // Six bytes are the longest way to write one; decoding is dear, and a body may have a million names.
             let length = text.span.len();
@@ -357,14 +358,18 @@ impl<'b> Scanner<'b> {
 
     /// Which of these a string says to a server that does not mind the case: to those written in Go
     /// also U+017F is an S and U+212A a K.
-    pub(crate) fn resembles<'w>(&self, text: &Text, words: &[&'w str]) -> Option<&'w str> {
+    pub(crate) fn find_ignoring_case<'w>(
+        &self,
+        text: &JsonString,
+        words: &[&'w str],
+    ) -> Option<&'w str> {
         let bytes = &self.bytes[text.span.clone()];
         if !text.escaped && bytes.is_ascii() {
             let same = |word: &&&str| bytes.eq_ignore_ascii_case(word.as_bytes());
             return words.iter().find(same).copied();
         }
         // Six bytes are the longest way to write a letter.
-        if bytes.len() > 6 * LONGEST_WORD {
+        if bytes.len() > 6 * MAX_WORD {
             return None;
         }
         let fold = |c| match c {
@@ -378,7 +383,7 @@ impl<'b> Scanner<'b> {
     }
 
     /// What a string says.
-    pub(crate) fn value(&self, text: &Text) -> Cow<'b, str> {
+    pub(crate) fn value(&self, text: &JsonString) -> Cow<'b, str> {
         let quoted = &self.bytes[text.span.start - 1..=text.span.end];
         if text.escaped {
             #[cfg(test)]
@@ -392,12 +397,12 @@ impl<'b> Scanner<'b> {
 
 /// What is open around the present place, a bit each: object or array.
 #[derive(Default)]
-struct Nest {
+struct NestingStack {
     depth: usize,
-    objects: [u64; DEEPEST / 64],
+    objects: [u64; MAX_DEPTH / 64],
 }
 
-impl Nest {
+impl NestingStack {
     fn open(&mut self, object: bool) -> Option<()> {
         let word = self.objects.get_mut(self.depth / 64)?;
         let bit = 1 << (self.depth % 64);
@@ -468,8 +473,8 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused_and_shallow_nesting_is_not() {
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(accepts(&deep(DEEPEST)));
-        assert!(accepts(&deep(DEEPEST + 1).replace("[]", "1")));
+        assert!(accepts(&deep(MAX_DEPTH)));
+        assert!(accepts(&deep(MAX_DEPTH + 1).replace("[]", "1")));
         assert!(!accepts(&deep(10_000)));
         let objects = format!("{}1{}", r#"{"a":"#.repeat(1000), "}".repeat(1000));
         assert!(accepts(&objects));
@@ -484,7 +489,7 @@ mod tests {
             let mut add = |scanner: &mut Scanner<'_>, index| {
                 assert_eq!(index, spans.len());
                 spans.push(scanner.skip()?);
-                Ok::<_, Malformed>(())
+                Ok::<_, JsonError>(())
             };
             let ended = scanner.array(&mut add).and_then(|()| scanner.end());
             let texts: Vec<_> = spans
@@ -511,7 +516,7 @@ mod tests {
             let mut scanner = Scanner::new(text);
             let name = scanner.string().unwrap();
             for word in ["model", "stream_options", "max_completion_tokens"] {
-                assert!(!scanner.says(&name, word));
+                assert!(!scanner.equals(&name, word));
             }
             assert_eq!(scanner.decoded.get(), 0, "{text:.20}");
         }
@@ -522,7 +527,7 @@ mod tests {
         let text = r#""mod\u0065l""#;
         let mut scanner = Scanner::new(text);
         let name = scanner.string().unwrap();
-        assert!(scanner.says(&name, "model"));
+        assert!(scanner.equals(&name, "model"));
         assert_eq!(scanner.value(&name), "model");
     }
 }

@@ -1,6 +1,6 @@
 //! The model's name in a response: the caller reads the id that it asked for, whatever the provider calls it.
 
-use crate::scan::{ModelSpan, Scan};
+use crate::response_scanner::{ModelSpan, ResponseScanner};
 use bytes::Bytes;
 use http::HeaderValue;
 use std::ops::Range;
@@ -28,7 +28,7 @@ impl ModelRewriter {
     }
 
     /// Passes on a part that `scan` has just read.
-    pub(crate) fn pass(&mut self, part: Bytes, scan: &Scan, mut out: impl FnMut(Bytes)) {
+    pub(crate) fn pass(&mut self, part: Bytes, scan: &ResponseScanner, mut out: impl FnMut(Bytes)) {
         let ModelSpan { start, end } = scan.model();
         match (start, end) {
             (Some(start), Some(end)) if part[start..end] != self.id => {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn rewrite<'p>(parts: impl IntoIterator<Item = &'p [u8]>, id: &str) -> String {
-        let (mut rewriter, mut scan) = (ModelRewriter::new(quoted(id)), Scan::default());
+        let (mut rewriter, mut scan) = (ModelRewriter::new(quoted(id)), ResponseScanner::default());
         let mut all = Vec::new();
         for part in parts {
             scan.feed(part);

@@ -1,18 +1,18 @@
 //! What a provider answers: taken as a whole when it is there, passed on as it comes when it is not.
 
-use crate::account::{Account, Ending};
-use crate::attempt::UpstreamResponse;
+use crate::account::{CallAccount, CallEnd};
 use crate::body::GatewayBody;
-use crate::cache::{CacheKey, Saving};
+use crate::cache::{CacheKey, CacheWriter};
 use crate::catalogue::Target;
-use crate::error::Refusal;
-use crate::metered::{Content, Metered, tokens};
+use crate::error::GatewayError;
+use crate::fallback::UpstreamResponse;
+use crate::metered_response::{Content, MeteredResponse, tokens};
 use crate::model_name::{ModelRewriter, header_of_quoted, replace};
 use crate::relay::{
     CACHE, CompleteResponse, MAX_HEADERS, Outcome, PROVIDER, UPSTREAM_MODEL, WorkerState,
 };
-use crate::scan::Scan;
-use crate::sse::Events;
+use crate::response_scanner::ResponseScanner;
+use crate::sse::EventStream;
 use crate::upstream::Connection;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Operation;
@@ -36,12 +36,12 @@ impl WorkerState {
         operation: Operation,
         mut answered: UpstreamResponse,
         cache_key: Option<CacheKey>,
-        account: &mut Account,
-    ) -> Result<Outcome, Refusal> {
+        account: &mut CallAccount,
+    ) -> Result<Outcome, GatewayError> {
         let head = &answered.head;
         if head.status >= 400 {
             // Also when the caller does not wait for its reasons.
-            account.not_taken();
+            account.record_unbilled();
             return Box::pin(self.read_error(answered))
                 .await
                 .map(Outcome::Complete);
@@ -56,14 +56,14 @@ impl WorkerState {
         let readable = head.content_encoding.is_none();
         let keepable = head.status == 200 && readable;
         let key = cache_key.filter(|_| keepable && !head.events);
-        let saving = key.map(|key| Saving {
-            answers: Arc::clone(&self.gateway.answers),
+        let cache_writer = key.map(|key| CacheWriter {
+            cache: Arc::clone(&self.gateway.response_cache),
             key,
             content_type: json.unwrap_or_else(|| HeaderValue::from_static("application/json")),
             body: Vec::new(),
         });
         let Some(mut body) = whole else {
-            return Ok(Outcome::Streaming(Box::new(answered), saving));
+            return Ok(Outcome::Streaming(Box::new(answered), cache_writer));
         };
         let UpstreamResponse {
             target,
@@ -73,18 +73,18 @@ impl WorkerState {
         } = answered;
         // Some repeat what they were sent.
         if target.upstream.leaks_key(&body) {
-            account.lost();
-            return Err(Refusal::upstream_error(Some(head.status)));
+            account.record_lost();
+            return Err(GatewayError::upstream_error(Some(head.status)));
         }
-        let (waited, now) = (account.waited(), account.answered_at());
+        let (waited, now) = (account.time_to_first_byte(), account.first_byte_at());
         self.pool.put(&target.upstream, connection, now);
-        let mut scan = Scan::default();
+        let mut scan = ResponseScanner::default();
         scan.feed(&body);
         let (tokens, estimated) = tokens(
             operation,
             scan.usage(),
             account.prompt_estimate,
-            scan.said(),
+            scan.content_bytes(),
         );
         target.health.succeeded(now);
         // All of it came at once.
@@ -100,21 +100,24 @@ impl WorkerState {
             }
             body = replace(&body, span, &target.quoted_id);
         }
-        if let Some(saving) = saving {
+        if let Some(cache_writer) = cache_writer {
             headers.insert(CACHE, HeaderValue::from_static("miss"));
             if !scan.is_open() && !scan.has_error() {
-                saving
-                    .answers
-                    .keep(saving.key, &body, saving.content_type, tokens);
+                cache_writer.cache.insert(
+                    cache_writer.key,
+                    &body,
+                    cache_writer.content_type,
+                    tokens,
+                );
             }
         }
-        let ending = Ending {
+        let ending = CallEnd {
             status: head.status,
             estimated,
             unsettled: !readable,
             tokens,
             price: Some(target.price),
-            ..Ending::default()
+            ..CallEnd::default()
         };
         let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::OK);
         let body = GatewayBody::whole(body);
@@ -127,7 +130,10 @@ impl WorkerState {
     }
 
     /// A provider refuses the request: the caller learns why, in its words.
-    async fn read_error(&self, answered: UpstreamResponse) -> Result<CompleteResponse, Refusal> {
+    async fn read_error(
+        &self,
+        answered: UpstreamResponse,
+    ) -> Result<CompleteResponse, GatewayError> {
         let UpstreamResponse {
             target,
             mut head,
@@ -138,12 +144,12 @@ impl WorkerState {
         let due = Instant::now() + target.upstream.timeouts.idle;
         let body = read_whole(&mut connection, due)
             .await
-            .ok_or_else(|| Refusal::upstream_error(Some(status)))?;
+            .ok_or_else(|| GatewayError::upstream_error(Some(status)))?;
         // It does its work: the request is at fault.
         let now = Instant::now();
         target.health.succeeded(now);
         if target.upstream.leaks_key(&body) {
-            return Err(Refusal::upstream_error(Some(status)));
+            return Err(GatewayError::upstream_error(Some(status)));
         }
         self.pool.put(&target.upstream, connection, now);
         let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
@@ -153,9 +159,9 @@ impl WorkerState {
             status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
             headers,
             body: GatewayBody::whole(body),
-            ending: Ending {
+            ending: CallEnd {
                 status,
-                ..Ending::default()
+                ..CallEnd::default()
             },
         })
     }
@@ -165,8 +171,8 @@ impl WorkerState {
         self: &Arc<Self>,
         operation: Operation,
         answered: UpstreamResponse,
-        saving: Option<Saving>,
-        account: Box<Account>,
+        cache_writer: Option<CacheWriter>,
+        account: Box<CallAccount>,
     ) -> Response<GatewayBody> {
         let UpstreamResponse {
             target,
@@ -184,25 +190,25 @@ impl WorkerState {
             // A proxy between us and the caller shall not collect events.
             headers.insert(BUFFERING, HeaderValue::from_static("no"));
             let model = Some(target.quoted_id.clone());
-            Content::Events(Events::new(hide_usage, model))
+            Content::Events(EventStream::new(hide_usage, model))
         } else {
-            if saving.is_some() {
+            if cache_writer.is_some() {
                 headers.insert(CACHE, HeaderValue::from_static("miss"));
             }
             // The name of the model may have another length.
             let left = connection.length().filter(|_| !readable);
             Content::Json {
-                scan: Scan::default(),
+                scan: ResponseScanner::default(),
                 readable,
                 left,
-                saving,
+                cache_writer,
                 model: ModelRewriter::new(target.quoted_id.clone()),
             }
         };
-        let flow = self.flows.add(|place| {
+        let response = self.active_responses.add(|slot| {
             let worker = Arc::clone(self);
-            Metered::new(
-                (worker, place),
+            MeteredResponse::new(
+                (worker, slot),
                 target,
                 operation,
                 status,
@@ -211,7 +217,7 @@ impl WorkerState {
                 account,
             )
         });
-        let mut response = Response::new(GatewayBody::metered(flow));
+        let mut response = Response::new(GatewayBody::metered(response));
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         *response.headers_mut() = headers;
         response

@@ -1,24 +1,24 @@
 //! One call, from its head to its end.
 
-use crate::account::{Account, Ending};
-use crate::attempt::{UpstreamCall, UpstreamResponse, call_with_fallback};
+use crate::account::{CallAccount, CallEnd};
+use crate::active_responses::ActiveResponses;
 use crate::auth::{AuthContext, WorkspaceSelector};
 use crate::body::GatewayBody;
 use crate::body_reader;
-use crate::cache::{Answers, CacheKey, Kept, Saving};
+use crate::cache::{CacheKey, CacheWriter, CachedResponse, ResponseCache};
 use crate::catalogue::{Catalogue, Model, Target};
 use crate::cost_estimate::CostEstimate;
 use crate::detached::Readers;
 use crate::echo::{self, answer};
-use crate::error::{Refusal, standings_headers};
-use crate::flows::Flows;
+use crate::error::{GatewayError, rate_limit_headers};
+use crate::fallback::{UpstreamCall, UpstreamResponse, call_with_fallback};
 use crate::gateway::Gateway;
+use crate::in_flight::InFlightCalls;
 use crate::models::may_use;
-use crate::rates::{Limiter, Standing, Standings, Unit};
+use crate::rate_limiter::{RateLimitStatus, RateLimitStatuses, RateLimiter, Unit};
 use crate::request::{CallBody, CallRequest, SentKey};
 use crate::request_fields::{RequestFields, parse_request_fields};
 use crate::route::{Endpoint, InferenceRoute};
-use crate::under_way::UnderWay;
 use crate::upstream::Pool;
 use crate::usage_ledger::{Admission, CallEstimate};
 use bytes::Bytes;
@@ -49,15 +49,15 @@ pub struct Relay(Arc<WorkerState>);
 pub(crate) struct WorkerState {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Pool,
-    pub(crate) flows: Flows,
-    pub(crate) under_way: Arc<UnderWay>,
+    pub(crate) active_responses: ActiveResponses,
+    pub(crate) in_flight: Arc<InFlightCalls>,
     pub(crate) readers: Readers,
 }
 
 /// What a call comes to, before it is accounted for.
 pub(crate) enum Outcome {
     /// A provider answers; the rest comes as it comes.
-    Streaming(Box<UpstreamResponse>, Option<Saving>),
+    Streaming(Box<UpstreamResponse>, Option<CacheWriter>),
     /// The whole answer is there.
     Complete(CompleteResponse),
 }
@@ -67,18 +67,18 @@ pub(crate) struct CompleteResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: GatewayBody,
-    pub(crate) ending: Ending,
+    pub(crate) ending: CallEnd,
 }
 
 impl Relay {
-    pub(crate) fn new(gateway: Arc<Gateway>, under_way: Arc<UnderWay>) -> Self {
+    pub(crate) fn new(gateway: Arc<Gateway>, in_flight: Arc<InFlightCalls>) -> Self {
         let pool = Pool::new(gateway.options.max_idle, gateway.options.idle_timeout);
-        let flows = Flows::default();
+        let active_responses = ActiveResponses::default();
         Self(Arc::new(WorkerState {
             gateway,
             pool,
-            flows,
-            under_way,
+            active_responses,
+            in_flight,
             readers: Readers::default(),
         }))
     }
@@ -97,7 +97,7 @@ impl Relay {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             let known = self.0.gateway.catalogue.load_full();
             self.0.pool.sweep(&known.upstreams, Instant::now());
-            self.0.flows.sweep(unread);
+            self.0.active_responses.sweep(unread);
         }
     }
 
@@ -111,7 +111,7 @@ impl Relay {
         self.0.pool.len()
     }
 
-    /// Answers an inference request whose path was parsed already.
+    /// ResponseCache an inference request whose path was parsed already.
     pub async fn handle(
         &self,
         route: InferenceRoute<'_>,
@@ -128,7 +128,7 @@ impl Relay {
         &self,
         route: InferenceRoute<'_>,
         request: &CallRequest,
-    ) -> Result<(Operation, Box<Account>), Box<Response<GatewayBody>>> {
+    ) -> Result<(Operation, Box<CallAccount>), Box<Response<GatewayBody>>> {
         let started = Instant::now();
         let key = request.key.as_ref();
         let operation = match route.endpoint {
@@ -138,22 +138,22 @@ impl Relay {
             }
             other => {
                 // Who has no key learns nothing of what is where.
-                let refusal = match (self.authenticate(key, route.selector, started).await, other) {
-                    (Err(refusal), _) => refusal,
-                    (Ok(_), Endpoint::WrongMethod(allow)) => Refusal::wrong_method(allow),
-                    (Ok(_), _) => Refusal::unknown_path(),
+                let error = match (self.authenticate(key, route.selector, started).await, other) {
+                    (Err(error), _) => error,
+                    (Ok(_), Endpoint::WrongMethod(allow)) => GatewayError::wrong_method(allow),
+                    (Ok(_), _) => GatewayError::unknown_path(),
                 };
-                return Err(Box::new(refusal.into_response()));
+                return Err(Box::new(error.into_response()));
             }
         };
-        let (auth, let_in_at) = self
+        let (auth, authenticated_at) = self
             .authenticate(key, route.selector, started)
             .await
-            .map_err(|refusal| Box::new(refusal.into_response()))?;
+            .map_err(|error| Box::new(error.into_response()))?;
         let gateway = Arc::clone(&self.0.gateway);
         let tracing = gateway.options.tracing.as_ref();
         let trace = tracing.and_then(|tracing| tracing.begin(&request.headers));
-        let mut account = Account::open(gateway, auth, operation, (started, let_in_at));
+        let mut account = CallAccount::open(gateway, auth, operation, (started, authenticated_at));
         account.trace = trace;
         Ok((operation, account))
     }
@@ -164,14 +164,14 @@ impl Relay {
         key: Option<&SentKey>,
     ) -> Response<GatewayBody> {
         let auth = match self.authenticate(key, route.selector, Instant::now()).await {
-            Err(refusal) => return refusal.into_response(),
+            Err(error) => return error.into_response(),
             Ok((auth, _)) => auth,
         };
         let gateway = &self.0.gateway;
         let body = if let Endpoint::Model(id) = route.endpoint {
             let id = percent_decode_str(id).decode_utf8_lossy();
             match gateway.model_for(&id, Some(&auth.key)) {
-                None => return Refusal::model_not_found(&id).into_response(),
+                None => return GatewayError::model_not_found(&id).into_response(),
                 Some(body) => body,
             }
         } else {
@@ -190,14 +190,16 @@ impl Relay {
         key: Option<&SentKey>,
         selector: WorkspaceSelector<'_>,
         now: Instant,
-    ) -> Result<(AuthContext, Instant), Refusal> {
-        let token = key.ok_or_else(Refusal::no_key)?.as_str();
+    ) -> Result<(AuthContext, Instant), GatewayError> {
+        let token = key.ok_or_else(GatewayError::no_key)?.as_str();
         let authenticator = &self.0.gateway.authenticator;
         let (outcome, now) = match authenticator.check(token, selector) {
             Some(outcome) => (outcome, now),
             None => (authenticator.look_up(token, selector).await, Instant::now()),
         };
-        outcome.map(|auth| (auth, now)).map_err(Refusal::denied)
+        outcome
+            .map(|auth| (auth, now))
+            .map_err(GatewayError::denied)
     }
 }
 
@@ -207,21 +209,21 @@ impl WorkerState {
         self: &Arc<Self>,
         operation: Operation,
         request: Box<CallRequest>,
-        mut account: Box<Account>,
+        mut account: Box<CallAccount>,
     ) -> Response<GatewayBody> {
         let id = account.call().map(|call| call.id);
         account.cancel.clone_from(&request.cancel);
-        let mut standings = Standings::default();
+        let mut statuses = RateLimitStatuses::default();
         let outcome = self
-            .steps(operation, request, &mut account, &mut standings)
+            .steps(operation, request, &mut account, &mut statuses)
             .await;
         let (provider, attempts) = account.call().map_or((None, 0), |call| {
             let asked = call.attempts > 0;
             (asked.then(|| Arc::clone(&call.provider)), call.attempts)
         });
         let mut response = match outcome {
-            Ok(Outcome::Streaming(answered, saving)) => {
-                self.stream_response(operation, *answered, saving, account)
+            Ok(Outcome::Streaming(answered, cache_writer)) => {
+                self.stream_response(operation, *answered, cache_writer, account)
             }
             Ok(Outcome::Complete(whole)) => {
                 let on_disk = match account.close(&whole.ending) {
@@ -234,18 +236,18 @@ impl WorkerState {
                     *response.headers_mut() = whole.headers;
                     response
                 } else {
-                    Refusal::not_recorded().into_response()
+                    GatewayError::not_recorded().into_response()
                 }
             }
-            Err(refusal) => {
-                let status = refusal.status.as_u16();
-                if let Some(hold) = account.close(&Ending {
+            Err(error) => {
+                let status = error.status.as_u16();
+                if let Some(hold) = account.close(&CallEnd {
                     status,
-                    ..Ending::default()
+                    ..CallEnd::default()
                 }) {
                     hold.await;
                 }
-                refusal.into_response()
+                error.into_response()
             }
         };
         let headers = response.headers_mut();
@@ -260,7 +262,7 @@ impl WorkerState {
             }
             headers.insert(ATTEMPTS, count(attempts));
         }
-        standings_headers(&standings, headers);
+        rate_limit_headers(&statuses, headers);
         response
     }
 
@@ -269,28 +271,28 @@ impl WorkerState {
         self: &Arc<Self>,
         operation: Operation,
         mut request: Box<CallRequest>,
-        account: &mut Account,
-        standings: &mut Standings,
-    ) -> Result<Outcome, Refusal> {
+        account: &mut CallAccount,
+        statuses: &mut RateLimitStatuses,
+    ) -> Result<Outcome, GatewayError> {
         // Before the body: one that never comes is a request as well.
-        standings.requests = self.take_request(account)?;
+        statuses.requests = self.take_request(account)?;
         let is_here = matches!(request.body, CallBody::Whole(_));
         let (body, held) =
             body_reader::read(&mut request.body, &self.gateway, account.auth.key.owner).await?;
         // To look at the clock costs as much as some steps do: only after a wait.
         let now = if is_here {
-            account.let_in_at()
+            account.authenticated_at()
         } else {
             Instant::now()
         };
         let catalogue = self.gateway.catalogue.load_full();
         let fields = parse_request_fields(&body, catalogue.strict_fields)
-            .map_err(|bad| Refusal::bad_body(&bad))?;
+            .map_err(|bad| GatewayError::bad_body(&bad))?;
         let model = choose_model(&catalogue, &fields, account)?;
         check_fields(model, &fields)?;
         let estimate = CostEstimate::new(operation, &fields, model, body.len());
         account.prompt_estimate = estimate.prompt;
-        standings.tokens = self.take_tokens(account, estimate, &fields, now)?;
+        statuses.tokens = self.take_tokens(account, estimate, &fields, now)?;
         // Before it is put on record, where it says who is asked first.
         let order = order(model, &fields, account, now);
         let first = order.first().map(|(target, _)| &target.upstream.name);
@@ -300,7 +302,7 @@ impl WorkerState {
         }
         let cache_key = cache_key(operation, &fields, &body, &request.headers, account);
         if let Some(key) = &cache_key
-            && let Some(kept) = self.gateway.answers.find(key, now)
+            && let Some(kept) = self.gateway.response_cache.get(key, now)
         {
             return Ok(Outcome::Complete(from_cache(kept)));
         }
@@ -316,28 +318,31 @@ impl WorkerState {
         self.receive(operation, answered, cache_key, account).await
     }
 
-    fn take_request(&self, account: &mut Account) -> Result<Option<Standing>, Refusal> {
-        if !Limiter::applies(&account.auth, Unit::Requests) {
+    fn take_request(
+        &self,
+        account: &mut CallAccount,
+    ) -> Result<Option<RateLimitStatus>, GatewayError> {
+        if !RateLimiter::applies(&account.auth, Unit::Requests) {
             return Ok(None);
         }
-        let (limiter, now) = (&self.gateway.limiter, account.let_in_at());
+        let (limiter, now) = (&self.gateway.limiter, account.authenticated_at());
         let taken = limiter
             .take(&account.auth, Unit::Requests, 1, now)
-            .map_err(|exceeded| Refusal::rate(&exceeded))?;
-        Ok(taken.map(|(taken, standing)| {
-            account.hold_request(taken);
-            standing
+            .map_err(|exceeded| GatewayError::rate(&exceeded))?;
+        Ok(taken.map(|(taken, status)| {
+            account.set_request(taken);
+            status
         }))
     }
 
     fn take_tokens(
         &self,
-        account: &mut Account,
+        account: &mut CallAccount,
         estimate: CostEstimate,
         fields: &RequestFields,
         now: Instant,
-    ) -> Result<Option<Standing>, Refusal> {
-        if !Limiter::applies(&account.auth, Unit::Tokens) {
+    ) -> Result<Option<RateLimitStatus>, GatewayError> {
+        if !RateLimiter::applies(&account.auth, Unit::Tokens) {
             return Ok(None);
         }
         // Without a word of the caller, an answer's length is anybody's guess: then it is counted
@@ -348,32 +353,32 @@ impl WorkerState {
         let taken = limiter
             .take(&account.auth, Unit::Tokens, tokens, now)
             .map_err(|exceeded| {
-                account.give_back();
-                Refusal::rate(&exceeded)
+                account.refund_rate_limits();
+                GatewayError::rate(&exceeded)
             })?;
-        Ok(taken.map(|(taken, standing)| {
-            account.hold_tokens(taken);
-            standing
+        Ok(taken.map(|(taken, status)| {
+            account.set_tokens(taken);
+            status
         }))
     }
 
     /// Sets aside the most that the call may cost. It is `now`, and later if that had to be waited for.
     async fn reserve(
         &self,
-        account: &mut Account,
+        account: &mut CallAccount,
         provider: Option<&Arc<str>>,
         estimate: CostEstimate,
         now: Instant,
-    ) -> Result<Instant, Refusal> {
+    ) -> Result<Instant, GatewayError> {
         let Some(call) = account.call() else {
-            return Err(Refusal::no_target());
+            return Err(GatewayError::no_target());
         };
         let call_estimate = CallEstimate {
             id: call.id,
             created_at: call.created_at,
             operation: call.operation,
             model: Arc::clone(&call.model),
-            provider: Arc::clone(provider.unwrap_or(&self.gateway.nothing)),
+            provider: Arc::clone(provider.unwrap_or(&self.gateway.empty)),
             streamed: call.streamed,
             max_cost: estimate.max_cost,
         };
@@ -381,19 +386,22 @@ impl WorkerState {
             Admission::Ready(ticket) => Ok((ticket, now)),
             Admission::Wait(waiting) => {
                 // Whoever leaves meanwhile may leave it on record.
-                account.hold_ticket(Ticket::AWAITED);
+                account.set_ticket(Ticket::AWAITED);
                 waiting.await.map(|ticket| (ticket, Instant::now()))
             }
             Admission::Refused(refused) => Err(refused),
         };
         match outcome {
             Ok((ticket, now)) => {
-                account.hold_ticket(ticket);
+                account.set_ticket(ticket);
                 Ok(now)
             }
             Err(refused) => {
-                account.give_back();
-                Err(Refusal::ledger(refused, (self.gateway.options.clock)()))
+                account.refund_rate_limits();
+                Err(GatewayError::ledger(
+                    refused,
+                    (self.gateway.options.clock)(),
+                ))
             }
         }
     }
@@ -402,8 +410,8 @@ impl WorkerState {
 fn choose_model<'c>(
     catalogue: &'c Catalogue,
     fields: &RequestFields,
-    account: &mut Account,
-) -> Result<&'c Model, Refusal> {
+    account: &mut CallAccount,
+) -> Result<&'c Model, GatewayError> {
     let model = catalogue.model(&fields.model);
     if let Some(call) = account.call() {
         call.streamed = fields.stream;
@@ -413,10 +421,10 @@ fn choose_model<'c>(
         );
     }
     if !may_use(&account.auth.key, &fields.model) {
-        return Err(Refusal::model_not_allowed(&fields.model));
+        return Err(GatewayError::model_not_allowed(&fields.model));
     }
-    let model = model.ok_or_else(|| Refusal::model_not_found(&fields.model))?;
-    account.count_in(&model.series);
+    let model = model.ok_or_else(|| GatewayError::model_not_found(&fields.model))?;
+    account.set_series(&model.series);
     Ok(model)
 }
 
@@ -424,7 +432,7 @@ fn choose_model<'c>(
 fn order<'m>(
     model: &'m Model,
     fields: &RequestFields,
-    account: &Account,
+    account: &CallAccount,
     now: Instant,
 ) -> Box<[(&'m Arc<Target>, bool)]> {
     let preference = account.auth.workspace.preference;
@@ -433,7 +441,7 @@ fn order<'m>(
 }
 
 /// Refuses what no provider of a model may be sent.
-fn check_fields(model: &Model, fields: &RequestFields) -> Result<(), Refusal> {
+fn check_fields(model: &Model, fields: &RequestFields) -> Result<(), GatewayError> {
     let mut refused = None;
     for target in &model.targets {
         match target.upstream.field_policy.refused(fields) {
@@ -441,17 +449,21 @@ fn check_fields(model: &Model, fields: &RequestFields) -> Result<(), Refusal> {
             Some(field) => refused = Some(field),
         }
     }
-    refused.map_or(Ok(()), |field| Err(Refusal::field_not_allowed(field)))
+    refused.map_or(Ok(()), |field| Err(GatewayError::field_not_allowed(field)))
 }
 
-fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Outcome, Refusal> {
+fn echo(
+    operation: Operation,
+    body: &Bytes,
+    account: &mut CallAccount,
+) -> Result<Outcome, GatewayError> {
     let Some(call) = account.call() else {
-        return Err(Refusal::no_target());
+        return Err(GatewayError::no_target());
     };
     call.provider = Arc::from(echo::PROVIDER);
     call.attempts = 1;
     let mut said = answer(operation, body, call.id, call.created_at)?;
-    account.answered(Instant::now());
+    account.record_first_byte(Instant::now());
     let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
     headers.insert(
         header::CONTENT_TYPE,
@@ -462,10 +474,10 @@ fn echo(operation: Operation, body: &Bytes, account: &mut Account) -> Result<Out
     } else {
         GatewayBody::pieces(said.pieces)
     };
-    let ending = Ending {
+    let ending = CallEnd {
         status: 200,
         tokens: said.tokens,
-        ..Ending::default()
+        ..CallEnd::default()
     };
     let status = StatusCode::OK;
     Ok(Outcome::Complete(CompleteResponse {
@@ -482,7 +494,7 @@ fn cache_key(
     fields: &RequestFields,
     body: &Bytes,
     headers: &HeaderMap,
-    account: &Account,
+    account: &CallAccount,
 ) -> Option<CacheKey> {
     let wanted = match headers.get(CACHE).map(HeaderValue::as_bytes) {
         Some(b"on") => true,
@@ -494,7 +506,7 @@ fn cache_key(
         let around = fields.around_model(body);
         // What is sent along may change the answer.
         let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
-        Answers::key(
+        ResponseCache::key(
             account.auth.key.owner,
             operation,
             &fields.model,
@@ -504,7 +516,7 @@ fn cache_key(
     })
 }
 
-fn from_cache(kept: Kept) -> CompleteResponse {
+fn from_cache(kept: CachedResponse) -> CompleteResponse {
     let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
     headers.insert(header::CONTENT_TYPE, kept.content_type);
     headers.insert(CACHE, HeaderValue::from_static("hit"));
@@ -512,11 +524,11 @@ fn from_cache(kept: Kept) -> CompleteResponse {
         status: StatusCode::OK,
         headers,
         body: GatewayBody::whole(kept.body),
-        ending: Ending {
+        ending: CallEnd {
             status: 200,
             cached: true,
             tokens: kept.tokens,
-            ..Ending::default()
+            ..CallEnd::default()
         },
     }
 }

@@ -1,7 +1,7 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
 use crate::field_policy::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
-use crate::json::{Kind, Malformed, Scanner, Text};
+use crate::json::{JsonError, JsonString, Scanner, ValueKind};
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -64,16 +64,16 @@ pub(crate) enum RequestError {
     /// It is not UTF-8.
     NotText,
     /// It is not JSON.
-    Malformed(Malformed),
+    Json(JsonError),
     /// It names no model.
     NoModel,
     /// A field says something that it must not, or says it twice.
     Field(&'static str, &'static str),
 }
 
-impl From<Malformed> for RequestError {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
+impl From<JsonError> for RequestError {
+    fn from(malformed: JsonError) -> Self {
+        Self::Json(malformed)
     }
 }
 
@@ -118,21 +118,21 @@ pub(crate) fn parse_request_fields(
         let known = FIELDS
             .iter()
             .enumerate()
-            .find(|(_, field)| scanner.says(name, field));
+            .find(|(_, field)| scanner.equals(name, field));
         let Some((number, field)) = known else {
             // A server that does not mind the case would believe this one.
-            if let Some(field) = scanner.resembles(name, &FIELDS) {
+            if let Some(field) = scanner.find_ignoring_case(name, &FIELDS) {
                 return Err(RequestError::Field(field, OTHER_CASE));
             }
             let media = scanner.media;
             fields.other_field(scanner, name, strict)?;
-            let is_tools = scanner.resembles(name, &["tools"]).is_some();
-            if is_tools && scanner.kind()? == Kind::Array {
+            let is_tools = scanner.find_ignoring_case(name, &["tools"]).is_some();
+            if is_tools && scanner.kind()? == ValueKind::Array {
                 fields.tools(scanner)?;
             } else {
                 scanner.skip()?;
             }
-            if DESCRIPTIONS.iter().any(|field| scanner.says(name, field)) {
+            if DESCRIPTIONS.iter().any(|field| scanner.equals(name, field)) {
                 scanner.media = media;
             }
             return Ok(());
@@ -161,16 +161,16 @@ impl RequestFields {
     fn other_field(
         &mut self,
         scanner: &mut Scanner<'_>,
-        name: &Text,
+        name: &JsonString,
         strict: bool,
     ) -> Result<(), RequestError> {
         if let Some(restricted) = FieldSet::find(scanner, name) {
             // Nothing is what it is without the field.
-            if scanner.kind()? != Kind::Null {
+            if scanner.kind()? != ValueKind::Null {
                 let guarded = self.guarded.get_or_insert_default();
                 guarded.restricted.add(restricted);
             }
-        } else if strict && !STANDARD.iter().any(|field| scanner.says(name, field)) {
+        } else if strict && !STANDARD.iter().any(|field| scanner.equals(name, field)) {
             let name: String = scanner.value(name).chars().take(MAX_SHOWN).collect();
             let extra = &mut self.guarded.get_or_insert_default().extra;
             if extra.len() < MAX_EXTRA && !extra.contains(&name) {
@@ -183,7 +183,7 @@ impl RequestFields {
     /// Takes note of the tools that the provider runs.
     fn tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), RequestError> {
         scanner.array(|scanner, index| {
-            if scanner.kind()? == Kind::Object {
+            if scanner.kind()? == ValueKind::Object {
                 self.tool(scanner, index)
             } else {
                 scanner.skip()?;
@@ -195,18 +195,22 @@ impl RequestFields {
     fn tool(&mut self, scanner: &mut Scanner<'_>, index: usize) -> Result<(), RequestError> {
         let (mut is_typed, mut unknown) = (false, None);
         scanner.object(|scanner, name| {
-            let is_type = scanner.resembles(name, &["type"]).is_some();
-            if is_type && scanner.kind()? == Kind::String {
+            let is_type = scanner.find_ignoring_case(name, &["type"]).is_some();
+            if is_type && scanner.kind()? == ValueKind::String {
                 is_typed = true;
                 let kind = scanner.string()?;
                 // Of two types a server may believe either.
-                if !CLIENT_TOOLS.iter().any(|tool| scanner.says(&kind, tool)) {
+                if !CLIENT_TOOLS.iter().any(|tool| scanner.equals(&kind, tool)) {
                     let guarded = self.guarded.get_or_insert_default();
                     guarded.add_tool(index, &scanner.value(&kind));
                 }
                 return Ok::<_, RequestError>(());
             }
-            let is_known = || TOOL_DEFINITION.iter().any(|word| scanner.says(name, word));
+            let is_known = || {
+                TOOL_DEFINITION
+                    .iter()
+                    .any(|word| scanner.equals(name, word))
+            };
             if unknown.is_none() && !is_type && !is_known() {
                 unknown = Some(name.clone());
             }
@@ -227,43 +231,43 @@ impl RequestFields {
     ) -> Result<(), RequestError> {
         let kind = scanner.kind()?;
         match (field, kind) {
-            ("model", Kind::String) => {
+            ("model", ValueKind::String) => {
                 let text = scanner.string()?;
                 self.model = scanner.value(&text).into_owned();
                 self.model_span = text.span.start - 1..text.span.end + 1;
             }
             ("model", _) => return Err(RequestError::Field("model", "must be a string")),
-            ("stream", Kind::Bool(stream)) => {
+            ("stream", ValueKind::Bool(stream)) => {
                 self.stream = stream;
                 scanner.skip()?;
             }
-            ("stream_options", Kind::Object) => self.stream_options(scanner)?,
-            ("stream_options", Kind::Null) => {
+            ("stream_options", ValueKind::Object) => self.stream_options(scanner)?,
+            ("stream_options", ValueKind::Null) => {
                 let whole = scanner.skip()?;
                 self.usage_edit = Some((whole, br#"{"include_usage":true}"#));
             }
-            ("max_tokens" | "max_completion_tokens", Kind::Number) => {
+            ("max_tokens" | "max_completion_tokens", ValueKind::Number) => {
                 let most = count(field, scanner.number()?)?;
                 self.limit(most);
             }
             // llama.cpp believes this one rather than the others; below zero is without a limit.
-            ("n_predict", Kind::Number) => {
+            ("n_predict", ValueKind::Number) => {
                 let most = count(field, scanner.number()?.max(0.0))?;
                 self.limit(most);
             }
             // So many are generated, and the best `n` of them sent.
-            ("n" | "best_of", Kind::Number) => {
+            ("n" | "best_of", ValueKind::Number) => {
                 self.n = self.n.max(count(field, scanner.number()?)?);
             }
-            ("temperature", Kind::Number) => {
+            ("temperature", ValueKind::Number) => {
                 let temperature = scanner.number()?;
                 self.deterministic |= temperature == 0.0;
             }
-            ("seed", Kind::Number) => {
+            ("seed", ValueKind::Number) => {
                 self.deterministic = true;
                 scanner.skip()?;
             }
-            (_, Kind::Null) => {
+            (_, ValueKind::Null) => {
                 scanner.skip()?;
             }
             ("stream", _) => return Err(RequestError::Field(field, "must be true or false")),
@@ -285,8 +289,11 @@ impl RequestFields {
         let (mut found, mut empty) = (None, true);
         scanner.object(|scanner, name| {
             empty = false;
-            if !scanner.says(name, "include_usage") {
-                if scanner.resembles(name, &["include_usage"]).is_some() {
+            if !scanner.equals(name, "include_usage") {
+                if scanner
+                    .find_ignoring_case(name, &["include_usage"])
+                    .is_some()
+                {
                     return Err(RequestError::Field("include_usage", OTHER_CASE));
                 }
                 scanner.skip()?;
@@ -298,7 +305,7 @@ impl RequestFields {
                     "says include_usage twice",
                 ));
             }
-            self.include_usage = scanner.kind()? == Kind::Bool(true);
+            self.include_usage = scanner.kind()? == ValueKind::Bool(true);
             found = Some(scanner.skip()?);
             Ok(())
         })?;
@@ -561,7 +568,7 @@ mod tests {
             assert!(
                 matches!(
                     parse_request_fields(text.as_bytes(), false),
-                    Err(RequestError::Malformed(_))
+                    Err(RequestError::Json(_))
                 ),
                 "{text}"
             );
@@ -569,7 +576,7 @@ mod tests {
         let deep = format!(r#"{{"model":"a","x":{}}}"#, "[".repeat(10_000));
         assert!(matches!(
             parse_request_fields(deep.as_bytes(), false),
-            Err(RequestError::Malformed(_))
+            Err(RequestError::Json(_))
         ));
     }
 }

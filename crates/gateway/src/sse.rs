@@ -1,16 +1,16 @@
 //! A stream of events on its way to the caller: whole events only, the usage read, the model named as the caller did,
 //! and what the caller did not ask for left out.
 
+use crate::event_template::EventTemplate;
 use crate::model_name::replace;
-use crate::scan::Scan;
-use crate::shape::Shape;
+use crate::response_scanner::ResponseScanner;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Tokens;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// An event that is longer is passed on in pieces.
-const LONGEST_HELD: usize = 256 * 1024;
+const MAX_PENDING_EVENT: usize = 256 * 1024;
 
 /// How a line begins that has data.
 const DATA: &[u8] = b"data:";
@@ -21,13 +21,13 @@ const DATA: &[u8] = b"data:";
     clippy::struct_excessive_bools,
     reason = "the state of a small machine, where nearly all combinations occur"
 )]
-pub(crate) struct Events {
+pub(crate) struct EventStream {
     /// The beginning of an event that has not ended.
     held: BytesMut,
     /// How much of `held` is known to have no end in it.
     searched: usize,
     /// Whether the beginning of an unfinished event is out already.
-    torn: bool,
+    is_partly_sent: bool,
     /// Whether the event with the usage is for us only.
     hide_usage: bool,
     /// What the caller calls the model, as JSON; none: what the provider calls it.
@@ -35,13 +35,13 @@ pub(crate) struct Events {
     usage: Option<Tokens>,
     /// Whether that was in an event of its own, which is the last one.
     final_usage: bool,
-    said: u64,
+    content_bytes: u64,
     done: bool,
     /// What the events were like so far.
-    shape: Shape,
+    template: EventTemplate,
 }
 
-impl Events {
+impl EventStream {
     pub(crate) fn new(hide_usage: bool, model: Option<Bytes>) -> Self {
         Self {
             hide_usage,
@@ -51,29 +51,29 @@ impl Events {
     }
 
     /// Whether what comes next may be able to go out as it is.
-    pub(crate) fn may_pass(&self) -> bool {
-        self.held.is_empty() && self.shape.is_known()
+    pub(crate) fn may_match_template(&self) -> bool {
+        self.held.is_empty() && self.template.is_known()
     }
 
     /// Takes in what came if it can go out as it is: most parts are one event, and like the one before.
-    pub(crate) fn pass(&mut self, part: &[u8]) -> bool {
-        let said = if self.held.is_empty() {
-            self.shape.said_in(part)
+    pub(crate) fn match_template(&mut self, part: &[u8]) -> bool {
+        let content_bytes = if self.held.is_empty() {
+            self.template.match_event(part)
         } else {
             None
         };
-        self.said += said.unwrap_or_default();
-        said.is_some()
+        self.content_bytes += content_bytes.unwrap_or_default();
+        content_bytes.is_some()
     }
 
     /// What goes out of a part that was just taken in, when that is not the part as it is.
     pub(crate) fn rewrite<'e>(&'e self, part: &'e [u8]) -> Option<[&'e [u8]; 3]> {
-        self.shape.rewrite(part)
+        self.template.rewrite(part)
     }
 
     /// Takes in what came; what can go out is added to `out`.
     pub(crate) fn feed(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) {
-        if self.pass(&part) {
+        if self.match_template(&part) {
             let rewritten = self.rewrite(&part).map(|pieces| pieces.concat());
             return out.push_back(rewritten.map_or(part, Bytes::from));
         }
@@ -83,7 +83,7 @@ impl Events {
             // Appended in place: a provider that sends an event byte by byte costs no more than others.
             self.held.extend_from_slice(&part);
             if event_end(&self.held, self.searched).is_none() {
-                return self.hold_on(out);
+                return self.hold_back(out);
             }
             self.held.split().freeze()
         };
@@ -91,7 +91,7 @@ impl Events {
         // From `kept` to `at` are whole events that go out as they are.
         let (mut kept, mut at) = (0, 0);
         while let Some(end) = event_end(&part, at.max(searched)) {
-            let verdict = self.note(&part[at..end]);
+            let verdict = self.read_event(&part[at..end]);
             if verdict != Verdict::Pass {
                 push(out, part.slice(kept..at));
                 kept = end;
@@ -107,18 +107,18 @@ impl Events {
         push(out, part.slice(kept..at));
         if at < part.len() {
             self.held.extend_from_slice(&part[at..]);
-            self.hold_on(out);
+            self.hold_back(out);
         }
     }
 
     /// Waits for the end of an event, but not for that of a very long one.
-    fn hold_on(&mut self, out: &mut VecDeque<Bytes>) {
+    fn hold_back(&mut self, out: &mut VecDeque<Bytes>) {
         // An end has at most four bytes: the last three may be the beginning of one.
         self.searched = self.held.len().saturating_sub(3);
-        if self.held.len() > LONGEST_HELD {
-            self.said += self.searched as u64;
+        if self.held.len() > MAX_PENDING_EVENT {
+            self.content_bytes += self.searched as u64;
             let piece = self.held.split_to(self.searched).freeze();
-            let is_first = !std::mem::replace(&mut self.torn, true);
+            let is_first = !std::mem::replace(&mut self.is_partly_sent, true);
             let edit = is_first.then(|| self.edit(&piece, EventFields::read(&piece).model));
             out.push_back(match edit.flatten() {
                 None => piece,
@@ -134,7 +134,7 @@ impl Events {
         if rest.is_empty() {
             return;
         }
-        match self.note(&rest) {
+        match self.read_event(&rest) {
             Verdict::Pass => out.push_back(rest),
             Verdict::Replace(event) => out.push_back(event),
             Verdict::Hide => {}
@@ -142,13 +142,13 @@ impl Events {
     }
 
     /// Reads an event; what the caller gets of it.
-    fn note(&mut self, event: &[u8]) -> Verdict {
-        if std::mem::take(&mut self.torn) {
+    fn read_event(&mut self, event: &[u8]) -> Verdict {
+        if std::mem::take(&mut self.is_partly_sent) {
             return Verdict::Pass;
         }
-        if let Some(said) = self.shape.said_in(event) {
-            self.said += said;
-            let rewritten = self.shape.rewrite(event);
+        if let Some(content_bytes) = self.template.match_event(event) {
+            self.content_bytes += content_bytes;
+            let rewritten = self.template.rewrite(event);
             return rewritten.map_or(Verdict::Pass, |it| Verdict::Replace(it.concat().into()));
         }
         let EventFields {
@@ -165,13 +165,14 @@ impl Events {
             None => Verdict::Pass,
             Some((span, id)) => Verdict::Replace(replace(event, span.clone(), id)),
         };
-        if let (1, false, Some(spoken)) = (lines, scan.has_usage(), scan.spoken()) {
-            let place = data + spoken.start..data + spoken.end;
+        if let (1, false, Some(content_span)) = (lines, scan.has_usage(), scan.content_span()) {
+            let place = data + content_span.start..data + content_span.end;
             let edit = edit.map(|(span, id)| (span, id.to_vec()));
             let edit = edit.as_ref().map(|(span, id)| (span.clone(), &id[..]));
-            self.shape.learn(event, place, scan.said(), edit);
+            self.template
+                .learn(event, place, scan.content_bytes(), edit);
         }
-        self.said += scan.said();
+        self.content_bytes += scan.content_bytes();
         let usage = scan.usage();
         self.final_usage |= usage.is_some() && scan.is_usage_only();
         self.usage = usage.or(self.usage);
@@ -185,8 +186,8 @@ impl Events {
     }
 
     /// Whether something may be put in: nothing of an unfinished event is out.
-    pub(crate) fn is_between(&self) -> bool {
-        !self.torn
+    pub(crate) fn is_between_events(&self) -> bool {
+        !self.is_partly_sent
     }
 
     /// Whether the end was announced.
@@ -195,7 +196,7 @@ impl Events {
     }
 
     /// The same when nothing more comes: what was held back counts, although its own end is missing.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let mut lines = self.held.as_ref().split(|byte: &u8| *byte == b'\n');
         self.done || lines.any(|line| line.strip_prefix(DATA).is_some_and(is_end))
     }
@@ -210,9 +211,9 @@ impl Events {
         self.usage
     }
 
-    /// How many bytes were said.
-    pub(crate) fn said(&self) -> u64 {
-        self.said
+    /// How many bytes were content_bytes.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content_bytes
     }
 }
 
@@ -230,7 +231,7 @@ enum Verdict {
 /// What is read of an event.
 #[derive(Default)]
 struct EventFields {
-    scan: Scan,
+    scan: ResponseScanner,
     /// Where the last line of data begins, and how many there are.
     data: usize,
     lines: usize,
@@ -295,8 +296,8 @@ mod tests {
         event: x\ndata: {\"choices\":[],\ndata: \"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\n\
         data: [DONE]\n\n";
 
-    fn pass(parts: &[&str], hide: bool) -> (String, Events) {
-        let (mut events, mut out) = (Events::new(hide, None), VecDeque::new());
+    fn pass(parts: &[&str], hide: bool) -> (String, EventStream) {
+        let (mut events, mut out) = (EventStream::new(hide, None), VecDeque::new());
         for part in parts {
             events.feed(Bytes::copy_from_slice(part.as_bytes()), &mut out);
         }
@@ -327,11 +328,11 @@ mod tests {
                         completion: 4,
                     };
                     assert_eq!(
-                        (events.usage(), events.said()),
+                        (events.usage(), events.content_bytes()),
                         (Some(tokens), 5),
                         "{one} {two}"
                     );
-                    assert!(events.is_done() && events.is_between());
+                    assert!(events.is_done() && events.is_between_events());
                 }
             }
         }
@@ -371,28 +372,28 @@ mod tests {
             usize::try_from(random >> 33).unwrap() % most
         };
         for _ in 0..300 {
-            let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
-            let (mut said, mut usage, mut done) = (0, None, false);
-            let mut shape = 0;
+            let (mut events, mut out) = (EventStream::new(true, None), VecDeque::new());
+            let (mut content_bytes, mut usage, mut done) = (0, None, false);
+            let mut template = 0;
             for _ in 0..40 {
                 if any(4) == 0 {
-                    shape = any(shapes.len());
+                    template = any(shapes.len());
                 }
-                let event = shapes[shape].replace('@', words[any(words.len())]);
+                let event = shapes[template].replace('@', words[any(words.len())]);
                 events.feed(Bytes::from(event.clone()), &mut out);
                 let (_, alone) = pass(&[&event], true);
-                said += alone.said();
+                content_bytes += alone.content_bytes();
                 usage = alone.usage().or(usage);
                 done |= alone.is_done();
-                let read = (events.said(), events.usage(), events.is_done());
-                assert_eq!(read, (said, usage, done), "{event:?}");
+                let read = (events.content_bytes(), events.usage(), events.is_done());
+                assert_eq!(read, (content_bytes, usage, done), "{event:?}");
             }
         }
     }
 
     #[test]
     fn whole_events_go_out_at_once_and_without_a_copy() {
-        let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
+        let (mut events, mut out) = (EventStream::new(true, None), VecDeque::new());
         let part = Bytes::from_static(b"data: {}\n\ndata: {}\n\ndata: {");
         events.feed(part.clone(), &mut out);
         assert_eq!(out.len(), 1);
@@ -412,10 +413,10 @@ mod tests {
 
     #[test]
     fn an_event_that_comes_byte_by_byte_is_not_copied_each_time() {
-        let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
+        let (mut events, mut out) = (EventStream::new(true, None), VecDeque::new());
         let byte = Bytes::from_static(b"x");
         let mut places = Vec::new();
-        for _ in 0..LONGEST_HELD {
+        for _ in 0..MAX_PENDING_EVENT {
             events.feed(byte.clone(), &mut out);
             places.push(events.held.as_ptr());
         }
@@ -426,20 +427,20 @@ mod tests {
         events.feed(Bytes::from_static(b"\ndata: [DONE]\n\n"), &mut out);
         assert!(events.is_done());
         let total: usize = out.iter().map(Bytes::len).sum();
-        assert_eq!(total, LONGEST_HELD + 16);
+        assert_eq!(total, MAX_PENDING_EVENT + 16);
     }
 
     #[test]
     fn an_endless_event_is_not_held() {
-        let (mut events, mut out) = (Events::new(true, None), VecDeque::new());
+        let (mut events, mut out) = (EventStream::new(true, None), VecDeque::new());
         let part = Bytes::from(vec![b'x'; 100 * 1024]);
         for _ in 0..10 {
             events.feed(part.clone(), &mut out);
-            assert!(events.held.len() <= LONGEST_HELD);
+            assert!(events.held.len() <= MAX_PENDING_EVENT);
         }
-        assert!(!events.is_between());
+        assert!(!events.is_between_events());
         events.feed(Bytes::from_static(b"\n\ndata: [DONE]\n\n"), &mut out);
-        assert!(events.is_between() && events.is_done());
+        assert!(events.is_between_events() && events.is_done());
         let total: usize = out.iter().map(Bytes::len).sum();
         assert_eq!(total, 10 * part.len() + 16);
     }

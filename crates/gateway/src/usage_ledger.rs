@@ -12,7 +12,7 @@ pub trait UsageLedger: Send + Sync + 'static {
     /// on record where it must not be lost. Without a budget and in relaxed mode it answers at once.
     fn admit(&self, auth: &AuthContext, estimate: &CallEstimate) -> Admission;
 
-    /// A call that is not on record is sent. From now on [`Gateway::under_way`](crate::Gateway::under_way) has it.
+    /// A call that is not on record is sent. From now on [`Gateway::in_flight`](crate::Gateway::in_flight) has it.
     fn call_sent(&self);
 
     /// Writes down a call that has ended and gives back what was set aside. Every call that was let

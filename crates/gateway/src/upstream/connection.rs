@@ -44,7 +44,7 @@ pub(crate) enum SendError {
 
 /// Why an answer has no proper end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum ResponseError {
     /// The connection broke off.
     Closed,
     /// What came is not HTTP.
@@ -59,7 +59,7 @@ pub(crate) enum Cut {
     NotRecorded,
 }
 
-impl From<BadEnd> for Cut {
+impl From<BadEnd> for ResponseError {
     fn from(end: BadEnd) -> Self {
         match end {
             BadEnd::Closed => Self::Closed,
@@ -272,7 +272,10 @@ impl Connection {
     }
 
     /// The next part of the answer's body.
-    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Cut>> {
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ResponseError>> {
         loop {
             match self.framing.next(&mut self.buffer)? {
                 Step::Data(data) => return Poll::Ready(Ok(Some(data))),
@@ -282,7 +285,7 @@ impl Connection {
             match ready!(self.poll_fill(cx)) {
                 Ok(1..) => {}
                 Ok(0) => self.framing.closed()?,
-                Err(_) => return Poll::Ready(Err(Cut::Closed)),
+                Err(_) => return Poll::Ready(Err(ResponseError::Closed)),
             }
         }
     }

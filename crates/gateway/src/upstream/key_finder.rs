@@ -42,8 +42,8 @@ impl KeyFinder {
     }
 
     /// Where something begins at the end of a text that may be the beginning of the key.
-    pub(crate) fn beginning(&self, text: &[u8]) -> usize {
-        // Events end with an empty line, which no key has.
+    pub(crate) fn partial_match_at(&self, text: &[u8]) -> usize {
+        // EventStream end with an empty line, which no key has.
         if !text
             .last()
             .is_some_and(|last| self.members[usize::from(*last)])
@@ -118,7 +118,7 @@ mod tests {
                     .filter(|at| haystack.len() - at < key.len())
                     .find(|at| key.starts_with(&haystack[*at..]));
                 assert_eq!(
-                    finder.beginning(&haystack),
+                    finder.partial_match_at(&haystack),
                     beginning.unwrap_or(haystack.len()),
                     "{key:?} {haystack:?}"
                 );
@@ -140,7 +140,7 @@ mod tests {
             assert!(finder.is_in(&text), "{before}");
             text.pop();
             assert!(!finder.is_in(&text), "{before}");
-            assert_eq!(finder.beginning(&text), before);
+            assert_eq!(finder.partial_match_at(&text), before);
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
         let started = std::time::Instant::now();
         assert!(!finder.is_in(&text));
         for part in text.chunks(4096) {
-            assert_eq!(part.len() - finder.beginning(part), 1000);
+            assert_eq!(part.len() - finder.partial_match_at(part), 1000);
         }
         let other = KeyFinder::new(format!("{half}{half}").as_bytes()).unwrap();
         let nearly = format!("{}b", "a".repeat(1999)).repeat(2000);

@@ -9,7 +9,7 @@ mod key_finder;
 mod pool;
 mod tls;
 
-pub(crate) use connection::{Connection, Cut, Http1Request, SendError};
+pub(crate) use connection::{Connection, Http1Request, ResponseError, SendError};
 pub(crate) use head::ResponseHead;
 pub(crate) use key_finder::KeyFinder;
 pub(crate) use pool::Pool;

@@ -14,6 +14,8 @@ mod cuts;
 mod disconnects;
 #[path = "../relay/failures.rs"]
 mod failures;
+#[path = "../relay/in_flight.rs"]
+mod in_flight;
 #[path = "../relay/limits.rs"]
 mod limits;
 #[path = "../relay/model_name.rs"]
@@ -24,8 +26,6 @@ mod refusals;
 mod streams;
 #[path = "../relay/support/mod.rs"]
 mod support;
-#[path = "../relay/under_way.rs"]
-mod under_way;
 
 /// Whether connections begin on the fast path.
 const FAST_PATH: bool = false;

@@ -1,6 +1,8 @@
 //! Callers that leave and providers that die: everything is closed, and accounted for once.
 
-use crate::support::{PATIENCE, SECRET, TestGateway, chat, chat_answer, hasty, provider_at, until};
+use crate::support::{
+    SECRET, TIMEOUT, TestGateway, chat, chat_answer, provider_at, until, with_short_timeouts,
+};
 use estrade_mock_upstream::{
     Action, MockUpstream, chunk, done, event, event_text, send, stream_head,
 };
@@ -130,7 +132,7 @@ async fn a_provider_that_dies_in_a_stream_leaves_a_last_event() {
         .await;
         let mut acme = provider_at("acme", provider.address);
         if code == "upstream_timeout" {
-            acme = hasty(acme);
+            acme = with_short_timeouts(acme);
         }
         let gateway = TestGateway::new(&[acme]).await;
         let (text, whole) = gateway.caller().stream(&chat(STREAM)).await.rest().await;
@@ -484,7 +486,7 @@ async fn until_closed(gateway: &TestGateway, body: &str) -> String {
     let caller = gateway.caller();
     let mut stream = caller.raw(&caller.raw_chat(body)).await;
     let mut all = Vec::new();
-    let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await;
+    let end = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut all)).await;
     assert!(end.is_ok(), "it is not closed");
     String::from_utf8(all).unwrap()
 }

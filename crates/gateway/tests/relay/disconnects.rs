@@ -1,6 +1,6 @@
 //! Clients that hang up on providers that bill all that they generate: a budget pays for it.
 
-use crate::support::{TestGateway, chat, chat_answer, hasty, provider_at, until};
+use crate::support::{TestGateway, chat, chat_answer, provider_at, until, with_short_timeouts};
 use estrade_mock_upstream::{
     Action, MockUpstream, chunk, done, event, json, send, stream_head, usage_event,
 };
@@ -307,7 +307,8 @@ async fn a_provider_that_breaks_off_may_bill_the_rest() {
 #[tokio::test]
 async fn a_provider_that_times_out_may_bill_all_of_it() {
     let provider = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
-    let gateway = TestGateway::new(&[hasty(provider_at("acme", provider.address))]).await;
+    let gateway =
+        TestGateway::new(&[with_short_timeouts(provider_at("acme", provider.address))]).await;
     gateway.ledger.budgets.store(true, Ordering::Relaxed);
     let answer = gateway.caller().chat(&chat(WHOLE)).await;
     assert_eq!(answer.status.as_u16(), 504);

@@ -1,7 +1,7 @@
 //! Providers that fail: again, elsewhere, or not at all.
 
 use crate::support::{
-    PATIENCE, SECRET, TestGateway, chat, chat_answer, error_code, hasty, provider_at,
+    SECRET, TIMEOUT, TestGateway, chat, chat_answer, error_code, provider_at, with_short_timeouts,
 };
 use estrade_mock_upstream::{Action, MockUpstream, json, send};
 use std::time::{Duration, Instant};
@@ -186,10 +186,10 @@ async fn interim_answers_without_end_do_not_stop_the_clock() {
         vec![Action::Flood(interim, u64::MAX)]
     })
     .await;
-    let mut acme = hasty(provider_at("acme", provider.address));
+    let mut acme = with_short_timeouts(provider_at("acme", provider.address));
     acme.retries = 0;
     let gateway = TestGateway::new(&[acme]).await;
-    let answer = tokio::time::timeout(PATIENCE, gateway.caller().chat(&chat(""))).await;
+    let answer = tokio::time::timeout(TIMEOUT, gateway.caller().chat(&chat(""))).await;
     assert_eq!(answer.expect("an answer").status.as_u16(), 504);
     assert!(provider.wait_for_open(0).await);
 }
@@ -256,7 +256,7 @@ async fn garbage_silence_and_absence_have_their_codes() {
         let provider = MockUpstream::new(move |_| script.clone()).await;
         let mut acme = provider_at("acme", provider.address);
         if status == 504 {
-            acme = hasty(acme);
+            acme = with_short_timeouts(acme);
         }
         let gateway = TestGateway::new(&[acme]).await;
         let answer = gateway.caller().chat(&chat("")).await;
@@ -295,7 +295,7 @@ async fn what_was_sent_in_vain_is_paid_for_and_a_timeout_is_not_repeated() {
     let silent = MockUpstream::new(|_| vec![Action::AwaitClose]).await;
     let good = MockUpstream::new(|_| json(200, &chat_answer(1, 1))).await;
     let providers = [
-        hasty(provider_at("silent", silent.address)),
+        with_short_timeouts(provider_at("silent", silent.address)),
         provider_at("good", good.address),
     ];
     let gateway = TestGateway::new(&providers).await;

@@ -14,12 +14,12 @@ mod cuts;
 mod disconnects;
 mod failures;
 mod fast_path;
+mod in_flight;
 mod limits;
 mod model_name;
 mod refusals;
 mod streams;
 mod support;
-mod under_way;
 
 /// Whether connections begin on the fast path.
 const FAST_PATH: bool = true;

@@ -1,7 +1,7 @@
 //! What is refused before a provider is asked.
 
 use crate::support::{
-    MODEL, PATIENCE, TestGateway, chat, chat_answer, error_code, provider_at, until,
+    MODEL, TIMEOUT, TestGateway, chat, chat_answer, error_code, provider_at, until,
 };
 use estrade_mock_upstream::{MockUpstream, json};
 use http::Method;
@@ -237,7 +237,7 @@ async fn a_body_that_does_not_come_is_given_up() {
 
 async fn read_some(stream: &mut tokio::net::TcpStream) -> String {
     let mut bytes = vec![0; 4096];
-    let read = tokio::time::timeout(PATIENCE, stream.read(&mut bytes)).await;
+    let read = tokio::time::timeout(TIMEOUT, stream.read(&mut bytes)).await;
     let length = read.unwrap().unwrap();
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }

@@ -154,9 +154,9 @@ async fn what_is_said_in_events_that_are_alike_is_known_before_the_end() {
     }
     assert_eq!(got, text);
     // Calls that have only just begun are not told of.
-    let under_way = || gateway.gateway.under_way().0;
-    until("it is under way", || !under_way().is_empty()).await;
-    assert_eq!(under_way()[0].tokens.completion, 4);
+    let in_flight = || gateway.gateway.in_flight().0;
+    until("it is under way", || !in_flight().is_empty()).await;
+    assert_eq!(in_flight()[0].tokens.completion, 4);
     go.notify_one();
     assert!(coming.rest().await.1);
 }

@@ -105,7 +105,7 @@ pub(crate) async fn keep_under_way(
     let gateway = Arc::downgrade(gateway);
     let under_way = move || {
         let gateway = gateway.upgrade();
-        gateway.map_or_else(Default::default, |gateway| gateway.under_way())
+        gateway.map_or_else(Default::default, |gateway| gateway.in_flight())
     };
     ledger.keep_under_way(directory, under_way).await
 }

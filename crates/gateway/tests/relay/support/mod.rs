@@ -159,7 +159,7 @@ impl RecordingLedger {
                 changed.await;
             }
         };
-        let _ = tokio::time::timeout(PATIENCE, enough).await;
+        let _ = tokio::time::timeout(TIMEOUT, enough).await;
         let rows = self.rows();
         assert_eq!(rows.len(), count, "{rows:?}");
         rows
@@ -171,10 +171,10 @@ impl RecordingLedger {
 }
 
 /// Longer than any machine stands still: for waits that end by themselves when all is well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same provider, given up soon: for those that say nothing.
-pub(crate) fn hasty(mut provider: Provider) -> Provider {
+pub(crate) fn with_short_timeouts(mut provider: Provider) -> Provider {
     let soon = Duration::from_millis(400);
     provider.timeouts.first_byte = soon;
     provider.timeouts.idle = soon;
@@ -202,7 +202,7 @@ impl TestGateway {
             Arc::new(RecordingLedger::default()),
         );
         let mut options = Options::new(Arc::new(|| Timestamp::from_millis(1_800_000_000_000)));
-        options.body_idle_timeout = PATIENCE;
+        options.body_idle_timeout = TIMEOUT;
         set(&mut options);
         let gateway = Gateway::new(Arc::clone(&keys) as _, Arc::clone(&ledger) as _, options);
         gateway.set_providers(providers, true).unwrap();
@@ -329,9 +329,9 @@ pub(crate) fn provider_at(name: &str, address: SocketAddr) -> Provider {
         api_key: Some(Secret(SECRET.to_owned())),
         ca_file: None,
         timeouts: Timeouts {
-            connect: PATIENCE,
-            first_byte: PATIENCE,
-            idle: PATIENCE,
+            connect: TIMEOUT,
+            first_byte: TIMEOUT,
+            idle: TIMEOUT,
         },
         retries: 1,
         stream_usage: true,
@@ -387,6 +387,6 @@ pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let came = tokio::time::timeout(PATIENCE, wait).await;
+    let came = tokio::time::timeout(TIMEOUT, wait).await;
     assert!(came.is_ok(), "never: {what}");
 }

@@ -4,11 +4,11 @@ use estrade_model::call::Tokens;
 use std::ops::Range;
 
 /// A usage is never larger than this.
-const MOST_USAGE: usize = 16 * 1024;
+const MAX_USAGE: usize = 16 * 1024;
 /// No call has more tokens than this; who says so is not believed.
-const MOST_TOKENS: u64 = 1 << 40;
+const MAX_TOKENS: u64 = 1 << 40;
 /// How far a string is looked at here: most are too short to be worth a call.
-const NEAR: usize = 32;
+const INLINE_SEARCH: usize = 32;
 
 /// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ const NEAR: usize = 32;
     clippy::struct_excessive_bools,
     reason = "the state of a small machine, where nearly all combinations occur"
 )]
-pub(crate) struct Scan {
+pub(crate) struct ResponseScanner {
     depth: u32,
     in_string: bool,
     escaped: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Scan {
     counting: bool,
     name: Name,
     /// The present string, if it may be a name and does not lie in one part, or not without escapes.
-    pieces: Pieces,
+    partial_name: PartialName,
     /// The usage as it was written, while and after it is read.
     usage: Vec<u8>,
     in_usage: bool,
@@ -36,9 +36,9 @@ pub(crate) struct Scan {
     choices_empty: bool,
     /// Whether there is an error at the top.
     has_error: bool,
-    said: u64,
+    content_bytes: u64,
     /// Where the first string that was said lay in the part that it was in, if there is nothing unusual in it.
-    spoken: Option<Range<usize>>,
+    content_span: Option<Range<usize>>,
     /// Whether the value of the top-level `model` has begun.
     has_model: bool,
     /// Whether it has begun and not ended.
@@ -72,7 +72,7 @@ enum Name {
     Choices,
     Error,
     /// A string under it is what was said.
-    Said,
+    Content,
     Model,
 }
 
@@ -84,7 +84,7 @@ impl Name {
             b"error" => Self::Error,
             b"model" => Self::Model,
             b"content" | b"reasoning_content" | b"reasoning" | b"arguments" | b"refusal"
-            | b"text" => Self::Said,
+            | b"text" => Self::Content,
             _ => Self::Other,
         }
     }
@@ -92,12 +92,12 @@ impl Name {
 
 /// A string that is put together; only its beginning, names of interest are short.
 #[derive(Debug, Default)]
-struct Pieces {
+struct PartialName {
     bytes: [u8; 20],
     length: usize,
 }
 
-impl Pieces {
+impl PartialName {
     fn push(&mut self, part: &[u8]) {
         let start = self.length.min(self.bytes.len());
         let fits = part.len().min(self.bytes.len() - start);
@@ -110,14 +110,14 @@ impl Pieces {
     }
 }
 
-impl Scan {
+impl ResponseScanner {
     /// Reads the next part.
     pub(crate) fn feed(&mut self, part: &[u8]) {
         self.model = ModelSpan::default();
         let (mut at, mut usage) = (0, self.in_usage.then_some(0));
         while at < part.len() {
             if self.in_string {
-                at = self.go_on(part, at);
+                at = self.continue_string(part, at);
                 continue;
             }
             let byte = part[at];
@@ -132,27 +132,27 @@ impl Scan {
                 b',' => self.after_colon = false,
                 // Both braces of a usage belong to it.
                 b'{' | b'[' => {
-                    let begins = self.opens(byte);
+                    let begins = self.open_container(byte);
                     if begins {
                         usage = Some(at - 1);
                     }
                 }
                 b'}' | b']' => {
-                    let ends = self.closes();
+                    let ends = self.close_container();
                     if ends {
-                        self.keep(&part[usage.take().unwrap_or(at)..at]);
+                        self.append_usage(&part[usage.take().unwrap_or(at)..at]);
                     }
                 }
                 _ => {}
             }
         }
         if let Some(start) = usage {
-            self.keep(&part[start..]);
+            self.append_usage(&part[start..]);
         }
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        if self.usage.len() + bytes.len() <= MOST_USAGE {
+    fn append_usage(&mut self, bytes: &[u8]) {
+        if self.usage.len() + bytes.len() <= MAX_USAGE {
             self.usage.extend_from_slice(bytes);
         }
     }
@@ -161,7 +161,7 @@ impl Scan {
     fn string(&mut self, part: &[u8], at: usize) -> usize {
         let rest = &part[at..];
         let stop = find_stop(rest);
-        let said = self.after_colon && self.name == Name::Said;
+        let is_content = self.after_colon && self.name == Name::Content;
         self.has_error |= self.depth == 1 && self.after_colon && self.name == Name::Error;
         let is_model = self.after_colon && self.name == Name::Model && self.depth == 1;
         if is_model && !self.has_model {
@@ -170,52 +170,52 @@ impl Scan {
             self.model.start = Some(at - 1);
         }
         if rest.get(stop) == Some(&b'"') {
-            self.ends_model(at + stop + 1);
-            if said {
-                self.said += stop as u64;
-                self.spoken.get_or_insert(at..at + stop);
+            self.end_model(at + stop + 1);
+            if is_content {
+                self.content_bytes += stop as u64;
+                self.content_span.get_or_insert(at..at + stop);
             } else if !self.after_colon {
                 self.name = Name::of(&rest[..stop]);
             }
             return at + stop + 1;
         }
         self.in_string = true;
-        self.counting = said;
-        self.pieces.length = 0;
-        if said {
-            self.spoken.get_or_insert(at..usize::MAX);
+        self.counting = is_content;
+        self.partial_name.length = 0;
+        if is_content {
+            self.content_span.get_or_insert(at..usize::MAX);
         }
         at
     }
 
     /// A string that is not whole goes on here.
-    fn go_on(&mut self, part: &[u8], at: usize) -> usize {
+    fn continue_string(&mut self, part: &[u8], at: usize) -> usize {
         if self.escaped {
             self.escaped = false;
-            self.inside(&part[at..=at]);
+            self.read_string(&part[at..=at]);
             return at + 1;
         }
         let rest = &part[at..];
         let stop = find_stop(rest);
-        self.inside(&rest[..stop]);
+        self.read_string(&rest[..stop]);
         match rest.get(stop) {
             None => return part.len(),
             Some(b'"') => {
-                if let (true, Some(spoken)) = (self.counting, &mut self.spoken) {
-                    spoken.end = spoken.end.min(at + stop);
+                if let (true, Some(content_span)) = (self.counting, &mut self.content_span) {
+                    content_span.end = content_span.end.min(at + stop);
                 }
                 if !self.after_colon {
-                    self.name = self.pieces.name();
+                    self.name = self.partial_name.name();
                 }
                 self.in_string = false;
                 self.counting = false;
-                self.ends_model(at + stop + 1);
+                self.end_model(at + stop + 1);
             }
             Some(_) => {
                 self.escaped = true;
-                if let (true, Some(spoken)) = (self.counting, &mut self.spoken) {
+                if let (true, Some(content_span)) = (self.counting, &mut self.content_span) {
                     // Before its beginning: it will not count as one.
-                    spoken.end = 0;
+                    content_span.end = 0;
                 }
             }
         }
@@ -223,22 +223,22 @@ impl Scan {
     }
 
     /// A string ends before here.
-    fn ends_model(&mut self, end: usize) {
+    fn end_model(&mut self, end: usize) {
         if std::mem::take(&mut self.in_model) {
             self.model.end = Some(end);
         }
     }
 
-    fn inside(&mut self, bytes: &[u8]) {
+    fn read_string(&mut self, bytes: &[u8]) {
         if self.counting {
-            self.said += bytes.len() as u64;
+            self.content_bytes += bytes.len() as u64;
         } else if !self.after_colon {
-            self.pieces.push(bytes);
+            self.partial_name.push(bytes);
         }
     }
 
     /// An object or a list begins; whether it is the usage.
-    fn opens(&mut self, byte: u8) -> bool {
+    fn open_container(&mut self, byte: u8) -> bool {
         let member = self.depth == 1 && self.after_colon;
         let is_usage = member && byte == b'{' && self.name == Name::Usage;
         if is_usage {
@@ -254,7 +254,7 @@ impl Scan {
     }
 
     /// An object or a list ends; whether it was the usage.
-    fn closes(&mut self) -> bool {
+    fn close_container(&mut self) -> bool {
         self.depth = self.depth.saturating_sub(1);
         self.after_colon = false;
         let was_usage = self.in_usage && self.depth == 1;
@@ -291,8 +291,8 @@ impl Scan {
     }
 
     /// How many bytes were said.
-    pub(crate) fn said(&self) -> u64 {
-        self.said
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content_bytes
     }
 
     /// Where the first top-level `model` has its value in the last part.
@@ -302,8 +302,8 @@ impl Scan {
 
     /// Where the first string that was said lies in the only part that there was; none: there is none, or
     /// one with escapes, or it has no end.
-    pub(crate) fn spoken(&self) -> Option<Range<usize>> {
-        self.spoken
+    pub(crate) fn content_span(&self) -> Option<Range<usize>> {
+        self.content_span
             .clone()
             .filter(|it| it.start <= it.end && it.end < usize::MAX)
     }
@@ -315,7 +315,7 @@ fn find_stop(text: &[u8]) -> usize {
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
     // Has its highest bits where a byte is zero; the lowest such one is never wrong.
     let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
-    let (near, _) = text[..text.len().min(NEAR)].as_chunks::<8>();
+    let (near, _) = text[..text.len().min(INLINE_SEARCH)].as_chunks::<8>();
     for (index, chunk) in near.iter().enumerate() {
         let word = u64::from_le_bytes(*chunk);
         let found = zeros(word ^ (LOW * u64::from(b'"'))) | zeros(word ^ (LOW * u64::from(b'\\')));
@@ -362,15 +362,15 @@ fn tokens(written: &[u8]) -> Option<Tokens> {
         },
         (None, None, None) => return None,
     };
-    (tokens.total() <= MOST_TOKENS).then_some(tokens)
+    (tokens.total() <= MAX_TOKENS).then_some(tokens)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn scan(text: &str, at: usize) -> Scan {
-        let mut scan = Scan::default();
+    fn scan(text: &str, at: usize) -> ResponseScanner {
+        let mut scan = ResponseScanner::default();
         scan.feed(&text.as_bytes()[..at]);
         scan.feed(&text.as_bytes()[at..]);
         scan
@@ -389,14 +389,14 @@ mod tests {
             };
             assert_eq!(scan.usage(), Some(expected), "{at}");
             assert!(!scan.is_usage_only() && !scan.is_open());
-            let mut half = Scan::default();
+            let mut half = ResponseScanner::default();
             half.feed(&text.as_bytes()[..at]);
             assert_eq!(half.is_open(), at > 0, "{at}");
         }
-        let said = r#"a \"usage\":{\"prompt_tokens\":9} \\"#
+        let content = r#"a \"usage\":{\"prompt_tokens\":9} \\"#
             .replace("\\\"", "\"")
             .replace("\\\\", "\\");
-        assert_eq!(scan(text, 0).said(), said.len() as u64);
+        assert_eq!(scan(text, 0).content_bytes(), content.len() as u64);
     }
 
     #[test]
@@ -423,7 +423,7 @@ mod tests {
         ] {
             assert_eq!(usage(none), None, "{none}");
         }
-        let long = format!(r#"{{"x":"{}","prompt_tokens":1}}"#, "y".repeat(MOST_USAGE));
+        let long = format!(r#"{{"x":"{}","prompt_tokens":1}}"#, "y".repeat(MAX_USAGE));
         assert_eq!(usage(&long), None);
     }
 
@@ -445,7 +445,7 @@ mod tests {
         let wanted = r#""a\"b""#;
         for at in 0..text.len() {
             let (before, after) = text.split_at(at);
-            let mut scan = Scan::default();
+            let mut scan = ResponseScanner::default();
             scan.feed(before.as_bytes());
             let (first, is_open) = (scan.model(), scan.in_model);
             scan.feed(after.as_bytes());

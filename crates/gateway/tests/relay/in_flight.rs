@@ -25,20 +25,20 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     .await;
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     gateway.ledger.relaxed.store(true, Ordering::Relaxed);
-    let under_way = || gateway.gateway.under_way().0;
+    let in_flight = || gateway.gateway.in_flight().0;
     let (caller, body) = (gateway.caller(), chat(STREAM));
     let (mut coming, ()) = tokio::join!(caller.stream(&body), async {
         until("it is asked", || provider.count() == 1).await;
-        until("it is not young any more", || !under_way().is_empty()).await;
+        until("it is not young any more", || !in_flight().is_empty()).await;
         // It may have been read by now: the prompt is owed.
-        let seen = under_way().remove(0);
+        let seen = in_flight().remove(0);
         assert_eq!((seen.tokens.completion, seen.attempts), (0, 1));
         assert!(seen.tokens.prompt > 0 && seen.cost.nanos() > 0);
         assert_eq!(gateway.ledger.gone_out.load(Ordering::Relaxed), 1);
         busy.notify_one();
     });
     coming.next().await.unwrap().unwrap();
-    let seen = under_way().remove(0);
+    let seen = in_flight().remove(0);
     assert_eq!((seen.tokens.completion, seen.attempts), (2, 2));
     assert_eq!(
         (seen.partial, seen.estimated, &*seen.provider),
@@ -50,7 +50,7 @@ async fn a_call_that_goes_out_again_is_under_way_again() {
     go.notify_one();
     coming.rest().await;
     let call = gateway.ledger.only().await;
-    assert!(!call.partial && under_way().is_empty());
+    assert!(!call.partial && in_flight().is_empty());
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
     let caller = gateway.caller();
     let stream = caller.raw(&caller.raw_chat(&chat(""))).await;
     until("it is under way", || {
-        gateway.gateway.under_way().0.len() == 1
+        gateway.gateway.in_flight().0.len() == 1
     })
     .await;
     drop(stream);
@@ -77,7 +77,7 @@ async fn a_call_is_under_way_no_longer_when_its_caller_has_left() {
     drop(coming);
     let rows = gateway.ledger.wait(2).await;
     assert!(rows.iter().all(|(_, call)| call.partial));
-    until("nothing is", || gateway.gateway.under_way().0.is_empty()).await;
+    until("nothing is", || gateway.gateway.in_flight().0.is_empty()).await;
 }
 
 #[tokio::test]
@@ -86,6 +86,6 @@ async fn what_is_on_record_is_not_asked_for() {
     let gateway = TestGateway::new(&[provider_at("acme", provider.address)]).await;
     let mut coming = gateway.caller().stream(&chat(STREAM)).await;
     coming.next().await.unwrap().unwrap();
-    assert!(gateway.gateway.under_way().0.is_empty());
+    assert!(gateway.gateway.in_flight().0.is_empty());
     assert_eq!(gateway.ledger.gone_out.load(Ordering::Relaxed), 0);
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const ONE: u128 = 60_000_000;
 const SHARDS: usize = 64;
 /// Buckets of a shard are looked through when it has grown by so many.
-const PRUNE_EVERY: usize = 256;
+const PRUNE_INTERVAL: usize = 256;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum Unit {
 
 /// How a limit stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct RateLimitStatus {
     pub(crate) limit: u32,
     pub(crate) remaining: u64,
     /// Until nothing is used any more.
@@ -37,30 +37,30 @@ pub(crate) struct Standing {
 pub(crate) struct Exceeded {
     pub(crate) of_workspace: bool,
     pub(crate) unit: Unit,
-    pub(crate) standing: Standing,
+    pub(crate) status: RateLimitStatus,
     /// Until this very request would be let through.
     pub(crate) retry: Duration,
 }
 
 /// How the limits stand after a request was let through: the key's, else its workspace's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Standings {
-    pub(crate) requests: Option<Standing>,
-    pub(crate) tokens: Option<Standing>,
+pub(crate) struct RateLimitStatuses {
+    pub(crate) requests: Option<RateLimitStatus>,
+    pub(crate) tokens: Option<RateLimitStatus>,
 }
 
-/// What was taken, so that it can be settled or given back.
+/// What was charge, so that it can be settled or given back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Taken {
+pub(crate) struct RateLimitCharge {
     unit: Unit,
     count: u64,
     at: Instant,
-    key: Option<Owner>,
-    workspace: Option<Owner>,
+    key: Option<BucketOwner>,
+    workspace: Option<BucketOwner>,
 }
 
 /// Whose buckets, and how large they are.
-type Owner = ([u8; 12], RateLimits);
+type BucketOwner = ([u8; 12], RateLimits);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Bucket {
@@ -87,10 +87,10 @@ impl Bucket {
         Ok(())
     }
 
-    fn standing(self, limit: Option<NonZeroU32>) -> Option<Standing> {
+    fn status(self, limit: Option<NonZeroU32>) -> Option<RateLimitStatus> {
         let limit = limit?.get();
         let size = u128::from(limit) * ONE;
-        Some(Standing {
+        Some(RateLimitStatus {
             limit,
             remaining: u64::try_from(size.saturating_sub(self.used) / ONE).unwrap_or(u64::MAX),
             reset: micros(self.used.div_ceil(u128::from(limit))),
@@ -150,11 +150,11 @@ struct Shard {
 }
 
 /// All buckets of this node.
-pub(crate) struct Limiter {
+pub(crate) struct RateLimiter {
     shards: Vec<Mutex<Shard>>,
 }
 
-impl Limiter {
+impl RateLimiter {
     pub(crate) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -176,45 +176,45 @@ impl Limiter {
     }
 
     /// Takes so many from the buckets of a key and of its workspace: from both, or from none. Nothing
-    /// is taken where there is no limit.
+    /// is charge where there is no limit.
     pub(crate) fn take(
         &self,
         auth: &AuthContext,
         unit: Unit,
         count: u64,
         now: Instant,
-    ) -> Result<Option<(Taken, Standing)>, Exceeded> {
+    ) -> Result<Option<(RateLimitCharge, RateLimitStatus)>, Exceeded> {
         let owner = |id: &[u8; 12], rates| limit(rates, unit).map(|_| (*id, rates));
         let key = owner(auth.key.id.as_bytes(), auth.key.rates);
         let workspace = owner(auth.workspace.id.as_bytes(), auth.workspace.rates);
-        let mut taken = Taken {
+        let mut charge = RateLimitCharge {
             unit,
             count,
             at: now,
             key: None,
             workspace: None,
         };
-        let mut standing = None;
+        let mut status = None;
         if let Some(key) = key {
-            standing = self.take_from(key, false, &taken)?;
-            taken.key = Some(key);
+            status = self.take_from(key, false, &charge)?;
+            charge.key = Some(key);
         }
         if let Some(workspace) = workspace {
-            let outcome = self.take_from(workspace, true, &taken);
-            let of_workspace = outcome.inspect_err(|_| self.settle(&taken, 0, now))?;
-            taken.workspace = Some(workspace);
-            standing = standing.or(of_workspace);
+            let outcome = self.take_from(workspace, true, &charge);
+            let of_workspace = outcome.inspect_err(|_| self.settle(&charge, 0, now))?;
+            charge.workspace = Some(workspace);
+            status = status.or(of_workspace);
         }
-        Ok(standing.map(|standing| (taken, standing)))
+        Ok(status.map(|status| (charge, status)))
     }
 
     fn take_from(
         &self,
-        (id, limits): Owner,
+        (id, limits): BucketOwner,
         of_workspace: bool,
-        taken: &Taken,
-    ) -> Result<Option<Standing>, Exceeded> {
-        let (unit, now) = (taken.unit, taken.at);
+        charge: &RateLimitCharge,
+    ) -> Result<Option<RateLimitStatus>, Exceeded> {
+        let (unit, now) = (charge.unit, charge.at);
         let mut shard = self.shard(&id);
         shard.prune(now);
         let buckets = shard
@@ -223,15 +223,15 @@ impl Limiter {
             .or_insert_with(|| Buckets::new(now, limits));
         buckets.forward(now, limits);
         let limit = limit(limits, unit);
-        let outcome = buckets.of(unit).take(limit, taken.count);
-        let standing = buckets.of(unit).standing(limit);
+        let outcome = buckets.of(unit).take(limit, charge.count);
+        let status = buckets.of(unit).status(limit);
         drop(shard);
         match outcome {
-            Ok(()) => Ok(standing),
+            Ok(()) => Ok(status),
             Err(retry) => Err(Exceeded {
                 of_workspace,
                 unit,
-                standing: standing.unwrap_or(Standing {
+                status: status.unwrap_or(RateLimitStatus {
                     limit: 0,
                     remaining: 0,
                     reset: retry,
@@ -241,15 +241,15 @@ impl Limiter {
         }
     }
 
-    /// Replaces what was taken by what was really used.
-    pub(crate) fn settle(&self, taken: &Taken, used: u64, now: Instant) {
-        let unit = taken.unit;
-        let passed = now.saturating_duration_since(taken.at).as_micros();
-        for (id, limits) in [taken.key, taken.workspace].into_iter().flatten() {
+    /// Replaces what was charge by what was really used.
+    pub(crate) fn settle(&self, charge: &RateLimitCharge, used: u64, now: Instant) {
+        let unit = charge.unit;
+        let passed = now.saturating_duration_since(charge.at).as_micros();
+        for (id, limits) in [charge.key, charge.workspace].into_iter().flatten() {
             let Some(limit) = limit(limits, unit) else {
                 continue;
             };
-            let (had, used) = (u128::from(taken.count) * ONE, u128::from(used) * ONE);
+            let (had, used) = (u128::from(charge.count) * ONE, u128::from(used) * ONE);
             let mut shard = self.shard(&id);
             if used > had {
                 let new = || Buckets::new(now, limits);
@@ -258,7 +258,7 @@ impl Limiter {
                 buckets.forward(now, limits);
                 buckets.of(unit).used += used - had;
             } else if let Some(buckets) = shard.buckets.get_mut(&id) {
-                // What has leaked in the meantime is back already. Without what was taken too much
+                // What has leaked in the meantime is back already. Without what was charge too much
                 // it would have been as much, unless the bucket had run dry: so the rest is certain.
                 let leaked = u128::from(limit.get()).saturating_mul(passed);
                 let back = had.saturating_sub(used.max(leaked));
@@ -281,14 +281,14 @@ fn limit(rates: RateLimits, unit: Unit) -> Option<NonZeroU32> {
 impl Shard {
     /// Forgets buckets that are full again; now and then, so that it costs nothing per request.
     fn prune(&mut self, now: Instant) {
-        if self.buckets.len() <= self.prune_at.max(PRUNE_EVERY) {
+        if self.buckets.len() <= self.prune_at.max(PRUNE_INTERVAL) {
             return;
         }
         self.buckets.retain(|_, buckets| {
             buckets.forward(now, buckets.limits);
             !buckets.is_full()
         });
-        self.prune_at = self.buckets.len() + PRUNE_EVERY;
+        self.prune_at = self.buckets.len() + PRUNE_INTERVAL;
     }
 }
 
@@ -332,27 +332,31 @@ mod tests {
         new
     }
 
-    fn request(limiter: &Limiter, auth: &AuthContext, now: Instant) -> Result<Standing, Exceeded> {
-        let taken = limiter.take(auth, Unit::Requests, 1, now)?;
-        Ok(taken.unwrap().1)
+    fn request(
+        limiter: &RateLimiter,
+        auth: &AuthContext,
+        now: Instant,
+    ) -> Result<RateLimitStatus, Exceeded> {
+        let charge = limiter.take(auth, Unit::Requests, 1, now)?;
+        Ok(charge.unwrap().1)
     }
 
     fn tokens(
-        limiter: &Limiter,
+        limiter: &RateLimiter,
         auth: &AuthContext,
         count: u64,
         now: Instant,
-    ) -> Result<(Taken, Standing), Exceeded> {
+    ) -> Result<(RateLimitCharge, RateLimitStatus), Exceeded> {
         Ok(limiter.take(auth, Unit::Tokens, count, now)?.unwrap())
     }
 
     #[test]
     fn a_bucket_is_full_at_the_start_and_refills_without_steps() {
-        let (limiter, start) = (Limiter::new(), Instant::now());
+        let (limiter, start) = (RateLimiter::new(), Instant::now());
         let auth = auth(1, rates(60, 0), rates(0, 0));
         for left in (0..60).rev() {
-            let standing = request(&limiter, &auth, start).unwrap();
-            assert_eq!(standing.remaining, left);
+            let status = request(&limiter, &auth, start).unwrap();
+            assert_eq!(status.remaining, left);
         }
         let unlimited = limiter.take(&auth, Unit::Tokens, 1 << 40, start).unwrap();
         assert!(unlimited.is_none());
@@ -362,7 +366,7 @@ mod tests {
             (Unit::Requests, false)
         );
         assert_eq!(refused.retry, Duration::from_secs(1));
-        assert_eq!(refused.standing.reset, Duration::from_mins(1));
+        assert_eq!(refused.status.reset, Duration::from_mins(1));
         let later = start + Duration::from_millis(999);
         assert!(request(&limiter, &auth, later).is_err());
         let later = start + Duration::from_secs(1);
@@ -372,23 +376,23 @@ mod tests {
 
     #[test]
     fn tokens_are_estimated_then_settled() {
-        let (limiter, now) = (Limiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(), Instant::now());
         let auth = auth(2, rates(0, 100), rates(0, 0));
-        let (taken, standing) = tokens(&limiter, &auth, 80, now).unwrap();
-        assert_eq!(standing.remaining, 20);
+        let (charge, status) = tokens(&limiter, &auth, 80, now).unwrap();
+        assert_eq!(status.remaining, 20);
         let refused = tokens(&limiter, &auth, 30, now).unwrap_err();
         assert_eq!(refused.unit, Unit::Tokens);
-        limiter.settle(&taken, 10, now);
-        let (_, standing) = tokens(&limiter, &auth, 30, now).unwrap();
-        assert_eq!(standing.remaining, 60);
+        limiter.settle(&charge, 10, now);
+        let (_, status) = tokens(&limiter, &auth, 30, now).unwrap();
+        assert_eq!(status.remaining, 60);
     }
 
     #[test]
     fn what_has_come_back_by_itself_is_not_given_back_again() {
-        let (limiter, start) = (Limiter::new(), Instant::now());
+        let (limiter, start) = (RateLimiter::new(), Instant::now());
         let auth = auth(7, rates(0, 600), rates(0, 0));
         let (slow, _) = tokens(&limiter, &auth, 600, start).unwrap();
-        // All of it has come back, and somebody else has taken it.
+        // All of it has come back, and somebody else has charge it.
         let later = start + Duration::from_mins(1);
         tokens(&limiter, &auth, 600, later).unwrap();
         limiter.settle(&slow, 10, later);
@@ -404,24 +408,24 @@ mod tests {
 
     #[test]
     fn what_was_used_beyond_the_estimate_counts_from_now_on() {
-        let (limiter, start) = (Limiter::new(), Instant::now());
+        let (limiter, start) = (RateLimiter::new(), Instant::now());
         let auth = auth(8, rates(0, 600), rates(0, 0));
-        let (taken, _) = tokens(&limiter, &auth, 1, start).unwrap();
+        let (charge, _) = tokens(&limiter, &auth, 1, start).unwrap();
         let later = start + Duration::from_mins(5);
         for shard in &limiter.shards {
             shard.lock().unwrap().buckets.clear();
         }
-        limiter.settle(&taken, 601, later);
+        limiter.settle(&charge, 601, later);
         let refused = tokens(&limiter, &auth, 1, later).unwrap_err();
-        assert_eq!(refused.standing.reset, Duration::from_mins(1));
+        assert_eq!(refused.status.reset, Duration::from_mins(1));
         // Also when the bucket was not forgotten: what leaked before does not count.
-        limiter.settle(&taken, 601, later + Duration::from_mins(5));
+        limiter.settle(&charge, 601, later + Duration::from_mins(5));
         assert!(tokens(&limiter, &auth, 1, later + Duration::from_mins(5)).is_err());
     }
 
     #[test]
     fn more_than_the_whole_bucket_goes_only_when_it_is_full() {
-        let (limiter, now) = (Limiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(), Instant::now());
         let auth = auth(3, rates(0, 60), rates(0, 0));
         tokens(&limiter, &auth, 600, now).unwrap();
         let refused = tokens(&limiter, &auth, 1, now + Duration::from_mins(1)).unwrap_err();
@@ -432,7 +436,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_given_back_when_the_workspace_refuses() {
-        let (limiter, now) = (Limiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(), Instant::now());
         let auth = auth(4, rates(10, 1000), rates(1, 100));
         request(&limiter, &auth, now).unwrap();
         tokens(&limiter, &auth, 100, now).unwrap();
@@ -445,8 +449,8 @@ mod tests {
         let mut alone = with_rates(&auth, rates(10, 1000));
         alone.workspace = pass_without_limits(&alone);
         assert_eq!(request(&limiter, &alone, now).unwrap().remaining, 8);
-        let (_, standing) = tokens(&limiter, &alone, 100, now).unwrap();
-        assert_eq!(standing.remaining, 800);
+        let (_, status) = tokens(&limiter, &alone, 100, now).unwrap();
+        assert_eq!(status.remaining, 800);
     }
 
     fn pass_without_limits(of: &AuthContext) -> Arc<AuthorizedWorkspace> {
@@ -460,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_changed_limit_keeps_what_was_used() {
-        let (limiter, now) = (Limiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(), Instant::now());
         let before = auth(5, rates(10, 0), rates(0, 0));
         for _ in 0..10 {
             request(&limiter, &before, now).unwrap();
@@ -473,7 +477,7 @@ mod tests {
 
     #[test]
     fn full_buckets_are_forgotten() {
-        let (limiter, now) = (Limiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(), Instant::now());
         for number in 0..100_000 {
             let at = now + Duration::from_millis(number);
             let auth = auth(number * 7, rates(60, 0), rates(0, 0));
@@ -484,12 +488,12 @@ mod tests {
             .iter()
             .map(|shard| shard.lock().unwrap().buckets.len())
             .sum();
-        assert!(kept < 3 * SHARDS * PRUNE_EVERY, "{kept}");
+        assert!(kept < 3 * SHARDS * PRUNE_INTERVAL, "{kept}");
     }
 
     #[test]
     fn many_threads_take_exactly_what_is_there() {
-        let (limiter, now) = (Limiter::new(), Instant::now());
+        let (limiter, now) = (RateLimiter::new(), Instant::now());
         let auth = auth(6, rates(500, 0), rates(0, 0));
         let admitted: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)

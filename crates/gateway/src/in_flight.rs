@@ -1,7 +1,7 @@
 //! Calls that have gone out and are on record nowhere: what they took so far, for whoever writes that down.
 
 use crate::account::{micros, sum};
-use crate::metered::tokens;
+use crate::metered_response::tokens;
 use crate::slots::Slots;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price};
@@ -11,42 +11,50 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Most calls that are younger have ended before anybody has to know of them.
-const YOUNG: Duration = Duration::from_millis(10);
+const MIN_AGE: Duration = Duration::from_millis(10);
 
 /// Those of one thread.
 #[derive(Default)]
-pub(crate) struct UnderWay(Mutex<Slots<Arc<Note>>>);
+pub(crate) struct InFlightCalls(Mutex<Slots<Arc<CallProgress>>>);
 
-impl UnderWay {
-    fn slots(&self) -> MutexGuard<'_, Slots<Arc<Note>>> {
+impl InFlightCalls {
+    fn slots(&self) -> MutexGuard<'_, Slots<Arc<CallProgress>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a call for as long as it is under way.
-    pub(crate) fn add(self: &Arc<Self>, started: Instant, standing: Standing) -> Noted {
-        let note = Arc::new(Note {
+    pub(crate) fn add(self: &Arc<Self>, started: Instant, snapshot: CallSnapshot) -> InFlightGuard {
+        let progress = Arc::new(CallProgress {
             started,
-            said: AtomicU64::new(0),
+            content_bytes: AtomicU64::new(0),
             first_byte_us: AtomicU64::new(0),
             state: Mutex::new(State {
-                standing,
-                said: 0,
+                snapshot,
+                content_bytes: 0,
                 latency_us: 0,
             }),
         });
-        let among = Arc::clone(self);
-        self.slots()
-            .add(|place| (Arc::clone(&note), Noted { note, among, place }))
+        let calls = Arc::clone(self);
+        self.slots().add(|slot| {
+            (
+                Arc::clone(&progress),
+                InFlightGuard {
+                    progress,
+                    calls,
+                    slot,
+                },
+            )
+        })
     }
 }
 
 /// Those of all threads.
 #[derive(Default)]
-pub(crate) struct AllUnderWay(Mutex<Vec<Weak<UnderWay>>>);
+pub(crate) struct InFlightRegistry(Mutex<Vec<Weak<InFlightCalls>>>);
 
-impl AllUnderWay {
-    /// A place for those of one more thread.
-    pub(crate) fn of_thread(&self) -> Arc<UnderWay> {
+impl InFlightRegistry {
+    /// A slot for those of one more thread.
+    pub(crate) fn register_thread(&self) -> Arc<InFlightCalls> {
         let one = Arc::default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|thread| thread.strong_count() > 0);
@@ -55,32 +63,32 @@ impl AllUnderWay {
     }
 
     /// What they took so far, and whether there are others that have only just begun.
-    pub(crate) fn look(&self) -> (Vec<Call>, bool) {
+    pub(crate) fn snapshot(&self) -> (Vec<Call>, bool) {
         let threads: Vec<_> = {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.iter().filter_map(Weak::upgrade).collect()
         };
-        let (mut calls, mut young) = (Vec::new(), false);
+        let (mut calls, mut has_younger) = (Vec::new(), false);
         let now = Instant::now();
         for thread in threads {
             // Copied: nobody waits while they are read.
-            let notes: Vec<_> = thread.slots().iter().cloned().collect();
-            calls.reserve(notes.len());
-            for note in notes {
-                if now.saturating_duration_since(note.started) < YOUNG {
-                    young = true;
+            let all: Vec<_> = thread.slots().iter().cloned().collect();
+            calls.reserve(all.len());
+            for progress in all {
+                if now.saturating_duration_since(progress.started) < MIN_AGE {
+                    has_younger = true;
                 } else {
-                    calls.extend(note.look());
+                    calls.extend(progress.snapshot());
                 }
             }
         }
-        (calls, young)
+        (calls, has_younger)
     }
 }
 
-/// How a call stands.
+/// How a call update.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct CallSnapshot {
     /// What is known of it.
     pub(crate) call: Call,
     /// The price at which it was sent to a provider that has not refused it.
@@ -93,43 +101,43 @@ pub(crate) struct Standing {
 }
 
 /// A call that is under way.
-pub(crate) struct Note {
+pub(crate) struct CallProgress {
     started: Instant,
-    /// Bytes that the provider has said.
-    said: AtomicU64,
+    /// Bytes that the provider has content_bytes.
+    content_bytes: AtomicU64,
     first_byte_us: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
-    standing: Standing,
-    /// What had been said when somebody looked, and when that was.
-    said: u64,
+    snapshot: CallSnapshot,
+    /// What had been content_bytes when somebody looked, and when that was.
+    content_bytes: u64,
     latency_us: u64,
 }
 
-impl Note {
+impl CallProgress {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) -> Option<Call> {
+    fn snapshot(&self) -> Option<Call> {
         let mut state = self.state();
-        let Standing {
+        let CallSnapshot {
             price, lost, owed, ..
-        } = state.standing;
+        } = state.snapshot;
         if price.is_none() && lost == 0 {
             return None;
         }
-        let said = self.said.load(Ordering::Relaxed);
+        let content_bytes = self.content_bytes.load(Ordering::Relaxed);
         let first_byte = self.first_byte_us.load(Ordering::Relaxed);
-        if said != state.said || state.latency_us < first_byte {
-            state.said = said;
+        if content_bytes != state.content_bytes || state.latency_us < first_byte {
+            state.content_bytes = content_bytes;
             state.latency_us = micros(self.started.elapsed());
         }
-        let mut call = state.standing.call.clone();
+        let mut call = state.snapshot.call.clone();
         if let Some(price) = price {
-            (call.tokens, _) = tokens(call.operation, None, state.standing.prompt, said);
+            (call.tokens, _) = tokens(call.operation, None, state.snapshot.prompt, content_bytes);
             call.cost = price.cost(call.tokens);
         }
         call.tokens.prompt = call.tokens.prompt.saturating_add(lost);
@@ -142,28 +150,28 @@ impl Note {
     }
 }
 
-/// What the account of a call has of its note. Dropped, it is under way no longer.
-pub(crate) struct Noted {
-    note: Arc<Note>,
-    among: Arc<UnderWay>,
-    place: usize,
+/// What the account of a call has of its progress. Dropped, it is under way no longer.
+pub(crate) struct InFlightGuard {
+    progress: Arc<CallProgress>,
+    calls: Arc<InFlightCalls>,
+    slot: usize,
 }
 
-impl Noted {
-    /// It stands otherwise now.
-    pub(crate) fn stands(&self, standing: Standing) {
-        self.note.state().standing = standing;
+impl InFlightGuard {
+    /// It update otherwise now.
+    pub(crate) fn update(&self, snapshot: CallSnapshot) {
+        self.progress.state().snapshot = snapshot;
     }
 
     /// Where it is counted what the provider says.
-    pub(crate) fn tally(&self) -> Tally {
-        Tally(Some(Arc::clone(&self.note)))
+    pub(crate) fn token_counter(&self) -> TokenCounter {
+        TokenCounter(Some(Arc::clone(&self.progress)))
     }
 
     /// The first byte of the answer has come.
-    pub(crate) fn answered(&self, now: Instant) {
-        let waited = micros(now.saturating_duration_since(self.note.started));
-        self.note
+    pub(crate) fn record_first_byte(&self, now: Instant) {
+        let waited = micros(now.saturating_duration_since(self.progress.started));
+        self.progress
             .first_byte_us
             .store(waited.max(1), Ordering::Relaxed);
     }
@@ -171,20 +179,20 @@ impl Noted {
 
 /// Where it is counted what a provider says, if anybody has to know: in the hand of whoever passes it on.
 #[derive(Default)]
-pub(crate) struct Tally(Option<Arc<Note>>);
+pub(crate) struct TokenCounter(Option<Arc<CallProgress>>);
 
-impl Tally {
-    /// So many bytes were said so far.
-    pub(crate) fn said(&self, bytes: u64) {
-        if let Some(note) = &self.0 {
-            note.said.store(bytes, Ordering::Relaxed);
+impl TokenCounter {
+    /// So many bytes were content_bytes so far.
+    pub(crate) fn set_content_bytes(&self, bytes: u64) {
+        if let Some(progress) = &self.0 {
+            progress.content_bytes.store(bytes, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Noted {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.among.slots().remove(self.place);
+        self.calls.slots().remove(self.slot);
     }
 }
 
@@ -195,7 +203,7 @@ mod tests {
     use estrade_model::Timestamp;
     use estrade_model::call::{Operation, Tokens};
 
-    fn standing(price: Option<Price>) -> Standing {
+    fn snapshot(price: Option<Price>) -> CallSnapshot {
         let call = Call {
             id: Id::from_bytes([1; 12]),
             workspace: Id::from_bytes([2; 12]),
@@ -215,7 +223,7 @@ mod tests {
             ttfb_us: 0,
             attempts: 1,
         };
-        Standing {
+        CallSnapshot {
             call,
             price,
             prompt: 7,
@@ -225,7 +233,7 @@ mod tests {
     }
 
     fn earlier() -> Instant {
-        Instant::now().checked_sub(YOUNG).unwrap()
+        Instant::now().checked_sub(MIN_AGE).unwrap()
     }
 
     fn dear() -> Price {
@@ -237,41 +245,41 @@ mod tests {
 
     #[test]
     fn what_a_call_took_so_far_is_known_until_its_end() {
-        let all = AllUnderWay::default();
-        let thread = all.of_thread();
-        let noted = thread.add(earlier(), standing(Some(dear())));
-        noted.answered(Instant::now());
-        noted.tally().said(41);
-        let (seen, _) = all.look();
+        let all = InFlightRegistry::default();
+        let thread = all.register_thread();
+        let guard = thread.add(earlier(), snapshot(Some(dear())));
+        guard.record_first_byte(Instant::now());
+        guard.token_counter().set_content_bytes(41);
+        let (seen, _) = all.snapshot();
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].tokens.prompt, seen[0].tokens.completion), (7, 11));
         assert_eq!(seen[0].cost.nanos(), 7 * 1000 + 11 * 2000);
         assert!(seen[0].partial && seen[0].estimated && seen[0].ttfb_us > 0);
         // Nothing new: then nothing has to be written again.
-        assert_eq!(format!("{:?}", all.look().0), format!("{seen:?}"));
-        let young = thread.add(Instant::now(), standing(Some(dear())));
-        let (seen, others) = all.look();
+        assert_eq!(format!("{:?}", all.snapshot().0), format!("{seen:?}"));
+        let has_younger = thread.add(Instant::now(), snapshot(Some(dear())));
+        let (seen, others) = all.snapshot();
         assert!(others && seen.len() == 1);
-        drop((noted, young));
-        assert!(all.look().0.is_empty());
+        drop((guard, has_younger));
+        assert!(all.snapshot().0.is_empty());
         drop(thread);
-        drop(all.of_thread());
+        drop(all.register_thread());
         assert_eq!(all.0.lock().unwrap().len(), 1);
     }
 
     #[test]
     fn a_call_that_nobody_has_taken_is_not_written() {
-        let all = AllUnderWay::default();
-        let thread = all.of_thread();
-        let noted = thread.add(earlier(), standing(Some(dear())));
-        noted.stands(standing(None));
-        assert!(all.look().0.is_empty());
-        noted.stands(Standing {
+        let all = InFlightRegistry::default();
+        let thread = all.register_thread();
+        let guard = thread.add(earlier(), snapshot(Some(dear())));
+        guard.update(snapshot(None));
+        assert!(all.snapshot().0.is_empty());
+        guard.update(CallSnapshot {
             lost: 5,
             owed: Amount::from_nanos(9),
-            ..standing(None)
+            ..snapshot(None)
         });
-        let (seen, _) = all.look();
+        let (seen, _) = all.snapshot();
         assert_eq!((seen[0].tokens.prompt, seen[0].cost.nanos()), (5, 9));
     }
 }

@@ -1,18 +1,18 @@
 //! An answer that passes from a provider to the caller, metered on its way.
 
-use crate::account::{Account, Ending, Hold};
-use crate::body::Broken;
-use crate::cache::Saving;
+use crate::account::{CallAccount, CallEnd, DurabilityWait};
+use crate::body::BodyError;
+use crate::cache::CacheWriter;
 use crate::catalogue::Target;
-use crate::censor::Censor;
 use crate::detached::{self, PendingResponse, Received};
 use crate::error::last_event;
+use crate::in_flight::TokenCounter;
+use crate::key_redactor::KeyRedactor;
 use crate::model_name::ModelRewriter;
 use crate::relay::WorkerState;
-use crate::scan::Scan;
-use crate::sse::Events;
-use crate::under_way::Tally;
-use crate::upstream::{Connection, Cut};
+use crate::response_scanner::ResponseScanner;
+use crate::sse::EventStream;
+use crate::upstream::{Connection, ResponseError};
 use bytes::Bytes;
 use estrade_listener::framing::find_chunk;
 use estrade_listener::sending::{Output, Part};
@@ -26,22 +26,22 @@ use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 /// After so many steps that gave the caller nothing, others get their turn.
-const MOST_STEPS: usize = 64;
-const COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
+const MAX_STEPS: usize = 64;
+const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// What an answer is made of.
 pub(crate) enum Content {
-    /// Events.
-    Events(Events),
+    /// Server-sent events.
+    Events(EventStream),
     /// JSON, to be read if somebody shall pay for it.
     Json {
-        scan: Scan,
+        scan: ResponseScanner,
         /// Whether it can be read at all: it is not compressed.
         readable: bool,
         /// What is left of it, when its length is known.
         left: Option<u64>,
         /// For the cache.
-        saving: Option<Saving>,
+        cache_writer: Option<CacheWriter>,
         /// Names the model as the caller did.
         model: ModelRewriter,
     },
@@ -55,10 +55,10 @@ impl Content {
         }
     }
 
-    pub(crate) fn said(&self) -> u64 {
+    pub(crate) fn content_bytes(&self) -> u64 {
         match self {
-            Self::Events(events) => events.said(),
-            Self::Json { scan, .. } => scan.said(),
+            Self::Events(events) => events.content_bytes(),
+            Self::Json { scan, .. } => scan.content_bytes(),
         }
     }
 
@@ -68,9 +68,9 @@ impl Content {
     }
 
     /// Whether an answer that ended with its connection has an end of its own.
-    pub(crate) fn is_whole(&self, passed: u64) -> bool {
+    pub(crate) fn is_complete(&self, passed: u64) -> bool {
         match self {
-            Self::Events(events) => events.is_whole(),
+            Self::Events(events) => events.is_complete(),
             Self::Json { scan, readable, .. } => passed > 0 && !(*readable && scan.is_open()),
         }
     }
@@ -85,66 +85,66 @@ impl Content {
 }
 
 /// An answer on its way.
-pub(crate) struct Metered {
+pub(crate) struct MeteredResponse {
     worker: Arc<WorkerState>,
     /// Where it stands among the answers of its worker.
-    place: usize,
+    slot: usize,
     target: Arc<Target>,
     operation: Operation,
-    account: Box<Account>,
-    tally: Tally,
+    account: Box<CallAccount>,
+    token_counter: TokenCounter,
     status: u16,
     /// None once the answer has been read to its end, or is not read any further.
     connection: Option<Box<Connection>>,
     content: Content,
-    censor: Censor,
+    redactor: KeyRedactor,
     /// What can go out.
     out: VecDeque<Bytes>,
     /// What has to happen before it does.
-    hold: Hold,
+    hold: DurabilityWait,
     passed: u64,
     /// When the provider last sent something…
-    heard: Instant,
+    last_upstream_byte: Instant,
     /// …and when the caller last got something.
-    spoke: Instant,
+    last_client_write: Instant,
     /// Whom the timer of the connection wakes.
-    waiter: Option<Waker>,
-    broken: Option<Cut>,
+    timer_waker: Option<Waker>,
+    broken: Option<ResponseError>,
     /// Whether a provider that dies looks like one that has finished.
     until_close: bool,
     /// How many sweeps have passed since the caller was given something; none while it waits for us.
     unread: Option<u32>,
 }
 
-impl Metered {
+impl MeteredResponse {
     pub(crate) fn new(
-        (worker, place): (Arc<WorkerState>, usize),
+        (worker, slot): (Arc<WorkerState>, usize),
         target: Arc<Target>,
         operation: Operation,
         status: u16,
         connection: Box<Connection>,
         content: Content,
-        account: Box<Account>,
+        account: Box<CallAccount>,
     ) -> Self {
         let now = Instant::now();
         Self {
             worker,
-            place,
+            slot,
             target,
             operation,
-            tally: account.tally(),
+            token_counter: account.token_counter(),
             account,
             status,
             until_close: connection.is_until_close(),
             connection: Some(connection),
             content,
-            censor: Censor::default(),
+            redactor: KeyRedactor::default(),
             out: VecDeque::new(),
             hold: None,
             passed: 0,
-            heard: now,
-            spoke: now,
-            waiter: None,
+            last_upstream_byte: now,
+            last_client_write: now,
+            timer_waker: None,
             broken: None,
             unread: None,
         }
@@ -153,7 +153,7 @@ impl Metered {
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = self.poll_next(cx);
         self.unread = polled.is_ready().then_some(0);
         polled
@@ -166,8 +166,9 @@ impl Metered {
         cx: &mut Context<'_>,
         output: &mut Output<'_>,
     ) -> Option<Poll<Part>> {
-        let may_pass = matches!(&self.content, Content::Events(events) if events.may_pass());
-        if !may_pass || self.hold.is_some() || !self.out.is_empty() {
+        let may_match_template =
+            matches!(&self.content, Content::Events(events) if events.may_match_template());
+        if !may_match_template || self.hold.is_some() || !self.out.is_empty() {
             return None;
         }
         let connection = self.connection.as_mut().filter(|it| it.is_before_chunk())?;
@@ -175,10 +176,10 @@ impl Metered {
         let came = connection.poll_read_into(cx, &mut read);
         let polled = match came {
             Poll::Ready(Ok(1..)) => self
-                .pass_on(&read, output)
+                .forward_events(&read, output)
                 .then_some(Poll::Ready(Part::Added)),
             Poll::Ready(_) => {
-                self.cut(Cut::Closed);
+                self.abort(ResponseError::Closed);
                 None
             }
             Poll::Pending => self.poll_silence(cx).is_pending().then_some(Poll::Pending),
@@ -191,15 +192,15 @@ impl Metered {
     }
 
     /// Passes on what it can of what was read, and keeps the rest for the long way. Whether anything was passed on.
-    fn pass_on(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
+    fn forward_events(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
         let (mut at, upstream) = (0, &self.target.upstream);
         let most = self.worker.gateway.options.max_response;
         if let Content::Events(events) = &mut self.content {
             while let Some((data, end)) = find_chunk(&read[at..]) {
                 let event = &read[at..][data];
                 let passed = self.passed + event.len() as u64;
-                let harmless = passed <= most && self.censor.lets_pass(upstream, event);
-                if !harmless || !events.pass(event) {
+                let is_clean = passed <= most && self.redactor.is_clean(upstream, event);
+                if !is_clean || !events.match_template(event) {
                     break;
                 }
                 match events.rewrite(event) {
@@ -208,14 +209,14 @@ impl Metered {
                 }
                 (self.passed, at) = (passed, at + end);
             }
-            self.tally.said(events.said());
+            self.token_counter.set_content_bytes(events.content_bytes());
         }
         if let (Some(connection), true) = (&mut self.connection, at < read.len()) {
             connection.put_back(&read[at..]);
         }
         if at > 0 {
-            self.heard = Instant::now();
-            self.spoke = self.heard;
+            self.last_upstream_byte = Instant::now();
+            self.last_client_write = self.last_upstream_byte;
         }
         at > 0
     }
@@ -227,12 +228,12 @@ impl Metered {
         };
         *unread = unread.saturating_add(1);
         if *unread > most && self.connection.is_some() {
-            self.cut(Cut::Unread);
+            self.abort(ResponseError::Unread);
         }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        for _ in 0..MOST_STEPS {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        for _ in 0..MAX_STEPS {
             if let Some(hold) = &mut self.hold {
                 let on_disk = ready!(hold.as_mut().poll(cx));
                 self.hold = None;
@@ -249,16 +250,16 @@ impl Metered {
                 }
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            if let Some(cut) = self.broken.take() {
-                return Poll::Ready(Some(Err(Broken(cut))));
+            if let Some(error) = self.broken.take() {
+                return Poll::Ready(Some(Err(BodyError(error))));
             }
             let Some(connection) = &mut self.connection else {
                 return Poll::Ready(None);
             };
             match connection.poll_data(cx) {
-                Poll::Ready(Ok(Some(data))) => self.take_in(data),
+                Poll::Ready(Ok(Some(data))) => self.receive(data),
                 Poll::Ready(Ok(None)) => self.finish(),
-                Poll::Ready(Err(cut)) => self.cut(cut),
+                Poll::Ready(Err(error)) => self.abort(error),
                 Poll::Pending => ready!(self.poll_silence(cx)),
             }
         }
@@ -266,22 +267,23 @@ impl Metered {
         Poll::Pending
     }
 
-    fn take_in(&mut self, data: Bytes) {
-        self.heard = Instant::now();
+    fn receive(&mut self, data: Bytes) {
+        self.last_upstream_byte = Instant::now();
         self.passed += data.len() as u64;
         if self.passed > self.worker.gateway.options.max_response {
-            return self.cut(Cut::TooLarge);
+            return self.abort(ResponseError::TooLarge);
         }
         // Some repeat what they were sent.
-        let Some(data) = self.censor.pass(&self.target.upstream, data) else {
-            return self.cut(Cut::Garbage);
+        let Some(data) = self.redactor.filter(&self.target.upstream, data) else {
+            return self.abort(ResponseError::Garbage);
         };
         self.feed(data);
         // What is held back tells the caller nothing.
         if !self.out.is_empty() {
-            self.spoke = self.heard;
+            self.last_client_write = self.last_upstream_byte;
         }
-        self.tally.said(self.content.said());
+        self.token_counter
+            .set_content_bytes(self.content.content_bytes());
         // A caller that leaves after the last event has seen all, also when it does not wait for the end.
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
@@ -304,14 +306,14 @@ impl Metered {
             Content::Json {
                 scan,
                 readable,
-                saving,
+                cache_writer,
                 model,
                 ..
             } => {
                 scan.feed(&data);
                 let mut push = |piece: Bytes| {
-                    if let Some(saving) = saving {
-                        saving.add(&piece);
+                    if let Some(cache_writer) = cache_writer {
+                        cache_writer.add(&piece);
                     }
                     if !piece.is_empty() {
                         self.out.push_back(piece);
@@ -329,17 +331,17 @@ impl Metered {
     /// Nothing comes: after a while the caller is told that we are still here, after a longer one
     /// it is over.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let give_up = self.heard + self.target.upstream.timeouts.idle;
+        let idle_deadline = self.last_upstream_byte + self.target.upstream.timeouts.idle;
         let comment = match &self.content {
-            Content::Events(events) if events.is_between() => {
-                Some(self.spoke + self.worker.gateway.options.keep_alive_interval)
+            Content::Events(events) if events.is_between_events() => {
+                Some(self.last_client_write + self.worker.gateway.options.keep_alive_interval)
             }
             _ => None,
         };
-        let due = comment.map_or(give_up, |comment| comment.min(give_up));
+        let due = comment.map_or(idle_deadline, |comment| comment.min(idle_deadline));
         if let Some(connection) = &mut self.connection {
-            let waiter = self.waiter.as_ref();
-            let waits = waiter.is_some_and(|it| it.will_wake(cx.waker()));
+            let timer_waker = self.timer_waker.as_ref();
+            let waits = timer_waker.is_some_and(|it| it.will_wake(cx.waker()));
             // SendRequest the timer costs more than knowing that it is set.
             if waits && connection.is_timer_set(Instant::now(), due) {
                 return Poll::Pending;
@@ -347,33 +349,33 @@ impl Metered {
             if connection.poll_deadline(cx, due).is_pending() {
                 // Who has used up its turn was not even listened to.
                 if !has_budget_remaining() {
-                    self.waiter = None;
+                    self.timer_waker = None;
                 } else if !waits {
-                    self.waiter = Some(cx.waker().clone());
+                    self.timer_waker = Some(cx.waker().clone());
                 }
                 return Poll::Pending;
             }
-            self.waiter = None;
+            self.timer_waker = None;
         }
-        if due == give_up {
-            self.cut(Cut::Idle);
+        if due == idle_deadline {
+            self.abort(ResponseError::Idle);
         } else {
-            self.out.push_back(COMMENT);
-            self.spoke = Instant::now();
+            self.out.push_back(KEEP_ALIVE_COMMENT);
+            self.last_client_write = Instant::now();
         }
         Poll::Ready(())
     }
 
     /// The provider's answer has ended as it should.
     fn finish(&mut self) {
-        let rest = self.censor.rest();
+        let rest = self.redactor.flush();
         self.feed(rest);
         if let Content::Json { model, .. } = &mut self.content {
             let rest = model.rest();
             self.out.extend((!rest.is_empty()).then_some(rest));
         }
-        if self.until_close && !self.content.is_whole(self.passed) {
-            return self.cut(Cut::Closed);
+        if self.until_close && !self.content.is_complete(self.passed) {
+            return self.abort(ResponseError::Closed);
         }
         if let Content::Events(events) = &mut self.content {
             events.finish(&mut self.out);
@@ -386,34 +388,36 @@ impl Metered {
             self.close(false);
         }
         // What ended with its connection seems whole; that is not enough to repeat it.
-        if let Content::Json { saving, scan, .. } = &mut self.content
-            && let Some(saving) = saving.take()
+        if let Content::Json {
+            cache_writer, scan, ..
+        } = &mut self.content
+            && let Some(cache_writer) = cache_writer.take()
             && !self.until_close
             && !scan.is_open()
             && !scan.has_error()
         {
-            saving.save(self.content.usage());
+            cache_writer.save(self.content.usage());
         }
     }
 
     /// The answer is cut, by the provider or by us.
-    fn cut(&mut self, cut: Cut) {
+    fn abort(&mut self, error: ResponseError) {
         self.connection = None;
         if !self.account.is_open() {
             return;
         }
-        if !matches!(cut, Cut::TooLarge | Cut::Unread) {
+        if !matches!(error, ResponseError::TooLarge | ResponseError::Unread) {
             let notice = self.target.health.response_failed(Instant::now());
-            self.target.report(notice, &cut);
+            self.target.report(notice, &error);
         }
         match &self.content {
             Content::Events(events) => {
-                if !events.is_between() {
+                if !events.is_between_events() {
                     self.out.push_back(Bytes::from_static(b"\n\n"));
                 }
-                self.out.push_back(last_event(cut));
+                self.out.push_back(last_event(error));
             }
-            Content::Json { .. } => self.broken = Some(cut),
+            Content::Json { .. } => self.broken = Some(error),
         }
         self.close(true);
     }
@@ -423,8 +427,8 @@ impl Metered {
         self.out.clear();
         self.connection = None;
         match &self.content {
-            Content::Events(_) => self.out.push_back(last_event(Cut::NotRecorded)),
-            Content::Json { .. } => self.broken = Some(Cut::NotRecorded),
+            Content::Events(_) => self.out.push_back(last_event(ResponseError::NotRecorded)),
+            Content::Json { .. } => self.broken = Some(ResponseError::NotRecorded),
         }
     }
 
@@ -433,14 +437,14 @@ impl Metered {
             self.operation,
             self.content.usage(),
             self.account.prompt_estimate,
-            self.content.said(),
+            self.content.content_bytes(),
         );
-        let (first_byte, since) = self.account.spans();
+        let (first_byte, since) = self.account.timings();
         if !partial {
-            self.target.health.succeeded(self.heard);
+            self.target.health.succeeded(self.last_upstream_byte);
             self.target.measured(first_byte, since, tokens, estimated);
         }
-        self.hold = self.account.close(&Ending {
+        self.hold = self.account.close(&CallEnd {
             status: self.status,
             partial,
             estimated,
@@ -452,14 +456,14 @@ impl Metered {
     }
 
     /// Nobody reads it any more: what is left is read for the usage in it.
-    fn read_on(&mut self, connection: Box<Connection>) {
+    fn detach(&mut self, connection: Box<Connection>) {
         // What could begin the provider's key was held back: the usage may go through it.
-        let rest = self.censor.rest();
+        let rest = self.redactor.flush();
         self.feed(rest);
         if !self.account.is_open() {
             return;
         }
-        let nothing = Content::Events(Events::default());
+        let nothing = Content::Events(EventStream::default());
         let response = PendingResponse {
             worker: Arc::clone(&self.worker),
             target: Arc::clone(&self.target),
@@ -487,7 +491,7 @@ impl Metered {
     }
 
     /// How much is left, if that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
+    pub(crate) fn remaining(&self) -> Option<u64> {
         match &self.content {
             Content::Json { left, .. } => *left,
             Content::Events(_) => None,
@@ -495,9 +499,9 @@ impl Metered {
     }
 }
 
-impl Drop for Metered {
+impl Drop for MeteredResponse {
     fn drop(&mut self) {
-        self.worker.flows.remove(self.place);
+        self.worker.active_responses.remove(self.slot);
         let mut connection = self.connection.take();
         if let Some(done) = connection.take_if(|it| it.is_done()) {
             let pool = &self.worker.pool;
@@ -508,7 +512,7 @@ impl Drop for Metered {
         }
         // The caller left in the middle.
         match connection {
-            Some(connection) if !self.content.is_settled(false) => self.read_on(connection),
+            Some(connection) if !self.content.is_settled(false) => self.detach(connection),
             _ => self.close(true),
         }
     }
@@ -519,13 +523,13 @@ pub(crate) fn tokens(
     operation: Operation,
     reported: Option<Tokens>,
     prompt: u64,
-    said: u64,
+    content_bytes: u64,
 ) -> (Tokens, bool) {
     if let Some(tokens) = reported {
         return (tokens, false);
     }
     let completion = match operation {
-        Operation::Chat => said.div_ceil(4),
+        Operation::Chat => content_bytes.div_ceil(4),
         Operation::Embeddings | Operation::Images => 0,
     };
     (Tokens { prompt, completion }, true)

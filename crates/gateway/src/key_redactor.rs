@@ -6,17 +6,17 @@ use bytes::Bytes;
 /// Looks through an answer on its way. What may be the beginning of the key is held back until more
 /// is known; most parts end with nothing like it and pass as they are.
 #[derive(Debug, Default)]
-pub(crate) struct Censor {
+pub(crate) struct KeyRedactor {
     held: Vec<u8>,
 }
 
-impl Censor {
+impl KeyRedactor {
     /// What may pass now; none: the key is in it.
-    pub(crate) fn pass(&mut self, upstream: &Upstream, part: Bytes) -> Option<Bytes> {
+    pub(crate) fn filter(&mut self, upstream: &Upstream, part: Bytes) -> Option<Bytes> {
         let Some(secret) = upstream.secret() else {
             return Some(part);
         };
-        if self.lets_pass(upstream, &part) {
+        if self.is_clean(upstream, &part) {
             return Some(part);
         }
         let part = if self.held.is_empty() {
@@ -29,20 +29,20 @@ impl Censor {
         if secret.is_in(&part) {
             return None;
         }
-        let start = secret.beginning(&part);
+        let start = secret.partial_match_at(&part);
         self.held.extend_from_slice(&part[start..]);
         Some(part.slice(..start))
     }
 
     /// Whether a part may pass as it is: nothing is held back, and nothing of the key is in it.
-    pub(crate) fn lets_pass(&self, upstream: &Upstream, part: &[u8]) -> bool {
+    pub(crate) fn is_clean(&self, upstream: &Upstream, part: &[u8]) -> bool {
         let harmless =
-            |secret: &KeyFinder| !secret.is_in(part) && secret.beginning(part) == part.len();
+            |secret: &KeyFinder| !secret.is_in(part) && secret.partial_match_at(part) == part.len();
         self.held.is_empty() && upstream.secret().is_none_or(harmless)
     }
 
     /// Nothing more comes: what is held was not the key.
-    pub(crate) fn rest(&mut self) -> Bytes {
+    pub(crate) fn flush(&mut self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.held))
     }
 }
@@ -65,14 +65,14 @@ mod tests {
 
     /// What passes of a text in parts of this size, and whether all of it does.
     fn pass(text: &str, size: usize) -> (String, bool) {
-        let (upstream, mut censor, mut all) = (upstream(), Censor::default(), Vec::new());
+        let (upstream, mut redactor, mut all) = (upstream(), KeyRedactor::default(), Vec::new());
         for part in text.as_bytes().chunks(size) {
-            match censor.pass(&upstream, Bytes::copy_from_slice(part)) {
+            match redactor.filter(&upstream, Bytes::copy_from_slice(part)) {
                 Some(part) => all.extend_from_slice(&part),
                 None => return (String::from_utf8(all).unwrap(), false),
             }
         }
-        all.extend_from_slice(&censor.rest());
+        all.extend_from_slice(&redactor.flush());
         (String::from_utf8(all).unwrap(), true)
     }
 
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn what_is_harmless_passes_without_a_copy() {
-        let (upstream, mut censor) = (upstream(), Censor::default());
+        let (upstream, mut redactor) = (upstream(), KeyRedactor::default());
         let part = Bytes::from_static(b"data: {\"k\":\"sk-\"}\n\n");
-        let passed = censor.pass(&upstream, part.clone()).unwrap();
+        let passed = redactor.filter(&upstream, part.clone()).unwrap();
         assert_eq!(passed.as_ptr(), part.as_ptr());
         assert_eq!(passed, part);
     }

@@ -1,9 +1,9 @@
 //! Calls the providers of a model: retries with backoff on one, then falls back to the next.
 
-use crate::account::Account;
+use crate::account::CallAccount;
 use crate::catalogue::Target;
 use crate::detached::PendingResponse;
-use crate::error::Refusal;
+use crate::error::GatewayError;
 use crate::relay::{BETA, WorkerState};
 use crate::request_fields::RequestFields;
 use crate::trace::{TRACEPARENT, Trace};
@@ -71,15 +71,15 @@ impl AttemptError {
         }
     }
 
-    fn into_error(self) -> Refusal {
+    fn into_error(self) -> GatewayError {
         match self {
-            Self::Busy(retry_after) => Refusal::upstream_busy(retry_after),
-            Self::Auth => Refusal::upstream_auth(),
+            Self::Busy(retry_after) => GatewayError::upstream_busy(retry_after),
+            Self::Auth => GatewayError::upstream_auth(),
             Self::Failed(SendError::Timeout | SendError::ConnectTimeout) | Self::Status(504, _) => {
-                Refusal::upstream_timeout()
+                GatewayError::upstream_timeout()
             }
-            Self::KeyLeaked | Self::Failed(_) => Refusal::upstream_error(None),
-            Self::Status(status, _) => Refusal::upstream_error(Some(status)),
+            Self::KeyLeaked | Self::Failed(_) => GatewayError::upstream_error(None),
+            Self::Status(status, _) => GatewayError::upstream_error(Some(status)),
         }
     }
 }
@@ -88,18 +88,18 @@ impl AttemptError {
 pub(crate) async fn call_with_fallback(
     worker: &Arc<WorkerState>,
     call: &UpstreamCall<'_>,
-    account: &mut Account,
+    account: &mut CallAccount,
     mut now: Instant,
-) -> Result<UpstreamResponse, Refusal> {
+) -> Result<UpstreamResponse, GatewayError> {
     let mut last = None;
     for (target, anyway) in &call.order {
         let Some(permit) = target.health.acquire(now, *anyway) else {
             continue;
         };
-        account.count_in(&target.series);
+        account.set_series(&target.series);
         match call_with_retries(worker, call, target, account, now).await {
             Ok(answered) => {
-                permit.answered(account.answered_at());
+                permit.answered(account.first_byte_at());
                 return Ok(answered);
             }
             Err(error) => {
@@ -112,7 +112,7 @@ pub(crate) async fn call_with_fallback(
             }
         }
     }
-    Err(last.map_or_else(Refusal::no_target, AttemptError::into_error))
+    Err(last.map_or_else(GatewayError::no_target, AttemptError::into_error))
 }
 
 /// Calls one provider, and retries after a delay while its errors are transient.
@@ -120,7 +120,7 @@ async fn call_with_retries(
     worker: &Arc<WorkerState>,
     call: &UpstreamCall<'_>,
     target: &Arc<Target>,
-    account: &mut Account,
+    account: &mut CallAccount,
     mut now: Instant,
 ) -> Result<UpstreamResponse, AttemptError> {
     let upstream = &target.upstream;
@@ -140,11 +140,11 @@ async fn call_with_retries(
     let mut delay = MIN_RETRY_DELAY;
     let mut retries = 0;
     loop {
-        account.asks(&upstream.name);
+        account.record_attempt(&upstream.name);
         let error = match send(worker, target, &request, account, now).await {
             // Some repeat what they were sent.
             Ok((head, _)) if head.shown().any(|value| upstream.leaks_key(value)) => {
-                account.lost();
+                account.record_lost();
                 AttemptError::KeyLeaked
             }
             Ok((head, connection)) => match classify(&head) {
@@ -158,7 +158,7 @@ async fn call_with_retries(
                     });
                 }
                 Some(error) => {
-                    account.not_taken();
+                    account.record_unbilled();
                     discard(worker, upstream, connection);
                     error
                 }
@@ -203,7 +203,7 @@ async fn send(
     worker: &Arc<WorkerState>,
     target: &Arc<Target>,
     request: &Http1Request<'_>,
-    account: &mut Account,
+    account: &mut CallAccount,
     mut now: Instant,
 ) -> Result<(Box<ResponseHead>, Box<Connection>), SendError> {
     let upstream = &*target.upstream;
@@ -217,7 +217,7 @@ async fn send(
         opened
     };
     loop {
-        account.sends(target, &worker.under_way);
+        account.record_sent(target, &worker.in_flight);
         let deadline = now + upstream.timeouts.first_byte;
         let mut guard = DisconnectGuard {
             worker,
@@ -239,8 +239,8 @@ async fn send(
         }
         // Nobody has read it. Its socket goes before there is another.
         drop(attempt);
-        account.not_taken();
-        account.asks(&upstream.name);
+        account.record_unbilled();
+        account.record_attempt(&upstream.name);
         connection = Box::pin(Connection::open(upstream)).await?;
         now = Instant::now();
         may_be_closed = false;
@@ -251,7 +251,7 @@ async fn send(
 struct DisconnectGuard<'a> {
     worker: &'a Arc<WorkerState>,
     target: &'a Arc<Target>,
-    account: &'a mut Account,
+    account: &'a mut CallAccount,
     connection: Option<Box<Connection>>,
 }
 
@@ -262,9 +262,9 @@ impl Drop for DisconnectGuard<'_> {
         };
         // Who has no more than a part of a request cannot work on it.
         if !connection.is_fully_sent() {
-            return self.account.not_taken();
+            return self.account.record_unbilled();
         }
-        self.account.leave(PendingResponse {
+        self.account.detach(PendingResponse {
             worker: Arc::clone(self.worker),
             target: Arc::clone(self.target),
             connection,
@@ -289,19 +289,19 @@ impl Attempt {
     /// What is owed for it.
     fn settle(
         self,
-        account: &mut Account,
+        account: &mut CallAccount,
     ) -> Result<(Box<ResponseHead>, Box<Connection>), SendError> {
         let Self(outcome, connection) = self;
         match outcome {
             Ok(head) => {
-                account.answered(Instant::now());
+                account.record_first_byte(Instant::now());
                 Ok((head, connection))
             }
             Err(failure) => {
                 if connection.is_fully_sent() {
-                    account.lost();
+                    account.record_lost();
                 } else {
-                    account.not_taken();
+                    account.record_unbilled();
                 }
                 Err(failure)
             }
