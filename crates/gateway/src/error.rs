@@ -1,12 +1,12 @@
 //! What the relay refuses, in OpenAI's shape. Every code and every sentence is here.
 
+use crate::accounting::usage_ledger::AdmissionError;
 use crate::auth::AuthError;
-use crate::body::GatewayBody;
-use crate::field_policy::RefusedField;
-use crate::rate_limiter::{Exceeded, RateLimitStatus, RateLimitStatuses, Unit};
-use crate::request_fields::RequestError;
+use crate::limits::rate_limiter::{Exceeded, RateLimitStatus, RateLimitStatuses, Unit};
+use crate::request::field_policy::RefusedField;
+use crate::request::request_fields::RequestError;
+use crate::streaming::body::GatewayBody;
 use crate::upstream::ResponseError;
-use crate::usage_ledger::AdmissionError;
 use bytes::Bytes;
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};

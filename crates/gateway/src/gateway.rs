@@ -1,17 +1,17 @@
 //! What all serving threads share.
 
+use crate::accounting::in_flight::InFlightRegistry;
+use crate::accounting::metrics::{Registry, Series, Snapshot};
+use crate::accounting::usage_ledger::UsageLedger;
 use crate::auth::{AuthorizedKey, KeyAuthenticator};
 use crate::cache::ResponseCache;
-use crate::catalogue::Catalogue;
-use crate::detached::ReadLimits;
-use crate::in_flight::InFlightRegistry;
-use crate::metrics::{Registry, Series, Snapshot};
+use crate::limits::rate_limiter::RateLimiter;
 use crate::models;
 use crate::options::Options;
-use crate::rate_limiter::RateLimiter;
 use crate::relay::Relay;
+use crate::streaming::detached::ReadLimits;
+use crate::upstream::catalogue::Catalogue;
 use crate::upstream::{Trust, Upstream};
-use crate::usage_ledger::UsageLedger;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use estrade_model::call::Call;

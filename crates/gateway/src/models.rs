@@ -1,8 +1,8 @@
 //! The list of models, as OpenAI and as its imitators write it.
 
 use crate::auth::AuthorizedKey;
-use crate::catalogue::{Catalogue, Model};
 use crate::echo;
+use crate::upstream::catalogue::{Catalogue, Model};
 use bytes::Bytes;
 use estrade_model::call::Price;
 use serde::Serialize;

@@ -3,10 +3,14 @@
 //! HTTP/1.1, spoken here and not by a library: a connection is owned by the call that uses it, so
 //! that no task and no channel lies between the socket and the caller, and dropping the call closes it.
 
+pub(crate) mod catalogue;
 mod connection;
+pub(crate) mod fallback;
 mod head;
+pub(crate) mod health;
 mod key_finder;
 mod pool;
+pub(crate) mod target_order;
 mod tls;
 
 pub(crate) use connection::{Connection, Http1Request, ResponseError, SendError};
@@ -15,7 +19,7 @@ pub(crate) use key_finder::KeyFinder;
 pub(crate) use pool::Pool;
 pub(crate) use tls::Trust;
 
-use crate::field_policy::FieldPolicy;
+use crate::request::field_policy::FieldPolicy;
 use estrade_model::Invalid;
 use estrade_model::call::Operation;
 use estrade_model::provider::{OnDisconnect, Provider, Timeouts};

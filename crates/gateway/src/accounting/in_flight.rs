@@ -1,8 +1,8 @@
 //! Calls that have gone out and are on record nowhere: what they took so far, for whoever writes that down.
 
-use crate::account::{micros, sum};
-use crate::metered_response::tokens;
+use crate::accounting::account::{micros, sum};
 use crate::slots::Slots;
+use crate::streaming::metered_response::tokens;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price};
 use std::sync::atomic::{AtomicU64, Ordering};

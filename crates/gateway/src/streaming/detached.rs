@@ -5,15 +5,15 @@
 //! never at less. A read is bounded in time and bytes, reads are bounded per node and per owner, and they
 //! end with the worker that they belong to.
 
-use crate::account::{CallAccount, CallEnd};
-use crate::catalogue::Target;
-use crate::fallback::STALE_CONNECTION_WINDOW;
+use crate::accounting::account::{CallAccount, CallEnd};
 use crate::gateway::Gateway;
-use crate::metered_response::{Content, tokens};
-use crate::model_name::ModelRewriter;
 use crate::relay::WorkerState;
-use crate::response_scanner::ResponseScanner;
-use crate::sse::EventStream;
+use crate::streaming::metered_response::{Content, tokens};
+use crate::streaming::model_name::ModelRewriter;
+use crate::streaming::response_scanner::ResponseScanner;
+use crate::streaming::sse::EventStream;
+use crate::upstream::catalogue::Target;
+use crate::upstream::fallback::STALE_CONNECTION_WINDOW;
 use crate::upstream::{Connection, ResponseError, ResponseHead, SendError};
 use bytes::Bytes;
 use estrade_model::OwnerId;

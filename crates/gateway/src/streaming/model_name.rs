@@ -1,6 +1,6 @@
 //! The model's name in a response: the caller reads the id that it asked for, whatever the provider calls it.
 
-use crate::response_scanner::{ModelSpan, ResponseScanner};
+use crate::streaming::response_scanner::{ModelSpan, ResponseScanner};
 use bytes::Bytes;
 use http::HeaderValue;
 use std::ops::Range;

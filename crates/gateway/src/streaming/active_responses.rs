@@ -3,8 +3,8 @@
 //! A caller that stops reading is not noticed otherwise: over HTTP/2 its answer is not even polled
 //! then, while it keeps a connection to a provider and what was set aside.
 
-use crate::metered_response::MeteredResponse;
 use crate::slots::Slots;
+use crate::streaming::metered_response::MeteredResponse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// An answer on its way, shared with [`ActiveResponses`].

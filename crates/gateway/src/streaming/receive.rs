@@ -1,19 +1,19 @@
 //! What a provider answers: taken as a whole when it is there, passed on as it comes when it is not.
 
-use crate::account::{CallAccount, CallEnd};
-use crate::body::GatewayBody;
+use crate::accounting::account::{CallAccount, CallEnd};
 use crate::cache::{CacheKey, CacheWriter};
-use crate::catalogue::Target;
 use crate::error::GatewayError;
-use crate::fallback::UpstreamResponse;
-use crate::metered_response::{Content, MeteredResponse, tokens};
-use crate::model_name::{ModelRewriter, header_of_quoted, replace};
 use crate::relay::{
     CACHE, CompleteResponse, MAX_HEADERS, Outcome, PROVIDER, UPSTREAM_MODEL, WorkerState,
 };
-use crate::response_scanner::ResponseScanner;
-use crate::sse::EventStream;
+use crate::streaming::body::GatewayBody;
+use crate::streaming::metered_response::{Content, MeteredResponse, tokens};
+use crate::streaming::model_name::{ModelRewriter, header_of_quoted, replace};
+use crate::streaming::response_scanner::ResponseScanner;
+use crate::streaming::sse::EventStream;
 use crate::upstream::Connection;
+use crate::upstream::catalogue::Target;
+use crate::upstream::fallback::UpstreamResponse;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Operation;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};

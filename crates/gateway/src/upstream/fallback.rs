@@ -1,12 +1,12 @@
 //! Calls the providers of a model: retries with backoff on one, then falls back to the next.
 
-use crate::account::CallAccount;
-use crate::catalogue::Target;
-use crate::detached::PendingResponse;
+use crate::accounting::account::CallAccount;
+use crate::accounting::trace::{TRACEPARENT, Trace};
 use crate::error::GatewayError;
 use crate::relay::{BETA, WorkerState};
-use crate::request_fields::RequestFields;
-use crate::trace::{TRACEPARENT, Trace};
+use crate::request::request_fields::RequestFields;
+use crate::streaming::detached::PendingResponse;
+use crate::upstream::catalogue::Target;
 use crate::upstream::{Connection, Http1Request, ResponseHead, SendError, Upstream};
 use bytes::Bytes;
 use estrade_model::call::Operation;

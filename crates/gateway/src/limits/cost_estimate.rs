@@ -1,7 +1,7 @@
 //! What a call is taken to need before it goes out: likely, for rates, and at max_cost, for money.
 
-use crate::catalogue::Model;
-use crate::request_fields::RequestFields;
+use crate::request::request_fields::RequestFields;
+use crate::upstream::catalogue::Model;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Operation, Tokens};
 
@@ -82,9 +82,9 @@ fn max_prompt(operation: Operation, fields: &RequestFields, model: &Model, bytes
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
-    use crate::catalogue::tests::{build, provider};
-    use crate::request_fields::parse_request_fields;
+    use crate::request::request_fields::parse_request_fields;
+    use crate::upstream::catalogue::Catalogue;
+    use crate::upstream::catalogue::tests::{build, provider};
     use estrade_model::call::Price;
     use estrade_model::provider::Provider;
     use std::num::NonZeroU32;

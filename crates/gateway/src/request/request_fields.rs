@@ -1,7 +1,7 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
-use crate::field_policy::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
-use crate::json::{JsonError, JsonString, Scanner, ValueKind};
+use crate::request::field_policy::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
+use crate::request::json::{JsonError, JsonString, Scanner, ValueKind};
 use bytes::Bytes;
 use std::ops::Range;
 

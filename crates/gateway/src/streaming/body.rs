@@ -1,6 +1,6 @@
 //! The body of an answer.
 
-use crate::active_responses::{self, SharedResponse};
+use crate::streaming::active_responses::{self, SharedResponse};
 use crate::upstream::ResponseError;
 use bytes::Bytes;
 use estrade_listener::sending::{Output, Part, Parts};

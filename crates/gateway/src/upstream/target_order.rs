@@ -1,7 +1,7 @@
 //! In which order the targets of a model are tried.
 
-use crate::catalogue::{Model, Target};
-use crate::health::State;
+use crate::upstream::catalogue::{Model, Target};
+use crate::upstream::health::State;
 use estrade_model::provider::Preference;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -115,8 +115,8 @@ fn prefer(order: &mut [&Arc<Target>], preference: Preference) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
-    use crate::catalogue::tests::{break_it, build, names, provider};
+    use crate::upstream::catalogue::Catalogue;
+    use crate::upstream::catalogue::tests::{break_it, build, names, provider};
     use std::time::Duration;
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the events of a stream have in common. Most differ from the one before in a single string, what was
 //! content; who knows the rest need not read it again.
 
-use crate::model_name::replace;
+use crate::streaming::model_name::replace;
 use bytes::Bytes;
 use std::ops::Range;
 

@@ -1,5 +1,11 @@
 //! A request as the relay takes it, however it came in.
 
+pub(crate) mod body_reader;
+pub(crate) mod field_policy;
+pub(crate) mod json;
+pub(crate) mod request_fields;
+pub mod route;
+
 use bytes::Bytes;
 use http::{HeaderMap, Request, header};
 use hyper::body::Incoming;

@@ -1,13 +1,13 @@
 //! The account of one call: opened when its key was let in, closed exactly once, whatever happens.
 
+use crate::accounting::in_flight::{CallSnapshot, InFlightCalls, InFlightGuard, TokenCounter};
+use crate::accounting::metrics::Series;
+use crate::accounting::trace::Trace;
 use crate::auth::AuthContext;
-use crate::catalogue::Target;
-use crate::detached::{self, PendingResponse};
 use crate::gateway::Gateway;
-use crate::in_flight::{CallSnapshot, InFlightCalls, InFlightGuard, TokenCounter};
-use crate::metrics::Series;
-use crate::rate_limiter::RateLimitCharge;
-use crate::trace::Trace;
+use crate::limits::rate_limiter::RateLimitCharge;
+use crate::streaming::detached::{self, PendingResponse};
+use crate::upstream::catalogue::Target;
 use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, OnRecord, Operation, Price, Ticket, Tokens};

@@ -1,17 +1,17 @@
 //! An answer that passes from a provider to the caller, metered on its way.
 
-use crate::account::{CallAccount, CallEnd, DurabilityWait};
-use crate::body::BodyError;
+use crate::accounting::account::{CallAccount, CallEnd, DurabilityWait};
+use crate::accounting::in_flight::TokenCounter;
 use crate::cache::CacheWriter;
-use crate::catalogue::Target;
-use crate::detached::{self, PendingResponse, Received};
 use crate::error::last_event;
-use crate::in_flight::TokenCounter;
-use crate::key_redactor::KeyRedactor;
-use crate::model_name::ModelRewriter;
 use crate::relay::WorkerState;
-use crate::response_scanner::ResponseScanner;
-use crate::sse::EventStream;
+use crate::streaming::body::BodyError;
+use crate::streaming::detached::{self, PendingResponse, Received};
+use crate::streaming::key_redactor::KeyRedactor;
+use crate::streaming::model_name::ModelRewriter;
+use crate::streaming::response_scanner::ResponseScanner;
+use crate::streaming::sse::EventStream;
+use crate::upstream::catalogue::Target;
 use crate::upstream::{Connection, ResponseError};
 use bytes::Bytes;
 use estrade_listener::framing::find_chunk;

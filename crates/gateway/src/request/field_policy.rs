@@ -4,8 +4,8 @@
 //! that changes one of these behind its back is refused unless the provider's `pass_fields` names it.
 //! `docs/INFERENCE.md` has the same list; a test compares them.
 
-use crate::json::{JsonString, Scanner};
-use crate::request_fields::{RequestFields, ServerTool};
+use crate::request::json::{JsonString, Scanner};
+use crate::request::request_fields::{RequestFields, ServerTool};
 use estrade_model::provider::FieldRules;
 
 /// Fields that are refused unless a provider's `pass_fields` names them.
@@ -236,8 +236,8 @@ impl FieldPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::MAX_WORD;
-    use crate::request_fields::parse_request_fields;
+    use crate::request::json::MAX_WORD;
+    use crate::request::request_fields::parse_request_fields;
     use estrade_model::provider::MAX_PASS_FIELDS;
 
     fn rules(pass: &[&str], strict: bool) -> FieldPolicy {
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_the_same_lists() {
-        let text = include_str!("../../../docs/INFERENCE.md");
+        let text = include_str!("../../../../docs/INFERENCE.md");
         let section = text.split("## Fields").nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
         let (refused, strict) = section.split_once("strict_fields = true").unwrap();

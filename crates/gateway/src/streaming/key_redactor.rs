@@ -50,8 +50,8 @@ impl KeyRedactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
-    use crate::catalogue::tests::{build, provider};
+    use crate::upstream::catalogue::Catalogue;
+    use crate::upstream::catalogue::tests::{build, provider};
     use estrade_model::secret::Secret;
     use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Which models there are and who answers them. Built anew when providers change, then only read.
 
-use crate::health::{Health, Notice};
-use crate::metrics::{Registry, Series};
-use crate::model_name;
+use crate::accounting::metrics::{Registry, Series};
+use crate::streaming::model_name;
+use crate::upstream::health::{Health, Notice};
 use crate::upstream::{Trust, Upstream};
 use bytes::Bytes;
 use estrade_model::Invalid;

@@ -1,9 +1,9 @@
 //! A stream of events on its way to the caller: whole events only, the usage read, the model named as the caller did,
 //! and what the caller did not ask for left out.
 
-use crate::event_template::EventTemplate;
-use crate::model_name::replace;
-use crate::response_scanner::ResponseScanner;
+use crate::streaming::event_template::EventTemplate;
+use crate::streaming::model_name::replace;
+use crate::streaming::response_scanner::ResponseScanner;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Tokens;
 use std::collections::VecDeque;

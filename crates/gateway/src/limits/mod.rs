@@ -1,0 +1,4 @@
+//! Limits: requests and tokens per minute, and what a call may cost at most.
+
+pub(crate) mod cost_estimate;
+pub(crate) mod rate_limiter;
