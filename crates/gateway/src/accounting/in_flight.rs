@@ -1,4 +1,8 @@
-//! Calls that have gone out and are on record nowhere: what they took so far, for whoever writes that down.
+//! Registry of calls that were sent and are on record nowhere, with their usage so far, for the in-flight journal.
+//!
+//! The path of a call stores counters with relaxed atomics; the journal's thread reads them. Invariant: a call is in the
+//! registry from before its first byte is sent until the ledger has its record, so that a crash loses at most what was
+//! generated since the last snapshot.
 
 use crate::accounting::account::{micros, sum};
 use crate::slots::Slots;
@@ -10,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Most calls that are younger have ended before anybody has to know of them.
+/// Younger calls are left out of a snapshot: most end before it would be written.
 const MIN_AGE: Duration = Duration::from_millis(10);
 
-/// Those of one thread.
+/// The calls of one thread.
 #[derive(Default)]
 pub(crate) struct InFlightCalls(Mutex<Slots<Arc<CallProgress>>>);
 
@@ -22,7 +26,7 @@ impl InFlightCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call for as long as it is under way.
+    /// Adds a call for as long as the guard lives.
     pub(crate) fn add(self: &Arc<Self>, started: Instant, snapshot: CallSnapshot) -> InFlightGuard {
         let progress = Arc::new(CallProgress {
             started,
@@ -48,12 +52,12 @@ impl InFlightCalls {
     }
 }
 
-/// Those of all threads.
+/// The calls of all threads.
 #[derive(Default)]
 pub(crate) struct InFlightRegistry(Mutex<Vec<Weak<InFlightCalls>>>);
 
 impl InFlightRegistry {
-    /// A slot for those of one more thread.
+    /// The calls of one more thread.
     pub(crate) fn register_thread(&self) -> Arc<InFlightCalls> {
         let one = Arc::default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +66,7 @@ impl InFlightRegistry {
         one
     }
 
-    /// What they took so far, and whether there are others that have only just begun.
+    /// The usage of all calls so far, and whether there are younger ones.
     pub(crate) fn snapshot(&self) -> (Vec<Call>, bool) {
         let threads: Vec<_> = {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +90,7 @@ impl InFlightRegistry {
     }
 }
 
-/// How a call update.
+/// What is known of a call in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSnapshot {
     /// What is known of it.
@@ -100,10 +104,10 @@ pub(crate) struct CallSnapshot {
     pub(crate) owed: Amount,
 }
 
-/// A call that is under way.
+/// The progress of a call in flight.
 pub(crate) struct CallProgress {
     started: Instant,
-    /// Bytes that the provider has content_bytes.
+    /// Bytes of content that the provider has sent.
     content_bytes: AtomicU64,
     first_byte_us: AtomicU64,
     state: Mutex<State>,
@@ -111,7 +115,7 @@ pub(crate) struct CallProgress {
 
 struct State {
     snapshot: CallSnapshot,
-    /// What had been content_bytes when somebody looked, and when that was.
+    /// Bytes and latency of the last snapshot: unchanged progress gives an unchanged record.
     content_bytes: u64,
     latency_us: u64,
 }
@@ -150,7 +154,7 @@ impl CallProgress {
     }
 }
 
-/// What the account of a call has of its progress. Dropped, it is under way no longer.
+/// Keeps a call in the registry until it is dropped.
 pub(crate) struct InFlightGuard {
     progress: Arc<CallProgress>,
     calls: Arc<InFlightCalls>,
@@ -158,12 +162,12 @@ pub(crate) struct InFlightGuard {
 }
 
 impl InFlightGuard {
-    /// It update otherwise now.
+    /// Replaces what is known of the call.
     pub(crate) fn update(&self, snapshot: CallSnapshot) {
         self.progress.state().snapshot = snapshot;
     }
 
-    /// Where it is counted what the provider says.
+    /// The counter for whoever forwards the response.
     pub(crate) fn token_counter(&self) -> TokenCounter {
         TokenCounter(Some(Arc::clone(&self.progress)))
     }
@@ -177,12 +181,11 @@ impl InFlightGuard {
     }
 }
 
-/// Where it is counted what a provider says, if anybody has to know: in the hand of whoever passes it on.
+/// Counts the content of a response, if its call is in the registry.
 #[derive(Default)]
 pub(crate) struct TokenCounter(Option<Arc<CallProgress>>);
 
 impl TokenCounter {
-    /// So many bytes were content_bytes so far.
     pub(crate) fn set_content_bytes(&self, bytes: u64) {
         if let Some(progress) = &self.0 {
             progress.content_bytes.store(bytes, Ordering::Relaxed);

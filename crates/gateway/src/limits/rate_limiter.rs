@@ -1,7 +1,8 @@
-//! Requests and tokens per minute, of keys and of workspaces. Exact on this node.
+//! Rate limiter: requests and tokens per minute, of keys and of workspaces. Exact on this node.
 //!
-//! A bucket holds what was used; a limit of N lets it leak N per minute, without steps. So a bucket
-//! is full at the start, and a limit that is changed keeps what was used.
+//! Leaky buckets in integer arithmetic: a bucket holds what was used, a limit of N lets it leak N per minute,
+//! continuously. A changed limit keeps what was used. Buckets are sharded by id; a charge takes from the key and from
+//! its workspace, or from neither.
 
 use crate::auth::{AuthContext, RateLimits};
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ pub(crate) enum Unit {
     Tokens,
 }
 
-/// How a limit stands.
+/// The state of a limit, as the `x-ratelimit-*` headers show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RateLimitStatus {
     pub(crate) limit: u32,
@@ -49,7 +50,7 @@ pub(crate) struct RateLimitStatuses {
     pub(crate) tokens: Option<RateLimitStatus>,
 }
 
-/// What was charge, so that it can be settled or given back.
+/// What was taken from the buckets, to be settled or refunded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateLimitCharge {
     unit: Unit,
@@ -176,7 +177,7 @@ impl RateLimiter {
     }
 
     /// Takes so many from the buckets of a key and of its workspace: from both, or from none. Nothing
-    /// is charge where there is no limit.
+    /// is taken where there is no limit.
     pub(crate) fn take(
         &self,
         auth: &AuthContext,
@@ -241,7 +242,7 @@ impl RateLimiter {
         }
     }
 
-    /// Replaces what was charge by what was really used.
+    /// Replaces what was taken by what was really used.
     pub(crate) fn settle(&self, charge: &RateLimitCharge, used: u64, now: Instant) {
         let unit = charge.unit;
         let passed = now.saturating_duration_since(charge.at).as_micros();
@@ -258,8 +259,8 @@ impl RateLimiter {
                 buckets.forward(now, limits);
                 buckets.of(unit).used += used - had;
             } else if let Some(buckets) = shard.buckets.get_mut(&id) {
-                // What has leaked in the meantime is back already. Without what was charge too much
-                // it would have been as much, unless the bucket had run dry: so the rest is certain.
+                // What has leaked in the meantime is back already. Without the excess it would have been as much, unless
+                // the bucket had run dry: so only the rest is refunded.
                 let leaked = u128::from(limit.get()).saturating_mul(passed);
                 let back = had.saturating_sub(used.max(leaked));
                 let limits = buckets.limits;
@@ -392,7 +393,7 @@ mod tests {
         let (limiter, start) = (RateLimiter::new(), Instant::now());
         let auth = auth(7, rates(0, 600), rates(0, 0));
         let (slow, _) = tokens(&limiter, &auth, 600, start).unwrap();
-        // All of it has come back, and somebody else has charge it.
+        // All of it has come back, and somebody else has taken it.
         let later = start + Duration::from_mins(1);
         tokens(&limiter, &auth, 600, later).unwrap();
         limiter.settle(&slow, 10, later);

@@ -1,31 +1,34 @@
-//! What the events of a stream have in common. Most differ from the one before in a single string, what was
-//! content; who knows the rest need not read it again.
+//! Template of a stream's events: most differ from the one before in a single string, the generated content. An event
+//! with the same bytes before and after that string needs no JSON scan.
+//!
+//! Invariant: an event matches only if its content has no quote, backslash or newline, so that it can neither end the
+//! string nor the event; an event with a usage is never learned, so that no usage is missed.
 
 use crate::streaming::model_name::replace;
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Streams whose events have nothing in common are not asked again after so many.
+/// A stream whose events have nothing in common is not compared any more after so many.
 const MAX_MISSES: u8 = 16;
 
-/// Shorter texts, as most events have them, are looked through before a search has begun.
+/// Shorter content is searched by a loop: the set-up of `memchr` takes longer.
 const MIN_MEMCHR: usize = 24;
 
-/// An event without what was content in it.
+/// An event without its content.
 #[derive(Debug, Default)]
 pub(crate) struct EventTemplate {
-    /// The event, with what was content left out.
+    /// The event, its content left out.
     rest: Box<[u8]>,
-    /// Where it was.
+    /// Where the content was.
     gap: usize,
-    /// What else is content in it, in bytes.
+    /// Bytes of content elsewhere in it.
     content_bytes: u64,
     misses: u8,
     /// The same for the caller, if it reads another name of the model.
     rewritten: Option<Rewritten>,
 }
 
-/// An event as the caller reads it, without what was content in it.
+/// The event as the client reads it, its content left out.
 #[derive(Debug)]
 struct Rewritten {
     rest: Box<[u8]>,
@@ -33,7 +36,7 @@ struct Rewritten {
 }
 
 impl EventTemplate {
-    /// How many bytes an event says, if it differs from the last one only in what is content.
+    /// Bytes of content in an event, if it differs from the template only in the content.
     pub(crate) fn match_event(&mut self, event: &[u8]) -> Option<u64> {
         let (before, after) = self.rest.split_at_checked(self.gap)?;
         let content = event.strip_prefix(before).and_then(|rest| {
@@ -62,8 +65,8 @@ impl EventTemplate {
         !self.rest.is_empty() && self.misses < MAX_MISSES
     }
 
-    /// Remembers an event in which so much is content, the string at `content_span` included, and in which nothing is
-    /// that has to be read each time. For the caller, the part that `edit` names is replaced.
+    /// Learns an event with `content` bytes of content, the string at `content_span` included, and nothing that has to be
+    /// read each time. For the client, the part that `edit` names is replaced.
     pub(crate) fn learn(
         &mut self,
         event: &[u8],
@@ -122,7 +125,7 @@ mod tests {
         let mut template = EventTemplate::default();
         assert_eq!(template.match_event(b"data: {}"), None);
         assert!(!template.is_known());
-        // Two bytes are content elsewhere in it.
+        // Two bytes of content are elsewhere in it.
         template.learn(b"<Hello>no", 1..6, 7, None);
         assert!(template.is_known());
         assert_eq!(template.match_event(b"<Hi>no"), Some(4));

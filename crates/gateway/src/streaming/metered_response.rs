@@ -1,4 +1,9 @@
-//! An answer that passes from a provider to the caller, metered on its way.
+//! A response on its way from a provider to a client: redacted, metered, rewritten, and accounted for exactly once.
+//!
+//! State machine behind `GatewayBody`. Invariant: the account is closed once, with the reported usage where there is
+//! one, before the client sees the end of the body; in strict mode the end waits until the call is on disk. A client
+//! that leaves early does not end the read: `detached` goes on for the usage, else budgets could be overspent by
+//! hanging up.
 
 use crate::accounting::account::{CallAccount, CallEnd, DurabilityWait};
 use crate::accounting::in_flight::TokenCounter;
@@ -25,24 +30,23 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
-/// After so many steps that gave the caller nothing, others get their turn.
+/// Reads per poll that may produce no output, before the task yields to others of its thread.
 const MAX_STEPS: usize = 64;
 const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// What an answer is made of.
+/// The body of a response, as far as it is understood.
 pub(crate) enum Content {
     /// Server-sent events.
     Events(EventStream),
-    /// JSON, to be read if somebody shall pay for it.
+    /// One JSON text.
     Json {
         scan: ResponseScanner,
-        /// Whether it can be read at all: it is not compressed.
+        /// Whether it is not compressed: only then its usage can be read.
         readable: bool,
-        /// What is left of it, when its length is known.
+        /// Remaining bytes, when the length is known.
         left: Option<u64>,
-        /// For the cache.
         cache_writer: Option<CacheWriter>,
-        /// Names the model as the caller did.
+        /// Replaces the provider's name of the model by the id that the client asked for.
         model: ModelRewriter,
     },
 }
@@ -84,10 +88,10 @@ impl Content {
     }
 }
 
-/// An answer on its way.
+/// A response that is being forwarded.
 pub(crate) struct MeteredResponse {
     worker: Arc<WorkerState>,
-    /// Where it stands among the answers of its worker.
+    /// Its key in `ActiveResponses`, removed on drop.
     slot: usize,
     target: Arc<Target>,
     operation: Operation,
@@ -98,9 +102,9 @@ pub(crate) struct MeteredResponse {
     connection: Option<Box<Connection>>,
     content: Content,
     redactor: KeyRedactor,
-    /// What can go out.
+    /// Output that is ready to be sent.
     out: VecDeque<Bytes>,
-    /// What has to happen before it does.
+    /// Strict mode: resolves when the call is on disk; `out` waits for it.
     hold: DurabilityWait,
     passed: u64,
     /// When the provider last sent something…
@@ -159,8 +163,8 @@ impl MeteredResponse {
         polled
     }
 
-    /// Passes on what comes as most events do: whole, like the one before, with nothing held back. It is written
-    /// down where it goes out, and has no owner. None: it has to go the long way.
+    /// Fast path for events that match the template of the previous one: read into a pooled buffer and copied straight
+    /// into the connection's output, without an allocation per event. None: use `poll_frame`.
     pub(crate) fn poll_part(
         &mut self,
         cx: &mut Context<'_>,
@@ -191,7 +195,7 @@ impl MeteredResponse {
         polled
     }
 
-    /// Passes on what it can of what was read, and keeps the rest for the long way. Whether anything was passed on.
+    /// Forwards the events that match the template and puts the rest back for `poll_frame`. Whether any was forwarded.
     fn forward_events(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
         let (mut at, upstream) = (0, &self.target.upstream);
         let most = self.worker.gateway.options.max_response;
@@ -221,7 +225,7 @@ impl MeteredResponse {
         at > 0
     }
 
-    /// Ends it if the caller has read nothing for so many sweeps.
+    /// Aborts it if the client has read nothing for so many sweeps.
     pub(crate) fn sweep(&mut self, most: u32) {
         let Some(unread) = &mut self.unread else {
             return;
@@ -273,12 +277,12 @@ impl MeteredResponse {
         if self.passed > self.worker.gateway.options.max_response {
             return self.abort(ResponseError::TooLarge);
         }
-        // Some repeat what they were sent.
+        // Some providers repeat the key that they were sent.
         let Some(data) = self.redactor.filter(&self.target.upstream, data) else {
             return self.abort(ResponseError::Garbage);
         };
         self.feed(data);
-        // What is held back tells the caller nothing.
+        // Bytes that the redactor holds back do not count as a write to the client.
         if !self.out.is_empty() {
             self.last_client_write = self.last_upstream_byte;
         }
@@ -328,8 +332,7 @@ impl MeteredResponse {
         }
     }
 
-    /// Nothing comes: after a while the caller is told that we are still here, after a longer one
-    /// it is over.
+    /// The provider is silent: sends a keep-alive comment after `keep_alive_interval`, aborts after the idle timeout.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let idle_deadline = self.last_upstream_byte + self.target.upstream.timeouts.idle;
         let comment = match &self.content {
@@ -342,12 +345,13 @@ impl MeteredResponse {
         if let Some(connection) = &mut self.connection {
             let timer_waker = self.timer_waker.as_ref();
             let waits = timer_waker.is_some_and(|it| it.will_wake(cx.waker()));
-            // SendRequest the timer costs more than knowing that it is set.
+            // Polling the timer costs more than comparing its deadline.
             if waits && connection.is_timer_set(Instant::now(), due) {
                 return Poll::Pending;
             }
             if connection.poll_deadline(cx, due).is_pending() {
-                // Who has used up its turn was not even listened to.
+                // tokio's coop budget is exhausted: this poll returned `Pending` without registering our waker, so forget
+                // the cached one.
                 if !has_budget_remaining() {
                     self.timer_waker = None;
                 } else if !waits {
@@ -400,7 +404,7 @@ impl MeteredResponse {
         }
     }
 
-    /// The answer is cut, by the provider or by us.
+    /// The response breaks off, by the provider or by us.
     fn abort(&mut self, error: ResponseError) {
         self.connection = None;
         if !self.account.is_open() {
@@ -455,9 +459,9 @@ impl MeteredResponse {
         });
     }
 
-    /// Nobody reads it any more: what is left is read for the usage in it.
+    /// The client has left: the rest is read by a detached task for the usage in it.
     fn detach(&mut self, connection: Box<Connection>) {
-        // What could begin the provider's key was held back: the usage may go through it.
+        // Bytes that may begin the provider's key were held back: the usage may lie across them.
         let rest = self.redactor.flush();
         self.feed(rest);
         if !self.account.is_open() {
@@ -518,7 +522,7 @@ impl Drop for MeteredResponse {
     }
 }
 
-/// What a call took: as reported, else estimated.
+/// Tokens of a call: as reported, else estimated from its content at four bytes each.
 pub(crate) fn tokens(
     operation: Operation,
     reported: Option<Tokens>,

@@ -1,13 +1,16 @@
-//! Reads an answer as it passes: its usage, how much was said, and where it names its model. Keeps nothing else of it.
+//! Incremental scanner of a JSON response: its usage, bytes of generated content, and where it names its model.
+//!
+//! A state machine over parts of any size that builds no tree and keeps only the usage, so that memory per response is
+//! bounded whatever a provider sends. It does not validate: the client gets the bytes as they are.
 
 use estrade_model::call::Tokens;
 use std::ops::Range;
 
 /// A usage is never larger than this.
 const MAX_USAGE: usize = 16 * 1024;
-/// No call has more tokens than this; who says so is not believed.
+/// A usage with more tokens is not believed: sums of costs must not overflow.
 const MAX_TOKENS: u64 = 1 << 40;
-/// How far a string is looked at here: most are too short to be worth a call.
+/// Bytes that are searched in line, eight at a time: most strings are too short to be worth a call of `memchr`.
 const INLINE_SEARCH: usize = 32;
 
 /// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
@@ -22,7 +25,7 @@ pub(crate) struct ResponseScanner {
     escaped: bool,
     /// Whether the next value belongs to `name`.
     after_colon: bool,
-    /// Whether the present string is something that was said.
+    /// Whether the present string is content.
     counting: bool,
     name: Name,
     /// The present string, if it may be a name and does not lie in one part, or not without escapes.
@@ -37,7 +40,7 @@ pub(crate) struct ResponseScanner {
     /// Whether there is an error at the top.
     has_error: bool,
     content_bytes: u64,
-    /// Where the first string that was said lay in the part that it was in, if there is nothing unusual in it.
+    /// The first string of content in its part, if it has no escapes.
     content_span: Option<Range<usize>>,
     /// Whether the value of the top-level `model` has begun.
     has_model: bool,
@@ -71,7 +74,7 @@ enum Name {
     Usage,
     Choices,
     Error,
-    /// A string under it is what was said.
+    /// A string under it is content.
     Content,
     Model,
 }
@@ -290,7 +293,7 @@ impl ResponseScanner {
         self.depth > 0 || self.in_string
     }
 
-    /// How many bytes were said.
+    /// Bytes of generated content so far.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
@@ -300,8 +303,8 @@ impl ResponseScanner {
         self.model
     }
 
-    /// Where the first string that was said lies in the only part that there was; none: there is none, or
-    /// one with escapes, or it has no end.
+    /// Where the first string of content lies, of a text that came in one part; none: there is none, or it has
+    /// escapes, or no end.
     pub(crate) fn content_span(&self) -> Option<Range<usize>> {
         self.content_span
             .clone()
@@ -313,7 +316,7 @@ impl ResponseScanner {
 fn find_stop(text: &[u8]) -> usize {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Has its highest bits where a byte is zero; the lowest such one is never wrong.
+    // SWAR zero-byte search: the high bit is set where a byte is zero; the lowest such bit is never wrong.
     let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
     let (near, _) = text[..text.len().min(INLINE_SEARCH)].as_chunks::<8>();
     for (index, chunk) in near.iter().enumerate() {

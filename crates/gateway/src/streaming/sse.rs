@@ -1,5 +1,8 @@
-//! A stream of events on its way to the caller: whole events only, the usage read, the model named as the caller did,
-//! and what the caller did not ask for left out.
+//! Server-sent events on their way to the client.
+//!
+//! Forwards whole events only, so that a keep-alive comment or an error event can be inserted between two of them.
+//! Reads the usage, renames the model, and hides the usage event that the gateway asked for and the client did not.
+//! Events that match the `EventTemplate` of an earlier one skip the JSON scan.
 
 use crate::streaming::event_template::EventTemplate;
 use crate::streaming::model_name::replace;
@@ -9,13 +12,13 @@ use estrade_model::call::Tokens;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// An event that is longer is passed on in pieces.
+/// A longer event is forwarded in pieces: memory per stream stays bounded.
 const MAX_PENDING_EVENT: usize = 256 * 1024;
 
 /// How a line begins that has data.
 const DATA: &[u8] = b"data:";
 
-/// The events of one answer.
+/// The events of one response.
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -24,7 +27,7 @@ const DATA: &[u8] = b"data:";
 pub(crate) struct EventStream {
     /// The beginning of an event that has not ended.
     held: BytesMut,
-    /// How much of `held` is known to have no end in it.
+    /// Prefix of `held` that was searched already: an event that comes byte by byte costs linear time.
     searched: usize,
     /// Whether the beginning of an unfinished event is out already.
     is_partly_sent: bool,
@@ -37,7 +40,6 @@ pub(crate) struct EventStream {
     final_usage: bool,
     content_bytes: u64,
     done: bool,
-    /// What the events were like so far.
     template: EventTemplate,
 }
 
@@ -50,12 +52,12 @@ impl EventStream {
         }
     }
 
-    /// Whether what comes next may be able to go out as it is.
+    /// Whether the next part may match the template.
     pub(crate) fn may_match_template(&self) -> bool {
         self.held.is_empty() && self.template.is_known()
     }
 
-    /// Takes in what came if it can go out as it is: most parts are one event, and like the one before.
+    /// Counts a part if it is one event that matches the template; it can be forwarded without a scan then.
     pub(crate) fn match_template(&mut self, part: &[u8]) -> bool {
         let content_bytes = if self.held.is_empty() {
             self.template.match_event(part)
@@ -211,7 +213,7 @@ impl EventStream {
         self.usage
     }
 
-    /// How many bytes were content_bytes.
+    /// Bytes of generated content so far.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.content_bytes
     }

@@ -1,4 +1,8 @@
-//! One connection to a provider, and a request and its answer on it.
+//! HTTP/1.1 client connection to a provider: one request and its response at a time.
+//!
+//! The call that uses a connection owns it: no task and no channel lies between the socket and the client, and dropping
+//! the call closes it. `is_fully_sent` decides whether a failed attempt may be billed: a provider that has only a part
+//! of a request cannot have worked on it.
 
 use crate::upstream::Upstream;
 use crate::upstream::head::{self, ResponseHead};
@@ -24,10 +28,10 @@ const MIN_READ: usize = 4 * 1024;
 /// …and more as long as the buffer is filled each time.
 const MAX_READ: usize = 64 * 1024;
 
-/// An address that has not accepted after so long gets company by the next one.
+/// Happy Eyeballs: when an address has not accepted after so long, the next one is tried beside it.
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// No connection.
@@ -42,7 +46,7 @@ pub(crate) enum SendError {
     Timeout,
 }
 
-/// Why an answer has no proper end.
+/// Why a response has no proper end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseError {
     /// The connection broke off.
@@ -68,7 +72,6 @@ impl From<BadEnd> for ResponseError {
     }
 }
 
-/// What is sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Http1Request<'q> {
     /// The head as it is for every request to this provider…
@@ -94,9 +97,9 @@ pub(crate) struct Connection {
     /// Made once and moved forward only when it fires: setting a timer per read would cost more than
     /// the read.
     timer: Pin<Box<Sleep>>,
-    /// When it does: to know that takes less than to ask it.
+    /// When the timer fires: comparing that costs less than polling the timer.
     deadline: Instant,
-    /// Whether the present request is out, to its last byte.
+    /// Whether the present request was written to its last byte.
     fully_sent: bool,
     /// When it was sent.
     sent_at: Instant,
@@ -168,7 +171,7 @@ impl Connection {
         outcome: Result<Box<ResponseHead>, SendError>,
     ) -> Result<Box<ResponseHead>, SendError> {
         let mut head = outcome?;
-        // Who answers before it has read everything may take the rest for the next request.
+        // A provider that responds before it has read everything may take the rest for the next request.
         self.keep_alive = head.keep_alive && self.fully_sent;
         self.framing = std::mem::replace(&mut head.framing, Framing::Done);
         Ok(head)
@@ -369,9 +372,10 @@ impl Connection {
         }
         loop {
             let rang = self.timer.as_mut().poll(cx).is_ready();
-            // Who has used up its turn is fully_sent nothing by the timer: whoever sends all the time must not stop it.
+            // tokio's coop budget is exhausted: the timer returns `Pending` whatever the time is. Compare the clock, or a
+            // provider that sends all the time is never timed out.
             if (rang || !has_budget_remaining()) && Instant::now() >= due {
-                // Whoever asks next asks for a later moment.
+                // The next deadline is a later one, so the timer stays fired.
                 return Poll::Ready(());
             }
             if !rang {
@@ -386,13 +390,13 @@ impl Connection {
         self.deadline = due;
     }
 
-    /// Whether the timer rings after `now`, and not after `due`: who waits for it already need not ask it.
+    /// Whether the timer fires after `now` and no later than `due`: a waker that it has need not poll it again.
     pub(crate) fn is_timer_set(&self, now: Instant, due: Instant) -> bool {
         now < self.deadline && self.deadline <= due
     }
 }
 
-/// A request that is being asked. By hand, because an async function would keep what it was given twice.
+/// Future of `Connection::send`. Written by hand: an async function stores its arguments twice.
 pub(crate) struct SendRequest<'a> {
     connection: &'a mut Connection,
     request: &'a Http1Request<'a>,

@@ -19,8 +19,8 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A provider that asks for a longer delay gets this one.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
-/// A connection that waited and ends so soon after a request was closed before it came: the longest
-/// way there and back. Later, somebody has read it.
+/// Keep-alive race: a reused connection that ends within one round trip of a request was closed before the request
+/// arrived, so the request is sent again. Later, the provider may have read it.
 pub(crate) const STALE_CONNECTION_WINDOW: Duration = Duration::from_millis(300);
 
 /// A request on its way to a provider.
@@ -142,7 +142,7 @@ async fn call_with_retries(
     loop {
         account.record_attempt(&upstream.name);
         let error = match send(worker, target, &request, account, now).await {
-            // Some repeat what they were sent.
+            // Some providers repeat the key that they were sent.
             Ok((head, _)) if head.shown().any(|value| upstream.leaks_key(value)) => {
                 account.record_lost();
                 AttemptError::KeyLeaked
@@ -237,7 +237,7 @@ async fn send(
         if !may_be_closed || !attempt.was_closed() || now.elapsed() > STALE_CONNECTION_WINDOW {
             return attempt.settle(account);
         }
-        // Nobody has read it. Its socket goes before there is another.
+        // The provider has not read it. Its socket is closed before another is opened.
         drop(attempt);
         account.record_unbilled();
         account.record_attempt(&upstream.name);
@@ -281,7 +281,7 @@ impl Attempt {
     fn was_closed(&self) -> bool {
         match &self.0 {
             Err(failure) => *failure == SendError::Unanswered,
-            // Some say goodbye.
+            // Some send 408 before they close.
             Ok(head) => head.status == 408 && self.1.is_last(),
         }
     }

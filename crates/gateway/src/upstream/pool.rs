@@ -1,4 +1,4 @@
-//! Connections that wait for the next call, of one serving thread.
+//! Pool of idle connections of one serving thread.
 
 use crate::upstream::{Connection, Upstream};
 use std::collections::HashMap;
@@ -10,8 +10,7 @@ use tokio::time::Instant;
 /// Connections that wait, by provider; in boxes, because that is how they are handed on.
 type Idle = HashMap<u64, Vec<Box<Connection>>>;
 
-/// The idle connections of a thread, by provider. The one that was used last is taken first, so that
-/// those that are not needed grow old.
+/// Idle connections by provider, last in first out: those that are not needed reach the idle timeout.
 pub(crate) struct Pool {
     idle: Mutex<Idle>,
     max_idle: usize,
@@ -34,7 +33,7 @@ impl Pool {
 
     /// A connection that seems to be alive.
     pub(crate) fn take(&self, upstream: &Upstream, now: Instant) -> Option<Box<Connection>> {
-        // Who has used up its turn sees nothing come, whatever comes.
+        // With tokio's coop budget exhausted every socket seems quiet, also a closed one: open a new connection instead.
         while has_budget_remaining() {
             let mut connection = self.idle().get_mut(&upstream.number)?.pop()?;
             let fresh = now.saturating_duration_since(connection.idle_since) < self.idle_timeout;
