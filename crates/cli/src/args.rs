@@ -38,8 +38,10 @@ impl Cli {
     /// What was said about the configuration.
     pub fn flags(&self) -> Flags {
         let listen = match &self.command {
+            #[cfg(feature = "server")]
             Command::Serve(args) => &args.listen,
             Command::Config(args) => &args.listen,
+            #[cfg(feature = "server")]
             Command::Account(_) | Command::Token(_) | Command::Openapi(_) => &Listen::default(),
         };
         Flags {
@@ -110,6 +112,7 @@ fn parse_tls(text: &str) -> Result<Tls, Invalid> {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    #[cfg(feature = "server")]
     /// Start the server.
     #[command(after_help = "\
 Examples:
@@ -124,12 +127,15 @@ Examples:
   estrade config --config estrade.toml check a file
   estrade config --reference           every key with its meaning")]
     Config(ConfigArgs),
+    #[cfg(feature = "server")]
     /// Make and manage accounts.
     #[command(subcommand)]
     Account(AccountCommand),
+    #[cfg(feature = "server")]
     /// Make and manage API tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    #[cfg(feature = "server")]
     /// Print the OpenAPI document of an API, as JSON.
     #[command(after_help = "\
 Example:

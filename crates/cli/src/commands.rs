@@ -1,7 +1,11 @@
 //! One module per command; each returns the exit status.
 
+#[cfg(feature = "server")]
 pub mod account;
 pub mod config;
+#[cfg(feature = "server")]
 pub mod openapi;
+#[cfg(feature = "server")]
 pub mod serve;
+#[cfg(feature = "server")]
 pub mod token;

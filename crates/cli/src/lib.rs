@@ -5,6 +5,10 @@
 pub mod args;
 pub mod commands;
 pub mod config;
+#[cfg(feature = "server")]
 pub mod logging;
 pub mod printer;
+#[cfg(feature = "server")]
+pub mod server_process;
+#[cfg(feature = "server")]
 pub mod wiring;
