@@ -6,8 +6,8 @@ use crate::identity::jwt::{self, Audience, Keyring};
 use crate::identity::login::LoginGate;
 use crate::platform::containers::Fleet;
 use crate::platform::containers::logs::{KeeperSlot, LogNews};
-use crate::platform::releases::HeadStart;
-use crate::rush::Rush;
+use crate::platform::releases::EagerCompressor;
+use crate::priority_gate::PriorityGate;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::write_probe::WriteProbe;
 use crate::{Error, first_start, identity::accounts, integrity, random};
@@ -145,8 +145,8 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         keyring: ArcSwap::from_pointee(keyring),
         tickets: Tickets::default(),
         logins: LoginGate::default(),
-        rush: Rush::default(),
-        head_start: HeadStart::default(),
+        priority_gate: PriorityGate::default(),
+        eager_compressor: EagerCompressor::default(),
         fleet: Fleet::default(),
         log_news: LogNews::default(),
         log_blocks: tokio::sync::RwLock::default(),

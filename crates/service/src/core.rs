@@ -7,8 +7,8 @@ use crate::identity::login::LoginGate;
 use crate::platform::containers::logs::{KeeperSlot, LogNews};
 use crate::platform::containers::{ContainerSettings, Fleet};
 use crate::platform::domains::DomainSettings;
-use crate::platform::releases::HeadStart;
-use crate::rush::Rush;
+use crate::platform::releases::EagerCompressor;
+use crate::priority_gate::PriorityGate;
 use crate::seal::MasterKey;
 use crate::write_probe::WriteProbe;
 use crate::{Result, random};
@@ -47,9 +47,9 @@ pub struct Core {
     /// Logins that are under way.
     pub(crate) logins: LoginGate,
     /// What somebody waits for, so that other work gives way.
-    pub(crate) rush: Rush,
+    pub(crate) priority_gate: PriorityGate,
     /// What is compressed ahead of time.
-    pub(crate) head_start: HeadStart,
+    pub(crate) eager_compressor: EagerCompressor,
     /// What is known of the instances that run here.
     pub(crate) fleet: Fleet,
     /// Says whose instances have written something.

@@ -1,7 +1,7 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
 use super::build_log::{BuildLog, note_warnings};
-use super::compress::Made;
+use super::compress::PreparedVariants;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
 use super::transition::{Failure, MAX_QUEUED, Walk, time_allowed, walk};
@@ -207,7 +207,7 @@ pub(super) struct Luggage {
     /// Lines for the build log.
     pub(super) said: BuildLog,
     /// Compressed variants.
-    pub(super) made: Option<Made>,
+    pub(super) made: Option<PreparedVariants>,
 }
 
 /// What a source was built to.

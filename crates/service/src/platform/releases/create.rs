@@ -165,14 +165,14 @@ async fn store_files(
     upload: Upload,
     like: Option<Like>,
 ) -> Result<()> {
-    let (manifest, published, offers) = tokio::task::spawn_blocking(|| upload.publish())
+    let (manifest, published, upload_scope) = tokio::task::spawn_blocking(|| upload.publish())
         .await
         .map_err(Error::internal)??;
     let contents = Contents::new(manifest, &published, like);
     let stored = commit(core, permission, order, Some(contents)).await;
     settle(published, &stored);
     if stored.is_ok() {
-        offers.keep();
+        upload_scope.commit();
     }
     stored
 }

@@ -30,8 +30,8 @@ pub mod worker;
 
 pub use build_log::read_build_logs;
 pub use claim::Claim;
-pub(crate) use compress::HeadStart;
-pub use compress::run_slow as run_brotli;
+pub(crate) use compress::EagerCompressor;
+pub use compress::run_brotli;
 pub(crate) use create::open_settings;
 pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
 pub use download::{SourceDownload, SourceStream, download_source};

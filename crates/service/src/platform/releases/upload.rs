@@ -1,11 +1,11 @@
 //! The files of a new release on their way in.
 
 use super::caps::{Caps, storing};
-use super::compress::Offers;
+use super::compress::UploadScope;
 use super::incoming::cleaned_up;
 use super::known::{self, Like};
 use super::layout::{inside, is_project_file, warn_of_sources};
-use crate::rush::{Hurry, Rush};
+use crate::priority_gate::{ForegroundGuard, PriorityGate};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use bytes::Bytes;
 use estrade_blobs::{BlobError, Digest, Hashed, Published, Staging};
@@ -30,7 +30,7 @@ pub struct Upload {
     project: ProjectId,
     staging: Staging<'static>,
     /// What is compressed ahead of time.
-    offers: Offers,
+    upload_scope: UploadScope,
     /// Files whose contents came along.
     sent: Vec<ManifestFile>,
     /// Files whose contents were only named, by their digests.
@@ -41,9 +41,9 @@ pub struct Upload {
     project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
     caps: Caps,
-    rush: Rush,
+    priority_gate: PriorityGate,
     /// From the first file on: until then the client is the slow one.
-    hurry: Option<Hurry>,
+    foreground: Option<ForegroundGuard>,
 }
 
 /// Begins to receive the files of a new release.
@@ -52,22 +52,22 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     let caps = Caps::of(core, &row.plan);
-    let (mut staging, head_start) = (caps.stage(core), core.head_start.clone());
-    let (offers, runtime) = (head_start.offers(), Handle::current());
-    let mut offered = offers.clone();
-    staging.watch_new(move |digest, content| offered.add(&runtime, digest, content));
+    let (mut staging, eager_compressor) = (caps.stage(core), core.eager_compressor.clone());
+    let (upload_scope, runtime) = (eager_compressor.begin_upload(), Handle::current());
+    let mut scope = upload_scope.clone();
+    staging.watch_new(move |digest, content| scope.add(&runtime, digest, content));
     Ok(Upload {
         project: row.id,
         staging,
-        offers,
+        upload_scope,
         sent: Vec::new(),
         named: Vec::new(),
         ahead: 0,
         project_files: BTreeMap::new(),
         bytes: 0,
         caps,
-        rush: core.rush.clone(),
-        hurry: None,
+        priority_gate: core.priority_gate.clone(),
+        foreground: None,
     })
 }
 
@@ -87,7 +87,8 @@ impl Upload {
     /// Takes the content of a file that will be [added](Self::add_arrived) later; false when it
     /// would be too much, so that nothing should be added any more before the paths are known.
     pub fn add_ahead(&mut self, content: &Hashed) -> Result<bool> {
-        self.hurry.get_or_insert_with(|| self.rush.begin());
+        self.foreground
+            .get_or_insert_with(|| self.priority_gate.enter_foreground());
         if self.ahead >= self.caps.files {
             return Ok(false);
         }
@@ -133,7 +134,8 @@ impl Upload {
     }
 
     fn add_path(&mut self, path: String, size: u64) -> Result<FilePath> {
-        self.hurry.get_or_insert_with(|| self.rush.begin());
+        self.foreground
+            .get_or_insert_with(|| self.priority_gate.enter_foreground());
         let Caps { files, .. } = self.caps;
         if self.sent.len() + self.named.len() >= files {
             return Err(too_many_files(files));
@@ -229,10 +231,10 @@ impl Upload {
     }
 
     /// Makes the contents durable; blocks.
-    pub(super) fn publish(mut self) -> Result<(Manifest, Published, Offers)> {
+    pub(super) fn publish(mut self) -> Result<(Manifest, Published, UploadScope)> {
         let published = self.staging.publish().map_err(storing)?;
         self.sent.append(&mut self.named);
-        Ok((Manifest::new(self.sent), published, self.offers))
+        Ok((Manifest::new(self.sent), published, self.upload_scope))
     }
 }
 

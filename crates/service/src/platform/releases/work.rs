@@ -5,7 +5,7 @@
 
 use super::build::{broken, build_files, is_built, use_image};
 use super::claim::{Claim, Luggage};
-use super::compress::{Made, Work};
+use super::compress::{MissingVariants, PreparedVariants};
 use super::create::open_settings;
 use super::site_rules::check_rules;
 use super::transition::Failure;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Lines of a failure that the build log has, too.
 const MOST_LINES: usize = 50;
 /// Compressing this many bytes takes longer than writing down that it has begun.
-const WORTH_SHOWING: u64 = 1 << 20;
+const MIN_BYTES_TO_REPORT: u64 = 1 << 20;
 
 /// Why a release does not go on.
 pub(super) enum Halt {
@@ -153,12 +153,12 @@ async fn compress(journey: &mut Journey) -> Result<(), Halt> {
     };
     let core = Arc::clone(journey.claim.core());
     check_rules(&core, artifact).await?;
-    let work = Work::find(&core, journey.claim.project(), artifact).await?;
-    let made = if work.bytes() < WORTH_SHOWING {
-        work.carry_out(&core).await?
+    let missing = MissingVariants::find(&core, journey.claim.project(), artifact).await?;
+    let made = if missing.bytes() < MIN_BYTES_TO_REPORT {
+        missing.compress(&core).await?
     } else {
         let (made, ()) = tokio::try_join!(
-            async { work.carry_out(&core).await.map_err(Halt::Broken) },
+            async { missing.compress(&core).await.map_err(Halt::Broken) },
             journey.settle(None),
         )?;
         made
@@ -185,7 +185,11 @@ async fn deploy(journey: &mut Journey) -> Result<(), Halt> {
             since: claim.core().now(),
             until: None,
         };
-        let fresh = journey.luggage.made.as_ref().map(Made::variants);
+        let fresh = journey
+            .luggage
+            .made
+            .as_ref()
+            .map(PreparedVariants::variants);
         publisher
             .prepare(claim.project(), &release, fresh.unwrap_or_default())
             .await?;

@@ -238,7 +238,7 @@ impl Worker {
 
 async fn work_on(claim: Claim, held: Held, lost: CancellationToken) -> Done {
     let (core, release) = (Arc::clone(claim.core()), claim.release());
-    let _hurry = core.rush.begin();
+    let _foreground = core.priority_gate.enter_foreground();
     let work = async {
         let done = carry_out(claim).await?;
         if done == Done::NeedsBuild {

@@ -17,11 +17,11 @@ const GZIP_STREAM_LEVEL: u32 = 4;
 const ZSTD_LEVEL: i32 = 1;
 const ZSTD_STREAM_LEVEL: i32 = 3;
 /// How much is read and compressed at once.
-const PIECE: usize = 64 * 1024;
+const BUFFER_SIZE: usize = 64 * 1024;
 
 /// How long a variant may be to be worth keeping: the bytes that it saves must be worth a second
 /// copy on disk.
-pub(super) fn most_bytes(size: u64) -> u64 {
+pub(super) fn max_variant_bytes(size: u64) -> u64 {
     size - size.div_ceil(20)
 }
 
@@ -42,9 +42,13 @@ impl Codecs {
     }
 
     /// The compressed bytes, if they are worth it.
-    pub(super) fn pack(&mut self, coding: Coding, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn compress(
+        &mut self,
+        coding: Coding,
+        content: &[u8],
+    ) -> io::Result<Option<Vec<u8>>> {
         let size = content.len() as u64;
-        let most = usize::try_from(most_bytes(size)).map_err(io::Error::other)?;
+        let most = usize::try_from(max_variant_bytes(size)).map_err(io::Error::other)?;
         let packed = match coding {
             Coding::Gzip => {
                 let mut packed = vec![0; most];
@@ -67,19 +71,19 @@ impl Codecs {
 }
 
 /// Compresses a content of any size in bounded memory; its variant, if that is worth it.
-pub(super) fn pack_stream(
+pub(super) fn compress_stream(
     coding: Coding,
     content: impl Read,
     size: u64,
     out: ContentWriter<'_, '_>,
     stop: &CancellationToken,
 ) -> Result<Option<Digest>, BlobError> {
-    let mut out = Limited {
+    let mut out = LimitedWriter {
         inner: out,
-        left: most_bytes(size),
+        left: max_variant_bytes(size),
         over: false,
     };
-    let content = Watched {
+    let content = CancellableReader {
         inner: content,
         stop,
     };
@@ -116,7 +120,7 @@ fn encode(
 }
 
 fn copy(mut from: impl Read, to: &mut impl Write) -> io::Result<()> {
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; BUFFER_SIZE];
     loop {
         match from.read(&mut piece)? {
             0 => return Ok(()),
@@ -126,12 +130,12 @@ fn copy(mut from: impl Read, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// A content that ends with an error when nobody waits for it any more.
-struct Watched<'s, R> {
+struct CancellableReader<'s, R> {
     inner: R,
     stop: &'s CancellationToken,
 }
 
-impl<R: Read> Read for Watched<'_, R> {
+impl<R: Read> Read for CancellableReader<'_, R> {
     fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         if self.stop.is_cancelled() {
             return Err(io::Error::other("nobody waits for this any more"));
@@ -141,13 +145,13 @@ impl<R: Read> Read for Watched<'_, R> {
 }
 
 /// Refuses what is not worth keeping as soon as that is known.
-struct Limited<W> {
+struct LimitedWriter<W> {
     inner: W,
     left: u64,
     over: bool,
 }
 
-impl<W: Write> Write for Limited<W> {
+impl<W: Write> Write for LimitedWriter<W> {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let Some(left) = self.left.checked_sub(piece.len() as u64) else {
             self.over = true;

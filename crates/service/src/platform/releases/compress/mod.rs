@@ -3,14 +3,14 @@
 //! The quick codings are made while a release is BUILDING, so that its first visitor has them. Their
 //! rows are committed together with the release's next step: either both happened or neither.
 
+mod brotli;
 mod codecs;
-mod head_start;
-mod kinds;
-mod slow;
-mod spread;
+mod eager;
+mod file_types;
+mod parallel;
 
-pub(crate) use head_start::{HeadStart, Offers};
-pub use slow::run as run_slow;
+pub use brotli::run as run_brotli;
+pub(crate) use eager::{EagerCompressor, UploadScope};
 
 use crate::{Core, Error, Result};
 use estrade_blobs::{Digest, DigestMap, DigestSet, HeldBlobs, Published, StoredBlob};
@@ -20,8 +20,8 @@ use estrade_model::release::ArtifactId;
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::variants::{NewVariant, VariantRow};
 use estrade_store::{Tx, artifacts, blob_rows, variants};
-use kinds::{Hope, SHORTEST, hope};
-use spread::{Job, Packed, Workshop, all_cores};
+use file_types::{Compressibility, MIN_SIZE, compressibility};
+use parallel::{CompressedBatch, CompressionJob, Compressor, core_count};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ use tokio_util::sync::CancellationToken;
 const QUICK: [Coding; 2] = [Coding::Gzip, Coding::Zstd];
 
 /// What is left to compress of an artifact.
-pub(super) struct Work {
+pub(super) struct MissingVariants {
     artifact: ArtifactId,
-    jobs: Vec<Job>,
+    jobs: Vec<CompressionJob>,
 }
 
-impl Work {
+impl MissingVariants {
     /// Looks which quick variants are missing.
     pub(super) async fn find(
         core: &Core,
@@ -56,20 +56,20 @@ impl Work {
     }
 
     /// Makes the variants. Dropping the future stops the work.
-    pub(super) async fn carry_out(self, core: &Core) -> Result<Made> {
-        let packed = pack(core, self.jobs, all_cores(), false).await?;
-        Ok(Made::new(self.artifact, packed))
+    pub(super) async fn compress(self, core: &Core) -> Result<PreparedVariants> {
+        let batch = compress(core, self.jobs, core_count(), false).await?;
+        Ok(PreparedVariants::new(self.artifact, batch))
     }
 }
 
 /// Variants that are durable; their rows are not committed yet.
-pub(super) struct Made {
-    pub(super) rows: Arc<MadeRows>,
+pub(super) struct PreparedVariants {
+    pub(super) rows: Arc<PreparedRows>,
     published: Vec<Published>,
 }
 
 /// What has to be committed for variants.
-pub(super) struct MadeRows {
+pub(super) struct PreparedRows {
     artifact: ArtifactId,
     variants: Vec<NewVariant>,
     new: Vec<StoredBlob>,
@@ -78,18 +78,18 @@ pub(super) struct MadeRows {
     _held: Vec<HeldBlobs>,
 }
 
-impl Made {
-    fn new(artifact: ArtifactId, packed: Packed) -> Self {
-        let rows = MadeRows {
+impl PreparedVariants {
+    fn new(artifact: ArtifactId, batch: CompressedBatch) -> Self {
+        let rows = PreparedRows {
             artifact,
-            _held: packed.published.iter().map(Published::hold).collect(),
-            new: packed.new_blobs(),
-            known: packed.known_blobs(),
-            variants: packed.variants,
+            _held: batch.published.iter().map(Published::hold).collect(),
+            new: batch.new_blobs(),
+            known: batch.known_blobs(),
+            variants: batch.variants,
         };
         Self {
             rows: Arc::new(rows),
-            published: packed.published,
+            published: batch.published,
         }
     }
 
@@ -116,7 +116,7 @@ impl Made {
     }
 }
 
-impl MadeRows {
+impl PreparedRows {
     /// Notes the quick variants of an artifact.
     pub(super) async fn insert(&self, tx: &mut Tx) -> Result<()> {
         self.insert_variants(tx).await?;
@@ -124,7 +124,7 @@ impl MadeRows {
     }
 
     /// Notes slow variants, if their contents are still there.
-    async fn insert_slow(&self, tx: &mut Tx) -> Result<()> {
+    async fn insert_brotli(&self, tx: &mut Tx) -> Result<()> {
         let of: DigestSet = self.variants.iter().map(|new| new.of).collect();
         let of: Vec<_> = of.into_iter().collect();
         if !blob_rows::keep_blobs(tx, &[], &of).await? {
@@ -152,10 +152,10 @@ async fn find_jobs(
     artifact: ArtifactId,
     codings: &[Coding],
     last: &Manifest,
-) -> Result<Vec<Job>> {
+) -> Result<Vec<CompressionJob>> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await?;
-    let hopes = hopes(manifest.unwrap_or_default().changed_since(last));
-    let digests: Vec<_> = hopes.keys().copied().collect();
+    let candidates = candidates(manifest.unwrap_or_default().changed_since(last));
+    let digests: Vec<_> = candidates.keys().copied().collect();
     let tried = variants::find_tried(&core.db, &digests).await?;
     let missing = |digest: &Digest| -> Vec<Coding> {
         let is_missing = |coding: &Coding| !tried.contains(&(*digest, *coding));
@@ -168,48 +168,55 @@ async fn find_jobs(
     let places = blob_rows::read_blobs(&core.db, &wanted).await?;
     let job = |digest: Digest| {
         let blob = places.get(&digest).copied();
-        Ok(Job {
+        Ok(CompressionJob {
             blob: blob.ok_or_else(|| Error::internal("a content of a release has no place"))?,
             codings: missing(&digest),
-            certain: hopes.get(&digest) == Some(&Hope::Good),
+            known_compressible: candidates.get(&digest) == Some(&Compressibility::Compressible),
         })
     };
     wanted.into_iter().map(job).collect()
 }
 
 /// What the names of the contents say; those that are not worth a try are left out.
-fn hopes<'m>(files: impl Iterator<Item = &'m ManifestFile>) -> BTreeMap<Digest, Hope> {
-    let mut hopes = BTreeMap::new();
+fn candidates<'m>(
+    files: impl Iterator<Item = &'m ManifestFile>,
+) -> BTreeMap<Digest, Compressibility> {
+    let mut candidates = BTreeMap::new();
     for file in files {
-        let new = hope(&file.path);
-        if file.size < SHORTEST || new == Hope::None {
+        let new = compressibility(&file.path);
+        if file.size < MIN_SIZE || new == Compressibility::Incompressible {
             continue;
         }
-        match hopes.entry(file.digest) {
+        match candidates.entry(file.digest) {
             Entry::Vacant(entry) => drop(entry.insert(new)),
             // Two files of one content: the better name tells.
             Entry::Occupied(mut entry) => drop(entry.insert(new.max(*entry.get()))),
         }
     }
-    hopes
+    candidates
 }
 
-async fn pack(core: &Core, jobs: Vec<Job>, threads: usize, gently: bool) -> Result<Packed> {
+async fn compress(
+    core: &Core,
+    jobs: Vec<CompressionJob>,
+    threads: usize,
+    background: bool,
+) -> Result<CompressedBatch> {
     if jobs.is_empty() {
-        return Ok(Packed::default());
+        return Ok(CompressedBatch::default());
     }
     let stop = CancellationToken::new();
-    let _stop_when_dropped = stop.clone().drop_guard();
-    let workshop = Workshop {
+    let _cancel_on_drop = stop.clone().drop_guard();
+    let compressor = Compressor {
         blobs: core.blobs.clone(),
         db: core.db.clone(),
         runtime: Handle::current(),
-        head_start: core.head_start.clone(),
+        eager_compressor: core.eager_compressor.clone(),
         stop,
         threads,
-        give_way: gently.then(|| core.rush.clone()),
+        yield_to: background.then(|| core.priority_gate.clone()),
     };
-    tokio::task::spawn_blocking(move || workshop.pack_all(jobs))
+    tokio::task::spawn_blocking(move || compressor.compress_all(jobs))
         .await
         .map_err(Error::internal)?
 }

@@ -1,10 +1,10 @@
 //! Compressing many contents at once, on all cores.
 
 use super::QUICK;
-use super::codecs::{Codecs, pack_stream};
-use super::head_start::HeadStart;
-use super::kinds::{LOOKED_AT, looks_like_text};
-use crate::rush::Rush;
+use super::codecs::{Codecs, compress_stream};
+use super::eager::EagerCompressor;
+use super::file_types::{SNIFFED_BYTES, looks_like_text};
+use crate::priority_gate::PriorityGate;
 use crate::{Error, Result};
 use estrade_blobs::{
     BlobError, BlobStore, Digest, DigestSet, LARGE_CONTENT, LookupError, Published, Staging,
@@ -23,41 +23,41 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 /// A thread costs as much as compressing a few kilobytes.
-const WORTH_A_THREAD: u64 = 64 * 1024;
+const MIN_BYTES_PER_THREAD: u64 = 64 * 1024;
 /// Compressed contents that wait to be written.
-const MOST_WAITING: usize = 32;
+const MAX_QUEUED_WRITES: usize = 32;
 
 /// A content, and the codings that were not tried yet.
-pub(super) struct Job {
+pub(super) struct CompressionJob {
     pub(super) blob: StoredBlob,
     pub(super) codings: Vec<Coding>,
     /// Whether its name already says that it is worth trying.
-    pub(super) certain: bool,
+    pub(super) known_compressible: bool,
 }
 
 /// Variants that are durable but not committed.
 #[derive(Default)]
-pub(super) struct Packed {
+pub(super) struct CompressedBatch {
     pub(super) variants: Vec<NewVariant>,
     pub(super) published: Vec<Published>,
 }
 
 /// What compressing needs. It blocks: use it inside `spawn_blocking`.
-pub(super) struct Workshop {
+pub(super) struct Compressor {
     pub(super) blobs: BlobStore,
     pub(super) db: Db,
     pub(super) runtime: Handle,
     /// What was made already.
-    pub(super) head_start: HeadStart,
+    pub(super) eager_compressor: EagerCompressor,
     pub(super) stop: CancellationToken,
     /// Most threads.
     pub(super) threads: usize,
     /// Whose hurry comes first; none: we are in a hurry ourselves.
-    pub(super) give_way: Option<Rush>,
+    pub(super) yield_to: Option<PriorityGate>,
 }
 
 /// As many threads as there are cores.
-pub(super) fn all_cores() -> usize {
+pub(super) fn core_count() -> usize {
     // The system is asked once: it answers with a walk through its files.
     static CORES: LazyLock<usize> =
         LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
@@ -72,23 +72,23 @@ fn lower_priority() {
 }
 
 /// A small variant on its way to the one who writes them.
-struct Small {
+struct SmallVariant {
     of: Digest,
     coding: Coding,
     packed: Option<Vec<u8>>,
 }
 
-impl Workshop {
+impl Compressor {
     /// Makes all variants, durable on disk; after an error at worst an orphan is left.
-    pub(super) fn pack_all(&self, mut jobs: Vec<Job>) -> Result<Packed> {
+    pub(super) fn compress_all(&self, mut jobs: Vec<CompressionJob>) -> Result<CompressedBatch> {
         // The largest first, so that none of them is begun when all the others are done.
         jobs.sort_unstable_by_key(|job| std::cmp::Reverse(job.blob.size));
         let bytes: u64 = jobs.iter().map(|job| job.blob.size).sum();
-        let useful = usize::try_from(bytes / WORTH_A_THREAD).unwrap_or(usize::MAX);
+        let useful = usize::try_from(bytes / MIN_BYTES_PER_THREAD).unwrap_or(usize::MAX);
         let threads = useful.clamp(1, self.threads).min(jobs.len());
         let next = AtomicUsize::new(0);
         let done = thread::scope(|scope| {
-            let (sender, received) = sync_channel(MOST_WAITING);
+            let (sender, received) = sync_channel(MAX_QUEUED_WRITES);
             let workers: Vec<_> = (0..threads)
                 .map(|_| {
                     let sender = sender.clone();
@@ -108,7 +108,7 @@ impl Workshop {
                         .transpose()?,
                 });
             }
-            let mut packed = Packed {
+            let mut packed = CompressedBatch {
                 variants,
                 published: Vec::new(),
             };
@@ -141,11 +141,11 @@ impl Workshop {
     /// One thread: small contents go to whoever writes them, large ones to files of their own.
     fn work(
         &self,
-        jobs: &[Job],
+        jobs: &[CompressionJob],
         next: &AtomicUsize,
-        done: SyncSender<Small>,
-    ) -> std::result::Result<Packed, BlobError> {
-        if self.give_way.is_some() {
+        done: SyncSender<SmallVariant>,
+    ) -> std::result::Result<CompressedBatch, BlobError> {
+        if self.yield_to.is_some() {
             lower_priority();
         }
         let mut codecs = Codecs::new()?;
@@ -154,38 +154,38 @@ impl Workshop {
             if self.stop.is_cancelled() {
                 return Err(BlobError::Io(std::io::Error::other("stopped")));
             }
-            if let Some(rush) = &self.give_way {
-                rush.give_way();
+            if let Some(foreground) = &self.yield_to {
+                foreground.yield_to_foreground();
             }
             if job.blob.size >= LARGE_CONTENT {
-                variants.extend(self.pack_large(job, &mut large)?);
+                variants.extend(self.compress_large(job, &mut large)?);
                 continue;
             }
-            for small in self.pack_small(job, &mut codecs)? {
+            for small in self.compress_small(job, &mut codecs)? {
                 // Who does not take it any more has failed, and says why.
                 if done.send(small).is_err() {
-                    return Ok(Packed::default());
+                    return Ok(CompressedBatch::default());
                 }
             }
         }
         drop(done);
-        Ok(Packed {
+        Ok(CompressedBatch {
             variants,
             published: vec![large.publish()?],
         })
     }
 
-    fn pack_small(
+    fn compress_small(
         &self,
-        job: &Job,
+        job: &CompressionJob,
         codecs: &mut Codecs,
-    ) -> std::result::Result<Vec<Small>, BlobError> {
-        let small = |coding, packed| Small {
+    ) -> std::result::Result<Vec<SmallVariant>, BlobError> {
+        let small = |coding, packed| SmallVariant {
             of: job.blob.digest,
             coding,
             packed,
         };
-        if let Some(made) = self.head_start.take(&job.blob.digest)
+        if let Some(made) = self.eager_compressor.take(&job.blob.digest)
             && job.codings.iter().all(|coding| QUICK.contains(coding))
         {
             let made = made.into_iter();
@@ -194,28 +194,28 @@ impl Workshop {
             return Ok(made.collect());
         }
         let content = self.blobs.read(&job.blob)?;
-        let worth_it = job.certain || looks_like_text(&content);
+        let worth_it = job.known_compressible || looks_like_text(&content);
         let pack = |&coding: &Coding| {
-            let packed = worth_it.then(|| codecs.pack(coding, &content));
+            let packed = worth_it.then(|| codecs.compress(coding, &content));
             Ok(small(coding, packed.transpose()?.flatten()))
         };
         job.codings.iter().map(pack).collect()
     }
 
-    fn pack_large(
+    fn compress_large(
         &self,
-        job: &Job,
+        job: &CompressionJob,
         staging: &mut Staging<'_>,
     ) -> std::result::Result<Vec<NewVariant>, BlobError> {
         let mut start = Vec::new();
         let reader = self.blobs.open_reader(&job.blob)?;
-        reader.take(LOOKED_AT as u64).read_to_end(&mut start)?;
-        let worth_it = job.certain || looks_like_text(&start);
+        reader.take(SNIFFED_BYTES as u64).read_to_end(&mut start)?;
+        let worth_it = job.known_compressible || looks_like_text(&start);
         let mut variants = Vec::new();
         for &coding in &job.codings {
             let variant = if worth_it {
                 let content = self.blobs.open_reader(&job.blob)?;
-                pack_stream(coding, content, job.blob.size, staging.writer(), &self.stop)?
+                compress_stream(coding, content, job.blob.size, staging.writer(), &self.stop)?
             } else {
                 None
             };
@@ -237,7 +237,7 @@ impl Workshop {
     }
 }
 
-impl Packed {
+impl CompressedBatch {
     fn join(&mut self, other: Self) {
         self.variants.extend(other.variants);
         self.published.extend(other.published);

@@ -3,9 +3,9 @@
 use estrade_model::paths::FilePath;
 
 /// Shorter contents fit into one packet anyway.
-pub(super) const SHORTEST: u64 = 200;
+pub(super) const MIN_SIZE: u64 = 200;
 /// How much of a content is looked at to tell text from the rest.
-pub(super) const LOOKED_AT: usize = 1024;
+pub(super) const SNIFFED_BYTES: usize = 1024;
 
 /// Names of formats that compress well. Formats that are compressed in themselves are not here.
 const COMPRESSIBLE: &[&str] = &[
@@ -116,33 +116,33 @@ const COMPRESSED: &[&str] = &[
 
 /// What a file's name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Hope {
+pub(super) enum Compressibility {
     /// It is compressed already.
-    None,
+    Incompressible,
     /// The name says nothing: its content has to be looked at.
     Unknown,
     /// It is of a kind that compresses well.
-    Good,
+    Compressible,
 }
 
 /// What a file's name says about how well it compresses.
-pub(super) fn hope(path: &FilePath) -> Hope {
+pub(super) fn compressibility(path: &FilePath) -> Compressibility {
     let name = path.as_str().rsplit('/').next().unwrap_or_default();
     let Some((_, extension)) = name.rsplit_once('.') else {
-        return Hope::Unknown;
+        return Compressibility::Unknown;
     };
     let extension = extension.to_ascii_lowercase();
     let is_in = |list: &[&str]| list.binary_search(&extension.as_str()).is_ok();
     match () {
-        () if is_in(COMPRESSIBLE) => Hope::Good,
-        () if is_in(COMPRESSED) => Hope::None,
-        () => Hope::Unknown,
+        () if is_in(COMPRESSIBLE) => Compressibility::Compressible,
+        () if is_in(COMPRESSED) => Compressibility::Incompressible,
+        () => Compressibility::Unknown,
     }
 }
 
 /// Whether a content looks like text: no control characters but those that texts have.
 pub(super) fn looks_like_text(content: &[u8]) -> bool {
-    let start = &content[..content.len().min(LOOKED_AT)];
+    let start = &content[..content.len().min(SNIFFED_BYTES)];
     let odd = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
     if start.iter().any(odd) {
         return false;
@@ -162,25 +162,25 @@ mod tests {
     fn names_tell_what_compresses() {
         assert!(COMPRESSIBLE.is_sorted() && COMPRESSED.is_sorted());
         for (name, expected) in [
-            ("index.html", Hope::Good),
-            ("a/b.min.JS", Hope::Good),
-            ("app.wasm", Hope::Good),
-            ("font.ttf", Hope::Good),
-            ("favicon.ico", Hope::Good),
-            ("font.woff2", Hope::None),
-            ("a.b/photo.JPG", Hope::None),
-            ("LICENSE", Hope::Unknown),
-            ("a.b/c", Hope::Unknown),
-            ("data.bin", Hope::Unknown),
+            ("index.html", Compressibility::Compressible),
+            ("a/b.min.JS", Compressibility::Compressible),
+            ("app.wasm", Compressibility::Compressible),
+            ("font.ttf", Compressibility::Compressible),
+            ("favicon.ico", Compressibility::Compressible),
+            ("font.woff2", Compressibility::Incompressible),
+            ("a.b/photo.JPG", Compressibility::Incompressible),
+            ("LICENSE", Compressibility::Unknown),
+            ("a.b/c", Compressibility::Unknown),
+            ("data.bin", Compressibility::Unknown),
         ] {
             let path = FilePath::try_from(name.to_owned()).unwrap();
-            assert_eq!(hope(&path), expected, "{name}");
+            assert_eq!(compressibility(&path), expected, "{name}");
         }
     }
 
     #[test]
     fn text_is_told_from_the_rest() {
-        for text in ["", "hello\r\n\tworld", "grüße", &"é".repeat(LOOKED_AT)] {
+        for text in ["", "hello\r\n\tworld", "grüße", &"é".repeat(SNIFFED_BYTES)] {
             assert!(looks_like_text(text.as_bytes()), "{text}");
         }
         // Cut in the middle of a character.

@@ -3,8 +3,8 @@
 //! Level-triggered: an artifact without Brotli says so in the database, and whoever is killed begins
 //! again with what was not committed. One content at a time, on one thread.
 
-use super::spread::Packed;
-use super::{Made, find_jobs, pack};
+use super::parallel::CompressedBatch;
+use super::{PreparedVariants, compress, find_jobs};
 use crate::watch::Watch;
 use crate::{Core, Error, Result};
 use estrade_model::coding::Coding;
@@ -21,22 +21,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How often it looks although nothing woke it, and tries again what failed.
-const LOOK_EVERY: Duration = Duration::from_hours(1);
+const RETRY_INTERVAL: Duration = Duration::from_hours(1);
 /// How much is compressed before it is written down, so that little is lost when we are killed.
 const BATCH_BYTES: u64 = 512 * 1024;
 /// A site is often deployed several times in a row; only the last is worth the effort.
-const SETTLE: Duration = Duration::from_secs(1);
+const DEBOUNCE_DELAY: Duration = Duration::from_secs(1);
 /// Artifacts looked at, at once. More than one, because some may have failed.
-const LOOKED_AT: u32 = 64;
+const MAX_CANDIDATES: u32 = 64;
 
 /// Makes Brotli variants of what is live, until `stop`.
 pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let mut watch = Watch::start(&core);
         let mut failed = HashSet::new();
-        let mut forget = Instant::now() + LOOK_EVERY;
+        let mut forget = Instant::now() + RETRY_INTERVAL;
         loop {
-            let work = work_off(&core, &mut failed);
+            let work = compress_live(&core, &mut failed);
             // What is half-done is dropped, and begun again after the next start.
             let Some(done) = stop.run_until_cancelled(work).await else {
                 return;
@@ -47,7 +47,7 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             }
             let woken = async {
                 tokio::select! {
-                    () = watch.any_changed(ChangeKind::Route) => tokio::time::sleep(SETTLE).await,
+                    () = watch.any_changed(ChangeKind::Route) => tokio::time::sleep(DEBOUNCE_DELAY).await,
                     () = tokio::time::sleep_until(forget) => {}
                 }
             };
@@ -56,21 +56,21 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             }
             if Instant::now() >= forget {
                 failed.clear();
-                forget = Instant::now() + LOOK_EVERY;
+                forget = Instant::now() + RETRY_INTERVAL;
             }
         }
     })
 }
 
 /// Works until everything that is live has its variants.
-async fn work_off(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
+async fn compress_live(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
     loop {
         // Asked again after each batch: what is live may have changed.
-        let open = artifacts::list_without_brotli(&core.db, LOOKED_AT).await?;
+        let open = artifacts::list_without_brotli(&core.db, MAX_CANDIDATES).await?;
         let Some(next) = open.into_iter().find(|it| !failed.contains(&it.id)) else {
             return Ok(());
         };
-        if let Err(error) = take_step(core, next).await {
+        if let Err(error) = compress_batch(core, next).await {
             let error = error_chain(&error);
             tracing::warn!(project = %next.project, error, "cannot make Brotli variants; trying again within the hour");
             failed.insert(next.id);
@@ -79,7 +79,7 @@ async fn work_off(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
 }
 
 /// Makes some of the variants of an artifact. When none is missing, tells the edge to look again.
-async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
+async fn compress_batch(core: &Core, artifact: WithoutBrotli) -> Result<()> {
     let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli], &Manifest::default()).await?;
     let mut bytes = 0;
     let batch = jobs.iter().take_while(|job| {
@@ -91,11 +91,11 @@ async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
     let is_last = count == jobs.len();
     jobs.truncate(count);
     let packed = if jobs.is_empty() {
-        Packed::default()
+        CompressedBatch::default()
     } else {
-        pack(core, jobs, 1, true).await?
+        compress(core, jobs, 1, true).await?
     };
-    let made = Made::new(artifact.id, packed);
+    let made = PreparedVariants::new(artifact.id, packed);
     let (rows, now) = (Arc::clone(&made.rows), core.now());
     let committed = core
         .db
@@ -106,7 +106,7 @@ async fn take_step(core: &Core, artifact: WithoutBrotli) -> Result<()> {
                 if is_last && !artifacts::set_brotli(tx, artifact.id).await? {
                     return Ok(false);
                 }
-                rows.insert_slow(tx).await?;
+                rows.insert_brotli(tx).await?;
                 if is_last {
                     tx.changed(ChangeKind::Route, artifact.project, now).await?;
                 }
