@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-/// How long a watcher that hears nothing waits before it looks again.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Fallback poll: a lost message of the change feed delays a watcher by this much.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Hears of changes from the moment it is made.
 pub struct Watch(Receiver<Change>);
@@ -23,17 +23,17 @@ impl Watch {
 
     /// Returns when the thing of this id may have changed.
     pub(crate) async fn changed(&mut self, id: &str) {
-        let heard = self.heard(|change| change.id == id);
+        let change = self.recv_matching(|change| change.id == id);
         // Hearing nothing is as good a reason to look as hearing something.
-        drop(tokio::time::timeout(LOOK_AGAIN, heard).await);
+        drop(tokio::time::timeout(POLL_INTERVAL, change).await);
     }
 
     /// Returns when something of this kind may have changed.
     pub async fn any_changed(&mut self, kind: ChangeKind) {
-        self.heard(|change| change.kind == kind).await;
+        self.recv_matching(|change| change.kind == kind).await;
     }
 
-    async fn heard(&mut self, concerns: impl Fn(&Change) -> bool) {
+    async fn recv_matching(&mut self, concerns: impl Fn(&Change) -> bool) {
         loop {
             match self.0.recv().await {
                 Ok(change) if concerns(&change) || change.kind == ChangeKind::Everything => return,

@@ -2,7 +2,7 @@
 //!
 //! Every move is a compare-and-swap on the state, and on the lease where one is held.
 
-use crate::releases::Recipe;
+use crate::releases::ReleaseSpec;
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
@@ -21,7 +21,7 @@ pub struct ClaimedRow {
     /// Whether the quick variants of its artifact were made.
     pub compressed: bool,
     /// What it runs.
-    pub recipe: Recipe,
+    pub spec: ReleaseSpec,
 }
 
 impl Record for ClaimedRow {
@@ -32,7 +32,7 @@ impl Record for ClaimedRow {
             owner: row.take()?,
             state: row.parse()?,
             compressed: row.take()?,
-            recipe: Recipe::from_row(row)?,
+            spec: ReleaseSpec::from_row(row)?,
         })
     }
 }

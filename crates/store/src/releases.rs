@@ -118,7 +118,7 @@ impl Record for ReleaseRow {
 
 /// What a release runs: enough to run the same again.
 #[derive(Debug, Clone)]
-pub struct Recipe {
+pub struct ReleaseSpec {
     /// The platform it runs on.
     pub platform: Platform,
     /// The port it listens on.
@@ -141,7 +141,7 @@ pub struct Recipe {
     pub env: Option<Vec<u8>>,
 }
 
-impl Record for Recipe {
+impl Record for ReleaseSpec {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             platform: row.parse()?,
@@ -168,7 +168,7 @@ pub struct ReleaseDraft {
     /// Why it is made.
     pub kind: ReleaseType,
     /// What it runs.
-    pub recipe: Recipe,
+    pub spec: ReleaseSpec,
     /// What its maker says of it.
     pub message: Option<String>,
     /// The commit it is made from, as JSON.
@@ -208,28 +208,28 @@ pub async fn insert_release(
     .bind(draft.project)
     .bind(i64::try_from(number).map_err(StoreError::bug)?)
     .bind(draft.kind.as_str())
-    .bind(draft.recipe.platform.as_str())
-    .bind(draft.recipe.port)
+    .bind(draft.spec.platform.as_str())
+    .bind(draft.spec.port)
     .bind(draft.message.as_deref())
     .bind(draft.git_info.as_deref())
     .bind(draft.client.as_deref())
-    .bind(draft.recipe.settings.as_slice())
-    .bind(draft.recipe.image.as_deref())
-    .bind(draft.recipe.artifact)
-    .bind(draft.recipe.source)
-    .bind(draft.recipe.site.as_deref())
+    .bind(draft.spec.settings.as_slice())
+    .bind(draft.spec.image.as_deref())
+    .bind(draft.spec.artifact)
+    .bind(draft.spec.source)
+    .bind(draft.spec.site.as_deref())
     .bind(draft.created_at)
     .bind(draft.deadline)
-    .bind(draft.recipe.built)
-    .bind(draft.recipe.origin)
-    .bind(draft.recipe.env.as_deref())
+    .bind(draft.spec.built)
+    .bind(draft.spec.origin)
+    .bind(draft.spec.env.as_deref())
     .execute()
     .await
     .map(drop)
 }
 
 /// What a release runs.
-pub async fn find_recipe(tx: &mut Tx, id: ReleaseId) -> Result<Option<Recipe>, StoreError> {
+pub async fn find_spec(tx: &mut Tx, id: ReleaseId) -> Result<Option<ReleaseSpec>, StoreError> {
     tx.query(
         "SELECT platform, port, settings, image, artifact_id, source_id, site, image_id, origin_id,
                 env

@@ -45,7 +45,7 @@ pub async fn put_blob(
     let digest: Digest = digest
         .parse()
         .map_err(|bad: BadDigest| Error::invalid(format!("digest: {bad}")))?;
-    let mut reader = BodyReader::new(request, BodyLimits::upload(incoming.most_bytes()))?;
+    let mut reader = BodyReader::new(request, BodyLimits::upload(incoming.max_bytes()))?;
     reader.reserve_buffer()?;
     while let Some(piece) = reader.next().await? {
         incoming = incoming.write(&piece).await?;

@@ -13,7 +13,7 @@ use crate::strict_json::{self, FieldSelector};
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
 use estrade_service::Error;
-use estrade_service::platform::releases::{MOST_GIT_INFO, MOST_SETTINGS, Upload};
+use estrade_service::platform::releases::{MAX_GIT_INFO_BYTES, MAX_SETTINGS_BYTES, Upload};
 use files::{EarlyContents, ExtractedFiles, File, FileSink, add_early};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -95,7 +95,7 @@ fn extract_files<'d>(
     document: &'d [u8],
     upload: &mut Upload,
 ) -> Result<Option<(strict_json::ExtractedStrings<'d>, EarlyContents)>, Error> {
-    let most = upload.most_files();
+    let most = upload.max_files();
     let extract_alone = || {
         let extracted = strict_json::extract_strings(document, &FILES, most, |_, _| ());
         Ok(extracted.map(|extracted| (extracted, EarlyContents::new())))
@@ -182,7 +182,7 @@ impl<'de, T: FileSink<'de>> Visitor<'de> for BodySeed<'_, T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
         let mut parsed = Parsed::default();
-        let settings_left = Cell::new(MOST_SETTINGS);
+        let settings_left = Cell::new(MAX_SETTINGS_BYTES);
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
                 "port" => {
@@ -191,7 +191,7 @@ impl<'de, T: FileSink<'de>> Visitor<'de> for BodySeed<'_, T> {
                 "type" => parsed.new.platform = map.next_value::<Option<Platform>>()?,
                 "message" => parsed.new.message = map.next_value()?,
                 "gitInfo" => {
-                    let left = Cell::new(MOST_GIT_INFO);
+                    let left = Cell::new(MAX_GIT_INFO_BYTES);
                     let value = map.next_value_seed(BoundedJson(&left))?;
                     parsed.new.git_info = Some(value).filter(|value| !value.is_null());
                 }

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use estrade_model::release::SourceCreated;
 use estrade_service::Error;
-use estrade_service::platform::releases::{self, Incoming, Received};
+use estrade_service::platform::releases::{self, IncomingContent, ReceivedContent};
 
 /// Names of the field with the archive.
 const FIELDS: [&str; 2] = ["file", "source"];
@@ -57,8 +57,8 @@ pub async fn create_source(
     Ok(idempotency::execute(&app, &caller, &head, || hash, work).await?)
 }
 
-async fn receive(request: Request, incoming: Incoming) -> Result<Received, ApiError> {
-    let most = incoming.most_bytes().saturating_add(MAX_OVERHEAD);
+async fn receive(request: Request, incoming: IncomingContent) -> Result<ReceivedContent, ApiError> {
+    let most = incoming.max_bytes().saturating_add(MAX_OVERHEAD);
     let mut parts = Multipart::new(request, BodyLimits::upload(most))?;
     let (mut waiting, mut received) = (Some(incoming), None);
     while let Some(name) = parts.next_part().await? {

@@ -1,5 +1,5 @@
-//! The chores of a running server: writing down what was used, keeping leases, removing what has
-//! ended. One task, started by the server and ended by its token.
+//! Periodic maintenance of rows: flushing last-use times, renewing leases, pruning expired rows.
+//! One task, started by the server and ended by its token.
 
 use crate::ai::key_check::KeyCheck;
 use crate::idempotency::RENEW_EVERY;
@@ -18,25 +18,25 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 /// How often uses of tokens and keys are written down.
-const FLUSH_EVERY: Duration = Duration::from_secs(5);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// How often what has ended is removed.
-const SWEEP_EVERY: Duration = Duration::from_mins(1);
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// How often calls that are too old or too many are removed.
-const RETAIN_EVERY: Duration = Duration::from_mins(10);
+const PRUNE_CALLS_INTERVAL: Duration = Duration::from_mins(10);
 /// Rows that one transaction removes: a backlog never holds up the writer for long.
-const BATCH: u32 = 1000;
+const BATCH_ROWS: u32 = 1000;
 /// How long the change feed goes back; followers lag by a second, not by an hour.
-const CHANGES_KEPT: Duration = Duration::from_hours(1);
+const CHANGES_RETENTION: Duration = Duration::from_hours(1);
 /// How long an expired token is still listed, for those who wonder why it stopped working.
-const ENDED_TOKENS_KEPT: Duration = Duration::from_hours(7 * 24);
+const EXPIRED_TOKENS_RETENTION: Duration = Duration::from_hours(7 * 24);
 /// How long it is remembered that a project's name was somebody's. It is reserved for a month, but DNS records that lead
 /// to it live longer.
-const FORMER_NAMES_KEPT: Duration = Duration::from_hours(365 * 24);
+const FORMER_NAMES_RETENTION: Duration = Duration::from_hours(365 * 24);
 
 /// How long it is remembered that what a deleted disk held may be removed: its engine may be away.
-const UNUSED_DISKS_KEPT: Duration = Duration::from_hours(90 * 24);
+const UNUSED_DISKS_RETENTION: Duration = Duration::from_hours(90 * 24);
 
-/// Does the chores until `stop`, and once more at the end.
+/// Does the maintenance jobs until `stop`, and once more at the end.
 pub fn run(
     core: Arc<Core>,
     tokens: Arc<AccountTokens>,
@@ -46,13 +46,13 @@ pub fn run(
     Box::pin(async move {
         // Beside each other: a long sweep must not cost anyone their lease.
         tokio::join!(
-            repeat(FLUSH_EVERY, &stop, || flush(&tokens, &keys)),
-            repeat(SWEEP_EVERY, &stop, || sweep(&core, &stop)),
-            repeat(RETAIN_EVERY, &stop, || async {
+            repeat(FLUSH_INTERVAL, &stop, || flush(&tokens, &keys)),
+            repeat(SWEEP_INTERVAL, &stop, || sweep(&core, &stop)),
+            repeat(PRUNE_CALLS_INTERVAL, &stop, || async {
                 let pruned = usage::retention::prune(&core, &stop).await;
                 report("remove calls that are too old", pruned);
             }),
-            repeat(RENEW_EVERY, &stop, || keep_tickets(&core)),
+            repeat(RENEW_EVERY, &stop, || renew_idempotency_leases(&core)),
             release_as_dropped(&core, &stop),
         );
         flush(&tokens, &keys).await;
@@ -60,16 +60,16 @@ pub fn run(
     })
 }
 
-/// Repeats a chore until `stop`. A chore that has begun is not cut off.
+/// Repeats a job until `stop`. A job that has begun is not cut off.
 async fn repeat<F: Future<Output = ()>>(
     every: Duration,
     stop: &CancellationToken,
-    chore: impl Fn() -> F,
+    job: impl Fn() -> F,
 ) {
     let mut ticks = interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        chore().await;
+        job().await;
     }
 }
 
@@ -84,7 +84,7 @@ async fn flush(tokens: &AccountTokens, keys: &KeyCheck) {
     );
 }
 
-async fn keep_tickets(core: &Core) {
+async fn renew_idempotency_leases(core: &Core) {
     let renewed = idempotency::renew_leases(core).await;
     report("renew the leases of idempotency keys", renewed);
     // What could not be released when it was dropped.
@@ -106,7 +106,7 @@ async fn release_as_dropped(core: &Core, stop: &CancellationToken) {
     }
 }
 
-/// A chore that fails is done again next time; the log says so.
+/// A job that fails is done again next time; the log says so.
 fn report(what: &'static str, result: Result<()>) {
     if let Err(error) = result {
         tracing::warn!(error = error_chain(&error), "cannot {what}");
@@ -116,41 +116,47 @@ fn report(what: &'static str, result: Result<()>) {
 /// Removes what has ended, table by table, a batch at a time.
 pub async fn sweep(core: &Core, stop: &CancellationToken) {
     let (db, now) = (&core.db, core.now());
-    let old = now.before(CHANGES_KEPT);
-    drain("changes", stop, || changes::prune_changes(db, old, BATCH)).await;
+    let old = now.before(CHANGES_RETENTION);
+    drain("changes", stop, || {
+        changes::prune_changes(db, old, BATCH_ROWS)
+    })
+    .await;
     let old = oldest_failure_kept(core).await;
     drain("login_failures", stop, || {
-        login_attempts::prune_failures(db, old, BATCH)
+        login_attempts::prune_failures(db, old, BATCH_ROWS)
     })
     .await;
     let old = now.before(login::NETWORKS_KEPT);
     drain("login_networks", stop, || {
-        login_attempts::prune_networks(db, old, BATCH)
+        login_attempts::prune_networks(db, old, BATCH_ROWS)
     })
     .await;
-    let old = now.before(ENDED_TOKENS_KEPT);
-    drain("tokens", stop, || tokens::prune_tokens(db, old, BATCH)).await;
+    let old = now.before(EXPIRED_TOKENS_RETENTION);
+    drain("tokens", stop, || tokens::prune_tokens(db, old, BATCH_ROWS)).await;
     drain("idempotency", stop, || {
-        answers::prune_idempotency(db, now, BATCH)
+        answers::prune_idempotency(db, now, BATCH_ROWS)
     })
     .await;
     drain("invitations", stop, || {
-        invitations::prune_invitations(db, now, BATCH)
+        invitations::prune_invitations(db, now, BATCH_ROWS)
     })
     .await;
-    let old = now.before(FORMER_NAMES_KEPT);
+    let old = now.before(FORMER_NAMES_RETENTION);
     drain("former_names", stop, || {
-        former_names::prune_former_names(db, old, BATCH)
+        former_names::prune_former_names(db, old, BATCH_ROWS)
     })
     .await;
-    let old = now.before(UNUSED_DISKS_KEPT);
-    drain("unused_disks", stop, || disks::prune_unused(db, old, BATCH)).await;
+    let old = now.before(UNUSED_DISKS_RETENTION);
+    drain("unused_disks", stop, || {
+        disks::prune_unused(db, old, BATCH_ROWS)
+    })
+    .await;
     drain("acme_challenges", stop, || {
-        acme::prune_challenges(db, now, BATCH)
+        acme::prune_challenges(db, now, BATCH_ROWS)
     })
     .await;
     drain("key_old_secrets", stop, || {
-        secrets::prune_old_secrets(db, now, BATCH)
+        secrets::prune_old_secrets(db, now, BATCH_ROWS)
     })
     .await;
 }
@@ -168,7 +174,7 @@ where
 {
     while !stop.is_cancelled() {
         match prune().await {
-            Ok(gone) if gone < u64::from(BATCH) => return,
+            Ok(gone) if gone < u64::from(BATCH_ROWS) => return,
             Ok(_) => {}
             Err(error) => {
                 let error = error_chain(&error);

@@ -7,7 +7,7 @@ mod mounts;
 pub use mounts::mounts;
 
 use crate::identity::access::Permission;
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::platform::releases::{Failure, open_settings};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::disk::{CreateDisk, Disk, DiskId, DiskSize};
@@ -68,7 +68,7 @@ pub async fn create_disk(
                     Err(StoreError::Duplicate) => return Err(exists()),
                     other => other?,
                 }
-                let happening = Happening::to_project("disk_create", &disk.name);
+                let happening = NewEvent::of_project("disk_create", &disk.name);
                 record_events(tx, row.id, vec![happening], disk.created_at).await?;
                 Ok(disk)
             })
@@ -172,7 +172,7 @@ async fn commit_size(
                 require_room(tx, &row, &plans, size - disk.size).await?;
                 disks::set_size(tx, id, size).await?;
                 disk.size = size;
-                let happening = Happening::to_project("disk_resize", format!("{name} {size} GB"));
+                let happening = NewEvent::of_project("disk_resize", format!("{name} {size} GB"));
                 record_events(tx, project, vec![happening], now).await?;
                 Ok(disk)
             })
@@ -216,7 +216,7 @@ pub async fn delete_disk(core: &Arc<Core>, scope: &Scope, project: &str, name: &
             if is_mounted(tx, &core, project, &name).await? {
                 return Err(in_use());
             }
-            let happening = Happening::to_project("disk_delete", &name);
+            let happening = NewEvent::of_project("disk_delete", &name);
             record_events(tx, project, vec![happening], now).await
         })
     });
@@ -260,10 +260,10 @@ pub(crate) async fn require_disks_of(
     project: ProjectId,
     release: ReleaseId,
 ) -> Result<()> {
-    let Some(recipe) = releases::find_recipe(tx, release).await? else {
+    let Some(spec) = releases::find_spec(tx, release).await? else {
         return Ok(());
     };
-    let settings = open_settings(core, project, &recipe.settings)?;
+    let settings = open_settings(core, project, &spec.settings)?;
     for (name, _) in mounts(&settings).unwrap_or_default() {
         if !disks::has_disk(tx, project, &name.to_string()).await? {
             let Failure { reason, message } = missing(&name.to_string());

@@ -1,6 +1,6 @@
 //! Environment variables: sealed at rest, masked for those who only read.
 
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::platform::projects::parse_key;
 use crate::platform::releases::queue_rerun;
 use crate::{Core, Error, Result, Scope};
@@ -80,7 +80,7 @@ pub fn update_envs<'a>(
                     let row = projects::find_project(tx, owner, &key).await?;
                     let row = row.ok_or(Error::NotFound("the project"))?;
                     envs::replace_envs(tx, id, &rows).await?;
-                    record_events(tx, id, vec![Happening::to_project("envs", "UPDATED")], now)
+                    record_events(tx, id, vec![NewEvent::of_project("envs", "UPDATED")], now)
                         .await?;
                     let Some(current) = row.current_release else {
                         return Ok(None);

@@ -12,19 +12,19 @@ use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// Most events that a follower is given at once.
-const BATCH: u32 = 100;
+const MAX_BATCH: u32 = 100;
 
-/// Something that happened, before it has an id.
-pub(crate) struct Happening {
+/// An event before it has an id.
+pub(crate) struct NewEvent {
     pub(crate) action: &'static str,
     pub(crate) status: String,
     /// The release it is about, with its tag.
     pub(crate) release: Option<(ReleaseId, String)>,
 }
 
-impl Happening {
+impl NewEvent {
     /// Something that happened to the project itself.
-    pub(crate) fn to_project(action: &'static str, status: impl Into<String>) -> Self {
+    pub(crate) fn of_project(action: &'static str, status: impl Into<String>) -> Self {
         Self {
             action,
             status: status.into(),
@@ -38,17 +38,17 @@ impl Happening {
 pub(crate) async fn record_events(
     tx: &mut Tx,
     project: ProjectId,
-    happenings: Vec<Happening>,
+    new_events: Vec<NewEvent>,
     now: Timestamp,
 ) -> Result<()> {
     let mut last = project_rows::touch_project(tx, project).await?;
-    for happening in happenings {
+    for new in new_events {
         let id = next_id(last, now)?;
-        let (release, tag) = happening.release.unzip();
+        let (release, tag) = new.release.unzip();
         let event = Event {
             id,
-            action: happening.action.into(),
-            status: happening.status,
+            action: new.action.into(),
+            status: new.status,
             release,
             tag,
             timestamp: now,
@@ -135,7 +135,7 @@ impl EventFollower {
                 self.scope = self.scope.renew(&self.core).await?;
                 let (db, owner) = (&self.core.db, self.scope.owner);
                 let found =
-                    events::events_after(db, owner, self.project, self.after, BATCH).await?;
+                    events::events_after(db, owner, self.project, self.after, MAX_BATCH).await?;
                 if let Some(last) = found.last() {
                     self.after = Some(last.id);
                     return Ok(found);

@@ -1,7 +1,7 @@
 //! Projects: made, listed, read, changed, deleted.
 
 use crate::platform::disks::require_disks_fit;
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::{Core, Error, Result, Scope, platform::envs};
 use estrade_model::ProjectId;
 use estrade_model::names::{NetworkName, ProjectName};
@@ -319,25 +319,25 @@ async fn change_project(
                     Alteration::Scale(scale) => {
                         projects::set_scale(tx, id, scale).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
-                        Happening::to_project("scale", scale.to_string())
+                        NewEvent::of_project("scale", scale.to_string())
                     }
                     Alteration::Plan(plan, granted) => {
                         require_disks_fit(tx, id, (&plan, &granted)).await?;
                         projects::set_plan(tx, id, &plan).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
-                        Happening::to_project("resize", plan)
+                        NewEvent::of_project("resize", plan)
                     }
                     Alteration::Switch(switch, on) => {
                         projects::set_switch(tx, id, switch, on).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
                         let state = if on { "ENABLED" } else { "DISABLED" };
-                        Happening::to_project(switch_action(switch), state)
+                        NewEvent::of_project(switch_action(switch), state)
                     }
                     Alteration::Restart => {
                         require_instances(&row)?;
                         projects::raise_revision(tx, id).await?;
                         tx.changed(ChangeKind::Route, id, now).await?;
-                        Happening::to_project("restart", "REQUESTED")
+                        NewEvent::of_project("restart", "REQUESTED")
                     }
                 };
                 record_events(tx, id, vec![happening], now).await

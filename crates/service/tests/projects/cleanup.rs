@@ -10,7 +10,7 @@ use crate::support::{Installation, on_both_engines};
 use estrade_blobs::{Digest, DigestSet, StoredBlob};
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
-use estrade_service::gc::blobs::{Cleaned, Cleaner};
+use estrade_service::gc::blobs::{BlobCollector, CollectedBlobs};
 use estrade_service::platform::releases::{
     Source, begin_upload, create_release, download_source, rollback_release,
 };
@@ -37,7 +37,7 @@ on_both_engines! {
 const HISTORY: u32 = 3;
 
 /// A core with a short history, and somebody to clean up after it.
-async fn tidy(at: &Installation) -> (Arc<Core>, Cleaner, Scope) {
+async fn tidy(at: &Installation) -> (Arc<Core>, BlobCollector, Scope) {
     let settings = Settings {
         release_history: HISTORY,
         skew: Duration::from_mins(10),
@@ -45,14 +45,14 @@ async fn tidy(at: &Installation) -> (Arc<Core>, Cleaner, Scope) {
         ..Settings::default()
     };
     let core = at.another_core(settings).await;
-    let cleaner = Cleaner::new(Arc::clone(&core));
-    (core, cleaner, owner(at, "ada").await)
+    let collector = BlobCollector::new(Arc::clone(&core));
+    (core, collector, owner(at, "ada").await)
 }
 
 /// Cleans up as if it were later: long after any commit, but within all other times.
-async fn clean(core: &Core, cleaner: &mut Cleaner) -> Cleaned {
+async fn clean(core: &Core, collector: &mut BlobCollector) -> CollectedBlobs {
     core.clock.advance(Duration::from_mins(2));
-    cleaner.clean().await.unwrap()
+    collector.collect().await.unwrap()
 }
 
 fn page(number: u64) -> Vec<u8> {
@@ -114,12 +114,12 @@ async fn assert_packs_are_worth_it(core: &Core) {
 }
 
 /// When all that was found to be without rows, or moves now, is due to be removed.
-async fn assert_no_orphans(core: &Core, cleaner: &mut Cleaner) {
+async fn assert_no_orphans(core: &Core, collector: &mut BlobCollector) {
     for _ in 0..3 {
-        clean(core, cleaner).await;
+        clean(core, collector).await;
         core.clock.advance(Duration::from_hours(1));
     }
-    clean(core, cleaner).await;
+    clean(core, collector).await;
     let (known, on_disk) = places(core).await;
     assert_eq!(known, on_disk);
     assert_packs_are_worth_it(core).await;
@@ -131,7 +131,7 @@ async fn assert_no_orphans(core: &Core, cleaner: &mut Cleaner) {
 }
 
 async fn releases_beyond_the_history_cannot_come_back(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     let worker = RunningWorker::start(&core);
     let mut ids = Vec::new();
@@ -141,12 +141,12 @@ async fn releases_beyond_the_history_cannot_come_back(at: &Installation) {
     let before = read(&core, &ada, ids[0]).await;
     assert!(before.source_available);
     assert_eq!(
-        clean(&core, &mut cleaner).await,
-        Cleaned::default(),
+        clean(&core, &mut collector).await,
+        CollectedBlobs::default(),
         "all were live lately"
     );
     core.clock.advance(Duration::from_mins(20));
-    let removed = clean(&core, &mut cleaner).await;
+    let removed = clean(&core, &mut collector).await;
     // Each had a page and two variants.
     assert_eq!(removed.contents, 9);
     for (number, id) in ids.iter().enumerate() {
@@ -163,13 +163,16 @@ async fn releases_beyond_the_history_cannot_come_back(at: &Installation) {
     assert_eq!(code(rollback_release(&core, &ada, ids[2]).await), "gone");
     let back = rollback_release(&core, &ada, ids[3]).await.unwrap();
     assert_eq!(finished(&core, &ada, back).await.state, ReleaseState::Ready);
-    assert_no_orphans(&core, &mut cleaner).await;
-    assert_eq!(clean(&core, &mut cleaner).await, Cleaned::default());
+    assert_no_orphans(&core, &mut collector).await;
+    assert_eq!(
+        clean(&core, &mut collector).await,
+        CollectedBlobs::default()
+    );
     worker.stop().await;
 }
 
 async fn what_serves_stays_however_old(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     let worker = RunningWorker::start(&core);
     let first = ready(&core, &ada, "shop", &[("a.html", &page(1))]).await;
@@ -186,7 +189,7 @@ async fn what_serves_stays_however_old(at: &Installation) {
             .unwrap();
     }
     core.clock.advance(Duration::from_mins(12));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert!(contents(&core, current).await.is_some());
     // The first shares its artifact with what serves, the second is among the newest that were ready.
     assert!(contents(&core, first).await.is_some());
@@ -206,34 +209,34 @@ async fn what_serves_stays_however_old(at: &Installation) {
         current = ready(&core, &ada, "shop", &[("a.html", &page(number))]).await;
     }
     core.clock.advance(Duration::from_mins(20));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert!(contents(&core, first).await.is_none());
     assert!(contents(&core, current).await.is_some());
-    assert_no_orphans(&core, &mut cleaner).await;
+    assert_no_orphans(&core, &mut collector).await;
     worker.stop().await;
 }
 
 async fn what_was_live_lately_stays_for_a_while(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     let worker = RunningWorker::start(&core);
     let first = ready(&core, &ada, "shop", &[("a.html", &page(1))]).await;
     for number in 2..8 {
         ready(&core, &ada, "shop", &[("a.html", &page(number))]).await;
     }
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert!(
         contents(&core, first).await.is_some(),
         "a page may still be open"
     );
     core.clock.advance(Duration::from_mins(10));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert!(contents(&core, first).await.is_none());
     worker.stop().await;
 }
 
 async fn a_deleted_project_leaves_nothing(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     create(&core, &ada, "other").await;
     let worker = RunningWorker::start(&core);
@@ -250,7 +253,7 @@ async fn a_deleted_project_leaves_nothing(at: &Installation) {
     projects::delete_project(&core, &ada, "shop", None)
         .await
         .unwrap();
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     let left = contents(&core, kept).await.unwrap();
     assert_eq!(
         count(&core, "SELECT COUNT(*) FROM blobs").await,
@@ -259,13 +262,13 @@ async fn a_deleted_project_leaves_nothing(at: &Installation) {
     projects::delete_project(&core, &ada, "other", None)
         .await
         .unwrap();
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     // A pack that was open is closed by the first, and found to be without rows by the second.
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     // Files without rows are kept for an hour after that.
     assert!(core.blobs.places().unwrap().count() > 0);
     core.clock.advance(Duration::from_hours(1));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     for sql in [
         "SELECT COUNT(*) FROM blobs",
         "SELECT COUNT(*) FROM variants",
@@ -312,7 +315,7 @@ async fn has(core: &Core, blob: &StoredBlob) -> bool {
 }
 
 async fn what_nobody_came_for_goes_after_a_day(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     let project = create(&core, &ada, "shop").await.id;
     let (sent, source) = (store(&core, &page(1)).await, store(&core, &page(2)).await);
     let unused = store(&core, &page(3)).await;
@@ -339,7 +342,7 @@ async fn what_nobody_came_for_goes_after_a_day(at: &Installation) {
         })
         .await
         .unwrap();
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     let there = [&sent, &source, &unused];
     let is_there = async || {
         let mut found = Vec::new();
@@ -350,12 +353,12 @@ async fn what_nobody_came_for_goes_after_a_day(at: &Installation) {
     };
     assert_eq!(is_there().await, [true, true, false]);
     core.clock.advance(Duration::from_hours(23));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert_eq!(is_there().await, [true, true, false]);
     core.clock.advance(Duration::from_hours(1));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert_eq!(is_there().await, [false, false, false]);
-    assert_no_orphans(&core, &mut cleaner).await;
+    assert_no_orphans(&core, &mut collector).await;
 }
 
 async fn marked(core: &Core, digest: Digest) -> bool {
@@ -378,7 +381,7 @@ async fn condemn(db: &Db, digests: Vec<Digest>, run: Timestamp) -> Result<(), St
 }
 
 async fn a_release_acquits_what_was_condemned(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     let (old, again) = (store(&core, &page(1)).await, store(&core, &page(2)).await);
     let run = core.now();
@@ -398,13 +401,13 @@ async fn a_release_acquits_what_was_condemned(at: &Installation) {
         .unwrap();
     assert!(contents(&core, id).await.is_some());
     assert_eq!(count(&core, "SELECT COUNT(*) FROM blobs").await, 1);
-    clean(&core, &mut cleaner).await;
-    assert_no_orphans(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
+    assert_no_orphans(&core, &mut collector).await;
 }
 
 /// A release that names what the newest one has keeps it through that one, marks or not.
 async fn what_releases_share_outlives_the_first(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     let worker = RunningWorker::start(&core);
     let pages = [page(1), page(2)];
@@ -428,14 +431,14 @@ async fn what_releases_share_outlives_the_first(at: &Installation) {
         let last = finished(&core, &ada, ids[number + 1]).await;
         assert_eq!(last.state, ReleaseState::Ready);
         core.clock.advance(Duration::from_mins(20));
-        clean(&core, &mut cleaner).await;
+        clean(&core, &mut collector).await;
         let is_kept = |at: usize| at + HISTORY as usize > number + 1;
         for (at, id) in ids.iter().enumerate() {
             assert_eq!(contents(&core, *id).await.is_some(), is_kept(at), "{at}");
         }
     }
     worker.stop().await;
-    assert_no_orphans(&core, &mut cleaner).await;
+    assert_no_orphans(&core, &mut collector).await;
 }
 
 /// The one case that a mark alone cannot tell: a transaction that began before it and ends after it.
@@ -493,7 +496,7 @@ async fn only_an_artifact_that_is_there_keeps_what_the_next_shares(at: &Installa
 }
 
 async fn sparse_packs_are_emptied(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     create(&core, &ada, "other").await;
     let worker = RunningWorker::start(&core);
@@ -521,7 +524,7 @@ async fn sparse_packs_are_emptied(at: &Installation) {
             .sum::<u64>()
     };
     let before = bytes();
-    let removed = clean(&core, &mut cleaner).await;
+    let removed = clean(&core, &mut collector).await;
     assert_eq!((removed.packs, removed.files), (1, 0));
     let (now_known, on_disk) = places(&core).await;
     assert!(
@@ -529,11 +532,14 @@ async fn sparse_packs_are_emptied(at: &Installation) {
         "kept for a while"
     );
     assert_eq!(contents(&core, kept).await.unwrap().len(), 6);
-    assert_eq!(clean(&core, &mut cleaner).await, Cleaned::default());
+    assert_eq!(
+        clean(&core, &mut collector).await,
+        CollectedBlobs::default()
+    );
     core.clock.advance(Duration::from_hours(1));
-    assert_eq!(clean(&core, &mut cleaner).await.files, 1);
+    assert_eq!(clean(&core, &mut collector).await.files, 1);
     assert!(bytes() * 10 < before);
     assert!(contents(&core, kept).await.is_some());
-    assert_no_orphans(&core, &mut cleaner).await;
+    assert_no_orphans(&core, &mut collector).await;
     worker.stop().await;
 }

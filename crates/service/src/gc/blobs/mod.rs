@@ -10,8 +10,8 @@
 //!
 //! Each step may be cut off anywhere and is repeated by the next run.
 
-mod needed;
 mod packs;
+mod reachable;
 mod retention;
 mod sweep;
 
@@ -30,21 +30,21 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// A server that has just started has more urgent things to do.
-const FIRST: Duration = Duration::from_secs(1);
+const START_DELAY: Duration = Duration::from_secs(1);
 /// How often everything is looked at.
-const EVERY: Duration = Duration::from_hours(1);
+const FULL_INTERVAL: Duration = Duration::from_hours(1);
 /// How long after a change, so that one run serves many.
-const SOON: Duration = Duration::from_secs(3);
+const DEBOUNCE_DELAY: Duration = Duration::from_secs(3);
 /// How long after a failure.
-const AGAIN: Duration = Duration::from_secs(30);
-/// Runs take at most one part of so many of the time, however much changes.
-const SHARE: u32 = 20;
+const RETRY_DELAY: Duration = Duration::from_secs(30);
+/// After a run the collector rests this many times as long as the run took.
+const IDLE_FACTOR: u32 = 20;
 /// Projects that are remembered one by one.
-const MOST_PROJECTS: usize = 1000;
+const MAX_PROJECTS: usize = 1000;
 
 /// What a run removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CollectedBlobs {
     /// Contents.
     pub contents: u64,
     /// Packs and files.
@@ -67,15 +67,18 @@ enum Reason {
 pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let mut changes = core.db.changes().subscribe();
-        let mut cleaner = Cleaner::new(core);
+        let mut collector = BlobCollector::new(core);
         let (mut reason, mut failing) = (Reason::Time, false);
-        let mut next_full = Instant::now() + FIRST;
-        if stop.run_until_cancelled(sleep(FIRST)).await.is_none() {
+        let mut next_full = Instant::now() + START_DELAY;
+        if stop.run_until_cancelled(sleep(START_DELAY)).await.is_none() {
             return;
         }
         loop {
             let began = Instant::now();
-            let Some(done) = stop.run_until_cancelled(cleaner.clean_for(&reason)).await else {
+            let Some(done) = stop
+                .run_until_cancelled(collector.collect_for(&reason))
+                .await
+            else {
                 return;
             };
             let took = began.elapsed();
@@ -92,11 +95,11 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
             }
             failing = done.is_err();
             if failing {
-                next_full = Instant::now() + AGAIN.max(took * SHARE);
+                next_full = Instant::now() + RETRY_DELAY.max(took * IDLE_FACTOR);
             } else if matches!(reason, Reason::Time) {
-                next_full = Instant::now() + EVERY;
+                next_full = Instant::now() + FULL_INTERVAL;
             }
-            let rest = Instant::now() + SOON.max(took * SHARE);
+            let rest = Instant::now() + DEBOUNCE_DELAY.max(took * IDLE_FACTOR);
             let woken = wake(&mut changes, rest, next_full);
             let Some(woken) = stop.run_until_cancelled(woken).await else {
                 return;
@@ -119,7 +122,7 @@ async fn wake(changes: &mut Receiver<Change>, rest: Instant, next_full: Instant)
         match heard {
             Ok(change) if change.kind == ChangeKind::Route => {
                 projects.extend(change.id.parse::<ProjectId>());
-                everything |= projects.len() > MOST_PROJECTS;
+                everything |= projects.len() > MAX_PROJECTS;
             }
             Ok(_) => continue,
             Err(RecvError::Lagged(_)) => everything = true,
@@ -129,7 +132,7 @@ async fn wake(changes: &mut Receiver<Change>, rest: Instant, next_full: Instant)
         if everything {
             projects.clear();
         }
-        due = due.min(rest.max(Instant::now() + SOON));
+        due = due.min(rest.max(Instant::now() + DEBOUNCE_DELAY));
     }
     if everything || projects.is_empty() || Instant::now() >= next_full {
         return Reason::Time;
@@ -137,38 +140,38 @@ async fn wake(changes: &mut Receiver<Change>, rest: Instant, next_full: Instant)
     Reason::Changes(projects)
 }
 
-/// Cleans up.
-pub struct Cleaner {
+/// Runs the steps of the garbage collection of contents.
+pub struct BlobCollector {
     core: Arc<Core>,
 }
 
-impl Cleaner {
-    /// One that has not cleaned up yet.
+impl BlobCollector {
+    /// One that has not collected up yet.
     pub fn new(core: Arc<Core>) -> Self {
         Self { core }
     }
 
-    async fn clean_for(&mut self, reason: &Reason) -> Result<Cleaned> {
+    async fn collect_for(&mut self, reason: &Reason) -> Result<CollectedBlobs> {
         match reason {
-            Reason::Time => self.clean().await,
+            Reason::Time => self.collect().await,
             Reason::Changes(projects) => {
-                if self.look_at(projects).await? {
+                if self.trim_projects(projects).await? {
                     return self.sweep().await;
                 }
-                Ok(Cleaned::default())
+                Ok(CollectedBlobs::default())
             }
         }
     }
 
     /// Removes everything that nobody needs.
-    pub async fn clean(&mut self) -> Result<Cleaned> {
+    pub async fn collect(&mut self) -> Result<CollectedBlobs> {
         retention::prune(&self.core).await?;
         retention::trim_all(&self.core).await?;
         self.sweep().await
     }
 
     /// Trims the histories of projects; returns whether that, or their end, left garbage.
-    async fn look_at(&self, projects: &HashSet<ProjectId>) -> Result<bool> {
+    async fn trim_projects(&self, projects: &HashSet<ProjectId>) -> Result<bool> {
         let mut any = false;
         for project in projects {
             any |= match routes::read_route(&self.core.db, *project).await? {
@@ -179,25 +182,25 @@ impl Cleaner {
         Ok(any)
     }
 
-    async fn sweep(&mut self) -> Result<Cleaned> {
-        let mut cleaned = Cleaned::default();
+    async fn sweep(&mut self) -> Result<CollectedBlobs> {
+        let mut collected = CollectedBlobs::default();
         // Rows belong to all nodes, and one cleans at a time; files belong to this one.
         if let Some(guard) = CleanupGuard::take(&self.core.db).await? {
             let swept = sweep::sweep(&self.core).await;
             guard.release().await;
-            cleaned.contents = swept?;
+            collected.contents = swept?;
         }
-        cleaned.files = startup::remove_orphans(&self.core).await?;
+        collected.files = startup::remove_orphans(&self.core).await?;
         // After it, because it needs room on a disk that may be full.
-        cleaned.packs = packs::compact(&self.core).await?;
-        if cleaned != Cleaned::default() {
-            let Cleaned {
+        collected.packs = packs::compact(&self.core).await?;
+        if collected != CollectedBlobs::default() {
+            let CollectedBlobs {
                 contents,
                 files,
                 packs,
-            } = cleaned;
+            } = collected;
             tracing::info!(contents, files, packs, "removed what nobody needs");
         }
-        Ok(cleaned)
+        Ok(collected)
     }
 }

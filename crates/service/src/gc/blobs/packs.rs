@@ -8,7 +8,7 @@ use estrade_store::cleanup;
 use std::collections::HashMap;
 
 /// How many bytes move at once.
-const GROUP: u64 = 8 << 20;
+const BATCH_BYTES: u64 = 8 << 20;
 
 /// Moves the contents of sparse packs on this node's disk; returns how many packs were emptied. They stay as orphans
 /// for a while: who has read where a content lies may still come.
@@ -18,7 +18,7 @@ pub(super) async fn compact(core: &Core) -> Result<usize> {
         .await
         .map_err(Error::internal)?
         .map_err(Error::internal)?;
-    let (mut group, mut bytes, mut emptied) = (Vec::new(), 0, 0);
+    let (mut batch, mut bytes, mut emptied) = (Vec::new(), 0, 0);
     for pack in packs {
         let live = cleanup::live_bytes(&core.db, pack.id).await?;
         if live.unwrap_or_default().saturating_mul(2) >= pack.size {
@@ -28,17 +28,17 @@ pub(super) async fn compact(core: &Core) -> Result<usize> {
         core.blobs.close_pack(pack.id);
         // Without any it is an orphan, or its rows are on their way.
         let Some(live) = live else { continue };
-        group.push(pack.id);
+        batch.push(pack.id);
         bytes += live;
-        if bytes >= GROUP {
-            emptied += group.len();
-            move_out(core, std::mem::take(&mut group)).await?;
+        if bytes >= BATCH_BYTES {
+            emptied += batch.len();
+            move_out(core, std::mem::take(&mut batch)).await?;
             bytes = 0;
         }
     }
-    emptied += group.len();
-    if !group.is_empty() {
-        move_out(core, group).await?;
+    emptied += batch.len();
+    if !batch.is_empty() {
+        move_out(core, batch).await?;
     }
     Ok(emptied)
 }

@@ -11,20 +11,20 @@ use std::hash::Hash;
 use std::time::Duration;
 
 /// How long an upload or a source waits for a release that names it.
-const UNUSED_KEPT: Duration = Duration::from_hours(24);
+const UNUSED_RETENTION: Duration = Duration::from_hours(24);
 /// A release is kept for this much longer than visitors may still ask for its files.
-const MARGIN: Duration = Duration::from_mins(1);
+const LIVE_MARGIN: Duration = Duration::from_mins(1);
 /// Projects that are looked at, at once.
-const PAGE: u32 = 100;
+const PAGE_ROWS: u32 = 100;
 /// Rows that one transaction removes.
-const BATCH: u32 = 500;
+const BATCH_ROWS: u32 = 500;
 
 /// Removes what is beyond the history of any project; returns whether there was something.
 pub(super) async fn trim_all(core: &Core) -> Result<bool> {
     let (mut after, mut any) = (None, false);
     loop {
         let history = core.settings.release_history;
-        let projects = retention::list_long_histories(&core.db, history, after, PAGE).await?;
+        let projects = retention::list_long_histories(&core.db, history, after, PAGE_ROWS).await?;
         let Some(last) = projects.last() else {
             break;
         };
@@ -40,12 +40,12 @@ pub(super) async fn trim_all(core: &Core) -> Result<bool> {
 pub(super) async fn trim(core: &Core, project: ProjectId) -> Result<bool> {
     let history = core.settings.release_history as usize;
     let now = core.now();
-    let since = now.before(core.settings.skew).before(MARGIN);
+    let since = now.before(core.settings.skew).before(LIVE_MARGIN);
     core.db
         .transact(move |tx| {
             Box::pin(async move {
                 let rows = retention::list_made(tx, project).await?;
-                let old = beyond(&rows, history, since);
+                let old = find_expired(&rows, history, since);
                 for artifact in &old.artifacts {
                     retention::remove_artifact(tx, *artifact).await?;
                 }
@@ -63,35 +63,35 @@ pub(super) async fn trim(core: &Core, project: ProjectId) -> Result<bool> {
 
 /// Removes uploads and sources that no release came for.
 pub(super) async fn prune(core: &Core) -> Result<()> {
-    let (db, old) = (&core.db, core.now().before(UNUSED_KEPT));
-    drain(|| retention::prune_uploads(db, old, BATCH)).await?;
-    drain(|| retention::prune_sources(db, old, BATCH)).await
+    let (db, old) = (&core.db, core.now().before(UNUSED_RETENTION));
+    drain(|| retention::prune_uploads(db, old, BATCH_ROWS)).await?;
+    drain(|| retention::prune_sources(db, old, BATCH_ROWS)).await
 }
 
 async fn drain<F>(prune: impl Fn() -> F) -> Result<()>
 where
     F: Future<Output = std::result::Result<u64, StoreError>>,
 {
-    while prune().await? >= u64::from(BATCH) {}
+    while prune().await? >= u64::from(BATCH_ROWS) {}
     Ok(())
 }
 
 /// What may go.
 #[derive(Debug, PartialEq, Eq)]
-struct Beyond {
+struct Expired {
     artifacts: HashSet<ArtifactId>,
     sources: HashSet<SourceId>,
     images: HashSet<ReleaseId>,
 }
 
-impl Beyond {
+impl Expired {
     fn any(&self) -> bool {
         !self.artifacts.is_empty() || !self.sources.is_empty() || !self.images.is_empty()
     }
 }
 
 /// What only releases need that are beyond the history; `rows` are the newest first.
-fn beyond(rows: &[MadeRow], history: usize, since: Timestamp) -> Beyond {
+fn find_expired(rows: &[MadeRow], history: usize, since: Timestamp) -> Expired {
     let (mut ready, mut finished) = (0, 0);
     let mut kept = Vec::new();
     let mut old = Vec::new();
@@ -115,7 +115,7 @@ fn beyond(rows: &[MadeRow], history: usize, since: Timestamp) -> Beyond {
             old.push(row);
         }
     }
-    Beyond {
+    Expired {
         artifacts: only_in(&old, &kept, |row| [row.artifact, row.origin]),
         sources: only_in(&old, &kept, |row| [row.source]),
         images: only_in(&old, &kept, |row| [row.image]),
@@ -153,17 +153,17 @@ mod tests {
     }
 
     fn gone(rows: &[MadeRow], history: usize) -> Vec<usize> {
-        let beyond = beyond(rows, history, Timestamp::from_millis(1000));
+        let expired = find_expired(rows, history, Timestamp::from_millis(1000));
         let mut gone: Vec<usize> = (0..100)
-            .filter(|number| beyond.artifacts.contains(&id(*number)))
+            .filter(|number| expired.artifacts.contains(&id(*number)))
             .collect();
         let same = |number: &usize| {
-            beyond.sources.contains(&id(*number)) && beyond.images.contains(&id(*number))
+            expired.sources.contains(&id(*number)) && expired.images.contains(&id(*number))
         };
         assert!(gone.iter().all(same));
         assert_eq!(
             (gone.len(), gone.len()),
-            (beyond.sources.len(), beyond.images.len())
+            (expired.sources.len(), expired.images.len())
         );
         gone.sort_unstable();
         gone

@@ -1,7 +1,7 @@
 //! Instances whose disk the engine cannot limit are looked at, and stopped when they are full: from their
 //! start, before they get visitors, until they are gone.
 
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
@@ -66,7 +66,7 @@ async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) 
     core.db
         .transact(move |tx| {
             Box::pin(async move {
-                let full = Happening::to_project("disk_full", format!("{used} bytes"));
+                let full = NewEvent::of_project("disk_full", format!("{used} bytes"));
                 record_events(tx, project, vec![full], now).await
             })
         })

@@ -6,7 +6,7 @@ use super::rebuild::Rebuilds;
 use super::tend::Found;
 use crate::Core;
 use crate::core::Publisher;
-use crate::platform::releases::BuildTurns;
+use crate::platform::releases::BuildSlots;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{Instance, InstanceId};
 use futures_util::future::BoxFuture;
@@ -30,8 +30,8 @@ pub(crate) struct Fleet {
     known: Mutex<Known>,
     /// Room for instances that are being started.
     pub(super) starts: Semaphore,
-    /// Turns at building.
-    pub(crate) builds: Arc<BuildTurns>,
+    /// Build slots.
+    pub(crate) builds: Arc<BuildSlots>,
     /// The turn at resizing a disk.
     pub(crate) resizes: Semaphore,
 }

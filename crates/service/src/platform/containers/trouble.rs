@@ -1,7 +1,7 @@
 //! Instances that crash: what is noted of it, and going back when a new release does nothing else.
 
 use super::workload::Workload;
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::platform::releases::{Failure, presentable, queue_rerun, tag};
 use crate::{Core, Error, Result};
 use estrade_model::ProjectId;
@@ -42,7 +42,7 @@ impl Trouble<'_> {
             .transact(move |tx| {
                 let message = message.clone();
                 Box::pin(async move {
-                    let crash = Happening {
+                    let crash = NewEvent {
                         action: "crash",
                         status: reason.to_owned(),
                         release: Some((release, tag(number))),
@@ -84,7 +84,7 @@ pub(super) async fn end(core: &Core, project: ProjectId) -> Result<()> {
 
 async fn recover(tx: &mut Tx, project: ProjectId, now: estrade_model::Timestamp) -> Result<()> {
     if projects::set_status(tx, project, ProjectStatus::Active, None).await? {
-        let recovered = Happening::to_project("recovered", "ACTIVE");
+        let recovered = NewEvent::of_project("recovered", "ACTIVE");
         record_events(tx, project, vec![recovered], now).await?;
     }
     Ok(())

@@ -10,9 +10,9 @@ use estrade_store::build_logs::{self, LineRow};
 use estrade_store::{Tx, releases};
 
 /// Longest line, in characters.
-const LONGEST_LINE: usize = 2000;
+const MAX_LINE_CHARS: usize = 2000;
 /// Most lines of one answer; who follows asks again, from the last one on.
-const MOST_LINES: u32 = 1000;
+const MAX_LINES: u32 = 1000;
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl BuildLog {
     /// Adds a line.
     pub(super) fn say(&mut self, line: impl AsRef<str>) {
         let printable = line.as_ref().chars().filter(|c| !c.is_control());
-        self.0.push(printable.take(LONGEST_LINE).collect());
+        self.0.push(printable.take(MAX_LINE_CHARS).collect());
     }
 
     /// Writes the lines after those that the release has.
@@ -65,7 +65,7 @@ pub async fn read_build_logs(
     // The state first: who sees a terminal one has seen every line, or sees it now.
     let row = releases::read_release(&core.db, scope.owner, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
-    let lines = build_logs::list_lines(&core.db, id, since, MOST_LINES).await?;
+    let lines = build_logs::list_lines(&core.db, id, since, MAX_LINES).await?;
     let build_output = lines
         .into_iter()
         .map(|line| on_the_wire(id, line))

@@ -1,11 +1,11 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
 use super::build_log::{BuildLog, note_warnings};
+use super::build_slots::BuildSlot;
 use super::compress::PreparedVariants;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
-use super::transition::{Failure, MAX_QUEUED, Walk, time_allowed, walk};
-use super::turns::BuildTurn;
+use super::transition::{Failure, MAX_QUEUED, Transition, apply_transition, time_allowed};
 use crate::{Core, Error, Result};
 use estrade_blobs::{HeldBlobs, StoredBlob};
 use estrade_model::release::ReleaseState;
@@ -13,13 +13,13 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_store::images::{self, ImageKey};
 use estrade_store::manifest::Manifest;
 use estrade_store::release_queue::{self, ClaimFilter, ClaimableRow, ClaimedRow};
-use estrade_store::releases::Recipe;
+use estrade_store::releases::ReleaseSpec;
 use estrade_store::{artifacts, blob_rows};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a claim lasts unless it is renewed.
-const LEASE: Duration = Duration::from_secs(5);
+const LEASE_DURATION: Duration = Duration::from_secs(5);
 
 /// One release that this process works on. Dropping it changes nothing: another worker takes the
 /// release over once the lease has run out.
@@ -30,7 +30,7 @@ pub struct Claim {
     /// with the same worker that claimed the release again.
     lease: String,
     /// The right to build it, while it is needed.
-    turn: Option<BuildTurn>,
+    build_slot: Option<BuildSlot>,
 }
 
 impl Claim {
@@ -67,7 +67,7 @@ impl Claim {
                         if follows {
                             release_queue::follow_live(tx, id).await?;
                         }
-                        let until = now.after(LEASE);
+                        let until = now.after(LEASE_DURATION);
                         let row =
                             release_queue::claim_release(tx, id, &lease, until, begin, now).await?;
                         rows.extend(row);
@@ -80,7 +80,7 @@ impl Claim {
             core: Arc::clone(core),
             row,
             lease: lease.clone(),
-            turn: None,
+            build_slot: None,
         };
         Ok(rows.into_iter().map(claim).collect())
     }
@@ -100,20 +100,21 @@ impl Claim {
         self.row.owner
     }
 
-    /// Takes a turn at building.
-    pub(super) fn begin_turn(&mut self) {
-        let turns = &self.core.fleet.builds;
-        self.turn.get_or_insert_with(|| turns.take(self.row.owner));
+    /// Takes a build slot.
+    pub(super) fn take_build_slot(&mut self) {
+        let slots = &self.core.fleet.builds;
+        self.build_slot
+            .get_or_insert_with(|| slots.take(self.row.owner));
     }
 
-    /// Whether it may be built now: it has a turn. One that it had before its worker went away is gone.
+    /// Whether it may be built now: it has a build slot. One that it had before its worker went away is gone.
     pub(super) fn may_build(&self) -> bool {
-        self.turn.is_some()
+        self.build_slot.is_some()
     }
 
-    /// Gives the turn to somebody else.
-    pub(super) fn end_turn(&mut self) {
-        self.turn = None;
+    /// Gives the build slot back.
+    pub(super) fn release_build_slot(&mut self) {
+        self.build_slot = None;
     }
 
     /// Where the release stands.
@@ -122,8 +123,8 @@ impl Claim {
     }
 
     /// What it runs.
-    pub(super) fn recipe(&self) -> &Recipe {
-        &self.row.recipe
+    pub(super) fn spec(&self) -> &ReleaseSpec {
+        &self.row.spec
     }
 
     /// Whether the quick variants of its artifact were made when it was claimed.
@@ -147,16 +148,16 @@ impl Claim {
         through: &[ReleaseState],
         failure: Option<Failure>,
     ) -> Result<bool> {
-        self.advance_with(through, failure, Luggage::default())
+        self.advance_with(through, failure, PendingCommit::default())
             .await
     }
 
-    /// The same, together with what came together on the way.
+    /// The same, together with what must be committed with it.
     pub(super) async fn advance_with(
         &mut self,
         through: &[ReleaseState],
         failure: Option<Failure>,
-        Luggage { said, made }: Luggage,
+        PendingCommit { said, made }: PendingCommit,
     ) -> Result<bool> {
         let (release, from, now) = (self.row.id, self.row.state, self.core.now());
         let (lease, steps) = (self.lease.clone(), through.to_vec());
@@ -171,7 +172,7 @@ impl Claim {
                 let (lease, steps, failure) = (lease.clone(), steps.clone(), failure.clone());
                 let (said, rows) = (Arc::clone(&said), rows.clone());
                 Box::pin(async move {
-                    let way = Walk {
+                    let way = Transition {
                         release,
                         from,
                         through: &steps,
@@ -179,7 +180,7 @@ impl Claim {
                         deadline,
                         failure: failure.as_ref(),
                     };
-                    if !walk(tx, &way, now).await? {
+                    if !apply_transition(tx, &way, now).await? {
                         return Ok(false);
                     }
                     said.write(tx, release, now).await?;
@@ -201,9 +202,9 @@ impl Claim {
     }
 }
 
-/// What came together on the way to a state and is committed with it.
+/// Written in the same transaction as the next state change.
 #[derive(Default)]
-pub(super) struct Luggage {
+pub(super) struct PendingCommit {
     /// Lines for the build log.
     pub(super) said: BuildLog,
     /// Compressed variants.
@@ -267,8 +268,8 @@ impl Claim {
             })
             .await?;
         if kept {
-            self.row.recipe.built = Some(release);
-            self.row.recipe.port = port;
+            self.row.spec.built = Some(release);
+            self.row.spec.port = port;
         }
         Ok(kept)
     }
@@ -288,7 +289,7 @@ impl Claim {
             })
             .await?;
         if kept {
-            self.row.recipe.env = Some(sealed);
+            self.row.spec.env = Some(sealed);
         }
         Ok(kept)
     }
@@ -297,7 +298,7 @@ impl Claim {
     pub(super) async fn keep_build(&mut self, built: Built) -> Result<bool> {
         let artifact = self.core.new_id()?;
         // Files that another artifact was made of, as a front end that was built.
-        let origin = self.row.recipe.artifact;
+        let origin = self.row.spec.artifact;
         let site = built.site.clone();
         let known = known_contents(&built.manifest, &built.new);
         let (release, project, lease) = (self.row.id, self.row.project, self.lease.clone());
@@ -325,9 +326,9 @@ impl Claim {
             })
             .await?;
         if kept {
-            self.row.recipe.artifact = Some(artifact);
-            self.row.recipe.origin = origin;
-            self.row.recipe.site = site;
+            self.row.spec.artifact = Some(artifact);
+            self.row.spec.origin = origin;
+            self.row.spec.site = site;
         }
         Ok(kept)
     }
@@ -335,20 +336,20 @@ impl Claim {
 
 /// A lease that somebody keeps alive while the work goes on.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct HeldLease {
     pub(super) release: ReleaseId,
     pub(super) lease: String,
 }
 
 /// Extends these leases and returns the releases whose lease was lost.
-pub(super) async fn renew_leases(core: &Core, held: Vec<Held>) -> Result<Vec<ReleaseId>> {
-    let until = core.now().after(LEASE);
+pub(super) async fn renew_leases(core: &Core, held: Vec<HeldLease>) -> Result<Vec<ReleaseId>> {
+    let until = core.now().after(LEASE_DURATION);
     core.db
         .transact(move |tx| {
             let held = held.clone();
             Box::pin(async move {
                 let mut lost = Vec::new();
-                for Held { release, lease } in held {
+                for HeldLease { release, lease } in held {
                     if !release_queue::renew_lease(tx, release, &lease, until).await? {
                         lost.push(release);
                     }
@@ -359,13 +360,13 @@ pub(super) async fn renew_leases(core: &Core, held: Vec<Held>) -> Result<Vec<Rel
         .await
 }
 
-/// Puts a release that needs a turn at building back into the queue: it waits there as if it had never been
+/// Puts a release that needs a build slot back into the queue: it waits there as if it had never been
 /// claimed.
-pub(super) async fn requeue(core: &Core, held: Held) -> Result<()> {
+pub(super) async fn requeue(core: &Core, held: HeldLease) -> Result<()> {
     let allowed = i64::try_from(MAX_QUEUED.as_millis()).unwrap_or(i64::MAX);
     core.db
         .transact(move |tx| {
-            let Held { release, lease } = held.clone();
+            let HeldLease { release, lease } = held.clone();
             Box::pin(async move {
                 Ok(release_queue::requeue_release(tx, release, &lease, allowed).await?)
             })
@@ -374,12 +375,12 @@ pub(super) async fn requeue(core: &Core, held: Held) -> Result<()> {
 }
 
 /// Gives leases back, so that another worker can go on at once.
-pub(super) async fn drop_leases(core: &Core, held: Vec<Held>) -> Result<()> {
+pub(super) async fn drop_leases(core: &Core, held: Vec<HeldLease>) -> Result<()> {
     core.db
         .transact(move |tx| {
             let held = held.clone();
             Box::pin(async move {
-                for Held { release, lease } in held {
+                for HeldLease { release, lease } in held {
                     release_queue::drop_lease(tx, release, &lease).await?;
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 
 use super::build_log::note_warnings;
 use super::incoming::{cleaned_up, keep_content, settle};
-use super::known::Like;
+use super::known::SimilarArtifact;
 use super::transition::MAX_QUEUED;
 use super::{Upload, queue_release};
 use crate::identity::access::Permission;
@@ -17,22 +17,22 @@ use estrade_model::{Invalid, ProjectId, ReleaseId};
 use estrade_runtime::{ImageRef, VolumeName};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
-use estrade_store::releases::{Recipe, ReleaseDraft};
+use estrade_store::releases::{ReleaseDraft, ReleaseSpec};
 use estrade_store::{Tx, artifacts, blob_rows, projects as project_rows, sources};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Longest message, in characters.
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE_CHARS: usize = 1000;
 /// Longest name of an image, in bytes.
-const LONGEST_IMAGE: usize = 512;
+const MAX_IMAGE_NAME_BYTES: usize = 512;
 /// Longest name of a client that is kept, in characters.
-const LONGEST_CLIENT: usize = 200;
+const MAX_CLIENT_CHARS: usize = 200;
 /// Most bytes of `gitInfo` as JSON: a list shows it for hundreds of releases at once.
-pub const MOST_GIT_INFO: usize = 16 * 1024;
+pub const MAX_GIT_INFO_BYTES: usize = 16 * 1024;
 /// Most bytes of the settings for the runtime as JSON.
-pub const MOST_SETTINGS: usize = 256 * 1024;
+pub const MAX_SETTINGS_BYTES: usize = 256 * 1024;
 
 /// The setting that says which port was asked for.
 const PORT: &str = "port";
@@ -64,38 +64,38 @@ pub fn create_release<'a>(
         let settings = read_site_settings(platform, &new.settings)?;
         let disks = disks::mounts(&new.settings)?;
         envs::check_own_variables(&new.settings)?;
-        let mut order = Order {
+        let mut checked = CheckedRelease {
             draft: draft_release(core, &row, new)?,
             disks: disks.into_iter().map(|(name, _)| name).collect(),
             warnings: Vec::new(),
         };
-        let draft = &mut order.draft;
+        let draft = &mut checked.draft;
         let id = draft.id;
         match source {
             Source::Image(image) => {
-                draft.recipe.image = Some(check_image(draft.recipe.platform, image)?);
-                commit(core, permission, order, None).await?;
+                draft.spec.image = Some(check_image(draft.spec.platform, image)?);
+                commit(core, permission, checked, None).await?;
             }
             Source::Archive(source) => {
                 let source = source.parse().map_err(|_| unknown_source())?;
-                draft.recipe.source = Some(source);
-                commit(core, permission, order, None).await?;
+                draft.spec.source = Some(source);
+                commit(core, permission, checked, None).await?;
             }
             Source::Files(mut upload) => {
                 upload.require_tree()?;
                 if upload.project() != row.id {
                     return Err(Error::NotFound("the project"));
                 }
-                let like = upload.require_named(core).await?;
-                if draft.recipe.platform == Platform::Static {
+                let similar = upload.require_named(core).await?;
+                if draft.spec.platform == Platform::Static {
                     let said = upload.read_project_files(core, Platform::Static).await?;
                     let settings = settings.or(said);
                     upload.choose_root(&settings)?;
-                    order.warnings = upload.site_warnings();
-                    draft.recipe.site = site_json(settings)?;
+                    checked.warnings = upload.site_warnings();
+                    draft.spec.site = site_json(settings)?;
                 }
-                draft.recipe.artifact = Some(core.new_id()?);
-                store_files(core, permission, order, *upload, like).await?;
+                draft.spec.artifact = Some(core.new_id()?);
+                store_files(core, permission, checked, *upload, similar).await?;
             }
         }
         Ok(id)
@@ -134,7 +134,7 @@ pub(crate) fn open_settings(
 }
 
 /// The port that the maker of a release asked for.
-pub(super) fn asked_port(settings: &Map<String, Value>) -> Option<u16> {
+pub(super) fn requested_port(settings: &Map<String, Value>) -> Option<u16> {
     u16::try_from(settings.get(PORT)?.as_u64()?).ok()
 }
 
@@ -150,7 +150,7 @@ pub(super) fn site_json(settings: SiteSettings) -> Result<Option<String>> {
 }
 
 /// A release that was asked for.
-struct Order {
+struct CheckedRelease {
     draft: ReleaseDraft,
     /// The disks that it mounts.
     disks: Vec<VolumeName>,
@@ -161,15 +161,15 @@ struct Order {
 async fn store_files(
     core: &Core,
     permission: Permission,
-    order: Order,
+    checked: CheckedRelease,
     upload: Upload,
-    like: Option<Like>,
+    similar: Option<SimilarArtifact>,
 ) -> Result<()> {
     let (manifest, published, upload_scope) = tokio::task::spawn_blocking(|| upload.publish())
         .await
         .map_err(Error::internal)??;
-    let contents = Contents::new(manifest, &published, like);
-    let stored = commit(core, permission, order, Some(contents)).await;
+    let contents = Contents::new(manifest, &published, similar);
+    let stored = commit(core, permission, checked, Some(contents)).await;
     settle(published, &stored);
     if stored.is_ok() {
         upload_scope.commit();
@@ -182,7 +182,7 @@ struct Contents {
     manifest: Manifest,
     new: Vec<StoredBlob>,
     /// What an earlier artifact has as well.
-    like: Option<(ArtifactId, Vec<Digest>)>,
+    similar: Option<(ArtifactId, Vec<Digest>)>,
     /// The rest.
     known: Vec<Digest>,
     /// Until the transaction is over, also when nobody waits for it any more.
@@ -190,17 +190,17 @@ struct Contents {
 }
 
 impl Contents {
-    fn new(manifest: Manifest, published: &Published, like: Option<Like>) -> Self {
+    fn new(manifest: Manifest, published: &Published, similar: Option<SimilarArtifact>) -> Self {
         let new = published.blobs().to_vec();
         let mut known = known_contents(&manifest, &new);
-        let like = like.map(|like| {
-            let shared = known.extract_if(.., |digest| like.contents.contains(digest));
-            (like.artifact, shared.collect())
+        let similar = similar.map(|similar| {
+            let shared = known.extract_if(.., |digest| similar.contents.contains(digest));
+            (similar.artifact, shared.collect())
         });
         Self {
             manifest,
             new,
-            like,
+            similar,
             known,
             _held: published.hold(),
         }
@@ -213,7 +213,7 @@ pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Dig
     let digests = manifest.files().iter().map(|file| file.digest);
     let known: DigestSet = digests.filter(|digest| !fresh.contains(digest)).collect();
     let mut known: Vec<_> = known.into_iter().collect();
-    // In the order in which the database has them: neighbours are found together.
+    // In the checked in which the database has them: neighbours are found together.
     known.sort_unstable();
     known
 }
@@ -221,32 +221,32 @@ pub(super) fn known_contents(manifest: &Manifest, new: &[StoredBlob]) -> Vec<Dig
 async fn commit(
     core: &Core,
     permission: Permission,
-    order: Order,
+    checked: CheckedRelease,
     contents: Option<Contents>,
 ) -> Result<()> {
-    let (owner, release) = (permission.owner(), Arc::new((order, contents)));
+    let (owner, release) = (permission.owner(), Arc::new((checked, contents)));
     permission
         .transact(core, move |tx| {
             let release = Arc::clone(&release);
             Box::pin(async move {
-                let (order, contents) = release.as_ref();
-                let Order {
+                let (checked, contents) = release.as_ref();
+                let CheckedRelease {
                     draft,
                     disks,
                     warnings,
-                } = order;
+                } = checked;
                 let key = estrade_model::project::ProjectKey::Id(draft.project);
                 // It may have been deleted since the upload began.
                 if project_rows::find_project(tx, owner, &key).await?.is_none() {
                     return Err(Error::NotFound("the project"));
                 }
                 disks::require_disks(tx, draft.project, disks).await?;
-                if let Some(source) = draft.recipe.source {
+                if let Some(source) = draft.spec.source {
                     let digest = sources::find_source(tx, draft.project, source).await?;
                     let digest = digest.ok_or_else(unknown_source)?;
                     keep_content(tx, &[], digest).await?;
                 }
-                if let (Some(contents), Some(artifact)) = (contents, draft.recipe.artifact) {
+                if let (Some(contents), Some(artifact)) = (contents, draft.spec.artifact) {
                     insert_contents(tx, artifact, contents).await?;
                     let manifest = &contents.manifest;
                     artifacts::insert_artifact(tx, artifact, draft.project, manifest).await?;
@@ -262,8 +262,8 @@ async fn insert_contents(tx: &mut Tx, id: ArtifactId, contents: &Contents) -> Re
     // A clean-up may have removed them since we asked. What an artifact needs that is still there it
     // leaves alone, so that those need not be looked at one by one.
     let mut known = contents.known.clone();
-    if let Some((like, shared)) = &contents.like
-        && !artifacts::keep_artifact_for(tx, *like, id).await?
+    if let Some((similar, shared)) = &contents.similar
+        && !artifacts::keep_artifact_for(tx, *similar, id).await?
     {
         known.extend(shared);
     }
@@ -280,10 +280,10 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
         return Err(Error::invalid("port: must be 1 to 65535"));
     }
     if let Some(message) = &new.message
-        && (message.chars().count() > LONGEST_MESSAGE || message.contains('\0'))
+        && (message.chars().count() > MAX_MESSAGE_CHARS || message.contains('\0'))
     {
         return Err(Error::invalid(format!(
-            "message: must be at most {LONGEST_MESSAGE} characters long, without NUL"
+            "message: must be at most {MAX_MESSAGE_CHARS} characters long, without NUL"
         )));
     }
     let git_info = new.git_info.map(|info| info.to_string());
@@ -296,15 +296,15 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
     require_small(
         "gitInfo",
         git_info.as_ref().map_or(0, String::len),
-        MOST_GIT_INFO,
+        MAX_GIT_INFO_BYTES,
     )?;
-    require_small("settings", settings.len(), MOST_SETTINGS)?;
+    require_small("settings", settings.len(), MAX_SETTINGS_BYTES)?;
     let now = core.now();
     Ok(ReleaseDraft {
         id: core.new_id()?,
         project: project.id,
         kind: ReleaseType::Deploy,
-        recipe: Recipe {
+        spec: ReleaseSpec {
             platform,
             port,
             // They may hold secrets, such as values of environment variables.
@@ -321,7 +321,7 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
         git_info,
         client: new.client.map(|name| {
             let printable = name.chars().filter(|c| !c.is_control());
-            printable.take(LONGEST_CLIENT).collect()
+            printable.take(MAX_CLIENT_CHARS).collect()
         }),
         created_at: now,
         deadline: now.after(MAX_QUEUED),
@@ -349,7 +349,7 @@ fn check_image(platform: Platform, image: String) -> Result<String> {
         )));
     }
     let refused = || Error::invalid("image: must be the name of an image, such as nginx:1.27");
-    if image.len() > LONGEST_IMAGE {
+    if image.len() > MAX_IMAGE_NAME_BYTES {
         return Err(refused());
     }
     let name: ImageRef = image.parse().map_err(|_| refused())?;

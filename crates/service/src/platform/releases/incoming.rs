@@ -2,7 +2,7 @@
 //!
 //! Between two pieces no thread waits: a sender may be slow.
 
-use super::caps::{Caps, storing};
+use super::limits::{ReleaseLimits, storing};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_blobs::{BlobError, Content, Digest, Published};
 use estrade_model::ProjectId;
@@ -12,14 +12,14 @@ use estrade_store::{Tx, blob_rows, blob_uploads, projects as project_rows};
 use std::io::Write;
 
 /// How much waits in memory for one write to disk.
-const PIECE: usize = 256 * 1024;
+const BUFFER_SIZE: usize = 256 * 1024;
 /// How many of the first bytes are kept, to tell what kind of content it is.
-const HEAD: usize = 4;
+const MAGIC_BYTES: usize = 4;
 
 /// A content that is being received for a project. Dropping it leaves nothing behind.
-pub struct Incoming {
+pub struct IncomingContent {
     project: ProjectId,
-    caps: Caps,
+    limits: ReleaseLimits,
     content: Content,
     waiting: Vec<u8>,
     head: Vec<u8>,
@@ -27,13 +27,13 @@ pub struct Incoming {
 }
 
 /// Begins to receive a content.
-pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<Incoming> {
+pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<IncomingContent> {
     // What writes asks once more: until then hours may pass.
     scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
-    Ok(Incoming {
+    Ok(IncomingContent {
         project: row.id,
-        caps: Caps::of(core, &row.plan),
+        limits: ReleaseLimits::of(core, &row.plan),
         content: core.blobs.receive(),
         waiting: Vec::new(),
         head: Vec::new(),
@@ -41,19 +41,19 @@ pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<
     })
 }
 
-impl Incoming {
+impl IncomingContent {
     /// Most bytes that it may have.
-    pub fn most_bytes(&self) -> u64 {
-        self.caps.bytes()
+    pub fn max_bytes(&self) -> u64 {
+        self.limits.bytes()
     }
 
     /// Takes the next piece.
     pub async fn write(mut self, piece: &[u8]) -> Result<Self> {
         self.size += piece.len() as u64;
-        self.caps.check(self.size, || "the content is".into())?;
-        let head = HEAD.saturating_sub(self.head.len()).min(piece.len());
+        self.limits.check(self.size, || "the content is".into())?;
+        let head = MAGIC_BYTES.saturating_sub(self.head.len()).min(piece.len());
         self.head.extend_from_slice(&piece[..head]);
-        if self.waiting.len() + piece.len() > PIECE {
+        if self.waiting.len() + piece.len() > BUFFER_SIZE {
             let waiting = std::mem::take(&mut self.waiting);
             self.content = blocking(self.content, move |content| {
                 content.write_all(&waiting)?;
@@ -66,7 +66,7 @@ impl Incoming {
     }
 
     /// The last piece has come.
-    pub async fn end(mut self) -> Result<Received> {
+    pub async fn end(mut self) -> Result<ReceivedContent> {
         let waiting = self.waiting;
         let content = if self.content.size() == 0 {
             // Small, so that it stays in memory: no thread is needed for it.
@@ -77,9 +77,9 @@ impl Incoming {
             let write_last = move |content: &mut Content| Ok(content.write_all(&waiting)?);
             blocking(self.content, write_last).await?
         };
-        Ok(Received {
+        Ok(ReceivedContent {
             project: self.project,
-            caps: self.caps,
+            limits: self.limits,
             digest: content.digest(),
             head: self.head,
             content,
@@ -99,15 +99,15 @@ async fn blocking(
 }
 
 /// A content that was received whole; not durable yet.
-pub struct Received {
+pub struct ReceivedContent {
     pub(super) project: ProjectId,
-    caps: Caps,
+    limits: ReleaseLimits,
     content: Content,
     digest: Digest,
     pub(super) head: Vec<u8>,
 }
 
-impl Received {
+impl ReceivedContent {
     /// Its hash.
     pub fn digest(&self) -> Digest {
         self.digest
@@ -120,7 +120,7 @@ impl Received {
 
     /// Makes it durable, unless it is stored already.
     pub(super) async fn publish(self, core: &Core) -> Result<Published> {
-        let mut staging = self.caps.stage(core);
+        let mut staging = self.limits.stage(core);
         let content = self.content;
         let publish = move || {
             staging.adopt(content)?;
@@ -172,7 +172,7 @@ pub(super) fn settle<T>(published: Published, committed: &Result<T>) {
 pub async fn keep_upload(
     core: &Core,
     scope: &Scope,
-    received: Received,
+    received: ReceivedContent,
     announced: Digest,
 ) -> Result<bool> {
     if received.digest() != announced {

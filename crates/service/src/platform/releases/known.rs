@@ -14,10 +14,10 @@ use estrade_store::manifest::ManifestFile;
 
 /// How many artifacts are looked through, from the newest: a bound on what one request costs.
 /// What only older ones hold is asked for again, which does no harm.
-const MOST_ARTIFACTS: usize = 100;
+const MAX_ARTIFACTS: usize = 100;
 
 /// An artifact, and which of the contents that were looked for it has.
-pub(super) struct Like {
+pub(super) struct SimilarArtifact {
     /// Its id.
     pub(super) artifact: ArtifactId,
     /// What it has.
@@ -32,12 +32,12 @@ pub(super) async fn require_known(
     project: ProjectId,
     named: &[ManifestFile],
     sent: impl Iterator<Item = (Digest, u64)>,
-) -> Result<Option<Like>> {
+) -> Result<Option<SimilarArtifact>> {
     let mut search = Search::new(named.iter().map(|file| file.digest));
     search.found(sent);
-    let mut like = None;
+    let mut similar = None;
     let mut before = None;
-    for number in 0..MOST_ARTIFACTS {
+    for number in 0..MAX_ARTIFACTS {
         if search.is_over() {
             break;
         }
@@ -45,7 +45,7 @@ pub(super) async fn require_known(
         before = artifact.as_ref().map(|artifact| artifact.id);
         if let Some(ArtifactContents { id, contents }) = artifact {
             let found = search.found(contents);
-            like.get_or_insert(Like {
+            similar.get_or_insert(SimilarArtifact {
                 artifact: id,
                 contents: found,
             });
@@ -59,7 +59,7 @@ pub(super) async fn require_known(
             break;
         }
     }
-    search.judge(named).map(|()| like)
+    search.judge(named).map(|()| similar)
 }
 
 /// A search for contents: what is wanted, and how long it is once it was found.

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! begin_upload → Upload::add_file … → create_release      a request
-//! Worker::run → Claim → work::carry_out                   the worker, in the background
-//! transition::walk                                        the one place where a state changes
+//! Worker::run → Claim → steps::run_release                   the worker, in the background
+//! transition::apply_transition                                        the one place where a state changes
 //! ```
 
 mod archive;
 mod build;
 mod build_log;
-mod caps;
+mod build_slots;
 mod claim;
 mod compress;
 mod create;
@@ -17,34 +17,34 @@ mod download;
 mod incoming;
 mod known;
 mod layout;
+mod limits;
 mod read;
 mod schedule;
 mod site_rules;
 mod sources;
+mod steps;
 mod transition;
-mod turns;
 mod unpack;
 mod upload;
-mod work;
 pub mod worker;
 
 pub use build_log::read_build_logs;
+pub(crate) use build_slots::BuildSlots;
 pub use claim::Claim;
 pub(crate) use compress::EagerCompressor;
 pub use compress::run_brotli;
 pub(crate) use create::open_settings;
-pub use create::{MOST_GIT_INFO, MOST_SETTINGS, Source, create_release};
+pub use create::{MAX_GIT_INFO_BYTES, MAX_SETTINGS_BYTES, Source, create_release};
 pub use download::{SourceDownload, SourceStream, download_source};
-pub use incoming::{Incoming, Received, begin_content, keep_upload};
+pub use incoming::{IncomingContent, ReceivedContent, begin_content, keep_upload};
 pub use read::{ReleaseSummary, list_releases, read_release, summarize_releases, wait_release};
 pub use sources::create_source;
 pub use transition::Failure;
 pub(crate) use transition::presentable;
-pub(crate) use turns::BuildTurns;
 pub use upload::{Upload, begin_upload};
 pub use worker::{Worker, end_overdue};
 
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::{Core, Error, Result, Scope, platform::disks};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ReleaseState, ReleaseType};
@@ -55,7 +55,7 @@ use estrade_store::releases::{self, ReleaseDraft, ReleaseRow};
 use estrade_store::{ChangeKind, Tx};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
-use transition::{MAX_QUEUED, Walk, walk};
+use transition::{MAX_QUEUED, Transition, apply_transition};
 
 const NOT_FOUND: Error = Error::NotFound("the release");
 
@@ -69,7 +69,7 @@ async fn queue_release(tx: &mut Tx, draft: &ReleaseDraft) -> Result<()> {
     let now = draft.created_at;
     let number = projects::next_release_number(tx, draft.project).await?;
     releases::insert_release(tx, draft, number).await?;
-    let accepted = Happening {
+    let accepted = NewEvent {
         action: "release",
         status: ReleaseState::Pending.to_string(),
         release: Some((draft.id, tag(number))),
@@ -87,16 +87,16 @@ pub(crate) async fn queue_rerun(
     message: Option<String>,
     now: Timestamp,
 ) -> Result<()> {
-    let mut recipe = releases::find_recipe(tx, of).await?.ok_or(NOT_FOUND)?;
+    let mut spec = releases::find_spec(tx, of).await?.ok_or(NOT_FOUND)?;
     if kind == ReleaseType::EnvUpdate {
         // The ones of now; whoever goes back gets those of then.
-        recipe.env = None;
+        spec.env = None;
     }
     let draft = ReleaseDraft {
         id,
         project: project.id,
         kind,
-        recipe,
+        spec,
         message,
         git_info: None,
         client: None,
@@ -128,7 +128,7 @@ pub fn cancel_release<'a>(
                         ),
                     ));
                 }
-                let canceled = Walk {
+                let canceled = Transition {
                     release: id,
                     from,
                     through: &[ReleaseState::Canceled],
@@ -136,7 +136,7 @@ pub fn cancel_release<'a>(
                     deadline: now,
                     failure: None,
                 };
-                walk(tx, &canceled, now).await.map(drop)
+                apply_transition(tx, &canceled, now).await.map(drop)
             })
         })
         .await

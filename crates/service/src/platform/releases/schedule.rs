@@ -9,7 +9,7 @@
 //! meanwhile and it would together be more than [`MAX_BUILDS`]. It goes before those that were not begun, because its
 //! deadline runs.
 
-use super::turns::MAX_BUILDS;
+use super::build_slots::MAX_BUILDS;
 use estrade_model::{OwnerId, ReleaseId};
 use estrade_store::release_queue::{ClaimableRow, ReleaseQueue};
 use std::collections::{HashMap, HashSet};
@@ -175,7 +175,7 @@ mod tests {
                 .flat_map(|owner| [build(*owner); 2].map(|_| build(*owner))),
         );
         let mut order = Vec::new();
-        // One turn becomes free at a time, and nobody holds another.
+        // One slot becomes free at a time, and nobody holds another.
         while let Some((next, _)) = schedule.pick(waiting.clone(), load(1)).pop() {
             waiting.retain(|row| row.id != next.id);
             order.push(next.owner);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_at_building_is_never_the_same_owners() {
+    fn one_build_slot_is_never_the_same_owners() {
         let mut schedule = Schedule::default();
         let [owner] = owners();
         let waiting = (0..30).map(|_| row(owner, ReleaseQueue::Build));

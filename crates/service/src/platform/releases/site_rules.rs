@@ -1,7 +1,7 @@
 //! Whether `_redirects` and `_headers` of a site are within their limits.
 
+use super::steps::StepError;
 use super::transition::Failure;
-use super::work::Halt;
 use crate::{Core, Error};
 use estrade_blobs::StoredBlob;
 use estrade_model::release::ArtifactId;
@@ -20,7 +20,7 @@ const FILES: [(&str, Check); 2] = [
 ];
 
 /// Ends a release whose rules the edge would not follow in full.
-pub(super) async fn check_rules(core: &Arc<Core>, artifact: ArtifactId) -> Result<(), Halt> {
+pub(super) async fn check_rules(core: &Arc<Core>, artifact: ArtifactId) -> Result<(), StepError> {
     let manifest = artifacts::read_manifest(&core.db, artifact).await;
     let Some(manifest) = manifest.map_err(Error::from)? else {
         return Ok(());
@@ -47,8 +47,8 @@ async fn read_text(core: &Arc<Core>, blob: StoredBlob) -> Result<String, Error> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn refused(exceeded: &ExceededLimit) -> Halt {
-    Halt::Failed(Failure {
+fn refused(exceeded: &ExceededLimit) -> StepError {
+    StepError::Failed(Failure {
         reason: "rules_exceeded",
         message: format!("{exceeded}; change the file and deploy again"),
     })

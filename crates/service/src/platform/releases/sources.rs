@@ -1,6 +1,6 @@
 //! Archives that clients upload, for releases to be made from.
 
-use super::incoming::{Received, keep_content, settle};
+use super::incoming::{ReceivedContent, keep_content, settle};
 use crate::{Core, Error, Result, Scope};
 use estrade_model::project::ProjectKey;
 use estrade_model::release::{ArchiveFormat, SourceId};
@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 pub fn create_source<'a>(
     core: &'a Core,
     scope: &'a Scope,
-    received: Received,
+    received: ReceivedContent,
 ) -> BoxFuture<'a, Result<SourceId>> {
     Box::pin(async move {
         let Some(format) = ArchiveFormat::of(&received.head) else {

@@ -1,7 +1,7 @@
 //! The one place where a release changes its state.
 
 use super::tag;
-use crate::platform::events::{Happening, record_events};
+use crate::platform::events::{NewEvent, record_events};
 use crate::{Error, Result, Settings};
 use estrade_model::release::ReleaseState;
 use estrade_model::{ReleaseId, Timestamp};
@@ -10,20 +10,20 @@ use estrade_store::{ChangeKind, Tx, projects};
 use std::time::Duration;
 
 /// Longest message of a failure, in characters.
-const LONGEST_MESSAGE: usize = 8000;
-/// How long a release may wait in the queue: behind others of its project, and for a turn at building. Others
+const MAX_MESSAGE_CHARS: usize = 8000;
+/// How long a release may wait in the queue: behind others of its project, and for a build slot. Others
 /// may have builds that take long, so this is no measure of anything but a queue that does not move.
 pub(super) const MAX_QUEUED: Duration = Duration::from_hours(24);
 /// How long a release may be PENDING once somebody works on it.
 const MAX_PENDING: Duration = Duration::from_mins(15);
 /// What an engine may need besides a build: to fetch, to unpack, to name.
-const AROUND_A_BUILD: Duration = Duration::from_mins(1);
+const BUILD_OVERHEAD: Duration = Duration::from_mins(1);
 
 /// How long a release may stay in a state.
 pub(super) fn time_allowed(settings: &Settings, state: ReleaseState) -> Duration {
     match state {
         ReleaseState::Pending => MAX_PENDING,
-        ReleaseState::Building => settings.containers.build_limit + AROUND_A_BUILD,
+        ReleaseState::Building => settings.containers.build_limit + BUILD_OVERHEAD,
         ReleaseState::Deploying => Duration::from_mins(2),
         _ => Duration::ZERO,
     }
@@ -42,32 +42,40 @@ pub struct Failure {
 /// what steers terminals or databases.
 pub(crate) fn presentable(text: &str) -> String {
     let visible = |c: &char| *c == '\n' || !c.is_control();
-    let mut kept: String = text.chars().filter(visible).take(LONGEST_MESSAGE).collect();
-    if kept.len() < text.len() && text.chars().nth(LONGEST_MESSAGE).is_some() {
+    let mut kept: String = text
+        .chars()
+        .filter(visible)
+        .take(MAX_MESSAGE_CHARS)
+        .collect();
+    if kept.len() < text.len() && text.chars().nth(MAX_MESSAGE_CHARS).is_some() {
         kept.push('…');
     }
     kept
 }
 
-/// A way through one or more states, with nothing to do in between.
-pub(super) struct Walk<'w> {
+/// A move through one or more states, with nothing to do in between.
+pub(super) struct Transition<'t> {
     pub(super) release: ReleaseId,
     pub(super) from: ReleaseState,
-    pub(super) through: &'w [ReleaseState],
+    pub(super) through: &'t [ReleaseState],
     /// The lease of the worker that moves it; none for those who end it from outside.
-    pub(super) lease: Option<&'w str>,
+    pub(super) lease: Option<&'t str>,
     /// Until when it may stay where it goes, if that is not an end.
     pub(super) deadline: Timestamp,
-    pub(super) failure: Option<&'w Failure>,
+    pub(super) failure: Option<&'t Failure>,
 }
 
 /// Moves a release, notes each step as an event and tells who waits.
 ///
 /// False when it is not where it was thought to be, or the lease was lost: then nothing happened,
 /// and whoever works on it must stop.
-pub(super) async fn walk(tx: &mut Tx, walk: &Walk<'_>, now: Timestamp) -> Result<bool> {
-    let to = last_step(walk)?;
-    let message = walk
+pub(super) async fn apply_transition(
+    tx: &mut Tx,
+    transition: &Transition<'_>,
+    now: Timestamp,
+) -> Result<bool> {
+    let to = last_step(transition)?;
+    let message = transition
         .failure
         .map(|failure| (failure.reason, presentable(&failure.message)));
     let moved = if to.is_terminal() {
@@ -78,42 +86,54 @@ pub(super) async fn walk(tx: &mut Tx, walk: &Walk<'_>, now: Timestamp) -> Result
                 .as_ref()
                 .map(|(reason, message)| (*reason, message.as_str())),
         };
-        release_queue::finish_release(tx, walk.release, walk.from, walk.lease, &ending).await?
+        release_queue::finish_release(
+            tx,
+            transition.release,
+            transition.from,
+            transition.lease,
+            &ending,
+        )
+        .await?
     } else {
-        let lease = walk
+        let lease = transition
             .lease
             .ok_or_else(|| Error::internal("only a worker moves a release that goes on"))?;
-        let step = (walk.from, to);
-        release_queue::advance_release(tx, walk.release, step, lease, walk.deadline).await?
+        let step = (transition.from, to);
+        release_queue::advance_release(tx, transition.release, step, lease, transition.deadline)
+            .await?
     };
     let Some(moved) = moved else {
         return Ok(false);
     };
     if to == ReleaseState::Ready {
-        projects::set_current_release(tx, moved.project, walk.release, now).await?;
+        projects::set_current_release(tx, moved.project, transition.release, now).await?;
         tx.changed(ChangeKind::Route, moved.project, now).await?;
     }
-    let step = |state: &ReleaseState| Happening {
+    let step = |state: &ReleaseState| NewEvent {
         action: "release",
         status: state.to_string(),
-        release: Some((walk.release, tag(moved.number))),
+        release: Some((transition.release, tag(moved.number))),
     };
-    let steps = walk.through.iter().map(step).collect();
+    let steps = transition.through.iter().map(step).collect();
     record_events(tx, moved.project, steps, now).await?;
-    tx.changed(ChangeKind::Release, walk.release, now).await?;
+    tx.changed(ChangeKind::Release, transition.release, now)
+        .await?;
     Ok(true)
 }
 
-/// Where the way ends, if every step of it exists.
-fn last_step(walk: &Walk<'_>) -> Result<ReleaseState> {
-    walk.through
+/// The last state, if every step is allowed.
+fn last_step(transition: &Transition<'_>) -> Result<ReleaseState> {
+    transition
+        .through
         .iter()
-        .try_fold(walk.from, |from, &to| from.may_become(to).then_some(to))
-        .filter(|to| *to != walk.from)
+        .try_fold(transition.from, |from, &to| {
+            from.may_become(to).then_some(to)
+        })
+        .filter(|to| *to != transition.from)
         .ok_or_else(|| {
             Error::internal(format!(
-                "no way leads from {} through {:?}",
-                walk.from, walk.through
+                "no transition from {} through {:?}",
+                transition.from, transition.through
             ))
         })
 }
@@ -126,8 +146,8 @@ mod tests {
     fn texts_of_anybody_are_bounded_and_steer_nothing() {
         assert_eq!(presentable("exit 1\nlast line"), "exit 1\nlast line");
         assert_eq!(presentable("a\0b\u{1b}[31mc\r"), "ab[31mc");
-        let long = presentable(&"é".repeat(LONGEST_MESSAGE + 1));
-        assert_eq!(long.chars().count(), LONGEST_MESSAGE + 1);
+        let long = presentable(&"é".repeat(MAX_MESSAGE_CHARS + 1));
+        assert_eq!(long.chars().count(), MAX_MESSAGE_CHARS + 1);
         assert!(long.ends_with('…'));
     }
 }

@@ -1,10 +1,10 @@
 //! The files of a new release on their way in.
 
-use super::caps::{Caps, storing};
 use super::compress::UploadScope;
 use super::incoming::cleaned_up;
-use super::known::{self, Like};
+use super::known::{self, SimilarArtifact};
 use super::layout::{inside, is_project_file, warn_of_sources};
+use super::limits::{ReleaseLimits, storing};
 use crate::priority_gate::{ForegroundGuard, PriorityGate};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use tokio::runtime::Handle;
 
 /// How much of a bad path an error message shows.
-const SHOWN: usize = 100;
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// Files that are being received. Dropping it leaves nothing behind.
 ///
@@ -40,7 +40,7 @@ pub struct Upload {
     /// Project files that came along.
     project_files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
-    caps: Caps,
+    limits: ReleaseLimits,
     priority_gate: PriorityGate,
     /// From the first file on: until then the client is the slow one.
     foreground: Option<ForegroundGuard>,
@@ -51,8 +51,8 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     // What writes is the release that it becomes a part of.
     scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
-    let caps = Caps::of(core, &row.plan);
-    let (mut staging, eager_compressor) = (caps.stage(core), core.eager_compressor.clone());
+    let limits = ReleaseLimits::of(core, &row.plan);
+    let (mut staging, eager_compressor) = (limits.stage(core), core.eager_compressor.clone());
     let (upload_scope, runtime) = (eager_compressor.begin_upload(), Handle::current());
     let mut scope = upload_scope.clone();
     staging.watch_new(move |digest, content| scope.add(&runtime, digest, content));
@@ -65,7 +65,7 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
         ahead: 0,
         project_files: BTreeMap::new(),
         bytes: 0,
-        caps,
+        limits,
         priority_gate: core.priority_gate.clone(),
         foreground: None,
     })
@@ -89,7 +89,7 @@ impl Upload {
     pub fn add_ahead(&mut self, content: &Hashed) -> Result<bool> {
         self.foreground
             .get_or_insert_with(|| self.priority_gate.enter_foreground());
-        if self.ahead >= self.caps.files {
+        if self.ahead >= self.limits.files {
             return Ok(false);
         }
         self.ahead += 1;
@@ -107,8 +107,8 @@ impl Upload {
     }
 
     /// Most files that it takes.
-    pub fn most_files(&self) -> usize {
-        self.caps.files
+    pub fn max_files(&self) -> usize {
+        self.limits.files
     }
 
     /// Adds one file whose content was added already.
@@ -136,14 +136,14 @@ impl Upload {
     fn add_path(&mut self, path: String, size: u64) -> Result<FilePath> {
         self.foreground
             .get_or_insert_with(|| self.priority_gate.enter_foreground());
-        let Caps { files, .. } = self.caps;
+        let ReleaseLimits { files, .. } = self.limits;
         if self.sent.len() + self.named.len() >= files {
             return Err(too_many_files(files));
         }
         let path = parse_path(path)?;
         self.bytes = self.bytes.saturating_add(size);
         let what = || format!("files: with `{path}` they are together");
-        self.caps.check(self.bytes, what)?;
+        self.limits.check(self.bytes, what)?;
         Ok(path)
     }
 
@@ -173,7 +173,7 @@ impl Upload {
     pub(super) fn require_named<'u>(
         &'u self,
         core: &'u Core,
-    ) -> impl Future<Output = Result<Option<Like>>> + Send + 'u {
+    ) -> impl Future<Output = Result<Option<SimilarArtifact>>> + Send + 'u {
         let sent = self.sent.iter().map(|file| (file.digest, file.size));
         known::require_known(core, self.project, &self.named, sent)
     }
@@ -259,7 +259,7 @@ async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
 fn parse_path(path: String) -> Result<FilePath> {
     let sent = path.clone();
     FilePath::try_from(path).map_err(|invalid| {
-        let shown: String = sent.chars().take(SHOWN).collect();
+        let shown: String = sent.chars().take(MAX_SHOWN_CHARS).collect();
         Error::invalid(format!("files: `{}`: {invalid}", shown.escape_debug()))
     })
 }

@@ -3,11 +3,11 @@
 //! Level-triggered: it looks at the database when a release changed and once a second anyway, so a
 //! missed message costs a second and nothing else.
 
-use super::claim::{Claim, Held, drop_leases, renew_leases, requeue};
+use super::build_slots::MAX_BUILDS;
+use super::claim::{Claim, HeldLease, drop_leases, renew_leases, requeue};
 use super::schedule::{Load, MAX_DEPLOYS, MAX_PER_OWNER, MAX_STATIC, Schedule};
-use super::transition::{Failure, MAX_QUEUED, Walk, time_allowed, walk};
-use super::turns::MAX_BUILDS;
-use super::work::{Done, carry_out};
+use super::steps::{RunOutcome, run_release};
+use super::transition::{Failure, MAX_QUEUED, Transition, apply_transition, time_allowed};
 use crate::{Core, Error, Result};
 use estrade_model::error::error_chain;
 use estrade_model::release::ReleaseState;
@@ -29,22 +29,22 @@ const MAX_CONSIDERED: u32 = 32;
 /// Most releases of all that are considered at once.
 const MAX_CANDIDATES: u32 = 1024;
 /// How often it looks although nothing woke it: for what is due, and on PostgreSQL for what another server left.
-const POLL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often leases are renewed; several times within one.
-const RENEW: Duration = Duration::from_secs(1);
+const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 /// Most overdue releases that are ended in one go.
-const MOST_OVERDUE: u32 = 100;
+const MAX_OVERDUE: u32 = 100;
 
 /// Works on releases until it is told to stop.
 pub struct Worker {
     core: Arc<Core>,
-    jobs: JoinSet<Done>,
+    jobs: JoinSet<RunOutcome>,
     running: HashMap<TaskId, Running>,
     schedule: Schedule,
 }
 
 struct Running {
-    held: Held,
+    held: HeldLease,
     owner: OwnerId,
     /// Whether it is a static one.
     is_static: bool,
@@ -64,8 +64,8 @@ impl Worker {
                 schedule: Schedule::default(),
             };
             report("take over", worker.take_over().await);
-            let turns = Arc::clone(&worker.core.fleet.builds);
-            let (mut polls, mut renewals) = (every(POLL), every(RENEW));
+            let slots = Arc::clone(&worker.core.fleet.builds);
+            let (mut polls, mut renewals) = (every(POLL_INTERVAL), every(RENEW_INTERVAL));
             let mut look = true;
             while !stop.is_cancelled() {
                 if look {
@@ -74,11 +74,11 @@ impl Worker {
                 look = true;
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    touched = heard(&mut changes) => if worker.works_on(&touched) {
+                    touched = next_changes(&mut changes) => if worker.works_on(&touched) {
                         report("renew", worker.renew().await);
                     },
                     Some(done) = worker.jobs.join_next_with_id() => worker.forget(done),
-                    () = turns.freed() => {}
+                    () = slots.freed() => {}
                     _ = polls.tick() => report("end overdue", end_overdue(&worker.core).await),
                     _ = renewals.tick(), if worker.is_busy() => {
                         report("renew", worker.renew().await);
@@ -127,10 +127,10 @@ impl Worker {
         for mut claim in Claim::take_these(&self.core, rows).await? {
             let queue = queues.get(&claim.release()).copied();
             if queue == Some(ReleaseQueue::Build) {
-                claim.begin_turn();
+                claim.take_build_slot();
             }
             let (lost, owner) = (CancellationToken::new(), claim.owner());
-            let held = Held {
+            let held = HeldLease {
                 release: claim.release(),
                 lease: claim.lease().to_owned(),
             };
@@ -146,9 +146,9 @@ impl Worker {
         Ok(())
     }
 
-    /// What is in work here. A release that was built and is being put in place has given its turn back.
+    /// What is in work here. A release that was built and is being put in place has given its build slot back.
     fn load(&self) -> Load {
-        let turns = &self.core.fleet.builds;
+        let slots = &self.core.fleet.builds;
         let mut load = Load {
             per_owner: MAX_PER_OWNER,
             ..Load::default()
@@ -166,12 +166,12 @@ impl Worker {
         let statics: usize = load.active.values().sum();
         let others: usize = containers.values().sum();
         for (owner, count) in containers {
-            let builds = turns.held_by(owner);
+            let builds = slots.held_by(owner);
             let deploys = count.saturating_sub(builds);
             load.active.insert((ReleaseQueue::Build, owner), builds);
             load.active.insert((ReleaseQueue::Deploy, owner), deploys);
         }
-        let free = turns.free();
+        let free = slots.free();
         let deploys = others.saturating_sub(MAX_BUILDS.saturating_sub(free));
         let rooms = [
             (ReleaseQueue::Static, MAX_STATIC.saturating_sub(statics)),
@@ -211,15 +211,15 @@ impl Worker {
         Ok(())
     }
 
-    fn forget(&mut self, done: std::result::Result<(TaskId, Done), JoinError>) {
+    fn forget(&mut self, done: std::result::Result<(TaskId, RunOutcome), JoinError>) {
         let (id, done) = match done {
             Ok(done) => done,
             Err(error) => {
                 tracing::error!(%error, "the work on a release broke off");
-                (error.id(), Done::Settled)
+                (error.id(), RunOutcome::Settled)
             }
         };
-        if let (Some(running), Done::NeedsBuild) = (self.running.remove(&id), done) {
+        if let (Some(running), RunOutcome::NeedsBuild) = (self.running.remove(&id), done) {
             self.schedule.note_build(running.held.release);
         }
     }
@@ -236,19 +236,19 @@ impl Worker {
     }
 }
 
-async fn work_on(claim: Claim, held: Held, lost: CancellationToken) -> Done {
+async fn work_on(claim: Claim, held: HeldLease, lost: CancellationToken) -> RunOutcome {
     let (core, release) = (Arc::clone(claim.core()), claim.release());
     let _foreground = core.priority_gate.enter_foreground();
     let work = async {
-        let done = carry_out(claim).await?;
-        if done == Done::NeedsBuild {
+        let done = run_release(claim).await?;
+        if done == RunOutcome::NeedsBuild {
             requeue(&core, held).await?;
         }
         Ok::<_, Error>(done)
     };
     let done = tokio::select! {
         done = work => done,
-        () = lost.cancelled() => return Done::Settled,
+        () = lost.cancelled() => return RunOutcome::Settled,
     };
     done.unwrap_or_else(|error| {
         tracing::warn!(
@@ -256,14 +256,14 @@ async fn work_on(claim: Claim, held: Held, lost: CancellationToken) -> Done {
             error = error_chain(&error),
             "could not work on a release; it is taken up again"
         );
-        Done::Settled
+        RunOutcome::Settled
     })
 }
 
 /// Ends releases that have been in one state for too long, whoever works on them.
 pub async fn end_overdue(core: &Core) -> Result<()> {
     let now = core.now();
-    let overdue = release_queue::overdue_releases(&core.db, now, MOST_OVERDUE).await?;
+    let overdue = release_queue::overdue_releases(&core.db, now, MAX_OVERDUE).await?;
     for OverdueRow {
         id,
         state,
@@ -280,7 +280,7 @@ pub async fn end_overdue(core: &Core) -> Result<()> {
                     } else {
                         timed_out(allowed, state)
                     };
-                    let end = Walk {
+                    let end = Transition {
                         release: id,
                         from: state,
                         through: &[end_of(state)],
@@ -288,7 +288,7 @@ pub async fn end_overdue(core: &Core) -> Result<()> {
                         deadline: now,
                         failure: Some(&failure),
                     };
-                    walk(tx, &end, now).await
+                    apply_transition(tx, &end, now).await
                 })
             })
             .await?;
@@ -322,7 +322,7 @@ fn queued_too_long() -> Failure {
 }
 
 /// Waits until a release may have changed; returns those that are known to have.
-async fn heard(changes: &mut Receiver<Change>) -> Vec<ReleaseId> {
+async fn next_changes(changes: &mut Receiver<Change>) -> Vec<ReleaseId> {
     let is_ours = |kind| matches!(kind, ChangeKind::Release | ChangeKind::Everything);
     let mut touched: Vec<ReleaseId> = Vec::new();
     loop {

@@ -6,7 +6,7 @@ use crate::support::{Installation, on_both_engines};
 use estrade_blobs::{Digest, LARGE_CONTENT};
 use estrade_model::ReleaseId;
 use estrade_model::release::{NewRelease, ReleaseState};
-use estrade_service::gc::blobs::Cleaned;
+use estrade_service::gc::blobs::CollectedBlobs;
 use estrade_service::platform::releases::{self, Source, rollback_release, run_brotli};
 use estrade_service::{Core, Scope, platform::projects};
 use std::collections::{BTreeSet, HashSet};
@@ -33,7 +33,7 @@ async fn slow_upload(core: &Core, ada: &Scope, page: &[u8]) -> Source {
 }
 
 async fn what_an_upload_found_stays_until_it_ends(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     create(&core, &ada, "other").await;
     let worker = RunningWorker::start(&core);
@@ -45,7 +45,7 @@ async fn what_an_upload_found_stays_until_it_ends(at: &Installation) {
     projects::delete_project(&core, &ada, "shop", None)
         .await
         .unwrap();
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     let id = releases::create_release(&core, &ada, "other", NewRelease::default(), slow)
         .await
         .unwrap();
@@ -54,11 +54,11 @@ async fn what_an_upload_found_stays_until_it_ends(at: &Installation) {
     projects::delete_project(&core, &ada, "other", None)
         .await
         .unwrap();
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     // The page with its two variants, and the large file, which was found stored as well.
     assert_eq!(count(&core, "SELECT COUNT(*) FROM blobs").await, 4);
     drop(given_up);
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert_eq!(count(&core, "SELECT COUNT(*) FROM blobs").await, 0);
     worker.stop().await;
 }
@@ -133,7 +133,7 @@ async fn come_and_go(
 }
 
 async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     let worker = RunningWorker::start(&core);
     let (stop, token) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
     // Hours go by here, and a release has minutes: none is on its way when they do.
@@ -151,7 +151,7 @@ async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
         ));
     }
     let full = std::env::var_os("ESTRADE_TEST_FULL").is_some_and(|value| value == "1");
-    let mut total = Cleaned::default();
+    let mut total = CollectedBlobs::default();
     let least = if full { 300 } else { 30 };
     for round in 0..10 * least {
         // On a slow machine little happens meanwhile: then it takes longer until something was removed at all.
@@ -161,7 +161,7 @@ async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
         let alone = time.write().await;
         core.clock.advance(Duration::from_mins(5));
         drop(alone);
-        let removed = cleaner.clean().await.unwrap();
+        let removed = collector.collect().await.unwrap();
         total.contents += removed.contents;
         total.files += removed.files;
         total.packs += removed.packs;
@@ -172,11 +172,11 @@ async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
     tasks.join_all().await;
     assert!(total.contents > 0 && total.files > 0, "{total:?}");
     core.clock.advance(Duration::from_hours(2));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     core.clock.advance(Duration::from_hours(2));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     assert_eq!(count(&core, "SELECT COUNT(*) FROM blobs").await, 0);
-    assert_no_orphans(&core, &mut cleaner).await;
+    assert_no_orphans(&core, &mut collector).await;
     worker.stop().await;
 }
 
@@ -188,7 +188,7 @@ struct Model {
 
 #[expect(clippy::print_stderr, reason = "who repeats a failure needs the seed")]
 async fn any_order_of_events_keeps_exactly_what_is_needed(at: &Installation) {
-    let (core, mut cleaner, ada) = tidy(at).await;
+    let (core, mut collector, ada) = tidy(at).await;
     let worker = RunningWorker::start(&core);
     let full = std::env::var_os("ESTRADE_TEST_FULL").is_some_and(|value| value == "1");
     let seed: u64 = std::env::var("ESTRADE_TEST_SEED").map_or_else(
@@ -241,17 +241,17 @@ async fn any_order_of_events_keeps_exactly_what_is_needed(at: &Installation) {
             _ => {
                 // All that were live lately are not any more.
                 core.clock.advance(Duration::from_mins(20));
-                clean(&core, &mut cleaner).await;
+                clean(&core, &mut collector).await;
                 compare(&core, &models).await;
             }
         }
     }
     core.clock.advance(Duration::from_hours(1));
-    clean(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
     compare(&core, &models).await;
     core.clock.advance(Duration::from_hours(1));
-    clean(&core, &mut cleaner).await;
-    assert_no_orphans(&core, &mut cleaner).await;
+    clean(&core, &mut collector).await;
+    assert_no_orphans(&core, &mut collector).await;
     worker.stop().await;
 }
 

@@ -5,8 +5,8 @@ use super::image::{follow, refused_registry, unavailable};
 use super::live_log::LiveLog;
 use super::refused;
 use crate::platform::releases::claim::Claim;
+use crate::platform::releases::steps::StepError;
 use crate::platform::releases::transition::Failure;
-use crate::platform::releases::work::Halt;
 use estrade_buildpacks::{BuildPlan, Dockerfile, check_triggers};
 use estrade_model::Invalid;
 use estrade_runtime::{Image, ImageRef};
@@ -26,22 +26,22 @@ pub(super) async fn pin(
     log: &mut LiveLog<'_>,
     plan: &BuildPlan,
     label: &str,
-) -> Result<Pinned, Halt> {
+) -> Result<Pinned, StepError> {
     // The images of our own Dockerfiles are named by whoever runs this installation.
-    let whose = match plan.dockerfile {
-        Dockerfile::Theirs { .. } => Whose::Theirs,
-        Dockerfile::Ours { .. } => Whose::Ours,
+    let named_by = match plan.dockerfile {
+        Dockerfile::Theirs { .. } => NamedBy::User,
+        Dockerfile::Ours { .. } => NamedBy::Operator,
     };
     let mut ids = HashMap::new();
     let mut cache = plan.cache;
     for base in plan.bases().images() {
         let name = base.name;
-        let image = fetch(claim, log, name, whose).await?;
+        let image = fetch(claim, log, name, named_by).await?;
         if base.begins_stage && !image.triggers.is_empty() {
             cache = false;
-            if whose == Whose::Theirs {
+            if named_by == NamedBy::User {
                 for copied in check_triggers(name, &image.triggers).map_err(refused)? {
-                    fetch(claim, log, &copied, whose).await?;
+                    fetch(claim, log, &copied, named_by).await?;
                 }
             }
         }
@@ -57,11 +57,11 @@ pub(super) async fn pin(
 
 /// Who names an image.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum NamedBy {
     /// The user.
-    Theirs,
+    User,
     /// The configuration.
-    Ours,
+    Operator,
 }
 
 /// The engine's image of that name, from its registry when the engine does not have it.
@@ -69,18 +69,18 @@ async fn fetch(
     claim: &Claim,
     log: &mut LiveLog<'_>,
     name: &str,
-    whose: Whose,
-) -> Result<Image, Halt> {
+    named_by: NamedBy,
+) -> Result<Image, StepError> {
     let core = claim.core();
     let engine = &core.engine;
     let wrong = |error: Invalid| {
-        Halt::Failed(Failure {
+        StepError::Failed(Failure {
             reason: "build_refused",
             message: format!("FROM {name}: {error}"),
         })
     };
     let image: ImageRef = name.parse().map_err(wrong)?;
-    if whose == Whose::Theirs {
+    if named_by == NamedBy::User {
         let registries = &core.settings.containers.registries;
         let checked = registries.check(&image).await;
         checked.map_err(|error| refused_registry(&error))?;
@@ -99,12 +99,12 @@ async fn fetch(
     match pulled {
         Ok(()) => {}
         Err(error) if error.is_engine_away() => return Err(broken(error)),
-        Err(error) => return Err(Halt::Failed(unavailable(&image, &error))),
+        Err(error) => return Err(StepError::Failed(unavailable(&image, &error))),
     }
     engine.note_base(&image, true, now).await.map_err(broken)?;
     let found = engine.image(&image).await.map_err(broken)?;
     found.ok_or_else(|| {
-        Halt::Failed(Failure {
+        StepError::Failed(Failure {
             reason: "image_unavailable",
             message: format!("{name}: it is gone again"),
         })

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 /// Lines of the step that failed that are looked at.
 const MAX_LINES: usize = 200;
 /// How much of a command or a line is shown, in characters.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 /// The exit code of what the kernel killed, mostly for want of memory.
-const KILLED: i64 = 137;
+const EXIT_KILLED: i64 = 137;
 /// The exit code of a shell that did not find a program.
-const NOT_FOUND: i64 = 127;
+const EXIT_NOT_FOUND: i64 = 127;
 /// How lines begin that say nothing about the cause: the engine's, and npm's last words.
-const NOISE: [&str; 6] = [
+const IGNORED_PREFIXES: [&str; 6] = [
     "---> ",
     "Step ",
     "at ",
@@ -22,13 +22,13 @@ const NOISE: [&str; 6] = [
 ];
 
 /// What the engine says at the end of a step.
-const REMOVING: &str = "Removing intermediate container ";
+const END_OF_STEP: &str = "Removing intermediate container ";
 
 /// What the step that is being done has said.
 #[derive(Debug, Default)]
-pub(super) struct Tail(VecDeque<String>);
+pub(super) struct StepOutput(VecDeque<String>);
 
-impl Tail {
+impl StepOutput {
     pub(super) fn add(&mut self, line: &str) {
         if line.starts_with("Step ") && line.contains(" : ") {
             self.0.clear();
@@ -41,13 +41,13 @@ impl Tail {
 
     /// The line that most likely says why: the first that begins as an error, else the first that speaks of one, else
     /// the last.
-    fn telling(&self) -> Option<&str> {
+    fn error_line(&self) -> Option<&str> {
         let lines = || {
             // The engine goes on where a step wrote no end of its last line.
             let lines = self.0.iter();
-            let lines = lines.filter_map(|line| line.split(REMOVING).next().map(str::trim));
+            let lines = lines.filter_map(|line| line.split(END_OF_STEP).next().map(str::trim));
             lines.filter(|line| {
-                !line.is_empty() && !NOISE.iter().any(|noise| line.starts_with(noise))
+                !line.is_empty() && !IGNORED_PREFIXES.iter().any(|noise| line.starts_with(noise))
             })
         };
         let begins = |line: &&str| {
@@ -65,18 +65,18 @@ impl Tail {
 }
 
 /// A build that failed.
-pub(super) struct Failed<'f> {
+pub(super) struct FailedStep<'f> {
     pub(super) outcome: &'f Outcome,
     pub(super) step: Option<&'f str>,
     pub(super) code: Option<i64>,
     /// The engine's words.
     pub(super) message: &'f str,
-    pub(super) tail: &'f Tail,
+    pub(super) tail: &'f StepOutput,
     /// Memory of a step, in bytes.
     pub(super) memory: u64,
 }
 
-impl Failed<'_> {
+impl FailedStep<'_> {
     /// The cause, and on the next line the step.
     pub(super) fn explain(&self) -> String {
         let cause = self.cause();
@@ -99,15 +99,15 @@ impl Failed<'_> {
             return self.message.lines().next().unwrap_or_default().to_owned();
         };
         let command = command(step);
-        let said = self.tail.telling();
+        let said = self.tail.error_line();
         let said = said.map(|line| format!(": {}", shown(line)));
         let said = said.unwrap_or_default();
         match code {
-            KILLED => format!(
+            EXIT_KILLED => format!(
                 "`{command}` was killed; a step of a build may use {} MB of memory",
                 self.memory >> 20
             ),
-            NOT_FOUND => format!("`{command}` needs a program that is not in the image{said}"),
+            EXIT_NOT_FOUND => format!("`{command}` needs a program that is not in the image{said}"),
             _ => format!("`{command}` failed with exit code {code}{said}"),
         }
     }
@@ -126,8 +126,8 @@ fn command(step: &str) -> String {
 }
 
 fn shown(text: &str) -> String {
-    let mut short: String = text.chars().take(SHOWN).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    let mut short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
         short.push('…');
     }
     short
@@ -138,14 +138,14 @@ mod tests {
     use super::*;
 
     fn explain(outcome: &Outcome, step: &str, code: Option<i64>, lines: &[&str]) -> String {
-        let mut tail = Tail::default();
+        let mut tail = StepOutput::default();
         tail.add("Step 1/9 : RUN before");
         tail.add("Error: of another step");
         tail.add(step);
         for line in lines {
             tail.add(line);
         }
-        let failed = Failed {
+        let failed = FailedStep {
             outcome,
             step: Some(step),
             code,

@@ -1,7 +1,7 @@
 //! Is there an engine, and does it have what it should?
 
+use crate::platform::releases::steps::StepError;
 use crate::platform::releases::transition::Failure;
-use crate::platform::releases::work::Halt;
 use crate::{Core, Error};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::OwnImage;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long an engine that was there may be away, as when it is restarted.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is looked for.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits for an engine that is being restarted; fails when there is none.
-pub(super) async fn require_engine(core: &Core) -> Result<(), Halt> {
-    let deadline = Instant::now() + PATIENCE;
+pub(super) async fn require_engine(core: &Core) -> Result<(), StepError> {
+    let deadline = Instant::now() + ENGINE_TIMEOUT;
     loop {
         let Err(error) = core.engine.info().await else {
             return Ok(());
@@ -26,9 +26,9 @@ pub(super) async fn require_engine(core: &Core) -> Result<(), Halt> {
             error => !error.is_engine_away(),
         };
         if never || Instant::now() >= deadline {
-            return Err(Halt::Failed(unavailable(&error)));
+            return Err(StepError::Failed(unavailable(&error)));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -41,11 +41,11 @@ fn unavailable(error: &estrade_runtime::Error) -> Failure {
 }
 
 /// What a refusal of the engine means for a release: it ends, unless the engine only went away.
-pub(in crate::platform::releases) fn broken(error: estrade_runtime::Error) -> Halt {
+pub(in crate::platform::releases) fn broken(error: estrade_runtime::Error) -> StepError {
     if error.is_engine_away() {
-        return Halt::Broken(Error::internal(error));
+        return StepError::Broken(Error::internal(error));
     }
-    Halt::Failed(Failure {
+    StepError::Failed(Failure {
         reason: "engine_refused",
         message: error.to_string(),
     })
@@ -56,7 +56,7 @@ pub(in crate::platform::releases) async fn is_built(
     core: &Core,
     project: ProjectId,
     release: ReleaseId,
-) -> Result<bool, Halt> {
+) -> Result<bool, StepError> {
     require_engine(core).await?;
     let name = core.engine.image_name(OwnImage { project, release });
     let found = core.engine.image(&name).await.map_err(broken)?;

@@ -5,8 +5,8 @@ use super::live_log::LiveLog;
 use super::own_image;
 use crate::Error;
 use crate::platform::releases::claim::Claim;
+use crate::platform::releases::steps::StepError;
 use crate::platform::releases::transition::Failure;
-use crate::platform::releases::work::Halt;
 use estrade_model::error::error_chain;
 use estrade_runtime::{ImageRef, Pull, RegistryRefused};
 
@@ -14,7 +14,7 @@ use estrade_runtime::{ImageRef, Pull, RegistryRefused};
 ///
 /// As elsewhere, a tag that means "the newest" is always looked up, and any other only if the engine
 /// does not have it.
-pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
+pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), StepError> {
     let engine = &claim.core().engine;
     let name: ImageRef = name.parse().map_err(Error::from)?;
     let registries = &claim.core().settings.containers.registries;
@@ -37,7 +37,7 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
         }
         Err(error) if error.is_engine_away() => return Err(broken(error)),
         Err(error) => {
-            return Err(Halt::Failed(unavailable(&name, &error)));
+            return Err(StepError::Failed(unavailable(&name, &error)));
         }
     }
     log.flush().await?;
@@ -45,8 +45,8 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), Halt> {
 }
 
 /// An image is not wanted from where it is.
-pub(super) fn refused_registry(error: &RegistryRefused) -> Halt {
-    Halt::Failed(Failure {
+pub(super) fn refused_registry(error: &RegistryRefused) -> StepError {
+    StepError::Failed(Failure {
         reason: "image_refused",
         message: error.to_string(),
     })

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// How long a line waits for others.
-const SOON: Duration = Duration::from_millis(250);
+const BATCH_DELAY: Duration = Duration::from_millis(250);
 /// How many lines are written at once.
-const GROUP: usize = 500;
+const MAX_BATCH_LINES: usize = 500;
 /// Most lines of one build.
-const MOST: usize = 50_000;
+const MAX_LINES: usize = 50_000;
 
 /// Lines of a build that goes on.
 pub(super) struct LiveLog<'c> {
@@ -38,8 +38,8 @@ impl<'c> LiveLog<'c> {
     pub(super) fn say(&mut self, line: impl AsRef<str>) {
         self.said += 1;
         match self.said {
-            ..=MOST => self.waiting.say(line.as_ref().trim_end()),
-            said if said == MOST + 1 => self.waiting.say("… more lines are left out"),
+            ..=MAX_LINES => self.waiting.say(line.as_ref().trim_end()),
+            said if said == MAX_LINES + 1 => self.waiting.say("… more lines are left out"),
             _ => return,
         }
         self.count += 1;
@@ -50,8 +50,8 @@ impl<'c> LiveLog<'c> {
     pub(super) async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T> {
         let mut next = std::pin::pin!(next);
         loop {
-            let due = self.since.map(|since| since + SOON);
-            if self.count >= GROUP {
+            let due = self.since.map(|since| since + BATCH_DELAY);
+            if self.count >= MAX_BATCH_LINES {
                 self.flush().await?;
             }
             let Some(due) = due else {

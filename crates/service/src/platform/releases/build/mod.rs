@@ -10,13 +10,13 @@ mod sources;
 
 use super::archive::{Archive, Packing};
 use super::claim::Claim;
-use super::create::{asked_port, open_settings};
+use super::create::{open_settings, requested_port};
+use super::steps::{StepError, source_gone};
 use super::transition::Failure;
 use super::unpack::{SiteTar, unpack_site};
-use super::work::{Halt, source_gone};
 use crate::platform::containers::ran_out;
 use crate::{Core, Error};
-use cause::Tail;
+use cause::StepOutput;
 use engine::require_engine;
 use estrade_buildpacks::{BuildPlan, Outcome, PlanError, Settings};
 use estrade_model::error::error_chain;
@@ -37,11 +37,11 @@ use tokio_util::io::SyncIoBridge;
 pub(super) use engine::{broken, is_built};
 
 /// How much of a site is between the engine and the blob store at once.
-const IN_BETWEEN: usize = 256 * 1024;
-const NANO: u64 = 1_000_000_000;
+const COPY_BUFFER: usize = 256 * 1024;
+const NANOS_PER_CPU: u64 = 1_000_000_000;
 
 /// Makes what a release runs or serves out of the files of an artifact.
-pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), Halt> {
+pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<(), StepError> {
     let core = Arc::clone(claim.core());
     require_engine(&core).await?;
     let (plan, files) = plan_build(claim, files).await?;
@@ -55,12 +55,12 @@ pub(super) async fn build_files(claim: &mut Claim, files: ArtifactId) -> Result<
 }
 
 /// Makes a named image the one that a release runs.
-pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt> {
+pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), StepError> {
     let core = Arc::clone(claim.core());
     require_engine(&core).await?;
     while_there_is_room(&core, Box::pin(image::fetch(claim, name))).await?;
     let settings = sent_settings(claim)?;
-    let asked = asked_port(&settings);
+    let asked = requested_port(&settings);
     let settings = Settings::from_release(asked, &settings).map_err(refused)?;
     let port = port_of_image(claim, asked).await?;
     keep_image(claim, settings.args(), port).await
@@ -69,11 +69,11 @@ pub(super) async fn use_image(claim: &mut Claim, name: &str) -> Result<(), Halt>
 /// Does what takes room on the engine's disk, as long as there is some: a full one stops everybody.
 async fn while_there_is_room(
     core: &Core,
-    work: impl Future<Output = Result<(), Halt>>,
-) -> Result<(), Halt> {
+    work: impl Future<Output = Result<(), StepError>>,
+) -> Result<(), StepError> {
     tokio::select! {
         done = work => done,
-        () = ran_out(core) => Err(Halt::Failed(Failure {
+        () = ran_out(core) => Err(StepError::Failed(Failure {
             reason: "disk_full",
             message: "the disk of the container engine is nearly full; remove what is not needed and try again"
                 .to_owned(),
@@ -84,15 +84,15 @@ async fn while_there_is_room(
 async fn plan_build(
     claim: &Claim,
     files: ArtifactId,
-) -> Result<(BuildPlan, Vec<ManifestFile>), Halt> {
+) -> Result<(BuildPlan, Vec<ManifestFile>), StepError> {
     let core = claim.core();
     let manifest = artifacts::read_manifest(&core.db, files).await;
     let manifest = manifest.map_err(Error::from)?;
-    let manifest = manifest.ok_or_else(|| Halt::Failed(source_gone()))?;
+    let manifest = manifest.ok_or_else(|| StepError::Failed(source_gone()))?;
     let sent = sent_settings(claim)?;
-    let settings = Settings::from_release(asked_port(&sent), &sent).map_err(refused)?;
+    let settings = Settings::from_release(requested_port(&sent), &sent).map_err(refused)?;
     let sources = StoredSources::open(core, manifest).await?;
-    let platform = claim.recipe().platform;
+    let platform = claim.spec().platform;
     let images = core.settings.containers.images.clone();
     let plan = move || {
         let plan = estrade_buildpacks::plan(platform, &sources, &settings, &images)?;
@@ -114,13 +114,13 @@ async fn build_image(
     workload: &WorkloadRow,
     plan: &BuildPlan,
     files: Vec<ManifestFile>,
-) -> Result<(), Halt> {
+) -> Result<(), StepError> {
     let mut log = LiveLog::new(claim);
     for note in &plan.notes {
         log.say(note);
     }
     log.flush().await?;
-    let mut tail = Tail::default();
+    let mut tail = StepOutput::default();
     let mut attempt = Attempt {
         claim,
         workload,
@@ -153,12 +153,12 @@ struct Attempt<'a, 'c> {
     files: &'a [ManifestFile],
     log: &'a mut LiveLog<'c>,
     /// What the last step said.
-    tail: &'a mut Tail,
+    tail: &'a mut StepOutput,
 }
 
 impl Attempt<'_, '_> {
     /// Builds; what is said goes to the log.
-    async fn build(&mut self, cache: bool) -> Result<Result<(), BuildError>, Halt> {
+    async fn build(&mut self, cache: bool) -> Result<Result<(), BuildError>, StepError> {
         let (claim, plan, log) = (self.claim, self.plan, &mut *self.log);
         let (core, owner) = (claim.core(), self.workload.owner);
         let args = plan.build_args.iter().map(|arg| (arg.name(), arg.value()));
@@ -166,7 +166,7 @@ impl Attempt<'_, '_> {
         let pinned = bases::pin(claim, log, plan, &label).await?;
         let texts = plan.added_files(pinned.dockerfile);
         let context = Archive::open(core, self.files.to_vec(), Packing::Build(texts)).await?;
-        let context = context.ok_or_else(|| Halt::Failed(source_gone()))?;
+        let context = context.ok_or_else(|| StepError::Failed(source_gone()))?;
         let network = core.engine.ensure_network(owner).await;
         network.map_err(broken)?;
         let spec = spec(claim, self.workload, plan, cache && pinned.cache);
@@ -204,13 +204,17 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan, cache: bool) ->
             .collect(),
         cache,
         memory: limits.build_memory,
-        nano_cpus: limits.build_cpus.saturating_mul(NANO),
+        nano_cpus: limits.build_cpus.saturating_mul(NANOS_PER_CPU),
         limit: limits.build_limit,
         now: core.now(),
     }
 }
 
-async fn keep_image(claim: &mut Claim, command: Option<&[String]>, port: u16) -> Result<(), Halt> {
+async fn keep_image(
+    claim: &mut Claim,
+    command: Option<&[String]>,
+    port: u16,
+) -> Result<(), StepError> {
     let engine = &claim.core().engine;
     let image = engine.image(&engine.image_name(own_image(claim))).await;
     let volumes = image.map_err(broken)?.map(|image| image.volumes);
@@ -220,7 +224,7 @@ async fn keep_image(claim: &mut Claim, command: Option<&[String]>, port: u16) ->
     if claim.keep_image(command, volumes, port).await? {
         Ok(())
     } else {
-        Err(Halt::Lost)
+        Err(StepError::Lost)
     }
 }
 
@@ -230,9 +234,9 @@ async fn take_site(
     workload: &WorkloadRow,
     folder: &str,
     spa: bool,
-) -> Result<(), Halt> {
+) -> Result<(), StepError> {
     let (engine, image) = (claim.core().engine.clone(), own_image(claim));
-    let (reader, mut writer) = tokio::io::duplex(IN_BETWEEN);
+    let (reader, mut writer) = tokio::io::duplex(COPY_BUFFER);
     let config = SiteConfig {
         spa,
         ..SiteConfig::default()
@@ -253,8 +257,8 @@ async fn take_site(
     let (copied, unpacked) = tokio::join!(copy, unpack);
     // Each fails when the other does: a refusal is the reason, unless it is that half was missing.
     match unpacked {
-        Err(Halt::Failed(failure)) if failure.reason == "archive_invalid" => {
-            copied.and(Err(Halt::Failed(failure)))?;
+        Err(StepError::Failed(failure)) if failure.reason == "archive_invalid" => {
+            copied.and(Err(StepError::Failed(failure)))?;
         }
         unpacked => unpacked.and(copied)?,
     }
@@ -264,8 +268,8 @@ async fn take_site(
 }
 
 /// The port that was asked for, else the one port that the image says it listens on, else the usual one.
-async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, Halt> {
-    let usual = claim.recipe().port;
+async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, StepError> {
+    let usual = claim.spec().port;
     if let Some(port) = asked {
         return Ok(port);
     }
@@ -287,33 +291,33 @@ fn own_image(claim: &Claim) -> OwnImage {
     }
 }
 
-async fn workload(claim: &Claim) -> Result<WorkloadRow, Halt> {
+async fn workload(claim: &Claim) -> Result<WorkloadRow, StepError> {
     let row = workloads::read_workload(&claim.core().db, claim.project()).await;
-    row.map_err(Error::from)?.ok_or(Halt::Lost)
+    row.map_err(Error::from)?.ok_or(StepError::Lost)
 }
 
 fn sent_settings(claim: &Claim) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
-    open_settings(claim.core(), claim.project(), &claim.recipe().settings)
+    open_settings(claim.core(), claim.project(), &claim.spec().settings)
 }
 
-fn refused(error: PlanError) -> Halt {
+fn refused(error: PlanError) -> StepError {
     match error {
-        PlanError::Refused { .. } => Halt::Failed(Failure {
+        PlanError::Refused { .. } => StepError::Failed(Failure {
             reason: "build_refused",
             message: error.to_string(),
         }),
-        PlanError::Unreadable { .. } => Halt::Broken(Error::internal(error)),
+        PlanError::Unreadable { .. } => StepError::Broken(Error::internal(error)),
     }
 }
 
-fn failed(claim: &Claim, plan: &BuildPlan, tail: &Tail, error: BuildError) -> Halt {
+fn failed(claim: &Claim, plan: &BuildPlan, tail: &StepOutput, error: BuildError) -> StepError {
     match error {
         BuildError::Failed {
             step,
             code,
             message,
         } => {
-            let failed = cause::Failed {
+            let failed = cause::FailedStep {
                 outcome: &plan.outcome,
                 step: step.as_deref(),
                 code,
@@ -321,19 +325,19 @@ fn failed(claim: &Claim, plan: &BuildPlan, tail: &Tail, error: BuildError) -> Ha
                 tail,
                 memory: claim.core().settings.containers.build_memory,
             };
-            Halt::Failed(Failure {
+            StepError::Failed(Failure {
                 reason: "build_failed",
                 message: failed.explain(),
             })
         }
-        BuildError::TimedOut(_) => Halt::Ended(
+        BuildError::TimedOut(_) => StepError::Ended(
             ReleaseState::TimedOut,
             Failure {
                 reason: "timeout",
                 message: error.to_string(),
             },
         ),
-        BuildError::Context(_) => Halt::Broken(Error::internal(error)),
+        BuildError::Context(_) => StepError::Broken(Error::internal(error)),
         BuildError::Engine(error) => broken(error),
     }
 }

@@ -1,7 +1,7 @@
 //! Which arguments of a build must not appear in its log.
 
 /// Words in names of things that nobody else should see.
-const TELLING: [&str; 8] = [
+const SECRET_WORDS: [&str; 8] = [
     "SECRET",
     "TOKEN",
     "PASS",
@@ -12,13 +12,14 @@ const TELLING: [&str; 8] = [
     "PRIVATE",
 ];
 /// A single word that is this long is no ordinary setting.
-const LONG: usize = 20;
+const MIN_SECRET_LENGTH: usize = 20;
 
 /// Whether the value of an argument is a secret, as far as one can tell.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let word = !value.contains(char::is_whitespace) && !value.contains('/');
-    TELLING.iter().any(|telling| name.contains(telling)) || (word && value.len() >= LONG)
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+        || (word && value.len() >= MIN_SECRET_LENGTH)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The files of an artifact, as build plans look at them.
 
-use crate::platform::releases::work::{Halt, source_gone};
+use crate::platform::releases::steps::{StepError, source_gone};
 use crate::{Core, Error};
 use estrade_blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_buildpacks::Sources;
@@ -18,12 +18,12 @@ pub(super) struct StoredSources {
 
 impl StoredSources {
     /// Finds where the files lie.
-    pub(super) async fn open(core: &Core, manifest: Manifest) -> Result<Self, Halt> {
+    pub(super) async fn open(core: &Core, manifest: Manifest) -> Result<Self, StepError> {
         let digests: Vec<_> = manifest.files().iter().map(|file| file.digest).collect();
         let places = blob_rows::read_blobs(&core.db, &digests).await;
         let places = places.map_err(Error::from)?;
         if digests.iter().any(|digest| !places.contains_key(digest)) {
-            return Err(Halt::Failed(source_gone()));
+            return Err(StepError::Failed(source_gone()));
         }
         Ok(Self {
             blobs: core.blobs.clone(),

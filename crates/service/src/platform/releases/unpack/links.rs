@@ -4,13 +4,13 @@
 //! that would (absolute ones, too many `..`) are refused all the same: whoever wrote them means harm
 //! or is in for a surprise. So are links to folders, to nothing, and in circles.
 
-use super::{Stop, refuse};
+use super::{UnpackError, refuse};
 use estrade_model::paths::FilePath;
 use estrade_store::manifest::ManifestFile;
 use std::collections::HashMap;
 
 /// How many links may follow each other.
-const MOST_HOPS: usize = 16;
+const MAX_HOPS: usize = 16;
 
 /// A link, and what it points at as seen from the top of the archive.
 pub(super) struct Link {
@@ -19,7 +19,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn symbolic(path: FilePath, target: &str) -> Result<Self, Stop> {
+    pub(super) fn symbolic(path: FilePath, target: &str) -> Result<Self, UnpackError> {
         let folder = path
             .as_str()
             .rsplit_once('/')
@@ -28,14 +28,14 @@ impl Link {
         Ok(Self { path, target })
     }
 
-    pub(super) fn hard(path: FilePath, target: &str) -> Result<Self, Stop> {
+    pub(super) fn hard(path: FilePath, target: &str) -> Result<Self, UnpackError> {
         let target = walk(&path, "", target)?;
         Ok(Self { path, target })
     }
 }
 
 /// Where `target` leads from `folder`.
-fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, Stop> {
+fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, UnpackError> {
     let mut at: Vec<_> = folder.split('/').filter(|name| !name.is_empty()).collect();
     let mut leaves = target.starts_with('/') || target.contains(['\\', '\0']);
     for step in target.split('/') {
@@ -60,7 +60,10 @@ fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, Stop> {
 }
 
 /// The files that the links stand for.
-pub(super) fn resolve(files: &[ManifestFile], links: &[Link]) -> Result<Vec<ManifestFile>, Stop> {
+pub(super) fn resolve(
+    files: &[ManifestFile],
+    links: &[Link],
+) -> Result<Vec<ManifestFile>, UnpackError> {
     if links.is_empty() {
         return Ok(Vec::new());
     }
@@ -68,7 +71,7 @@ pub(super) fn resolve(files: &[ManifestFile], links: &[Link]) -> Result<Vec<Mani
     let others: HashMap<_, _> = links.iter().map(|it| (it.path.as_str(), it)).collect();
     let follow = |link: &Link| {
         let mut target = link.target.as_str();
-        for _ in 0..MOST_HOPS {
+        for _ in 0..MAX_HOPS {
             if let Some(file) = files.get(target) {
                 return Ok(ManifestFile {
                     path: link.path.clone(),

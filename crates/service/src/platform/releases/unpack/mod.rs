@@ -13,13 +13,13 @@ mod tree;
 mod zip;
 
 use super::build_log::BuildLog;
-use super::caps::Caps;
 use super::claim::{Built, Claim};
 use super::create::{open_settings, read_site_settings, site_json};
 use super::incoming::settle;
 use super::layout::{inside, is_project_file, single_folder, warn_of_sources};
+use super::limits::ReleaseLimits;
+use super::steps::StepError;
 use super::transition::Failure;
-use super::work::Halt;
 use crate::{Core, Error};
 use estrade_blobs::Published;
 use estrade_model::platform::Platform;
@@ -32,11 +32,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tree::{Canceled, Tree, Unpacked, publish};
+use tree::{CancelFlag, Tree, Unpacked, publish};
 
 /// Why unpacking stopped.
 #[derive(Debug, thiserror::Error)]
-enum Stop {
+enum UnpackError {
     /// The archive is not acceptable: a stable code, and words for a person.
     #[error("{0}: {1}")]
     Refused(&'static str, String),
@@ -48,23 +48,23 @@ enum Stop {
     Broken(#[source] Error),
 }
 
-fn refuse<T>(reason: &'static str, message: impl Into<String>) -> Result<T, Stop> {
-    Err(Stop::Refused(reason, message.into()))
+fn refuse<T>(reason: &'static str, message: impl Into<String>) -> Result<T, UnpackError> {
+    Err(UnpackError::Refused(reason, message.into()))
 }
 
 /// More came out of an archive than may.
 #[derive(Debug, thiserror::Error)]
 #[error("unpacked, the files are larger than {0} bytes")]
-struct TooMuch(u64);
+struct TooLarge(u64);
 
 /// Errors of reading: ours, on the way through a reader that knows only `io::Error`, or the archive's.
-impl From<io::Error> for Stop {
+impl From<io::Error> for UnpackError {
     fn from(error: io::Error) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(stop) => return stop,
             Err(error) => error,
         };
-        match error.downcast::<TooMuch>() {
+        match error.downcast::<TooLarge>() {
             Ok(too_much) => Self::Refused("archive_too_large", too_much.to_string()),
             Err(error) => Self::Refused(
                 "archive_invalid",
@@ -74,37 +74,37 @@ impl From<io::Error> for Stop {
     }
 }
 
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Self {
+impl From<UnpackError> for StepError {
+    fn from(stop: UnpackError) -> Self {
         match stop {
-            Stop::Refused(reason, message) => Self::Failed(Failure { reason, message }),
-            Stop::Canceled => Self::Lost,
-            Stop::Broken(error) => Self::Broken(error),
+            UnpackError::Refused(reason, message) => Self::Failed(Failure { reason, message }),
+            UnpackError::Canceled => Self::Lost,
+            UnpackError::Broken(error) => Self::Broken(error),
         }
     }
 }
 
 /// Stops the thread when whoever waits for it goes away.
-struct StopOnDrop(Canceled);
+struct CancelOnDrop(CancelFlag);
 
-impl Drop for StopOnDrop {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.set();
     }
 }
 
 /// Unpacks the source of a release and notes what came out of it as the release's artifact.
-pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result<(), Halt> {
+pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result<(), StepError> {
     let core = Arc::clone(claim.core());
     let row = sources::read_source(&core.db, claim.project(), source).await;
     let Some(row) = row.map_err(Error::from)? else {
-        return Err(Halt::Failed(super::work::source_gone()));
+        return Err(StepError::Failed(super::steps::source_gone()));
     };
-    let platform = claim.recipe().platform;
-    let sent = open_settings(&core, claim.project(), &claim.recipe().settings)?;
+    let platform = claim.spec().platform;
+    let sent = open_settings(&core, claim.project(), &claim.spec().settings)?;
     let sent = read_site_settings(platform, &sent)?;
-    let canceled = Canceled::default();
-    let _guard = StopOnDrop(canceled.clone());
+    let canceled = CancelFlag::default();
+    let _guard = CancelOnDrop(canceled.clone());
     let unpack = move || {
         let site = arrange(unpack(&core, &row, &canceled)?, sent, platform)?;
         if let Err(stop) = canceled.check() {
@@ -133,13 +133,13 @@ pub(super) async fn unpack_site(
     plan: &str,
     tar: SiteTar<impl Read + Send + 'static>,
     config: SiteConfig,
-) -> Result<(), Halt> {
+) -> Result<(), StepError> {
     let core = Arc::clone(claim.core());
-    let caps = Caps::of(&core, plan);
-    let canceled = Canceled::default();
-    let _guard = StopOnDrop(canceled.clone());
+    let limits = ReleaseLimits::of(&core, plan);
+    let canceled = CancelFlag::default();
+    let _guard = CancelOnDrop(canceled.clone());
     let unpack = move || {
-        let mut tree = Tree::new(caps.stage(&core), caps, canceled);
+        let mut tree = Tree::new(limits.stage(&core), limits, canceled);
         read_site(&mut tree, tar)?;
         let Unpacked { files, staging, .. } = tree.finish()?;
         // The engine puts everything into the folder's own name.
@@ -156,7 +156,7 @@ pub(super) async fn unpack_site(
             manifest: Manifest::new(files),
             config: Some(
                 serde_json::to_string(&config)
-                    .map_err(|error| Stop::Broken(Error::internal(error)))?,
+                    .map_err(|error| UnpackError::Broken(Error::internal(error)))?,
             ),
             published: publish(staging)?,
             said,
@@ -170,7 +170,7 @@ pub(super) async fn unpack_site(
 }
 
 /// Adds all files of a site. Without its last files a tar is still a good one.
-fn read_site<R: Read>(tree: &mut Tree, tar: SiteTar<R>) -> Result<(), Stop> {
+fn read_site<R: Read>(tree: &mut Tree, tar: SiteTar<R>) -> Result<(), UnpackError> {
     tar::read_plain(tree, tar.bytes)?;
     if !tar.whole.load(Ordering::Acquire) {
         return refuse("archive_invalid", "the engine broke off");
@@ -178,7 +178,7 @@ fn read_site<R: Read>(tree: &mut Tree, tar: SiteTar<R>) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn keep(claim: &mut Claim, site: Site) -> Result<(), Halt> {
+async fn keep(claim: &mut Claim, site: Site) -> Result<(), StepError> {
     let built = Built {
         manifest: site.manifest,
         new: site.published.blobs().to_vec(),
@@ -190,17 +190,17 @@ async fn keep(claim: &mut Claim, site: Site) -> Result<(), Halt> {
     let kept = claim.keep_build(built).await;
     if matches!(kept, Ok(false)) {
         site.published.discard();
-        return Err(Halt::Lost);
+        return Err(StepError::Lost);
     }
     settle(site.published, &kept);
-    kept.map(drop).map_err(Halt::from)
+    kept.map(drop).map_err(StepError::from)
 }
 
-fn unpack(core: &Core, row: &SourceRow, canceled: &Canceled) -> Result<Unpacked, Stop> {
-    let caps = Caps::of(core, &row.plan);
-    let mut tree = Tree::new(caps.stage(core), caps, canceled.clone());
+fn unpack(core: &Core, row: &SourceRow, canceled: &CancelFlag) -> Result<Unpacked, UnpackError> {
+    let limits = ReleaseLimits::of(core, &row.plan);
+    let mut tree = Tree::new(limits.stage(core), limits, canceled.clone());
     let archive = core.blobs.open_random(&row.blob);
-    let archive = archive.map_err(|error| Stop::Broken(Error::internal(error)))?;
+    let archive = archive.map_err(|error| UnpackError::Broken(Error::internal(error)))?;
     match row.format {
         ArchiveFormat::TarGz => tar::read(&mut tree, archive.part(0, archive.size()))?,
         ArchiveFormat::Zip => zip::read(&mut tree, &archive)?,
@@ -219,7 +219,11 @@ struct Site {
 }
 
 /// Finds the root of the site, and what the project file says of it.
-fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result<Site, Stop> {
+fn arrange(
+    unpacked: Unpacked,
+    sent: SiteSettings,
+    platform: Platform,
+) -> Result<Site, UnpackError> {
     let Unpacked {
         files,
         project_files,
@@ -240,7 +244,7 @@ fn arrange(unpacked: Unpacked, sent: SiteSettings, platform: Platform) -> Result
             warnings.push("there is no index.html in the root of the site".to_owned());
         }
     }
-    let config = site_json(settings).map_err(Stop::Broken)?;
+    let config = site_json(settings).map_err(UnpackError::Broken)?;
     Ok(Site {
         manifest,
         config,
@@ -255,7 +259,7 @@ fn choose_files(
     project_files: &BTreeMap<String, Vec<u8>>,
     sent: SiteSettings,
     platform: Platform,
-) -> Result<(Manifest, SiteSettings), Stop> {
+) -> Result<(Manifest, SiteSettings), UnpackError> {
     let folder = single_folder(&all);
     if platform != Platform::Static {
         // Sources stay whole: who builds them knows what to leave out.

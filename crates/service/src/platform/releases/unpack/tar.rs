@@ -3,48 +3,48 @@
 //! Entries are taken raw and the extensions for long names are read here, because a reader that does
 //! it by itself holds as much of a name in memory as the archive says that there is.
 
-use super::tree::{Canceled, Member, Tree};
-use super::{Stop, TooMuch, refuse};
+use super::tree::{CancelFlag, Member, Tree};
+use super::{TooLarge, UnpackError, refuse};
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufReader, Read};
 use tar::{Archive, EntryType};
 
 /// Longest extension: a name, a link's target, or what pax has to say of one file.
-const LONGEST_EXTENSION: u64 = 64 * 1024;
+const MAX_EXTENSION_BYTES: u64 = 64 * 1024;
 /// What an entry takes besides its content: its header, that of an extension, and the padding.
 const ENTRY_OVERHEAD: u64 = 4096;
 
 /// Adds all files of a `.tar.gz`.
-pub(super) fn read(tree: &mut Tree, archive: impl Read) -> Result<(), Stop> {
+pub(super) fn read(tree: &mut Tree, archive: impl Read) -> Result<(), UnpackError> {
     let archive = BufReader::with_capacity(64 * 1024, archive);
     read_plain(tree, MultiGzDecoder::new(archive))
 }
 
 /// Adds all files of a tar.
-pub(super) fn read_plain(tree: &mut Tree, archive: impl Read) -> Result<(), Stop> {
-    let most_entries = tree.most_entries();
+pub(super) fn read_plain(tree: &mut Tree, archive: impl Read) -> Result<(), UnpackError> {
+    let max_entries = tree.max_entries();
     let most = tree
-        .most_bytes()
-        .saturating_add(most_entries.saturating_mul(ENTRY_OVERHEAD));
-    let mut unzipped = Counted {
+        .max_bytes()
+        .saturating_add(max_entries.saturating_mul(ENTRY_OVERHEAD));
+    let mut unzipped = LimitedReader {
         inner: archive,
         left: most,
-        most: tree.most_bytes(),
+        most: tree.max_bytes(),
         canceled: tree.canceled().clone(),
     };
     {
         let mut archive = Archive::new(&mut unzipped);
-        let mut said = Said::default();
+        let mut said = Extensions::default();
         for (number, entry) in (0..).zip(archive.entries()?.raw(true)) {
-            if number > most_entries {
+            if number > max_entries {
                 return refuse(
                     "archive_too_large",
-                    format!("the archive has more than {most_entries} entries"),
+                    format!("the archive has more than {max_entries} entries"),
                 );
             }
             add_entry(tree, &mut said, entry?)?;
         }
-        if said != Said::default() {
+        if said != Extensions::default() {
             return refuse(
                 "archive_invalid",
                 "the archive ends in the middle of a file",
@@ -58,7 +58,7 @@ pub(super) fn read_plain(tree: &mut Tree, archive: impl Read) -> Result<(), Stop
 
 /// What extensions said of the entry that follows them.
 #[derive(Default, PartialEq)]
-struct Said {
+struct Extensions {
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
@@ -67,9 +67,9 @@ struct Said {
 
 fn add_entry<R: Read>(
     tree: &mut Tree,
-    said: &mut Said,
+    said: &mut Extensions,
     mut entry: tar::Entry<'_, R>,
-) -> Result<(), Stop> {
+) -> Result<(), UnpackError> {
     match entry.header().entry_type() {
         EntryType::GNULongName => said.name = Some(read_extension(&mut entry)?),
         EntryType::GNULongLink => said.link = Some(read_extension(&mut entry)?),
@@ -83,10 +83,10 @@ fn add_entry<R: Read>(
 
 fn add_member<R: Read>(
     tree: &mut Tree,
-    said: Said,
+    said: Extensions,
     kind: EntryType,
     entry: &mut tar::Entry<'_, R>,
-) -> Result<(), Stop> {
+) -> Result<(), UnpackError> {
     let name = said.name.unwrap_or_else(|| entry.path_bytes().into_owned());
     let shown = String::from_utf8_lossy(&name)
         .chars()
@@ -105,7 +105,7 @@ fn add_member<R: Read>(
             format!("`{shown}` has two different sizes"),
         );
     }
-    let target = || -> Result<String, Stop> {
+    let target = || -> Result<String, UnpackError> {
         let target = said
             .link
             .or_else(|| entry.link_name_bytes().map(Into::into));
@@ -135,7 +135,7 @@ fn add_member<R: Read>(
     }
 }
 
-fn read_extension<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, Stop> {
+fn read_extension<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, UnpackError> {
     let mut text = read_pax_text(entry)?;
     // GNU tar ends names with NUL.
     while text.last() == Some(&0) {
@@ -144,8 +144,8 @@ fn read_extension<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, Sto
     Ok(text)
 }
 
-fn read_pax_text<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, Stop> {
-    if entry.size() > LONGEST_EXTENSION {
+fn read_pax_text<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, UnpackError> {
+    if entry.size() > MAX_EXTENSION_BYTES {
         return refuse(
             "archive_unsafe",
             "the archive has a name that is far too long",
@@ -157,7 +157,7 @@ fn read_pax_text<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Vec<u8>, Stop
 }
 
 /// Reads records such as `18 path=some/file\n`.
-fn read_pax(said: &mut Said, text: &[u8]) -> Result<(), Stop> {
+fn read_pax(said: &mut Extensions, text: &[u8]) -> Result<(), UnpackError> {
     for record in tar::PaxExtensions::new(text) {
         let record = record?;
         let (key, value) = (record.key_bytes(), record.value_bytes());
@@ -183,20 +183,20 @@ fn read_pax(said: &mut Said, text: &[u8]) -> Result<(), Stop> {
 }
 
 /// Counts what comes out of the decompressor, also what no file gets: headers can be a bomb too.
-struct Counted<R> {
+struct LimitedReader<R> {
     inner: R,
     left: u64,
     most: u64,
-    canceled: Canceled,
+    canceled: CancelFlag,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.canceled.check().map_err(io::Error::other)?;
         let count = self.inner.read(buffer)?;
         match self.left.checked_sub(count as u64) {
             Some(left) => self.left = left,
-            None => return Err(io::Error::other(TooMuch(self.most))),
+            None => return Err(io::Error::other(TooLarge(self.most))),
         }
         Ok(count)
     }

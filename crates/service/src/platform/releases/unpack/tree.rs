@@ -3,9 +3,9 @@
 //! Nothing here has a path on disk: contents go to the blob store, and paths are only words.
 
 use super::links::{self, Link};
-use super::{Stop, refuse};
-use crate::platform::releases::caps::{Caps, storing};
+use super::{UnpackError, refuse};
 use crate::platform::releases::layout::is_project_file;
+use crate::platform::releases::limits::{ReleaseLimits, storing};
 use estrade_blobs::{BlobError, Published, Staging};
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::site_settings::LARGEST_PROJECT_FILE;
@@ -15,23 +15,23 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much is unpacked between two looks at the caps and at whether somebody still wants it.
-const PIECE: usize = 64 * 1024;
+/// How much is unpacked between two looks at the limits and at whether somebody still wants it.
+const BUFFER_SIZE: usize = 64 * 1024;
 /// How much of a bad name a message shows.
-const SHOWN: usize = 100;
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// Whether the work shall stop: the release was canceled, or is somebody else's now.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Canceled(Arc<AtomicBool>);
+pub(super) struct CancelFlag(Arc<AtomicBool>);
 
-impl Canceled {
+impl CancelFlag {
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn check(&self) -> Result<(), Stop> {
+    pub(super) fn check(&self) -> Result<(), UnpackError> {
         if self.0.load(Ordering::Relaxed) {
-            return Err(Stop::Canceled);
+            return Err(UnpackError::Canceled);
         }
         Ok(())
     }
@@ -49,8 +49,8 @@ pub(super) enum Member<'m> {
 /// Files that are being unpacked. Dropping it leaves nothing behind.
 pub(super) struct Tree {
     staging: Staging<'static>,
-    caps: Caps,
-    canceled: Canceled,
+    limits: ReleaseLimits,
+    canceled: CancelFlag,
     paths: FileTree,
     files: Vec<ManifestFile>,
     links: Vec<Link>,
@@ -68,42 +68,46 @@ pub(super) struct Unpacked {
 }
 
 impl Tree {
-    pub(super) fn new(staging: Staging<'static>, caps: Caps, canceled: Canceled) -> Self {
+    pub(super) fn new(
+        staging: Staging<'static>,
+        limits: ReleaseLimits,
+        canceled: CancelFlag,
+    ) -> Self {
         Self {
             staging,
-            caps,
+            limits,
             canceled,
             paths: FileTree::default(),
             files: Vec::new(),
             links: Vec::new(),
             bytes: 0,
             project_files: BTreeMap::new(),
-            piece: vec![0; PIECE],
+            piece: vec![0; BUFFER_SIZE],
         }
     }
 
     /// Most entries of an archive, folders and all.
-    pub(super) fn most_entries(&self) -> u64 {
-        (self.caps.files as u64).saturating_mul(2) + 1000
+    pub(super) fn max_entries(&self) -> u64 {
+        (self.limits.files as u64).saturating_mul(2) + 1000
     }
 
     /// Most bytes of all files together.
-    pub(super) fn most_bytes(&self) -> u64 {
-        self.caps.bytes()
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.limits.bytes()
     }
 
-    pub(super) fn canceled(&self) -> &Canceled {
+    pub(super) fn canceled(&self) -> &CancelFlag {
         &self.canceled
     }
 
     /// Adds what is at `name`; folders and what operating systems leave behind are left out.
-    pub(super) fn add(&mut self, name: &[u8], member: Member<'_>) -> Result<(), Stop> {
+    pub(super) fn add(&mut self, name: &[u8], member: Member<'_>) -> Result<(), UnpackError> {
         self.canceled.check()?;
         let Some(path) = parse_name(name)? else {
             return Ok(());
         };
-        if self.files.len() + self.links.len() >= self.caps.files {
-            let files = self.caps.files;
+        if self.files.len() + self.links.len() >= self.limits.files {
+            let files = self.limits.files;
             return refuse(
                 "archive_too_large",
                 format!("the archive has more than {files} files"),
@@ -128,7 +132,7 @@ impl Tree {
         }
     }
 
-    fn add_file(&mut self, path: FilePath, content: &mut dyn Read) -> Result<(), Stop> {
+    fn add_file(&mut self, path: FilePath, content: &mut dyn Read) -> Result<(), UnpackError> {
         let mut kept = self.may_be_project_file(&path).then(Vec::new);
         let mut writer = self.staging.writer();
         loop {
@@ -139,7 +143,7 @@ impl Tree {
             }
             let piece = &self.piece[..count];
             self.bytes += count as u64;
-            check_bytes(&self.caps, self.bytes)?;
+            check_bytes(&self.limits, self.bytes)?;
             if let Some(kept) = &mut kept
                 && kept.len() <= LARGEST_PROJECT_FILE
             {
@@ -172,11 +176,11 @@ impl Tree {
     }
 
     /// Follows the links.
-    pub(super) fn finish(mut self) -> Result<Unpacked, Stop> {
+    pub(super) fn finish(mut self) -> Result<Unpacked, UnpackError> {
         let linked = links::resolve(&self.files, &self.links)?;
         for file in &linked {
             self.bytes = self.bytes.saturating_add(file.size);
-            check_bytes(&self.caps, self.bytes)?;
+            check_bytes(&self.limits, self.bytes)?;
         }
         self.files.extend(linked);
         if self.files.is_empty() {
@@ -192,28 +196,30 @@ impl Tree {
 }
 
 /// Makes the contents durable, once it is certain that they will be served.
-pub(super) fn publish(staging: Staging<'static>) -> Result<Published, Stop> {
+pub(super) fn publish(staging: Staging<'static>) -> Result<Published, UnpackError> {
     staging.publish().map_err(stored)
 }
 
-fn check_bytes(caps: &Caps, bytes: u64) -> Result<(), Stop> {
-    match caps.check(bytes, || "unpacked, the files are".into()) {
+fn check_bytes(limits: &ReleaseLimits, bytes: u64) -> Result<(), UnpackError> {
+    match limits.check(bytes, || "unpacked, the files are".into()) {
         Ok(()) => Ok(()),
         Err(error) => refuse("archive_too_large", error.to_string()),
     }
 }
 
-fn stored(error: BlobError) -> Stop {
+fn stored(error: BlobError) -> UnpackError {
     match storing(error) {
-        error @ crate::Error::TooLarge(_) => Stop::Refused("archive_too_large", error.to_string()),
-        error => Stop::Broken(error),
+        error @ crate::Error::TooLarge(_) => {
+            UnpackError::Refused("archive_too_large", error.to_string())
+        }
+        error => UnpackError::Broken(error),
     }
 }
 
 /// The path of a file; none for folders, and for what operating systems leave behind.
-fn parse_name(name: &[u8]) -> Result<Option<FilePath>, Stop> {
+fn parse_name(name: &[u8]) -> Result<Option<FilePath>, UnpackError> {
     let Ok(name) = std::str::from_utf8(name) else {
-        let shown = String::from_utf8_lossy(&name[..name.len().min(SHOWN)]);
+        let shown = String::from_utf8_lossy(&name[..name.len().min(MAX_SHOWN_CHARS)]);
         return refuse(
             "archive_invalid",
             format!(
@@ -235,7 +241,7 @@ fn parse_name(name: &[u8]) -> Result<Option<FilePath>, Stop> {
     match FilePath::try_from(path.to_owned()) {
         Ok(path) => Ok(Some(path).filter(|path| !is_folder && !is_litter(path.as_str()))),
         Err(invalid) => {
-            let shown: String = name.chars().take(SHOWN).collect();
+            let shown: String = name.chars().take(MAX_SHOWN_CHARS).collect();
             refuse(
                 "archive_unsafe",
                 format!("`{}`: {invalid}", shown.escape_debug()),

@@ -6,7 +6,7 @@
 //! directory in memory only up to the cap on entries, whatever the archive claims.
 
 use super::tree::{Member, Tree};
-use super::{Stop, TooMuch, refuse};
+use super::{TooLarge, UnpackError, refuse};
 use estrade_blobs::RandomReader;
 use estrade_model::paths::FilePath;
 use flate2::Crc;
@@ -25,9 +25,9 @@ const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
 /// Stands for "see the record of 64 bits".
 const IN_64: u32 = u32::MAX;
 /// Longest name that is looked at; longer ones are no paths. All of them are in memory at once.
-const LONGEST_NAME: usize = FilePath::LONGEST + 64;
+const MAX_NAME_BYTES: usize = FilePath::LONGEST + 64;
 /// Longest target of a link.
-const LONGEST_TARGET: u64 = 4096;
+const MAX_TARGET_BYTES: u64 = 4096;
 /// File types of Unix, in the upper half of the attributes.
 const TYPE_MASK: u32 = 0o17_0000;
 const TYPE_FILE: u32 = 0o10_0000;
@@ -35,13 +35,13 @@ const TYPE_FOLDER: u32 = 0o04_0000;
 const TYPE_LINK: u32 = 0o12_0000;
 
 /// Adds all files of an archive.
-pub(super) fn read(tree: &mut Tree, archive: &RandomReader) -> Result<(), Stop> {
+pub(super) fn read(tree: &mut Tree, archive: &RandomReader) -> Result<(), UnpackError> {
     let directory = find_directory(archive)?;
-    let most_entries = tree.most_entries();
-    if directory.entries > most_entries {
+    let max_entries = tree.max_entries();
+    if directory.entries > max_entries {
         return refuse(
             "archive_too_large",
-            format!("the archive has more than {most_entries} entries"),
+            format!("the archive has more than {max_entries} entries"),
         );
     }
     let mut entries = read_directory(tree, archive, &directory)?;
@@ -49,8 +49,8 @@ pub(super) fn read(tree: &mut Tree, archive: &RandomReader) -> Result<(), Stop> 
     let bytes = entries
         .iter()
         .fold(0, |sum: u64, entry| sum.saturating_add(entry.size));
-    if bytes > tree.most_bytes() {
-        return Err(io::Error::other(TooMuch(tree.most_bytes())).into());
+    if bytes > tree.max_bytes() {
+        return Err(io::Error::other(TooLarge(tree.max_bytes())).into());
     }
     entries.sort_by_key(|entry| entry.offset);
     let ends = entries.iter().skip(1).map(|next| next.offset);
@@ -61,7 +61,7 @@ pub(super) fn read(tree: &mut Tree, archive: &RandomReader) -> Result<(), Stop> 
     Ok(())
 }
 
-fn damaged<T>(what: &str) -> Result<T, Stop> {
+fn damaged<T>(what: &str) -> Result<T, UnpackError> {
     refuse("archive_invalid", format!("the archive is damaged: {what}"))
 }
 
@@ -69,22 +69,22 @@ fn damaged<T>(what: &str) -> Result<T, Stop> {
 struct Fields<'r>(&'r [u8]);
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
         match self.0.split_off(..N).and_then(|part| part.try_into().ok()) {
             Some(bytes) => Ok(bytes),
             None => damaged("a record is too short"),
         }
     }
 
-    fn u16(&mut self) -> Result<u16, Stop> {
+    fn u16(&mut self) -> Result<u16, UnpackError> {
         self.take().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Result<u32, Stop> {
+    fn u32(&mut self) -> Result<u32, UnpackError> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Stop> {
+    fn u64(&mut self) -> Result<u64, UnpackError> {
         self.take().map(u64::from_le_bytes)
     }
 }
@@ -96,7 +96,7 @@ struct Directory {
     entries: u64,
 }
 
-fn find_directory(archive: &RandomReader) -> Result<Directory, Stop> {
+fn find_directory(archive: &RandomReader) -> Result<Directory, UnpackError> {
     let tail = archive
         .size()
         .min((END_LENGTH + usize::from(u16::MAX)) as u64);
@@ -142,7 +142,10 @@ fn find_directory(archive: &RandomReader) -> Result<Directory, Stop> {
 }
 
 /// The directory of an archive of the 64-bit kind, and where the record that says so begins.
-fn find_directory_64(archive: &RandomReader, end: u64) -> Result<Option<(Directory, u64)>, Stop> {
+fn find_directory_64(
+    archive: &RandomReader,
+    end: u64,
+) -> Result<Option<(Directory, u64)>, UnpackError> {
     let Some(at) = end.checked_sub(20) else {
         return Ok(None);
     };
@@ -177,7 +180,7 @@ fn find_directory_64(archive: &RandomReader, end: u64) -> Result<Option<(Directo
     Ok(Some((directory, record_at)))
 }
 
-fn read_exactly<const N: usize>(archive: &RandomReader, at: u64) -> Result<[u8; N], Stop> {
+fn read_exactly<const N: usize>(archive: &RandomReader, at: u64) -> Result<[u8; N], UnpackError> {
     let mut bytes = [0; N];
     archive.part(at, N as u64).read_exact(&mut bytes)?;
     Ok(bytes)
@@ -199,7 +202,7 @@ fn read_directory(
     tree: &Tree,
     archive: &RandomReader,
     directory: &Directory,
-) -> Result<Vec<Entry>, Stop> {
+) -> Result<Vec<Entry>, UnpackError> {
     let part = archive.part(directory.offset, directory.size);
     let mut reader = BufReader::with_capacity(64 * 1024, part);
     let mut entries = Vec::new();
@@ -213,7 +216,7 @@ fn read_directory(
     Ok(entries)
 }
 
-fn read_entry(reader: &mut impl Read) -> Result<Entry, Stop> {
+fn read_entry(reader: &mut impl Read) -> Result<Entry, UnpackError> {
     let mut header = [0; 46];
     reader.read_exact(&mut header)?;
     let mut fields = Fields(&header);
@@ -281,9 +284,9 @@ fn read_entry(reader: &mut impl Read) -> Result<Entry, Stop> {
     })
 }
 
-fn read_name(reader: &mut impl Read, length: u16) -> Result<Vec<u8>, Stop> {
+fn read_name(reader: &mut impl Read, length: u16) -> Result<Vec<u8>, UnpackError> {
     let length = usize::from(length);
-    if length > LONGEST_NAME {
+    if length > MAX_NAME_BYTES {
         return refuse(
             "archive_unsafe",
             "the archive has a name that is far too long",
@@ -295,7 +298,7 @@ fn read_name(reader: &mut impl Read, length: u16) -> Result<Vec<u8>, Stop> {
 }
 
 /// The field with numbers that need 64 bits; empty when there is none.
-fn find_extra_64(extra: &[u8]) -> Result<&[u8], Stop> {
+fn find_extra_64(extra: &[u8]) -> Result<&[u8], UnpackError> {
     let mut rest = extra;
     while rest.len() >= 4 {
         let (id, length) = (
@@ -314,7 +317,12 @@ fn find_extra_64(extra: &[u8]) -> Result<&[u8], Stop> {
 }
 
 /// Adds one file, whose bytes must end before `end`.
-fn add_entry(tree: &mut Tree, archive: &RandomReader, entry: &Entry, end: u64) -> Result<(), Stop> {
+fn add_entry(
+    tree: &mut Tree,
+    archive: &RandomReader,
+    entry: &Entry,
+    end: u64,
+) -> Result<(), UnpackError> {
     let start = find_content(archive, entry)?;
     if start
         .checked_add(entry.packed)
@@ -330,7 +338,7 @@ fn add_entry(tree: &mut Tree, archive: &RandomReader, entry: &Entry, end: u64) -
         0 => Box::new(packed),
         _ => Box::new(DeflateDecoder::new(packed)),
     };
-    let mut content = Checked {
+    let mut content = VerifiedReader {
         inner,
         left: entry.size,
         expected: entry.crc,
@@ -343,7 +351,7 @@ fn add_entry(tree: &mut Tree, archive: &RandomReader, entry: &Entry, end: u64) -
         TYPE_FOLDER => Ok(()),
         TYPE_LINK => {
             let mut target = String::new();
-            if entry.size > LONGEST_TARGET || content.read_to_string(&mut target).is_err() {
+            if entry.size > MAX_TARGET_BYTES || content.read_to_string(&mut target).is_err() {
                 return damaged("a link has a target that is no path");
             }
             tree.add(&entry.name, Member::SymbolicLink(target))
@@ -359,7 +367,7 @@ fn add_entry(tree: &mut Tree, archive: &RandomReader, entry: &Entry, end: u64) -
 }
 
 /// Where the content of a file begins, after what stands before it.
-fn find_content(archive: &RandomReader, entry: &Entry) -> Result<u64, Stop> {
+fn find_content(archive: &RandomReader, entry: &Entry) -> Result<u64, UnpackError> {
     let header = read_exactly::<30>(archive, entry.offset)?;
     let mut fields = Fields(&header);
     let signature = fields.u32()?;
@@ -383,7 +391,7 @@ fn find_content(archive: &RandomReader, entry: &Entry) -> Result<u64, Stop> {
 }
 
 /// A content that must be as long as announced and have the right checksum.
-struct Checked<'r> {
+struct VerifiedReader<'r> {
     inner: Box<dyn Read + 'r>,
     left: u64,
     expected: u32,
@@ -391,7 +399,7 @@ struct Checked<'r> {
     is_over: bool,
 }
 
-impl Read for Checked<'_> {
+impl Read for VerifiedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.is_over || buffer.is_empty() {
             return Ok(0);

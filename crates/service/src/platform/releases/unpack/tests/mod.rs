@@ -8,11 +8,11 @@ use estrade_blobs::{BlobStore, Digest, DigestSet, StoredBlob};
 use std::io::Read;
 use std::path::Path;
 
-/// A place to unpack, with caps.
+/// A place to unpack, with limits.
 struct Bench {
     directory: tempfile::TempDir,
     blobs: BlobStore,
-    caps: Caps,
+    limits: ReleaseLimits,
 }
 
 /// What came out: paths and contents.
@@ -23,7 +23,7 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         Self {
             blobs: BlobStore::open(directory.path(), "test").unwrap(),
-            caps: Caps::new(files, bytes),
+            limits: ReleaseLimits::new(files, bytes),
             directory,
         }
     }
@@ -36,9 +36,9 @@ impl Bench {
     fn unpack(&self, archive: &[u8]) -> Result<Files, (&'static str, String)> {
         let archive = self.store(archive);
         let before = self.files();
-        match self.unpack_stored(&archive, Canceled::default()) {
+        match self.unpack_stored(&archive, CancelFlag::default()) {
             Ok(unpacked) => Ok(self.read(unpacked)),
-            Err(Stop::Refused(reason, message)) => {
+            Err(UnpackError::Refused(reason, message)) => {
                 assert_eq!(self.files(), before, "{reason}: {message}");
                 Err((reason, message))
             }
@@ -46,7 +46,7 @@ impl Bench {
         }
     }
 
-    fn try_unpack(&self, archive: &[u8], canceled: Canceled) -> Result<Unpacked, Stop> {
+    fn try_unpack(&self, archive: &[u8], canceled: CancelFlag) -> Result<Unpacked, UnpackError> {
         self.unpack_stored(&self.store(archive), canceled)
     }
 
@@ -67,12 +67,16 @@ impl Bench {
         (sizes.len(), sizes.iter().sum())
     }
 
-    fn unpack_stored(&self, blob: &StoredBlob, canceled: Canceled) -> Result<Unpacked, Stop> {
+    fn unpack_stored(
+        &self,
+        blob: &StoredBlob,
+        canceled: CancelFlag,
+    ) -> Result<Unpacked, UnpackError> {
         let archive = self.blobs.open_random(blob).unwrap();
         let staging = self
             .blobs
-            .stage(self.caps.bytes(), |_| Ok(DigestSet::default()));
-        let mut tree = Tree::new(staging, self.caps.clone(), canceled);
+            .stage(self.limits.bytes(), |_| Ok(DigestSet::default()));
+        let mut tree = Tree::new(staging, self.limits.clone(), canceled);
         let mut head = [0; 4];
         let _ = archive.part(0, 4).read(&mut head).unwrap();
         match ArchiveFormat::of(&head) {
@@ -130,10 +134,13 @@ fn survive_changes(bench: &Bench, good: &[u8]) {
 }
 
 fn unpacked(bench: &Bench, archive: &[u8]) -> Unpacked {
-    bench.try_unpack(archive, Canceled::default()).unwrap()
+    bench.try_unpack(archive, CancelFlag::default()).unwrap()
 }
 
-fn site(archive: &[u8], sent: &serde_json::Value) -> Result<(Vec<String>, SiteSettings), Stop> {
+fn site(
+    archive: &[u8],
+    sent: &serde_json::Value,
+) -> Result<(Vec<String>, SiteSettings), UnpackError> {
     let unpacked = unpacked(&Bench::usual(), archive);
     let sent = SiteSettings::from_json(sent).unwrap();
     let files = (unpacked.files, unpacked.project_files);
@@ -163,7 +170,7 @@ fn the_root_of_a_site_is_found() {
     let inner = [("shop/package.json", "1"), ("shop/dist/index.html", "2")];
     assert_eq!(paths(&inner, &root), ["index.html"]);
     assert_eq!(paths(&[("dist/index.html", "1")], &root), ["index.html"]);
-    let Err(Stop::Refused(reason, message)) = site(&tar_gz(&[("a", "")]), &root) else {
+    let Err(UnpackError::Refused(reason, message)) = site(&tar_gz(&[("a", "")]), &root) else {
         panic!("a root that is not there");
     };
     assert_eq!(reason, "root_not_found");
@@ -202,7 +209,7 @@ fn a_project_file_is_read_and_not_served() {
     let large = " ".repeat(LARGEST_PROJECT_FILE + 1);
     for bad in ["{", large.as_str(), r#"{"spa": 1}"#] {
         let archive = tar_gz(&[("estrade.json", bad), ("a", "")]);
-        let Err(Stop::Refused(reason, message)) = site(&archive, &json!({})) else {
+        let Err(UnpackError::Refused(reason, message)) = site(&archive, &json!({})) else {
             panic!("{bad}");
         };
         assert_eq!(reason, "config_invalid");
@@ -211,7 +218,7 @@ fn a_project_file_is_read_and_not_served() {
     let only = tar_gz(&[("estrade.json", "{}")]);
     assert!(matches!(
         site(&only, &json!({})),
-        Err(Stop::Refused("archive_empty", _))
+        Err(UnpackError::Refused("archive_empty", _))
     ));
 }
 
@@ -241,9 +248,9 @@ fn a_site_that_was_sent_in_part_is_no_site() {
     // Without the blocks that end it: all that the engine had sent when it broke off.
     let sent = tar.get_ref().clone();
     let read = |whole: bool| {
-        let caps = bench.caps.bytes();
-        let staging = bench.blobs.stage(caps, |_| Ok(DigestSet::default()));
-        let mut tree = Tree::new(staging, bench.caps.clone(), Canceled::default());
+        let limits = bench.limits.bytes();
+        let staging = bench.blobs.stage(limits, |_| Ok(DigestSet::default()));
+        let mut tree = Tree::new(staging, bench.limits.clone(), CancelFlag::default());
         let tar = SiteTar {
             bytes: sent.as_slice(),
             whole: Arc::new(AtomicBool::new(whole)),
@@ -253,6 +260,6 @@ fn a_site_that_was_sent_in_part_is_no_site() {
     read(true).unwrap();
     assert!(matches!(
         read(false),
-        Err(Stop::Refused("archive_invalid", _))
+        Err(UnpackError::Refused("archive_invalid", _))
     ));
 }

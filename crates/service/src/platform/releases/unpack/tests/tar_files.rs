@@ -1,7 +1,7 @@
 //! `.tar.gz`
 
 use super::{Bench, peak_memory, survive_changes};
-use crate::platform::releases::unpack::{Canceled, Stop};
+use crate::platform::releases::unpack::{CancelFlag, UnpackError};
 use ::tar::{Builder, EntryType, Header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -327,8 +327,8 @@ fn damage_is_told() {
 #[test]
 fn a_canceled_release_stops() {
     let bench = Bench::usual();
-    let canceled = Canceled::default();
+    let canceled = CancelFlag::default();
     canceled.set();
     let stopped = bench.try_unpack(&tar_gz(&[("a", "1")]), canceled);
-    assert!(matches!(stopped, Err(Stop::Canceled)));
+    assert!(matches!(stopped, Err(UnpackError::Canceled)));
 }

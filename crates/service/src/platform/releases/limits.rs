@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 /// The limits of one project.
 #[derive(Debug, Clone)]
-pub(super) struct Caps {
+pub(super) struct ReleaseLimits {
     /// Most files.
     pub(super) files: usize,
     /// Most bytes of a request, and of what an archive unpacks to.
@@ -18,7 +18,7 @@ pub(super) struct Caps {
     plan: String,
 }
 
-impl Caps {
+impl ReleaseLimits {
     /// Of a project with this plan.
     pub(super) fn of(core: &Core, plan: &str) -> Self {
         let known = core.settings.plans.get(plan);
@@ -83,7 +83,7 @@ impl Caps {
 /// An error of the blob store, as callers are told.
 pub(super) fn storing(error: BlobError) -> Error {
     match error {
-        // The caps are checked before; this is the second line.
+        // The limits are checked before; this is the second line.
         BlobError::TooLarge { max } => {
             Error::TooLarge(format!("files: they are larger than {max} bytes together"))
         }

@@ -1,7 +1,7 @@
-//! Turns at building: how many images are built or fetched at once, and for whom.
+//! Build slots: how many images are built or fetched at once, and for whom.
 //!
-//! A turn is taken with the claim of a release and not waited for: a release that needs one stays in the
-//! queue, where it holds nothing, until the worker finds a turn for it ([`super::schedule`]).
+//! A slot is taken with the claim of a release and not waited for: a release that needs one stays in the
+//! queue, where it holds nothing, until the worker finds a slot for it ([`super::schedule`]).
 
 use estrade_model::OwnerId;
 use std::collections::HashMap;
@@ -11,21 +11,21 @@ use tokio::sync::Notify;
 /// How many images are built or fetched at once.
 pub(super) const MAX_BUILDS: usize = 4;
 
-/// The turns of this node.
+/// The build slots of this node.
 #[derive(Debug, Default)]
-pub(crate) struct BuildTurns {
+pub(crate) struct BuildSlots {
     held: Mutex<HashMap<OwnerId, usize>>,
     freed: Notify,
 }
 
-/// The right to build; dropping it gives the turn to somebody else.
+/// The right to build; dropping it frees the slot.
 #[derive(Debug)]
-pub(super) struct BuildTurn {
-    turns: Arc<BuildTurns>,
+pub(super) struct BuildSlot {
+    slots: Arc<BuildSlots>,
     owner: OwnerId,
 }
 
-impl BuildTurns {
+impl BuildSlots {
     /// How many more builds may begin.
     pub(super) fn free(&self) -> usize {
         MAX_BUILDS.saturating_sub(self.held().values().sum())
@@ -41,17 +41,17 @@ impl BuildTurns {
         self.held().get(&owner).copied().unwrap_or(0)
     }
 
-    /// Takes a turn. Nothing is waited for and nothing refused: who may have one is decided before
+    /// Takes a slot. Nothing is waited for and nothing refused: who may have one is decided before
     /// ([`super::schedule`]), also for a release that was BUILDING when its worker went away.
-    pub(super) fn take(self: &Arc<Self>, owner: OwnerId) -> BuildTurn {
+    pub(super) fn take(self: &Arc<Self>, owner: OwnerId) -> BuildSlot {
         *self.held().entry(owner).or_default() += 1;
-        BuildTurn {
-            turns: Arc::clone(self),
+        BuildSlot {
+            slots: Arc::clone(self),
             owner,
         }
     }
 
-    /// Returns when a turn was given back, also before this was called.
+    /// Returns when a slot was freed, also before this was called.
     pub(super) async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -61,9 +61,9 @@ impl BuildTurns {
     }
 }
 
-impl Drop for BuildTurn {
+impl Drop for BuildSlot {
     fn drop(&mut self) {
-        let mut held = self.turns.held();
+        let mut held = self.slots.held();
         if let Some(count) = held.get_mut(&self.owner) {
             *count -= 1;
             if *count == 0 {
@@ -71,6 +71,6 @@ impl Drop for BuildTurn {
             }
         }
         drop(held);
-        self.turns.freed.notify_one();
+        self.slots.freed.notify_one();
     }
 }

@@ -1,26 +1,25 @@
-//! Which contents are needed: a compact set of all of them.
+//! The contents that rows refer to: a compact set of all of them.
 
 use crate::{Core, Result};
 use estrade_blobs::Digest;
 use estrade_store::cleanup;
 
 /// Rows that are read at once.
-pub(super) const PAGE: u32 = 1000;
-/// New members that wait to be sorted in, at least.
-const WAITING: usize = 64 * 1024;
+pub(super) const PAGE_ROWS: u32 = 1000;
+/// Members that are collected before they are sorted in, at least.
+const MIN_SORT_BATCH: usize = 64 * 1024;
 
-/// A set of digests that only remembers how they begin. Two that begin alike would keep each other,
-/// which does no harm and never happens: there are 2^64 beginnings.
+/// A sorted array of 64-bit prefixes of digests. A false positive only keeps a content that could go.
 #[derive(Debug, Default)]
-pub(super) struct Needed {
+pub(super) struct ReachableSet {
     sorted: Vec<u64>,
-    waiting: Vec<u64>,
+    unsorted: Vec<u64>,
 }
 
-impl Needed {
+impl ReachableSet {
     fn insert(&mut self, digest: &Digest) {
-        self.waiting.push(beginning(digest));
-        if self.waiting.len() >= WAITING.max(self.sorted.len() / 2) {
+        self.unsorted.push(prefix(digest));
+        if self.unsorted.len() >= MIN_SORT_BATCH.max(self.sorted.len() / 2) {
             self.sort();
         }
     }
@@ -32,25 +31,25 @@ impl Needed {
     }
 
     fn sort(&mut self) {
-        self.sorted.append(&mut self.waiting);
+        self.sorted.append(&mut self.unsorted);
         self.sorted.sort_unstable();
         self.sorted.dedup();
     }
 
     /// Whether a digest is in it; only after [`sort`](Self::sort).
     pub(super) fn contains(&self, digest: &Digest) -> bool {
-        self.sorted.binary_search(&beginning(digest)).is_ok()
+        self.sorted.binary_search(&prefix(digest)).is_ok()
     }
 
-    /// Reads everything that needs contents.
+    /// Reads all references to contents.
     pub(super) async fn read(core: &Core) -> Result<Self> {
-        let (db, mut needed) = (&core.db, Self::default());
+        let (db, mut reachable) = (&core.db, Self::default());
         let mut after = None;
         loop {
             let artifacts = cleanup::needed_by_artifacts(db, after).await?;
             for artifact in &artifacts {
                 let digests = artifact.contents.iter().map(|(digest, _)| digest);
-                needed.extend(digests);
+                reachable.extend(digests);
             }
             match artifacts.last() {
                 Some(last) => after = Some(last.id),
@@ -59,8 +58,8 @@ impl Needed {
         }
         let mut after = String::new();
         loop {
-            let (digests, last) = cleanup::needed_by_sources(db, &after, PAGE).await?;
-            needed.extend(&digests);
+            let (digests, last) = cleanup::needed_by_sources(db, &after, PAGE_ROWS).await?;
+            reachable.extend(&digests);
             match last {
                 Some(last) => after = last,
                 None => break,
@@ -68,23 +67,23 @@ impl Needed {
         }
         let mut after = Vec::new();
         loop {
-            let digests = cleanup::needed_by_uploads(db, &after, PAGE).await?;
-            needed.extend(&digests);
+            let digests = cleanup::needed_by_uploads(db, &after, PAGE_ROWS).await?;
+            reachable.extend(&digests);
             match digests.last() {
                 Some(last) => after = last.as_bytes().to_vec(),
                 None => break,
             }
         }
-        needed.sort();
-        needed.add_variants(core).await?;
-        Ok(needed)
+        reachable.sort();
+        reachable.add_variants(core).await?;
+        Ok(reachable)
     }
 
-    /// Adds the variants of what is needed. A variant has none of its own.
+    /// Adds the variants of reachable contents. A variant has none of its own.
     async fn add_variants(&mut self, core: &Core) -> Result<()> {
         let (mut variants, mut after) = (Self::default(), None);
         loop {
-            let links = cleanup::list_variants(&core.db, after.as_ref(), PAGE).await?;
+            let links = cleanup::list_variants(&core.db, after.as_ref(), PAGE_ROWS).await?;
             for link in &links {
                 if let (Some(variant), true) = (&link.variant, self.contains(&link.of)) {
                     variants.insert(variant);
@@ -96,16 +95,16 @@ impl Needed {
             }
         }
         self.sorted.append(&mut variants.sorted);
-        self.waiting = variants.waiting;
+        self.unsorted = variants.unsorted;
         self.sort();
         Ok(())
     }
 }
 
-fn beginning(digest: &Digest) -> u64 {
-    let mut beginning = [0; 8];
-    beginning.copy_from_slice(&digest.as_bytes()[..8]);
-    u64::from_be_bytes(beginning)
+fn prefix(digest: &Digest) -> u64 {
+    let mut prefix = [0; 8];
+    prefix.copy_from_slice(&digest.as_bytes()[..8]);
+    u64::from_be_bytes(prefix)
 }
 
 #[cfg(test)]
@@ -113,15 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_holds_what_was_put_in_and_nothing_else() {
+    fn it_holds_exactly_what_was_inserted() {
         let digest = |number: u32| Digest::of(&number.to_be_bytes());
-        let mut needed = Needed::default();
+        let mut reachable = ReachableSet::default();
         for number in 0..200_000 {
-            needed.insert(&digest(number % 150_000));
+            reachable.insert(&digest(number % 150_000));
         }
-        needed.sort();
-        assert_eq!(needed.sorted.len(), 150_000);
-        assert!((0..150_000).all(|number| needed.contains(&digest(number))));
-        assert!((150_000..200_000).all(|number| !needed.contains(&digest(number))));
+        reachable.sort();
+        assert_eq!(reachable.sorted.len(), 150_000);
+        assert!((0..150_000).all(|number| reachable.contains(&digest(number))));
+        assert!((150_000..200_000).all(|number| !reachable.contains(&digest(number))));
     }
 }
