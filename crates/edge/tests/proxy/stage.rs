@@ -9,7 +9,7 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_service::bootstrap::{self, ADMIN, Places};
 use estrade_service::{Core, Settings, identity::accounts};
 use estrade_store::projects::{self, NewProject};
-use estrade_store::releases::{self, Recipe, ReleaseDraft};
+use estrade_store::releases::{self, ReleaseSpec, ReleaseDraft};
 use estrade_store::{ChangeKind, StoreError, networks};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ impl Stage {
         let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
         let (project, now) = (self.project, self.core.now());
         let id: ReleaseId = format!("{number:024x}").parse().unwrap();
-        let recipe = Recipe {
+        let spec = ReleaseSpec {
             platform: Platform::Node,
             port: 80,
             settings: Vec::new(),
@@ -102,7 +102,7 @@ impl Stage {
             id,
             project,
             kind: ReleaseType::Deploy,
-            recipe,
+            spec,
             message: None,
             git_info: None,
             client: None,
