@@ -9,7 +9,7 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_service::bootstrap::{self, ADMIN, Places};
 use estrade_service::{Core, Settings, identity::accounts};
 use estrade_store::projects::{self, NewProject};
-use estrade_store::releases::{self, ReleaseSpec, ReleaseDraft};
+use estrade_store::releases::{self, ReleaseDraft, ReleaseSpec};
 use estrade_store::{ChangeKind, StoreError, networks};
 use std::net::SocketAddr;
 use std::path::PathBuf;
