@@ -5,9 +5,9 @@ use serde_json::Value;
 
 /// Longest command, in bytes. A line of a Dockerfile is at most 64 KiB, and JSON may need six
 /// bytes for one.
-const LONGEST: usize = 8 * 1024;
+const MAX_COMMAND_BYTES: usize = 8 * 1024;
 /// Most words of a command.
-const MOST_WORDS: usize = 500;
+const MAX_WORDS: usize = 500;
 /// Words that only a shell knows.
 const OF_THE_SHELL: [&str; 27] = [
     ".", ":", "[", "alias", "case", "cd", "command", "eval", "exec", "exit", "export", "for", "if",
@@ -34,13 +34,13 @@ impl Command {
     /// What somebody wrote on one line. It goes to a shell only when it needs one.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let line = line.trim();
-        if line.is_empty() || line.len() > LONGEST || line.contains('\0') {
+        if line.is_empty() || line.len() > MAX_COMMAND_BYTES || line.contains('\0') {
             return None;
         }
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         let first = words.first()?;
         let program = !first.contains('=') && !OF_THE_SHELL.contains(first) && !line.contains('\n');
-        if program && words.len() <= MOST_WORDS && words.iter().all(|word| is_plain(word)) {
+        if program && words.len() <= MAX_WORDS && words.iter().all(|word| is_plain(word)) {
             return Some(Self::words(&words));
         }
         // The program shall get the signals that stop it, not the shell around it.
@@ -89,9 +89,9 @@ pub(crate) fn word_list(value: &Value) -> Option<Vec<String>> {
         .map(|word| word.as_str().map(str::to_owned));
     let words: Vec<_> = words.collect::<Option<_>>()?;
     let length: usize = words.iter().map(String::len).sum();
-    let sane = length <= LONGEST && !words.iter().any(|word| word.contains('\0'));
+    let sane = length <= MAX_COMMAND_BYTES && !words.iter().any(|word| word.contains('\0'));
     let named = words.first().is_some_and(|word| !word.is_empty());
-    (sane && named && words.len() <= MOST_WORDS).then_some(words)
+    (sane && named && words.len() <= MAX_WORDS).then_some(words)
 }
 
 /// Whether neither a shell nor a Dockerfile sees anything but a word in it.
@@ -131,7 +131,7 @@ mod tests {
                 "{line}"
             );
         }
-        let long = "x".repeat(LONGEST + 1);
+        let long = "x".repeat(MAX_COMMAND_BYTES + 1);
         for bad in ["", "  ", "a\0b", &long] {
             assert_eq!(Command::from_line(bad), None);
         }

@@ -1,15 +1,15 @@
 //! Platform `docker`: the user's own Dockerfile, as it is, on images that everybody may use.
 
 use crate::bases;
+use crate::context::BuildContext;
 use crate::error::{Result, refused};
 use crate::ignore::IgnoreRules;
 use crate::plan::{BuildPlan, Dockerfile, Outcome};
-use crate::work::Work;
 
 /// The user's Dockerfile: the one that they name, else the usual one.
-pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
-    let path = match work.settings.dockerfile() {
-        Some(path) if work.tree.has(path) => path.to_owned(),
+pub(crate) fn plan(mut context: BuildContext<'_>) -> Result<BuildPlan> {
+    let path = match context.settings.dockerfile() {
+        Some(path) if context.tree.has(path) => path.to_owned(),
         Some(path) => {
             let advice =
                 format!("there is no file `{path}` in the sources; names are case-sensitive");
@@ -18,32 +18,32 @@ pub(crate) fn plan(mut work: Work<'_>) -> Result<BuildPlan> {
         None => {
             let advice =
                 "is missing; add one, name yours in `build.dockerfile`, or deploy an `image`";
-            let found = work.tree.first(&["Dockerfile", "dockerfile"]);
+            let found = context.tree.first(&["Dockerfile", "dockerfile"]);
             found
                 .ok_or_else(|| refused("Dockerfile", advice))?
                 .to_owned()
         }
     };
-    work.note(format!("built as {path} says"));
-    let port = work.settings.port(work.platform);
-    let text = work.tree.text(&path)?.unwrap_or_default();
-    let bases = bases::check(&path, &text, work.settings.build_args())?;
+    context.note(format!("built as {path} says"));
+    let port = context.settings.port(context.platform);
+    let text = context.tree.text(&path)?.unwrap_or_default();
+    let bases = bases::check(&path, &text, context.settings.build_args())?;
     let exposed = exposed(&text);
     if let Some(other) = exposed.filter(|exposed| *exposed != port) {
-        work.note(format!(
+        context.note(format!(
             "{path} exposes port {other}, but the app is expected on {port}: set the release's `port` if that is wrong"
         ));
     }
     Ok(BuildPlan {
-        ignore: IgnoreRules::of_dockerfile(&work.tree, &path)?,
+        ignore: IgnoreRules::of_dockerfile(&context.tree, &path)?,
         dockerfile: Dockerfile::Theirs { path, bases },
-        build_args: work.settings.build_args().to_vec(),
-        cache: work.settings.cache(),
+        build_args: context.settings.build_args().to_vec(),
+        cache: context.settings.cache(),
         outcome: Outcome::Runs {
-            command: work.settings.args().map(<[String]>::to_vec),
+            command: context.settings.args().map(<[String]>::to_vec),
             port,
         },
-        notes: work.notes,
+        notes: context.notes,
     })
 }
 

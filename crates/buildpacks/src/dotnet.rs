@@ -1,42 +1,42 @@
 //! Platform `dotnet`.
 
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind, RequestedVersion};
 use crate::error::{Result, refused};
 use crate::sources::{depth, extension_of, folder_of, name_of};
 use crate::version::Version;
-use crate::work::{Asked, Ending, Work};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Most project files that are read, and copied one by one.
-const MOST_PROJECTS: usize = 100;
+const MAX_PROJECTS: usize = 100;
 /// Says where to listen, unless the user does.
 const START: &str = "ASPNETCORE_URLS=\"${ASPNETCORE_URLS:-http://+:$PORT}\" exec dotnet \"$1\"";
 
 /// Platform `dotnet`.
-pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
-    work.ignored.extend(["**/bin", "**/obj"]);
-    let project = project(work)?;
-    work.note(format!("builds {project}"));
-    let text = work.tree.text(&project)?.unwrap_or_default();
-    let target = target(work, &project, &text)?;
-    let run_version = target.as_ref().map(|asked| asked.version);
-    let sdk = match sdk(work)? {
-        Some(version) => Some(Asked {
+pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    context.ignored.extend(["**/bin", "**/obj"]);
+    let project = project(context)?;
+    context.note(format!("builds {project}"));
+    let text = context.tree.text(&project)?.unwrap_or_default();
+    let target = target(context, &project, &text)?;
+    let run_version = target.as_ref().map(|requested| requested.version);
+    let sdk = match sdk(context)? {
+        Some(version) => Some(RequestedVersion {
             version,
             place: "global.json".to_owned(),
         }),
         None => target,
     };
-    let image = work.base("dotnet", ".NET", sdk.as_ref());
-    let library = library(work, &project, &text)?;
-    let start = work.said_start()?;
+    let image = context.base("dotnet", ".NET", sdk.as_ref());
+    let library = library(context, &project, &text)?;
+    let start = context.said_start()?;
     let start = start.unwrap_or_else(|| Command::words(&["/bin/sh", "-c", START, "sh", &library]));
-    work.begin_build(&image, &[])?;
-    restore(work, &project)?;
-    match work.settings.build_command()? {
-        Some(command) => work.file.run_command(&command),
-        None => work.file.run(&[
+    context.begin_build(&image, &[])?;
+    restore(context, &project)?;
+    match context.settings.build_command()? {
+        Some(command) => context.file.run_command(&command),
+        None => context.file.run(&[
             "dotnet",
             "publish",
             &project,
@@ -47,11 +47,11 @@ pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
             "--no-restore",
         ]),
     }
-    let run = work.image_of("dotnet-run", run_version);
-    work.file.last_stage(&run);
-    work.begin_run(&[])?;
-    work.file.copy_from_owned("build", "/out", "./");
-    Ok(Ending::Runs(start))
+    let run = context.image_of("dotnet-run", run_version);
+    context.file.last_stage(&run);
+    context.begin_run(&[])?;
+    context.file.copy_from_owned("build", "/out", "./");
+    Ok(OutputKind::Runs(start))
 }
 
 fn is_project(path: &str) -> bool {
@@ -59,29 +59,29 @@ fn is_project(path: &str) -> bool {
 }
 
 /// The project to run: the one that was named, the only one, or the only one for the web.
-fn project(work: &Work<'_>) -> Result<String> {
-    if let Some(path) = work
+fn project(context: &BuildContext<'_>) -> Result<String> {
+    if let Some(path) = context
         .settings
         .path(&["csprojectFile", "csprojFile", "project"])?
     {
-        if work.tree.has(&path) && is_project(&path) {
+        if context.tree.has(&path) && is_project(&path) {
             return Ok(path);
         }
         let advice =
             format!("`{path}` is no project file of the sources, such as Shop/Shop.csproj");
         return Err(refused("platformConfig.csprojectFile", advice));
     }
-    let near = work
+    let near = context
         .tree
         .paths()
         .filter(|path| is_project(path) && depth(path) <= 4);
-    let projects: Vec<_> = near.take(MOST_PROJECTS).collect();
+    let projects: Vec<_> = near.take(MAX_PROJECTS).collect();
     if let [only] = projects.as_slice() {
         return Ok((*only).to_owned());
     }
     let mut web = Vec::new();
     for path in &projects {
-        let start = work.tree.glance(path, 4 * 1024)?.unwrap_or_default();
+        let start = context.tree.glance(path, 4 * 1024)?.unwrap_or_default();
         if start.contains("Microsoft.NET.Sdk.Web") {
             web.push(*path);
         }
@@ -115,14 +115,21 @@ fn element<'t>(xml: &'t str, name: &str) -> Option<&'t str> {
 }
 
 /// The version of .NET: settings, then `TargetFramework`.
-fn target(work: &Work<'_>, project: &str, text: &str) -> Result<Option<Asked>> {
+fn target(
+    context: &BuildContext<'_>,
+    project: &str,
+    text: &str,
+) -> Result<Option<RequestedVersion>> {
     let place = project.to_owned();
-    if let Some(version) = work.settings.version(&["version", "dotnetVersion"])? {
+    if let Some(version) = context.settings.version(&["version", "dotnetVersion"])? {
         let version = Version::minor(version.major, version.minor.unwrap_or(0));
         let place = "platformConfig".to_owned();
-        return Ok(Some(Asked { version, place }));
+        return Ok(Some(RequestedVersion { version, place }));
     }
-    let shared = work.tree.text("Directory.Build.props")?.unwrap_or_default();
+    let shared = context
+        .tree
+        .text("Directory.Build.props")?
+        .unwrap_or_default();
     let in_file =
         |text| element(text, "TargetFramework").or_else(|| element(text, "TargetFrameworks"));
     let Some(frameworks) = in_file(text).or_else(|| in_file(&shared)) else {
@@ -145,12 +152,12 @@ fn target(work: &Work<'_>, project: &str, text: &str) -> Result<Option<Asked>> {
             );
             refused(project, advice)
         })?;
-    Ok(Some(Asked { version, place }))
+    Ok(Some(RequestedVersion { version, place }))
 }
 
 /// The SDK that `global.json` insists on.
-fn sdk(work: &Work<'_>) -> Result<Option<Version>> {
-    let Some(text) = work.tree.text("global.json")? else {
+fn sdk(context: &BuildContext<'_>) -> Result<Option<Version>> {
+    let Some(text) = context.tree.text("global.json")? else {
         return Ok(None);
     };
     let json: Value = serde_json::from_str(&text)
@@ -161,8 +168,11 @@ fn sdk(work: &Work<'_>) -> Result<Option<Version>> {
 }
 
 /// The file that is started.
-fn library(work: &Work<'_>, project: &str, text: &str) -> Result<String> {
-    let said = work.settings.text(&["finalDllName"])?.map(|(_, name)| name);
+fn library(context: &BuildContext<'_>, project: &str, text: &str) -> Result<String> {
+    let said = context
+        .settings
+        .text(&["finalDllName"])?
+        .map(|(_, name)| name);
     let named = said.or_else(|| {
         element(text, "AssemblyName")
             .filter(|name| !name.contains('$'))
@@ -181,10 +191,10 @@ fn library(work: &Work<'_>, project: &str, text: &str) -> Result<String> {
 }
 
 /// Writes what loads packages, and then all other files.
-fn restore(work: &mut Work<'_>, project: &str) -> Result<()> {
-    if let Some(command) = work.settings.install_command()? {
-        work.file.copy_all();
-        work.file.run_command(&command);
+fn restore(context: &mut BuildContext<'_>, project: &str) -> Result<()> {
+    if let Some(command) = context.settings.install_command()? {
+        context.file.copy_all();
+        context.file.run_command(&command);
         return Ok(());
     }
     let decides = |path: &&str| {
@@ -194,24 +204,24 @@ fn restore(work: &mut Work<'_>, project: &str) -> Result<()> {
             && matches!(extension_of(&name), Some("props" | "targets"));
         is_project(path) || exact || shared
     };
-    let files: Vec<_> = work
+    let files: Vec<_> = context
         .tree
         .paths()
         .filter(decides)
-        .take(MOST_PROJECTS + 1)
+        .take(MAX_PROJECTS + 1)
         .collect();
     let mut command = vec!["dotnet", "restore", project];
     let lock = match folder_of(project) {
         "." => "packages.lock.json".to_owned(),
         folder => format!("{folder}/packages.lock.json"),
     };
-    if work.tree.has(&lock) {
-        work.note(format!("versions of packages as in {lock}"));
+    if context.tree.has(&lock) {
+        context.note(format!("versions of packages as in {lock}"));
         command.push("--locked-mode");
     }
-    if files.len() > MOST_PROJECTS {
-        work.file.copy_all();
-        work.file.run(&command);
+    if files.len() > MAX_PROJECTS {
+        context.file.copy_all();
+        context.file.run(&command);
         return Ok(());
     }
     let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -224,9 +234,9 @@ fn restore(work: &mut Work<'_>, project: &str) -> Result<()> {
         } else {
             format!("{folder}/")
         };
-        work.file.copy(&files, &to)?;
+        context.file.copy(&files, &to)?;
     }
-    work.file.run(&command);
-    work.file.copy_all();
+    context.file.run(&command);
+    context.file.copy_all();
     Ok(())
 }

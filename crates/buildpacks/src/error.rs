@@ -37,10 +37,10 @@ pub(crate) fn refused(place: impl Into<String>, advice: impl Into<String>) -> Pl
 
 /// The text without anything that could start a new line or steer a terminal, and not endless.
 pub(crate) fn one_line(text: &str) -> String {
-    const LONGEST: usize = 500;
+    const MAX_CHARS: usize = 500;
     let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut line: String = text.chars().take(LONGEST).map(visible).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    let mut line: String = text.chars().take(MAX_CHARS).map(visible).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         line.push('…');
     }
     line

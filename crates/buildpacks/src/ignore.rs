@@ -7,9 +7,9 @@ use crate::sources::Tree;
 /// The file in which users write such rules.
 pub(crate) const FILE: &str = ".dockerignore";
 /// Most rules.
-const MOST_RULES: usize = 1000;
+const MAX_RULES: usize = 1000;
 /// Longest rule, in bytes.
-const LONGEST_RULE: usize = 1024;
+const MAX_RULE: usize = 1024;
 
 /// What belongs in no image, whatever the platform.
 const ALWAYS: [&str; 9] = [
@@ -76,9 +76,9 @@ impl IgnoreRules {
             return Ok(());
         };
         for line in text.lines() {
-            if line.len() > LONGEST_RULE || self.rules.len() >= MOST_RULES {
+            if line.len() > MAX_RULE || self.rules.len() >= MAX_RULES {
                 let advice = format!(
-                    "has too many or too long rules; {MOST_RULES} of {LONGEST_RULE} bytes are the most"
+                    "has too many or too long rules; {MAX_RULES} of {MAX_RULE} bytes are the most"
                 );
                 return Err(refused(FILE, advice));
             }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn rules_are_bounded_in_number_and_time() {
-        let many = "a\n".repeat(MOST_RULES + 1);
+        let many = "a\n".repeat(MAX_RULES + 1);
         let sources: BTreeMap<_, _> = [(FILE.to_owned(), many.into_bytes())].into();
         let error = IgnoreRules::of_dockerfile(&Tree::new(&sources), "Dockerfile").unwrap_err();
         assert!(error.to_string().starts_with(".dockerignore: "), "{error}");

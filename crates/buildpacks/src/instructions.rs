@@ -31,7 +31,7 @@ const KEYWORDS: [&str; 18] = [
 /// Those that newer engines read the lines after, when they say so (`<<EOF`).
 const WITH_DOCUMENTS: [&str; 3] = ["RUN", "COPY", "ADD"];
 /// Engines read lines of up to 64 KiB.
-const LONGEST: usize = 60_000;
+const MAX_LINE_BYTES: usize = 60_000;
 
 /// An instruction on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Instruction {
                 format!("{keyword}: an instruction cannot end with a backslash"),
             ));
         }
-        if rest.len() > LONGEST {
+        if rest.len() > MAX_LINE_BYTES {
             return Err(refused(
                 path,
                 format!("{keyword}: the instruction is too long"),

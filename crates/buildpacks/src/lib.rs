@@ -9,6 +9,7 @@
 
 mod bases;
 mod command;
+mod context;
 mod docker;
 mod dockerfile;
 mod dotnet;
@@ -26,7 +27,6 @@ mod python;
 mod settings;
 mod sources;
 mod version;
-mod work;
 
 pub use bases::{Base, Bases, check_triggers};
 pub use dockerfile::RUN_AS;

@@ -2,12 +2,12 @@
 
 use crate::bases::{self, Bases};
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::ignore::{FILE as IGNORE_FILE, IgnoreRules, SECRETS};
 use crate::images::BaseImages;
 use crate::settings::{BuildArg, Settings};
 use crate::sources::{Sources, Tree};
-use crate::work::{Ending, Work};
 use crate::{docker, dotnet, go, node, php, python};
 use estrade_model::platform::Platform;
 
@@ -115,50 +115,50 @@ pub fn plan(
 ) -> Result<BuildPlan> {
     let tree = Tree::new(sources);
     let settings = settings.completed(&tree, platform)?;
-    let mut work = Work::new(platform, tree, settings, images);
-    if platform == Platform::Docker || work.settings.dockerfile().is_some() {
-        return docker::plan(work);
+    let mut context = BuildContext::new(platform, tree, settings, images);
+    if platform == Platform::Docker || context.settings.dockerfile().is_some() {
+        return docker::plan(context);
     }
-    work.tree.hide(&IgnoreRules::of_user(&work.tree)?);
-    if work.tree.has("Dockerfile") {
-        work.note(format!(
+    context.tree.hide(&IgnoreRules::of_user(&context.tree)?);
+    if context.tree.has("Dockerfile") {
+        context.note(format!(
             "Dockerfile is not used: the platform is {platform}, not docker"
         ));
     }
-    let ending = match platform {
-        Platform::Node => node::app(&mut work),
-        Platform::Next => node::next(&mut work),
-        Platform::React | Platform::Vue | Platform::Angular => node::pages(&mut work),
-        Platform::Python => python::app(&mut work),
-        Platform::Django => python::django(&mut work),
-        Platform::Flask => python::flask(&mut work),
-        Platform::Php => php::app(&mut work),
-        Platform::Laravel => php::laravel(&mut work),
-        Platform::Go => go::app(&mut work),
-        Platform::Dotnet => dotnet::app(&mut work),
+    let output = match platform {
+        Platform::Node => node::app(&mut context),
+        Platform::Next => node::next(&mut context),
+        Platform::React | Platform::Vue | Platform::Angular => node::pages(&mut context),
+        Platform::Python => python::app(&mut context),
+        Platform::Django => python::django(&mut context),
+        Platform::Flask => python::flask(&mut context),
+        Platform::Php => php::app(&mut context),
+        Platform::Laravel => php::laravel(&mut context),
+        Platform::Go => go::app(&mut context),
+        Platform::Dotnet => dotnet::app(&mut context),
         Platform::Static | Platform::Docker => Err(refused(
             "type",
             "a static release is served as it is; there is nothing to build",
         )),
     }?;
-    finish(work, &ending)
+    finish(context, &output)
 }
 
-fn finish(mut work: Work<'_>, ending: &Ending) -> Result<BuildPlan> {
-    let outcome = match ending {
-        Ending::Runs(start) => {
-            let port = work.settings.port(work.platform);
-            work.file.finish(port, start);
-            let command = work.settings.args().map(<[String]>::to_vec);
+fn finish(mut context: BuildContext<'_>, output: &OutputKind) -> Result<BuildPlan> {
+    let outcome = match output {
+        OutputKind::Runs(start) => {
+            let port = context.settings.port(context.platform);
+            context.file.finish(port, start);
+            let command = context.settings.args().map(<[String]>::to_vec);
             let given = command.clone().map(Command::Words);
             let shown = given.as_ref().unwrap_or(start).shown();
-            work.note(format!(
+            context.note(format!(
                 "starts with `{shown}` and is expected on port {port} (PORT)"
             ));
             Outcome::Runs { command, port }
         }
-        Ending::Static { spa, looked_in } => {
-            work.file.only_folder("build", SITE);
+        OutputKind::Static { spa, looked_in } => {
+            context.file.only_folder("build", SITE);
             Outcome::Static {
                 folder: SITE,
                 spa: *spa,
@@ -166,23 +166,23 @@ fn finish(mut work: Work<'_>, ending: &Ending) -> Result<BuildPlan> {
             }
         }
     };
-    let mut more = work.ignored.clone();
+    let mut more = context.ignored.clone();
     // Front ends read it while they are built, and only what they make of it leaves the build.
-    if matches!(ending, Ending::Runs(_)) {
+    if matches!(output, OutputKind::Runs(_)) {
         more.extend(SECRETS);
-        if work.tree.has(".env") {
-            work.note(".env is left out of the image: set variables on the project instead");
+        if context.tree.has(".env") {
+            context.note(".env is left out of the image: set variables on the project instead");
         }
     }
-    let ignore = IgnoreRules::of_platform(&work.tree, &more)?;
-    let text = work.file.into_text();
+    let ignore = IgnoreRules::of_platform(&context.tree, &more)?;
+    let text = context.file.into_text();
     let bases = bases::check_own(OWN_NAME, &text)?;
     Ok(BuildPlan {
         ignore,
-        build_args: work.settings.build_args().to_vec(),
-        cache: work.settings.cache(),
+        build_args: context.settings.build_args().to_vec(),
+        cache: context.settings.cache(),
         outcome,
-        notes: work.notes,
+        notes: context.notes,
         dockerfile: Dockerfile::Ours { text, bases },
     })
 }

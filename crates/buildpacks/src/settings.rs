@@ -16,12 +16,12 @@ use serde_json::{Map, Value};
 use std::fmt;
 
 /// Most arguments of a build.
-const MOST_ARGS: usize = 100;
+const MAX_ARGS: usize = 100;
 /// Longest name of one, and longest value, in bytes.
-const LONGEST_NAME: usize = 128;
-const LONGEST_VALUE: usize = 32 * 1024;
+const MAX_NAME: usize = 128;
+const MAX_VALUE: usize = 32 * 1024;
 /// Most packages of Debian that a build may ask for.
-const MOST_PACKAGES: usize = 50;
+const MAX_PACKAGES: usize = 50;
 
 /// An argument of a build. Its value may be a secret: it is passed to the engine and is never
 /// written into a Dockerfile.
@@ -45,11 +45,11 @@ impl BuildArg {
     fn new(name: &str, value: &str) -> Result<Self> {
         let in_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !begins || name.len() > LONGEST_NAME || !name.bytes().all(in_name) {
+        if !begins || name.len() > MAX_NAME || !name.bytes().all(in_name) {
             let advice = format!("`{name}` is no name of an argument; use letters, digits and `_`");
             return Err(refused("build.args", advice));
         }
-        if value.len() > LONGEST_VALUE || value.contains('\0') {
+        if value.len() > MAX_VALUE || value.contains('\0') {
             let advice = format!("the value of `{name}` must be at most 32 KiB, without NUL");
             return Err(refused("build.args", advice));
         }
@@ -244,9 +244,9 @@ impl Settings {
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
         let begins = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let good = |name: &String| {
-            name.len() <= LONGEST_NAME && name.starts_with(begins) && name.bytes().all(in_name)
+            name.len() <= MAX_NAME && name.starts_with(begins) && name.bytes().all(in_name)
         };
-        let words = word_list(value).filter(|words| words.len() <= MOST_PACKAGES);
+        let words = word_list(value).filter(|words| words.len() <= MAX_PACKAGES);
         words.filter(|words| words.iter().all(good)).ok_or_else(|| {
             refused(
                 place,
@@ -349,11 +349,8 @@ fn read_args(value: &Value) -> Result<Option<Vec<BuildArg>>> {
         }
         _ => return Err(wrong()),
     };
-    if args.len() > MOST_ARGS {
-        return Err(refused(
-            "build.args",
-            format!("must be at most {MOST_ARGS}"),
-        ));
+    if args.len() > MAX_ARGS {
+        return Err(refused("build.args", format!("must be at most {MAX_ARGS}")));
     }
     // The last one of a name counts.
     let mut unique: Vec<BuildArg> = Vec::new();
@@ -393,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let many: Vec<_> = (0..=MOST_ARGS).map(|n| format!("A{n}=")).collect();
+        let many: Vec<_> = (0..=MAX_ARGS).map(|n| format!("A{n}=")).collect();
         for (bad, place) in [
             (json!({"build": []}), "build: "),
             (json!({"build": {"args": ["A"]}}), "build.args: "),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
 /// Largest manifest that is read, in bytes: lock files of large projects are this long.
-pub(crate) const LARGEST_FILE: usize = 1024 * 1024;
+pub(crate) const MAX_FILE_BYTES: usize = 1024 * 1024;
 
 /// A folder of sources. Paths are relative, with `/` between segments.
 pub trait Sources {
@@ -83,10 +83,10 @@ impl<'s> Tree<'s> {
 
     /// A file as text; none when it is not there. One that is too large to be a manifest is refused.
     pub(crate) fn text(&self, path: &str) -> Result<Option<String>> {
-        let Some(bytes) = self.start(path, LARGEST_FILE + 1)? else {
+        let Some(bytes) = self.start(path, MAX_FILE_BYTES + 1)? else {
             return Ok(None);
         };
-        if bytes.len() > LARGEST_FILE {
+        if bytes.len() > MAX_FILE_BYTES {
             return Err(refused(path, "is too large to be read; 1 MiB is the most"));
         }
         // Editors on Windows put a mark before the text.
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn large_files_are_refused_and_reads_stay_bounded() {
-        let large = vec![b'x'; LARGEST_FILE + 1];
+        let large = vec![b'x'; MAX_FILE_BYTES + 1];
         let sources = files(&[("large", &large), ("fits", &large[1..])]);
         let tree = Tree::new(&sources);
         assert!(tree.text("fits").unwrap().is_some());

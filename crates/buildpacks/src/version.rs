@@ -11,9 +11,9 @@ pub(crate) struct Version {
 }
 
 /// Largest number in a version; larger ones are dates or nonsense.
-const LARGEST: u32 = 9999;
+const MAX_NUMBER: u32 = 9999;
 /// Longest range that is read, in bytes.
-const LONGEST_RANGE: usize = 256;
+const MAX_RANGE: usize = 256;
 
 type Point = (u32, u32, u32);
 const END: Point = (u32::MAX, u32::MAX, u32::MAX);
@@ -71,7 +71,10 @@ impl Version {
 
     /// The newest version that this one names: what a tag such as `node:22` stands for.
     fn newest(self) -> Point {
-        let (minor, patch) = (self.minor.unwrap_or(LARGEST), self.patch.unwrap_or(LARGEST));
+        let (minor, patch) = (
+            self.minor.unwrap_or(MAX_NUMBER),
+            self.patch.unwrap_or(MAX_NUMBER),
+        );
         (self.major, minor, patch)
     }
 }
@@ -93,7 +96,7 @@ fn number(text: &str) -> Option<u32> {
     } else {
         return None;
     };
-    (number <= LARGEST).then_some(number)
+    (number <= MAX_NUMBER).then_some(number)
 }
 
 /// What `~1.2` means.
@@ -112,7 +115,7 @@ pub(crate) struct Range(Vec<(Point, Point)>);
 impl Range {
     /// Reads what npm, Composer, Poetry and `requires-python` write; none if it makes no sense.
     pub(crate) fn parse(text: &str, tilde: Tilde) -> Option<Self> {
-        if text.len() > LONGEST_RANGE {
+        if text.len() > MAX_RANGE {
             return None;
         }
         let choices = text.split('|').map(str::trim);

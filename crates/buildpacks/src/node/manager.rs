@@ -1,10 +1,10 @@
 //! Package managers: which one a project uses, and what it is told to do.
 
 use super::package::{FILE, Package};
+use crate::context::BuildContext;
 use crate::error::{Result, refused};
 use crate::sources::Tree;
 use crate::version::Version;
-use crate::work::Work;
 
 /// Lock files with the manager that writes them, the one that counts first.
 const LOCKS: [(&str, Kind); 6] = [
@@ -48,10 +48,10 @@ pub(crate) struct Manager {
 
 impl Manager {
     /// Finds it by `packageManager`, else by the lock file.
-    pub(crate) fn find(work: &mut Work<'_>, package: &Package) -> Result<Self> {
+    pub(crate) fn find(context: &mut BuildContext<'_>, package: &Package) -> Result<Self> {
         let locks: Vec<_> = LOCKS
             .iter()
-            .filter(|(name, _)| work.tree.has(name))
+            .filter(|(name, _)| context.tree.has(name))
             .collect();
         let named = package.text("packageManager").map(read_named).transpose()?;
         let kind = named.map_or_else(
@@ -64,37 +64,37 @@ impl Manager {
         let lock = lock.map(|(name, _)| *name);
         let (kind, version) = match named {
             Some((kind, version)) => (kind, Some(version)),
-            None => from_lock(&work.tree, kind, lock)?,
+            None => from_lock(&context.tree, kind, lock)?,
         };
         let manager = Self {
             kind,
             version,
             lock,
         };
-        manager.explain(work, package, named.is_some());
+        manager.explain(context, package, named.is_some());
         for (other, _) in locks.iter().filter(|(name, _)| Some(*name) != lock) {
             let why = lock.map_or_else(|| manager.program().to_owned(), str::to_owned);
-            work.note(format!("{other} is not used: {why} counts"));
+            context.note(format!("{other} is not used: {why} counts"));
         }
         Ok(manager)
     }
 
-    fn explain(&self, work: &mut Work<'_>, package: &Package, named: bool) {
+    fn explain(&self, context: &mut BuildContext<'_>, package: &Package, named: bool) {
         let place = if named {
             "packageManager"
         } else {
             "the lock file"
         };
         match self.lock {
-            Some(lock) => work.note(format!(
+            Some(lock) => context.note(format!(
                 "{} from {place}; versions as in {lock}",
                 self.program()
             )),
-            None if package.needs_install() => work.note(format!(
+            None if package.needs_install() => context.note(format!(
                 "there is no lock file for {}: versions may differ from build to build; commit one",
                 self.program()
             )),
-            None => work.note(format!("{FILE} has no dependencies: nothing is installed")),
+            None => context.note(format!("{FILE} has no dependencies: nothing is installed")),
         }
     }
 
@@ -172,13 +172,13 @@ impl Manager {
 
     /// Newer Yarns keep dependencies in a cache of the user who installs, which is not the one who
     /// runs the app. They are told to put them where all others do.
-    pub(crate) fn prepare(&self, work: &mut Work<'_>) {
+    pub(crate) fn prepare(&self, context: &mut BuildContext<'_>) {
         if self.kind == Kind::Berry {
-            work.file.env("YARN_NODE_LINKER", "node-modules");
-            work.ignored.push("**/.pnp.*");
+            context.file.env("YARN_NODE_LINKER", "node-modules");
+            context.ignored.push("**/.pnp.*");
         }
         if let Some(setup) = self.setup() {
-            work.file.run(&setup);
+            context.file.run(&setup);
         }
     }
 
@@ -274,15 +274,15 @@ mod tests {
         let sources: BTreeMap<_, _> = files.iter().map(file).collect();
         let (tree, images) = (Tree::new(&sources), BaseImages::default());
         let package = Package::read(&tree)?;
-        let mut work = Work::new(Platform::Node, tree, Settings::default(), &images);
-        let manager = Manager::find(&mut work, &package)?;
+        let mut context = BuildContext::new(Platform::Node, tree, Settings::default(), &images);
+        let manager = Manager::find(&mut context, &package)?;
         let setup = manager
             .setup()
             .unwrap_or_default()
             .last()
             .cloned()
             .unwrap_or_default();
-        Ok((manager.install(true).join(" "), setup, work.notes))
+        Ok((manager.install(true).join(" "), setup, context.notes))
     }
 
     #[test]

@@ -9,10 +9,10 @@ pub(crate) use next::next;
 pub(crate) use pages::pages;
 
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind, SeparateLayer};
 use crate::error::{Result, refused};
 use crate::images::Image;
 use crate::sources::Tree;
-use crate::work::{Apart, Ending, Work};
 use manager::Manager;
 use package::{FILE, Package};
 
@@ -45,11 +45,15 @@ enum Rest {
 
 impl Project {
     /// Looks at the project; `setting` names the fields that say which Node.js.
-    pub(crate) fn open(work: &mut Work<'_>, image: &'static str, setting: &[&str]) -> Result<Self> {
-        let package = Package::read(&work.tree)?;
-        let asked = package::version(work, &package, setting)?;
-        let image = work.base(image, "Node.js", asked.as_ref());
-        let manager = Manager::find(work, &package)?;
+    pub(crate) fn open(
+        context: &mut BuildContext<'_>,
+        image: &'static str,
+        setting: &[&str],
+    ) -> Result<Self> {
+        let package = Package::read(&context.tree)?;
+        let requested = package::version(context, &package, setting)?;
+        let image = context.base(image, "Node.js", requested.as_ref());
+        let manager = Manager::find(context, &package)?;
         Ok(Self {
             package,
             manager,
@@ -67,83 +71,87 @@ impl Project {
     }
 
     /// Begins the stage that builds.
-    fn begin_build(&self, work: &mut Work<'_>) -> Result<()> {
-        work.begin_build(&self.image, &self.system().0)
+    fn begin_build(&self, context: &mut BuildContext<'_>) -> Result<()> {
+        context.begin_build(&self.image, &self.system().0)
     }
 
     /// Whether anything of the sources may be needed to install.
-    fn needs_all_files(&self, work: &Work<'_>) -> Result<bool> {
+    fn needs_all_files(&self, context: &BuildContext<'_>) -> Result<bool> {
         Ok(self.package.is_workspace()
             || self.package.runs_at_install()
             || self.package.has_local_dependencies()
-            || work.tree.has("pnpm-workspace.yaml")
-            || work.settings.install_command()?.is_some())
+            || context.tree.has("pnpm-workspace.yaml")
+            || context.settings.install_command()?.is_some())
     }
 
     /// Writes a stage `assets` beside an app of another language, with all of its files.
     pub(crate) fn build_assets(
         &self,
-        work: &mut Work<'_>,
+        context: &mut BuildContext<'_>,
         script: &'static str,
         app: &'static str,
     ) -> Result<()> {
-        work.file.stage(&self.image, "assets");
-        work.file.args(work.settings.build_args());
-        work.file.workdir(".")?;
-        self.manager.prepare(work);
-        work.file.copy(&self.manager.manifests(&work.tree), "./")?;
+        context.file.stage(&self.image, "assets");
+        context.file.args(context.settings.build_args());
+        context.file.workdir(".")?;
+        self.manager.prepare(context);
+        context
+            .file
+            .copy(&self.manager.manifests(&context.tree), "./")?;
         if self.package.runs_at_install() || self.package.has_local_dependencies() {
-            work.file.copy_from(app, "/app", "./");
+            context.file.copy_from(app, "/app", "./");
         }
-        work.file.run(&self.manager.install(true));
-        work.file.copy_from(app, "/app", "./");
-        work.note(format!(
+        context.file.run(&self.manager.install(true));
+        context.file.copy_from(app, "/app", "./");
+        context.note(format!(
             "assets are built with the script `{script}` of {FILE}"
         ));
-        work.file.run(&self.manager.script(script));
+        context.file.run(&self.manager.script(script));
         Ok(())
     }
 
     /// Writes what installs dependencies, and then all other files. Manifests come first, so that
     /// the layer with the dependencies is used again while they stay the same.
-    fn install(&self, work: &mut Work<'_>, dev: bool, rest: Rest) -> Result<()> {
-        self.manager.prepare(work);
-        if self.needs_all_files(work)? {
-            copy_rest(work, rest);
-            if let Some(command) = work.settings.install_command()? {
-                work.file.run_command(&command);
+    fn install(&self, context: &mut BuildContext<'_>, dev: bool, rest: Rest) -> Result<()> {
+        self.manager.prepare(context);
+        if self.needs_all_files(context)? {
+            copy_rest(context, rest);
+            if let Some(command) = context.settings.install_command()? {
+                context.file.run_command(&command);
             } else {
-                work.note("all files are copied before dependencies are installed: workspaces, local packages or install scripts may need them");
-                work.file.run(&self.manager.install(dev));
+                context.note("all files are copied before dependencies are installed: workspaces, local packages or install scripts may need them");
+                context.file.run(&self.manager.install(dev));
             }
             return Ok(());
         }
         if self.package.needs_install() {
-            work.file.copy(&self.manager.manifests(&work.tree), "./")?;
-            for folder in Manager::folders(&work.tree) {
-                work.file.copy(&[folder], &format!("{folder}/"))?;
+            context
+                .file
+                .copy(&self.manager.manifests(&context.tree), "./")?;
+            for folder in Manager::folders(&context.tree) {
+                context.file.copy(&[folder], &format!("{folder}/"))?;
             }
-            work.file.run(&self.manager.install(dev));
+            context.file.run(&self.manager.install(dev));
         }
-        copy_rest(work, rest);
+        copy_rest(context, rest);
         Ok(())
     }
 
     /// Writes what builds the project: the user's command, else a script. Whether there is any.
-    fn build(&self, work: &mut Work<'_>, scripts: &[&'static str]) -> Result<bool> {
-        if let Some(command) = work.settings.build_command()? {
-            work.note(format!(
+    fn build(&self, context: &mut BuildContext<'_>, scripts: &[&'static str]) -> Result<bool> {
+        if let Some(command) = context.settings.build_command()? {
+            context.note(format!(
                 "built with `{}` from the settings",
                 command.shown()
             ));
-            work.file.run_command(&command);
+            context.file.run_command(&command);
             return Ok(true);
         }
         let Some(script) = self.build_script(scripts) else {
             return Ok(false);
         };
-        work.note(format!("built with the script `{script}` of {FILE}"));
-        work.file.run(&self.manager.script(script));
+        context.note(format!("built with the script `{script}` of {FILE}"));
+        context.file.run(&self.manager.script(script));
         Ok(true)
     }
 
@@ -155,12 +163,12 @@ impl Project {
     }
 
     /// What starts it.
-    fn start(&self, work: &mut Work<'_>) -> Result<Option<Command>> {
-        if let Some(command) = work.said_start()? {
+    fn start(&self, context: &mut BuildContext<'_>) -> Result<Option<Command>> {
+        if let Some(command) = context.said_start()? {
             return Ok(Some(command));
         }
         if let Some(script) = self.package.script("start") {
-            work.note(format!("start script of {FILE}: {script}"));
+            context.note(format!("start script of {FILE}: {script}"));
             // Without npm in between, the app itself gets the signal to stop.
             let alone = ["prestart", "poststart"]
                 .iter()
@@ -169,88 +177,93 @@ impl Project {
             let run = Command::words(&self.manager.script("start"));
             return Ok(Some(plain.filter(|_| alone).unwrap_or(run)));
         }
-        Ok(main_file(&self.package, &work.tree).map(|file| Command::words(&["node", &file])))
+        Ok(main_file(&self.package, &context.tree).map(|file| Command::words(&["node", &file])))
     }
 
     /// Writes the last stage: Node.js, and the manager if the app is started with it.
-    fn begin_run(&self, work: &mut Work<'_>, start: &Command) -> Result<()> {
-        work.file.last_stage(&self.image);
-        work.begin_run(&self.system().1)?;
+    fn begin_run(&self, context: &mut BuildContext<'_>, start: &Command) -> Result<()> {
+        context.file.last_stage(&self.image);
+        context.begin_run(&self.system().1)?;
         let program = self.manager.program();
         if let Some(setup) = self.manager.setup()
             && start.argv().iter().any(|word| word.contains(program))
         {
-            work.file.run(&setup);
+            context.file.run(&setup);
         }
-        work.file.env("NODE_ENV", "production");
-        work.file.env("PATH", "/app/node_modules/.bin:$PATH");
+        context.file.env("NODE_ENV", "production");
+        context.file.env("PATH", "/app/node_modules/.bin:$PATH");
         Ok(())
     }
 
     /// Writes an app that runs with its `node_modules`.
     fn run_app(
         &self,
-        work: &mut Work<'_>,
+        context: &mut BuildContext<'_>,
         scripts: &[&'static str],
         start: Command,
-    ) -> Result<Ending> {
+    ) -> Result<OutputKind> {
         let builds =
-            self.build_script(scripts).is_some() || work.settings.build_command()?.is_some();
-        let own_install = work.settings.install_command()?.is_some();
+            self.build_script(scripts).is_some() || context.settings.build_command()?.is_some();
+        let own_install = context.settings.install_command()?.is_some();
         let installs = self.package.needs_install() || own_install;
         if !builds && !installs {
-            self.begin_run(work, &start)?;
-            work.file.copy_all_owned();
-            return Ok(Ending::Runs(start));
+            self.begin_run(context, &start)?;
+            context.file.copy_all_owned();
+            return Ok(OutputKind::Runs(start));
         }
         let script = self.package.script("start").unwrap_or_default();
         let keeps_dev = self.package.uses_dev_program(script);
         if keeps_dev {
-            work.note("dependencies for development are kept: the start script uses one");
+            context.note("dependencies for development are kept: the start script uses one");
         }
         let dev = builds || keeps_dev || self.package.runs_at_install();
-        let only_installs = !builds && !self.needs_all_files(work)?;
+        let only_installs = !builds && !self.needs_all_files(context)?;
         let rest = if only_installs {
             Rest::Nothing
         } else {
             Rest::Sources
         };
-        self.begin_build(work)?;
-        self.install(work, dev, rest)?;
-        self.build(work, scripts)?;
+        self.begin_build(context)?;
+        self.install(context, dev, rest)?;
+        self.build(context, scripts)?;
         if dev
             && !keeps_dev
             && installs
             && !own_install
             && let Some(prune) = self.manager.prune()
         {
-            work.file.run(prune);
+            context.file.run(prune);
         }
-        self.take_app(work, &start, only_installs)?;
-        Ok(Ending::Runs(start))
+        self.take_app(context, &start, only_installs)?;
+        Ok(OutputKind::Runs(start))
     }
 
     /// Writes the end of the stage that builds, and the last one with what comes out of it.
-    fn take_app(&self, work: &mut Work<'_>, start: &Command, only_installs: bool) -> Result<()> {
+    fn take_app(
+        &self,
+        context: &mut BuildContext<'_>,
+        start: &Command,
+        only_installs: bool,
+    ) -> Result<()> {
         if only_installs {
-            work.file.script("mkdir -p node_modules");
+            context.file.script("mkdir -p node_modules");
         } else {
-            work.set_apart(Apart::NodeModules);
+            context.split_layer(SeparateLayer::NodeModules);
         }
-        self.begin_run(work, start)?;
-        work.copy_apart(Apart::NodeModules);
+        self.begin_run(context, start)?;
+        context.copy_layer(SeparateLayer::NodeModules);
         if only_installs {
-            work.file.copy_all_owned();
+            context.file.copy_all_owned();
         } else {
-            work.file.copy_from_owned("build", "/out", "./");
+            context.file.copy_from_owned("build", "/out", "./");
         }
         Ok(())
     }
 }
 
-fn copy_rest(work: &mut Work<'_>, rest: Rest) {
+fn copy_rest(context: &mut BuildContext<'_>, rest: Rest) {
     if rest == Rest::Sources {
-        work.file.copy_all();
+        context.file.copy_all();
     }
 }
 
@@ -263,11 +276,11 @@ fn main_file(package: &Package, tree: &Tree<'_>) -> Option<String> {
 }
 
 /// Platform `node`.
-pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
-    let project = Project::open(work, "node", &["version", "nodeVersion"])?;
-    let start = project.start(work)?;
+pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    let project = Project::open(context, "node", &["version", "nodeVersion"])?;
+    let start = project.start(context)?;
     let start = start.ok_or_else(|| {
         refused(FILE, "does not say what to start; add \"scripts\": {\"start\": \"node server.js\"} with your file")
     })?;
-    project.run_app(work, &["build"], start)
+    project.run_app(context, &["build"], start)
 }

@@ -1,10 +1,10 @@
 //! `package.json`, and which Node.js a project asks for.
 
+use crate::context::{BuildContext, RequestedVersion};
 use crate::error::{Result, refused};
 use crate::images::BaseImages;
 use crate::sources::Tree;
 use crate::version::{Range, Tilde, Version};
-use crate::work::{Asked, Work};
 use serde_json::{Map, Value};
 
 pub(crate) const FILE: &str = "package.json";
@@ -155,16 +155,16 @@ impl Package {
 
 /// The Node.js that a project asks for: settings, `.nvmrc`, `.node-version`, `engines`.
 pub(crate) fn version(
-    work: &Work<'_>,
+    context: &BuildContext<'_>,
     package: &Package,
     setting: &[&str],
-) -> Result<Option<Asked>> {
-    if let Some(version) = work.settings.version(setting)? {
+) -> Result<Option<RequestedVersion>> {
+    if let Some(version) = context.settings.version(setting)? {
         let place = "platformConfig".to_owned();
-        return Ok(Some(Asked { version, place }));
+        return Ok(Some(RequestedVersion { version, place }));
     }
     for file in [".nvmrc", ".node-version"] {
-        let Some(text) = work.tree.text(file)? else {
+        let Some(text) = context.tree.text(file)? else {
             continue;
         };
         let lines = text
@@ -182,7 +182,7 @@ pub(crate) fn version(
             )
         })?;
         let place = file.to_owned();
-        return Ok(version.map(|version| Asked { version, place }));
+        return Ok(version.map(|version| RequestedVersion { version, place }));
     }
     let Some(text) = package.engine() else {
         return Ok(None);
@@ -197,7 +197,7 @@ pub(crate) fn version(
             refused(FILE, advice)
         })?;
     let place = format!("engines in {FILE} ({text})");
-    Ok(Some(Asked { version, place }))
+    Ok(Some(RequestedVersion { version, place }))
 }
 
 /// `20.1`, `v18`, `lts/iron`; those that mean the newest are left to us.

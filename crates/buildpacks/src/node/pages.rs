@@ -2,9 +2,9 @@
 
 use super::package::{FILE, Package};
 use super::{Project, Rest};
+use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::sources::Tree;
-use crate::work::{Ending, Work};
 use estrade_model::paths::FilePath;
 use estrade_model::platform::Platform;
 use serde_json::Value;
@@ -59,47 +59,47 @@ echo \"there is no index.html in: $*\" >&2; \
 echo 'set platformConfig.outputDir to the folder that the build writes' >&2; exit 66";
 
 /// Platforms `react`, `vue` and `angular`.
-pub(crate) fn pages(work: &mut Work<'_>) -> Result<Ending> {
-    work.ignored.extend(["dist", ".angular"]);
-    let name = work.platform.as_str();
-    let project = Project::open(work, name, &["nodeVersion", "version"])?;
-    let (folders, why) = folders(work, &project.package)?;
-    work.note(format!("the site is in {} ({why})", folders.join(", or ")));
-    project.begin_build(work)?;
-    project.install(work, true, Rest::Sources)?;
-    if !project.build(work, &["build", "build:prod", "generate"])? {
+pub(crate) fn pages(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    context.ignored.extend(["dist", ".angular"]);
+    let name = context.platform.as_str();
+    let project = Project::open(context, name, &["nodeVersion", "version"])?;
+    let (folders, why) = folders(context, &project.package)?;
+    context.note(format!("the site is in {} ({why})", folders.join(", or ")));
+    project.begin_build(context)?;
+    project.install(context, true, Rest::Sources)?;
+    if !project.build(context, &["build", "build:prod", "generate"])? {
         let advice = "has no script `build`; add one such as \"build\": \"vite build\"";
         return Err(refused(FILE, advice));
     }
-    leave_in_site(work, &folders);
-    let spa = work.settings.flag("spa")?.unwrap_or(true);
-    Ok(Ending::Static {
+    leave_in_site(context, &folders);
+    let spa = context.settings.flag("spa")?.unwrap_or(true);
+    Ok(OutputKind::Static {
         spa,
         looked_in: folders,
     })
 }
 
 /// Moves what was built to where it is taken from.
-pub(super) fn leave_in_site(work: &mut Work<'_>, folders: &[String]) {
+pub(super) fn leave_in_site(context: &mut BuildContext<'_>, folders: &[String]) {
     let words = ["/bin/sh", "-c", TAKE, "sh"]
         .into_iter()
         .chain(folders.iter().map(String::as_str));
-    work.file.run(&words.collect::<Vec<_>>());
+    context.file.run(&words.collect::<Vec<_>>());
 }
 
 /// The folders in which the site may be, the likely one first, and why.
-fn folders(work: &Work<'_>, package: &Package) -> Result<(Vec<String>, &'static str)> {
-    if let Some(folder) = work.settings.path(&SETTINGS)? {
+fn folders(context: &BuildContext<'_>, package: &Package) -> Result<(Vec<String>, &'static str)> {
+    if let Some(folder) = context.settings.path(&SETTINGS)? {
         return Ok((vec![folder], "platformConfig"));
     }
-    if work.platform == Platform::Angular {
-        return Ok((angular(&work.tree)?, "angular.json"));
+    if context.platform == Platform::Angular {
+        return Ok((angular(&context.tree)?, "angular.json"));
     }
     for (configs, field) in [(&VITE[..], "outDir"), (&VUE_CLI[..], "outputDir")] {
-        let Some(config) = work.tree.first(configs) else {
+        let Some(config) = context.tree.first(configs) else {
             continue;
         };
-        let text = work.tree.text(config)?.unwrap_or_default();
+        let text = context.tree.text(config)?.unwrap_or_default();
         if let Some(folder) = plain_value(&text, field).and_then(|folder| inner_folder(&folder)) {
             return Ok((vec![folder], "the configuration of the build"));
         }

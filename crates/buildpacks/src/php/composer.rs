@@ -1,10 +1,10 @@
 //! `composer.json`: which PHP, which extensions, and what Composer is told to do.
 
+use crate::context::{BuildContext, RequestedVersion};
 use crate::error::{Result, refused};
 use crate::images::BaseImages;
 use crate::sources::Tree;
 use crate::version::{Range, Tilde, Version};
-use crate::work::{Asked, Work};
 use serde_json::{Map, Value};
 
 pub(super) const FILE: &str = "composer.json";
@@ -78,28 +78,28 @@ impl Composer {
     }
 
     /// Writes what installs the packages, and then all other files.
-    pub(super) fn install(&self, work: &mut Work<'_>) -> Result<()> {
-        if let Some(command) = work.settings.install_command()? {
-            work.file.copy_all();
-            work.file.run_command(&command);
+    pub(super) fn install(&self, context: &mut BuildContext<'_>) -> Result<()> {
+        if let Some(command) = context.settings.install_command()? {
+            context.file.copy_all();
+            context.file.run_command(&command);
             return Ok(());
         }
-        if work.tree.has(LOCK) {
-            work.note(format!("packages with Composer, versions as in {LOCK}"));
+        if context.tree.has(LOCK) {
+            context.note(format!("packages with Composer, versions as in {LOCK}"));
         } else {
-            work.note(format!(
+            context.note(format!(
                 "there is no {LOCK}: versions may differ from build to build; commit it"
             ));
         }
-        let dev = work.settings.flag("installDevDependencies")? == Some(true);
+        let dev = context.settings.flag("installDevDependencies")? == Some(true);
         let no_dev: &[&str] = if dev { &[] } else { &["--no-dev"] };
         let whole = self.has_local_packages();
         if whole {
-            work.file.copy_all();
+            context.file.copy_all();
         } else {
-            let lock = work.tree.has(LOCK).then_some(LOCK);
+            let lock = context.tree.has(LOCK).then_some(LOCK);
             let files: Vec<_> = [FILE].into_iter().chain(lock).collect();
-            work.file.copy(&files, "./")?;
+            context.file.copy(&files, "./")?;
         }
         let install = [
             "composer",
@@ -110,9 +110,9 @@ impl Composer {
             "--no-scripts",
             "--no-autoloader",
         ];
-        work.file.run(&[&install[..], no_dev].concat());
+        context.file.run(&[&install[..], no_dev].concat());
         if !whole {
-            work.file.copy_all();
+            context.file.copy_all();
         }
         let autoload = [
             "composer",
@@ -120,16 +120,19 @@ impl Composer {
             "--no-interaction",
             "--optimize",
         ];
-        work.file.run(&[&autoload[..], no_dev].concat());
+        context.file.run(&[&autoload[..], no_dev].concat());
         Ok(())
     }
 }
 
 /// The PHP that a project asks for: settings, then `composer.json`.
-pub(super) fn version(work: &Work<'_>, composer: Option<&Composer>) -> Result<Option<Asked>> {
-    if let Some(version) = work.settings.version(&["phpVersion", "version"])? {
+pub(super) fn version(
+    context: &BuildContext<'_>,
+    composer: Option<&Composer>,
+) -> Result<Option<RequestedVersion>> {
+    if let Some(version) = context.settings.version(&["phpVersion", "version"])? {
         let place = "platformConfig".to_owned();
-        return Ok(Some(Asked { version, place }));
+        return Ok(Some(RequestedVersion { version, place }));
     }
     let Some((text, field)) = composer.and_then(Composer::php) else {
         return Ok(None);
@@ -143,5 +146,5 @@ pub(super) fn version(work: &Work<'_>, composer: Option<&Composer>) -> Result<Op
         )
     })?;
     let place = format!("{field} in {FILE} ({text})");
-    Ok(Some(Asked { version, place }))
+    Ok(Some(RequestedVersion { version, place }))
 }

@@ -1,9 +1,9 @@
 //! Extensions of PHP: which are in the official image, and what it takes to add others.
 
 use super::composer::FILE;
+use crate::context::BuildContext;
 use crate::error::{Result, refused};
 use crate::version::Version;
-use crate::work::Work;
 
 /// What is in the image already.
 const THERE: [&str; 30] = [
@@ -80,7 +80,7 @@ const PECL: [(&str, &[&str]); 5] = [
 
 /// Writes what adds extensions: the usual ones of the platform, and those that are required.
 pub(super) fn add<'e>(
-    work: &mut Work<'_>,
+    context: &mut BuildContext<'_>,
     version: Version,
     usual: &[&'static str],
     required: impl Iterator<Item = &'e str>,
@@ -120,18 +120,19 @@ pub(super) fn add<'e>(
     let mut packages: Vec<_> = all.flat_map(|(_, packages)| *packages).copied().collect();
     packages.sort_unstable();
     packages.dedup();
-    work.file.packages(&packages);
+    context.file.packages(&packages);
     if own.contains(&"gd") {
-        work.file
+        context
+            .file
             .script("docker-php-ext-configure gd --with-freetype --with-jpeg --with-webp");
     }
-    let run = |work: &mut Work<'_>, words: &[&str], names: &[&str]| {
+    let run = |context: &mut BuildContext<'_>, words: &[&str], names: &[&str]| {
         if !names.is_empty() {
-            work.file.run(&[words, names].concat());
+            context.file.run(&[words, names].concat());
         }
     };
-    run(work, &["docker-php-ext-install"], &own);
-    run(work, &["pecl", "install"], &pecl);
-    run(work, &["docker-php-ext-enable"], &pecl);
+    run(context, &["docker-php-ext-install"], &own);
+    run(context, &["pecl", "install"], &pecl);
+    run(context, &["docker-php-ext-enable"], &pecl);
     Ok(())
 }

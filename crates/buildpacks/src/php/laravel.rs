@@ -3,9 +3,9 @@
 use super::composer::FILE;
 use super::{Composer, Project, begin_run};
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind, SeparateLayer};
 use crate::error::{Result, refused};
 use crate::node;
-use crate::work::{Apart, Ending, Work};
 
 /// Extensions that Laravel and its databases, queues and archives use.
 const EXTENSIONS: [&str; 6] = [
@@ -21,54 +21,56 @@ const FOLDERS: &str = "mkdir -p bootstrap/cache storage/app/public storage/frame
 storage/framework/sessions storage/framework/views storage/logs";
 
 /// Platform `laravel`.
-pub(crate) fn laravel(work: &mut Work<'_>) -> Result<Ending> {
-    work.ignored.extend([
+pub(crate) fn laravel(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    context.ignored.extend([
         "storage/logs/*.log",
         "public/storage",
         "public/hot",
         "bootstrap/cache/*.php",
     ]);
-    let project = Project::open(work, "laravel")?;
+    let project = Project::open(context, "laravel")?;
     let lacks = project
         .composer
         .as_ref()
         .is_none_or(|composer: &Composer| !composer.requires("laravel/framework"));
-    if lacks || !work.tree.has("artisan") {
+    if lacks || !context.tree.has("artisan") {
         let advice =
             "must require laravel/framework, beside a file `artisan`; else choose the platform php";
         return Err(refused(FILE, advice));
     }
-    let start = match work.said_start()? {
+    let start = match context.said_start()? {
         Some(command) => command,
-        None => start(work)?,
+        None => start(context)?,
     };
-    let assets = assets(work)?;
-    project.begin(work, &EXTENSIONS)?;
-    project.build(work, &[FOLDERS])?;
-    work.file
+    let assets = assets(context)?;
+    project.begin(context, &EXTENSIONS)?;
+    project.build(context, &[FOLDERS])?;
+    context
+        .file
         .script("ln -sfn ../storage/app/public public/storage");
-    work.set_apart(Apart::Vendor);
+    context.split_layer(SeparateLayer::Vendor);
     if let Some((assets, script)) = &assets {
-        assets.build_assets(work, script, "build")?;
+        assets.build_assets(context, script, "build")?;
     }
-    begin_run(work, "public")?;
-    work.copy_apart(Apart::Vendor);
-    work.file.copy_from_owned("build", "/out", "./");
+    begin_run(context, "public")?;
+    context.copy_layer(SeparateLayer::Vendor);
+    context.file.copy_from_owned("build", "/out", "./");
     if assets.is_some() {
-        work.file
+        context
+            .file
             .copy_from_owned("assets", "/app/public", "./public");
     }
-    Ok(Ending::Runs(start))
+    Ok(OutputKind::Runs(start))
 }
 
 /// Apache, after the caches that were asked for. They hold variables of the project, so they are
 /// made when it starts and not when it is built.
-fn start(work: &Work<'_>) -> Result<Command> {
+fn start(context: &BuildContext<'_>) -> Result<Command> {
     let mut steps = Vec::new();
-    if work.settings.flag("configCache")? == Some(true) {
+    if context.settings.flag("configCache")? == Some(true) {
         steps.push("php artisan config:cache");
     }
-    if work.settings.flag("routeCache")? == Some(true) {
+    if context.settings.flag("routeCache")? == Some(true) {
         steps.push("php artisan route:cache");
     }
     if steps.is_empty() {
@@ -79,12 +81,12 @@ fn start(work: &Work<'_>) -> Result<Command> {
 }
 
 /// The project of Node.js that makes scripts and styles, and the script that does it.
-fn assets(work: &mut Work<'_>) -> Result<Option<(node::Project, &'static str)>> {
-    let wanted = work.settings.flag("buildAssets")?;
-    if wanted == Some(false) || !work.tree.has("package.json") {
+fn assets(context: &mut BuildContext<'_>) -> Result<Option<(node::Project, &'static str)>> {
+    let wanted = context.settings.flag("buildAssets")?;
+    if wanted == Some(false) || !context.tree.has("package.json") {
         return Ok(None);
     }
-    let project = node::Project::open(work, "node", &["nodeVersion"])?;
+    let project = node::Project::open(context, "node", &["nodeVersion"])?;
     let script = project.build_script(&["build", "production"]);
     Ok(script.map(|script| (project, script)))
 }

@@ -7,10 +7,10 @@ mod laravel;
 pub(crate) use laravel::laravel;
 
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind, SeparateLayer};
 use crate::error::{Result, refused};
 use crate::images::{BaseImages, Image};
 use crate::version::Version;
-use crate::work::{Apart, Ending, Work};
 use composer::Composer;
 
 /// Apache on PORT, with the folder of the site, its `.htaccess`, and no hidden files. Apache itself
@@ -34,14 +34,14 @@ struct Project {
 }
 
 impl Project {
-    fn open(work: &mut Work<'_>, image: &'static str) -> Result<Self> {
-        work.ignored.push("vendor");
-        let composer = Composer::read(&work.tree)?;
-        let asked = composer::version(work, composer.as_ref())?;
-        let version = asked
+    fn open(context: &mut BuildContext<'_>, image: &'static str) -> Result<Self> {
+        context.ignored.push("vendor");
+        let composer = Composer::read(&context.tree)?;
+        let requested = composer::version(context, composer.as_ref())?;
+        let version = requested
             .as_ref()
-            .map_or(BaseImages::usual(image), |asked| asked.version);
-        let image = work.base(image, "PHP", asked.as_ref());
+            .map_or(BaseImages::usual(image), |requested| requested.version);
+        let image = context.base(image, "PHP", requested.as_ref());
         Ok(Self {
             composer,
             image,
@@ -50,30 +50,30 @@ impl Project {
     }
 
     /// Writes the stage `base`: PHP with its extensions, and Apache.
-    fn begin(&self, work: &mut Work<'_>, extensions: &[&'static str]) -> Result<()> {
-        work.file.stage(&self.image, "base");
+    fn begin(&self, context: &mut BuildContext<'_>, extensions: &[&'static str]) -> Result<()> {
+        context.file.stage(&self.image, "base");
         if self.image.configured() {
-            work.note("extensions of PHP are expected in the configured base image");
+            context.note("extensions of PHP are expected in the configured base image");
         } else {
             let required: Vec<_> = self
                 .composer
                 .iter()
                 .flat_map(Composer::extensions)
                 .collect();
-            extensions::add(work, self.version, extensions, required.into_iter())?;
-            work.file.script(PRODUCTION);
+            extensions::add(context, self.version, extensions, required.into_iter())?;
+            context.file.script(PRODUCTION);
         }
-        work.file.script(APACHE);
-        if let Some(zone) = work.settings.time_zone()? {
-            work.file.run(&["/bin/sh", "-c", TIME_ZONE, "sh", &zone]);
+        context.file.script(APACHE);
+        if let Some(zone) = context.settings.time_zone()? {
+            context.file.run(&["/bin/sh", "-c", TIME_ZONE, "sh", &zone]);
         }
         Ok(())
     }
 
     /// Writes the stage `build`: packages, and the user's build.
-    fn build(&self, work: &mut Work<'_>, before: &[&'static str]) -> Result<()> {
-        work.file.stage_on("base", Some("build"));
-        let asked = work.settings.packages()?;
+    fn build(&self, context: &mut BuildContext<'_>, before: &[&'static str]) -> Result<()> {
+        context.file.stage_on("base", Some("build"));
+        let requested = context.settings.packages()?;
         let tools: &[&str] = if self.image.configured() {
             &[]
         } else {
@@ -82,36 +82,37 @@ impl Project {
         let packages: Vec<_> = tools
             .iter()
             .copied()
-            .chain(asked.iter().map(String::as_str))
+            .chain(requested.iter().map(String::as_str))
             .collect();
-        work.file.packages(&packages);
-        let composer = work.image("composer");
-        work.file
+        context.file.packages(&packages);
+        let composer = context.image("composer");
+        context
+            .file
             .copy_from_image(&composer, "/usr/bin/composer", "/usr/local/bin/composer");
-        work.file.env("COMPOSER_ALLOW_SUPERUSER", "1");
-        work.file.args(work.settings.build_args());
-        work.file.workdir(".")?;
+        context.file.env("COMPOSER_ALLOW_SUPERUSER", "1");
+        context.file.args(context.settings.build_args());
+        context.file.workdir(".")?;
         for script in before {
-            work.file.script(script);
+            context.file.script(script);
         }
         match &self.composer {
-            Some(composer) => composer.install(work)?,
-            None => work.file.copy_all(),
+            Some(composer) => composer.install(context)?,
+            None => context.file.copy_all(),
         }
-        if let Some(command) = work.settings.build_command()? {
-            work.file.run_command(&command);
+        if let Some(command) = context.settings.build_command()? {
+            context.file.run_command(&command);
         }
         Ok(())
     }
 }
 
 /// Writes the beginning of the last stage, in which Apache serves this folder.
-fn begin_run(work: &mut Work<'_>, root: &str) -> Result<()> {
-    work.file.stage_on("base", None);
-    work.begin_run(&[])?;
+fn begin_run(context: &mut BuildContext<'_>, root: &str) -> Result<()> {
+    context.file.stage_on("base", None);
+    context.begin_run(&[])?;
     match root {
-        "." => work.file.env("APACHE_DOCUMENT_ROOT", "/app"),
-        root => work
+        "." => context.file.env("APACHE_DOCUMENT_ROOT", "/app"),
+        root => context
             .file
             .env_word("APACHE_DOCUMENT_ROOT", &format!("/app/{root}")),
     }
@@ -119,9 +120,12 @@ fn begin_run(work: &mut Work<'_>, root: &str) -> Result<()> {
 }
 
 /// The folder that Apache serves: settings, else `public`, else everything.
-fn document_root(work: &mut Work<'_>) -> Result<String> {
-    let root = match work.settings.path(&["root", "documentRoot", "publish"])? {
-        Some(root) if root == "." || work.tree.has_folder(&root) => root,
+fn document_root(context: &mut BuildContext<'_>) -> Result<String> {
+    let root = match context
+        .settings
+        .path(&["root", "documentRoot", "publish"])?
+    {
+        Some(root) if root == "." || context.tree.has_folder(&root) => root,
         Some(root) => {
             return Err(refused(
                 "platformConfig.root",
@@ -132,7 +136,7 @@ fn document_root(work: &mut Work<'_>) -> Result<String> {
             let starts = |folder: &str| {
                 ["index.php", "index.html"]
                     .iter()
-                    .any(|name| work.tree.has(&format!("{folder}/{name}")))
+                    .any(|name| context.tree.has(&format!("{folder}/{name}")))
             };
             let usual = ["public", "public_html", "web", "www"]
                 .into_iter()
@@ -146,28 +150,28 @@ fn document_root(work: &mut Work<'_>) -> Result<String> {
             "rename it: use letters, digits and `. _ - / @ +` only",
         ));
     }
-    work.note(format!("Apache serves the folder {root}"));
+    context.note(format!("Apache serves the folder {root}"));
     Ok(root)
 }
 
 /// Platform `php`.
-pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
-    let project = Project::open(work, "php")?;
-    let root = document_root(work)?;
-    let start = work
+pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    let project = Project::open(context, "php")?;
+    let root = document_root(context)?;
+    let start = context
         .said_start()?
         .unwrap_or_else(|| Command::words(&["apache2-foreground"]));
-    project.begin(work, &["mysqli", "opcache", "pdo_mysql"])?;
-    let builds = project.composer.is_some() || work.settings.build_command()?.is_some();
+    project.begin(context, &["mysqli", "opcache", "pdo_mysql"])?;
+    let builds = project.composer.is_some() || context.settings.build_command()?.is_some();
     if builds {
-        project.build(work, &[])?;
-        work.set_apart(Apart::Vendor);
-        begin_run(work, &root)?;
-        work.copy_apart(Apart::Vendor);
-        work.file.copy_from_owned("build", "/out", "./");
+        project.build(context, &[])?;
+        context.split_layer(SeparateLayer::Vendor);
+        begin_run(context, &root)?;
+        context.copy_layer(SeparateLayer::Vendor);
+        context.file.copy_from_owned("build", "/out", "./");
     } else {
-        begin_run(work, &root)?;
-        work.file.copy_all_owned();
+        begin_run(context, &root)?;
+        context.file.copy_all_owned();
     }
-    Ok(Ending::Runs(start))
+    Ok(OutputKind::Runs(start))
 }

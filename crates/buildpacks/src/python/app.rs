@@ -3,8 +3,8 @@
 use super::code::{Offer, module_of, offer};
 use super::{Project, Shape, Start};
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
-use crate::work::{Ending, Work};
 
 /// Files in which an ASGI app is usually made.
 const ASGI: [&str; 7] = [
@@ -28,29 +28,29 @@ const MAINS: [&str; 7] = [
 ];
 
 /// Platform `python`.
-pub(crate) fn app(work: &mut Work<'_>) -> Result<Ending> {
-    let project = Project::open(work, "python")?;
-    if let Some(command) = work.said_start()? {
-        return project.write(work, Start::said(command), &Shape::default());
+pub(crate) fn app(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    let project = Project::open(context, "python")?;
+    if let Some(command) = context.said_start()? {
+        return project.write(context, Start::said(command), &Shape::default());
     }
-    if project.manifest.has("django") && work.tree.has("manage.py") {
-        work.note("this is a Django project");
-        return super::django::write(work, &project);
+    if project.manifest.has("django") && context.tree.has("manage.py") {
+        context.note("this is a Django project");
+        return super::django::write(context, &project);
     }
     if project.manifest.has("flask") {
-        work.note("this is a Flask project");
-        return super::flask::write(work, &project);
+        context.note("this is a Flask project");
+        return super::flask::write(context, &project);
     }
-    let start = start(work, &project)?;
-    project.write(work, start, &Shape::default())
+    let start = start(context, &project)?;
+    project.write(context, start, &Shape::default())
 }
 
-fn start(work: &mut Work<'_>, project: &Project) -> Result<Start> {
+fn start(context: &mut BuildContext<'_>, project: &Project) -> Result<Start> {
     if project.manifest.has("fastapi") || project.manifest.has("starlette") {
         for file in ASGI {
-            let found = offer(&work.tree, file, &["FastAPI", "Starlette", "create_app"])?;
+            let found = offer(&context.tree, file, &["FastAPI", "Starlette", "create_app"])?;
             if let (Some(Offer::Variable(name)), Some(module)) = (found, module_of(file)) {
-                work.note(format!("ASGI app `{name}` in {file}"));
+                context.note(format!("ASGI app `{name}` in {file}"));
                 let line = format!(
                     "exec python3 -m uvicorn {module}:{name} --host 0.0.0.0 --port \"$PORT\""
                 );
@@ -61,7 +61,7 @@ fn start(work: &mut Work<'_>, project: &Project) -> Result<Start> {
             }
         }
     }
-    let main = work.tree.first(&MAINS).ok_or_else(|| {
+    let main = context.tree.first(&MAINS).ok_or_else(|| {
         refused(
             "Procfile",
             "nothing says what to start; add a line such as `web: python3 my_app.py`, or a main.py",

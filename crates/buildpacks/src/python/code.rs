@@ -4,9 +4,9 @@ use crate::error::Result;
 use crate::sources::Tree;
 
 /// How much of a file is looked at.
-const GLANCE: usize = 64 * 1024;
+const MAX_SCANNED_BYTES: usize = 64 * 1024;
 /// Longest module path.
-const LONGEST_MODULE: usize = 200;
+const MAX_MODULE: usize = 200;
 
 /// Whether a text is a dotted path of Python names, which no shell sees anything else in.
 pub(super) fn is_module(text: &str) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn is_module(text: &str) -> bool {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
-    text.len() <= LONGEST_MODULE && text.split('.').all(name)
+    text.len() <= MAX_MODULE && text.split('.').all(name)
 }
 
 /// The module that a file is, seen from a folder.
@@ -50,7 +50,7 @@ pub(super) enum Offer {
 
 /// Looks for an app that is made by one of these calls, or by a function that is known to make one.
 pub(super) fn offer(tree: &Tree<'_>, file: &str, calls: &[&str]) -> Result<Option<Offer>> {
-    let Some(code) = tree.glance(file, GLANCE)? else {
+    let Some(code) = tree.glance(file, MAX_SCANNED_BYTES)? else {
         return Ok(None);
     };
     let made = |line: &str| {
@@ -100,7 +100,7 @@ mod tests {
         for bad in ["", ".", "a.", "1a", "a-b", "a b", "a;b", "$a", "a\n", "é"] {
             assert!(!is_module(bad), "{bad:?}");
         }
-        assert!(!is_module(&"a".repeat(LONGEST_MODULE + 1)));
+        assert!(!is_module(&"a".repeat(MAX_MODULE + 1)));
         assert_eq!(module_of("a/b.py").as_deref(), Some("a.b"));
         assert_eq!(module_of("a/__init__.py").as_deref(), Some("a"));
         assert_eq!(module_of("a b/c.py"), None);

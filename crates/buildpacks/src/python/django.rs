@@ -3,9 +3,9 @@
 use super::code::{is_module, module_of, quoted_after};
 use super::{Project, Shape, Start};
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::sources::{Tree, depth, folder_of, name_of};
-use crate::work::{Ending, Work};
 
 /// Collects static files. Settings often insist on a key, which matters only to what runs.
 const COLLECT: &str = "SECRET_KEY=\"${SECRET_KEY:-only-for-the-build}\" \
@@ -14,49 +14,49 @@ python3 manage.py collectstatic --noinput || { \
 echo 'collectstatic failed. Variables of the project are not there during a build: give what the settings need in build.args, or set collectStatic to false.' >&2; exit 1; }";
 
 /// Platform `django`.
-pub(crate) fn django(work: &mut Work<'_>) -> Result<Ending> {
-    let project = Project::open(work, "django")?;
+pub(crate) fn django(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    let project = Project::open(context, "django")?;
     project.require_manifest("django")?;
-    write(work, &project)
+    write(context, &project)
 }
 
 /// Writes a Django project.
-pub(super) fn write(work: &mut Work<'_>, project: &Project) -> Result<Ending> {
-    work.ignored.extend(["**/*.log", "**/local_settings.py"]);
-    let site = Site::find(work)?;
-    let start = match work.said_start()? {
+pub(super) fn write(context: &mut BuildContext<'_>, project: &Project) -> Result<OutputKind> {
+    context.ignored.extend(["**/*.log", "**/local_settings.py"]);
+    let site = Site::find(context)?;
+    let start = match context.said_start()? {
         Some(command) => Start::said(command),
-        None => site.start(work, project)?,
+        None => site.start(context, project)?,
     };
-    let chosen = chosen_settings(work, &site.folder)?;
-    let collects = site.collects(work, chosen.as_deref())?;
+    let chosen = chosen_settings(context, &site.folder)?;
+    let collects = site.collects(context, chosen.as_deref())?;
     if collects && !project.manifest.has("whitenoise") {
-        work.note("static files are collected, but nothing in the dependencies serves them; add whitenoise");
+        context.note("static files are collected, but nothing in the dependencies serves them; add whitenoise");
     }
     let mut shape = Shape {
         folder: site.folder,
         settings: chosen,
         ..Shape::default()
     };
-    if work.settings.flag("geospatial")? == Some(true) {
+    if context.settings.flag("geospatial")? == Some(true) {
         shape
             .packages
             .extend(["binutils", "gdal-bin", "libproj-dev"]);
     }
-    if work.settings.flag("compileMessages")? == Some(true) {
+    if context.settings.flag("compileMessages")? == Some(true) {
         shape.tools.push("gettext");
         shape.steps.push("python3 manage.py compilemessages");
     }
     if collects {
-        work.note("static files are collected during the build");
+        context.note("static files are collected during the build");
         shape.steps.push(COLLECT);
     }
-    project.write(work, start, &shape)
+    project.write(context, start, &shape)
 }
 
 /// The settings that the user chose: a module, or the path of its file.
-fn chosen_settings(work: &Work<'_>, folder: &str) -> Result<Option<String>> {
-    let Some((place, text)) = work.settings.text(&["settingsFile", "settingsModule"])? else {
+fn chosen_settings(context: &BuildContext<'_>, folder: &str) -> Result<Option<String>> {
+    let Some((place, text)) = context.settings.text(&["settingsFile", "settingsModule"])? else {
         return Ok(None);
     };
     let inner = text.trim_start_matches("./");
@@ -82,8 +82,8 @@ struct Site {
 }
 
 impl Site {
-    fn find(work: &mut Work<'_>) -> Result<Self> {
-        let found = work
+    fn find(context: &mut BuildContext<'_>) -> Result<Self> {
+        let found = context
             .tree
             .paths()
             .filter(|path| name_of(path) == "manage.py" && depth(path) <= 2);
@@ -95,7 +95,7 @@ impl Site {
                     "is missing; put the Django project into the root of the sources",
                 )
             })?;
-        let code = work.tree.text(manage)?.unwrap_or_default();
+        let code = context.tree.text(manage)?.unwrap_or_default();
         let settings =
             quoted_after(&code, "DJANGO_SETTINGS_MODULE").filter(|module| is_module(module));
         let site = Self {
@@ -103,7 +103,7 @@ impl Site {
             settings: settings.map(str::to_owned),
         };
         if site.folder != "." {
-            work.note(format!("Django project in {}", site.folder));
+            context.note(format!("Django project in {}", site.folder));
         }
         Ok(site)
     }
@@ -141,13 +141,13 @@ impl Site {
         })
     }
 
-    fn start(&self, work: &mut Work<'_>, project: &Project) -> Result<Start> {
-        let asgi = self.server_module(&work.tree, "asgi");
+    fn start(&self, context: &mut BuildContext<'_>, project: &Project) -> Result<Start> {
+        let asgi = self.server_module(&context.tree, "asgi");
         let has = |name: &str| project.manifest.has(name);
         if let Some(module) = &asgi
             && (has("daphne") || has("channels"))
         {
-            work.note(format!("ASGI with Daphne: {module}"));
+            context.note(format!("ASGI with Daphne: {module}"));
             let line =
                 format!("exec python3 -m daphne -b 0.0.0.0 -p \"$PORT\" {module}:application");
             return Ok(Start {
@@ -158,21 +158,26 @@ impl Site {
         if let Some(module) = &asgi
             && (has("uvicorn") || has("uvicorn-worker"))
         {
-            work.note(format!("ASGI with Gunicorn and Uvicorn: {module}"));
+            context.note(format!("ASGI with Gunicorn and Uvicorn: {module}"));
             let worker = if has("uvicorn-worker") {
                 "uvicorn_worker.UvicornWorker"
             } else {
                 "uvicorn.workers.UvicornWorker"
             };
             let module = format!("{module}:application");
-            return Ok(Start::gunicorn(work, &self.folder, &module, Some(worker)));
+            return Ok(Start::gunicorn(
+                context,
+                &self.folder,
+                &module,
+                Some(worker),
+            ));
         }
-        let module = self.server_module(&work.tree, "wsgi").ok_or_else(|| {
+        let module = self.server_module(&context.tree, "wsgi").ok_or_else(|| {
             refused("wsgi.py", "was not found near the settings; add it, or say in a Procfile what to start: `web: gunicorn …`")
         })?;
-        work.note(format!("WSGI with Gunicorn: {module}"));
+        context.note(format!("WSGI with Gunicorn: {module}"));
         Ok(Start::gunicorn(
-            work,
+            context,
             &self.folder,
             &format!("{module}:application"),
             None,
@@ -180,8 +185,8 @@ impl Site {
     }
 
     /// Whether static files are collected: when the settings say where to.
-    fn collects(&self, work: &Work<'_>, chosen: Option<&str>) -> Result<bool> {
-        if let Some(said) = work.settings.flag("collectStatic")? {
+    fn collects(&self, context: &BuildContext<'_>, chosen: Option<&str>) -> Result<bool> {
+        if let Some(said) = context.settings.flag("collectStatic")? {
             return Ok(said);
         }
         let Some(settings) = chosen.or(self.settings.as_deref()) else {
@@ -198,7 +203,7 @@ impl Site {
             format!("{around}/common.py"),
         ];
         for file in files {
-            let code = work
+            let code = context
                 .tree
                 .glance(&self.path(&file), 256 * 1024)?
                 .unwrap_or_default();

@@ -2,9 +2,9 @@
 
 use super::code::{Offer, is_module, module_of, offer};
 use super::{Project, Shape, Start};
+use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::sources::depth;
-use crate::work::{Ending, Work};
 
 /// Files in which the app is usually made, the likely one first.
 const USUAL: [&str; 9] = [
@@ -19,30 +19,30 @@ const USUAL: [&str; 9] = [
     "src/app.py",
 ];
 /// Most other packages that are looked into.
-const MOST_PACKAGES: usize = 20;
+const MAX_PACKAGES: usize = 20;
 
 /// Platform `flask`.
-pub(crate) fn flask(work: &mut Work<'_>) -> Result<Ending> {
-    let project = Project::open(work, "flask")?;
+pub(crate) fn flask(context: &mut BuildContext<'_>) -> Result<OutputKind> {
+    let project = Project::open(context, "flask")?;
     project.require_manifest("flask")?;
-    write(work, &project)
+    write(context, &project)
 }
 
 /// Writes a Flask project.
-pub(super) fn write(work: &mut Work<'_>, project: &Project) -> Result<Ending> {
-    work.ignored.extend(["instance", ".webassets-cache"]);
-    let start = if let Some(command) = work.said_start()? {
+pub(super) fn write(context: &mut BuildContext<'_>, project: &Project) -> Result<OutputKind> {
+    context.ignored.extend(["instance", ".webassets-cache"]);
+    let start = if let Some(command) = context.said_start()? {
         Start::said(command)
     } else {
-        let module = module(work)?;
-        Start::gunicorn(work, ".", &module, None)
+        let module = module(context)?;
+        Start::gunicorn(context, ".", &module, None)
     };
-    project.write(work, start, &Shape::default())
+    project.write(context, start, &Shape::default())
 }
 
 /// What Gunicorn is told to serve: `module:app`.
-fn module(work: &mut Work<'_>) -> Result<String> {
-    if let Some((place, text)) = work.settings.text(&["appModule"])? {
+fn module(context: &mut BuildContext<'_>) -> Result<String> {
+    if let Some((place, text)) = context.settings.text(&["appModule"])? {
         let (module, name) = text.split_once(':').unwrap_or((&text, "app"));
         let called = name.strip_suffix("()").unwrap_or(name);
         if !is_module(module) || !is_module(called) {
@@ -53,13 +53,13 @@ fn module(work: &mut Work<'_>) -> Result<String> {
         }
         return Ok(format!("{module}:{name}"));
     }
-    let packages = work
+    let packages = context
         .tree
         .paths()
         .filter(|path| depth(path) == 1 && path.ends_with("/__init__.py"));
-    let packages: Vec<_> = packages.take(MOST_PACKAGES).collect();
+    let packages: Vec<_> = packages.take(MAX_PACKAGES).collect();
     for file in USUAL.into_iter().chain(packages) {
-        let found = offer(&work.tree, file, &["Flask", "create_app", "make_app"])?;
+        let found = offer(&context.tree, file, &["Flask", "create_app", "make_app"])?;
         let (Some(found), Some(module)) = (found, module_of(file)) else {
             continue;
         };
@@ -67,7 +67,7 @@ fn module(work: &mut Work<'_>) -> Result<String> {
             Offer::Variable(name) => format!("{module}:{name}"),
             Offer::Factory(name) => format!("{module}:{name}()"),
         };
-        work.note(format!("Flask app in {file}: {app}"));
+        context.note(format!("Flask app in {file}: {app}"));
         return Ok(app);
     }
     Err(refused(

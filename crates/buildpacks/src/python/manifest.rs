@@ -1,8 +1,8 @@
 //! What a Python project depends on, and with which tool it is installed.
 
+use crate::context::BuildContext;
 use crate::error::{Result, refused};
 use crate::sources::{Tree, folder_of};
-use crate::work::Work;
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
@@ -16,9 +16,9 @@ const REQUIREMENTS: [&str; 4] = [
     "requirements/base.txt",
 ];
 /// Most lists that include one another.
-const MOST_LISTS: usize = 20;
+const MAX_LISTS: usize = 20;
 /// Most bytes of dependencies that fit well on one line of a Dockerfile.
-const MOST_ON_A_LINE: usize = 16 * 1024;
+const MAX_ON_A_LINE: usize = 16 * 1024;
 
 /// The tool that installs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +62,8 @@ impl Manifest {
     }
 
     /// Finds it: lock files first, then lists, then what has no versions.
-    pub(crate) fn find(work: &mut Work<'_>) -> Result<Self> {
-        let tree = &work.tree;
+    pub(crate) fn find(context: &mut BuildContext<'_>) -> Result<Self> {
+        let tree = &context.tree;
         let list = tree.first(&REQUIREMENTS);
         let manifest = if tree.has("uv.lock") && tree.has(PYPROJECT) {
             Self::of_project(tree, Tool::Uv, &[PYPROJECT, "uv.lock"])?
@@ -84,11 +84,11 @@ impl Manifest {
         } else {
             Self::new(Tool::Nothing, &[])
         };
-        manifest.explain(work);
+        manifest.explain(context);
         Ok(manifest)
     }
 
-    fn explain(&self, work: &mut Work<'_>) {
+    fn explain(&self, context: &mut BuildContext<'_>) {
         let line = match &self.tool {
             Tool::Uv => "dependencies with uv, versions as in uv.lock".to_owned(),
             Tool::Poetry => {
@@ -109,7 +109,7 @@ impl Manifest {
                 "no requirements.txt, pyproject.toml or Pipfile: nothing is installed".to_owned()
             }
         };
-        work.note(line);
+        context.note(line);
     }
 
     /// Whether the project depends on a package, by its normalised name.
@@ -139,7 +139,7 @@ impl Manifest {
         for line in &lines {
             manifest.add(line);
         }
-        let fits = lines.iter().map(String::len).sum::<usize>() <= MOST_ON_A_LINE;
+        let fits = lines.iter().map(String::len).sum::<usize>() <= MAX_ON_A_LINE;
         if manifest.whole || !fits {
             manifest.tool = Tool::Itself;
             manifest.whole = true;
@@ -200,10 +200,10 @@ impl Manifest {
                 format!("includes `{other}`, which is not there"),
             ));
         }
-        if self.files.len() >= MOST_LISTS {
+        if self.files.len() >= MAX_LISTS {
             return Err(refused(
                 list,
-                format!("includes too many files; {MOST_LISTS} are the most"),
+                format!("includes too many files; {MAX_LISTS} are the most"),
             ));
         }
         if !self.files.contains(&path) {
@@ -282,13 +282,13 @@ mod tests {
         let file = |(path, text): &(&str, &str)| ((*path).to_owned(), text.as_bytes().to_vec());
         let sources: BTreeMap<_, _> = files.iter().map(file).collect();
         let images = BaseImages::default();
-        let mut work = Work::new(
+        let mut context = BuildContext::new(
             Platform::Python,
             Tree::new(&sources),
             Settings::default(),
             &images,
         );
-        Manifest::find(&mut work)
+        Manifest::find(&mut context)
     }
 
     #[test]

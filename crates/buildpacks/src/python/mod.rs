@@ -12,10 +12,10 @@ pub(crate) use django::django;
 pub(crate) use flask::flask;
 
 use crate::command::Command;
+use crate::context::{BuildContext, OutputKind};
 use crate::error::{Result, refused};
 use crate::images::Image;
 use crate::sources::folder_of;
-use crate::work::{Ending, Work};
 use manifest::{Manifest, Tool};
 use std::collections::BTreeSet;
 
@@ -100,14 +100,19 @@ impl Start {
     }
 
     /// With Gunicorn, which reads PORT itself.
-    fn gunicorn(work: &Work<'_>, folder: &str, module: &str, worker: Option<&str>) -> Self {
+    fn gunicorn(
+        context: &BuildContext<'_>,
+        folder: &str,
+        module: &str,
+        worker: Option<&str>,
+    ) -> Self {
         let mut words = vec!["python3", "-m", "gunicorn"];
         let config = match folder {
             "." => "gunicorn.conf.py".to_owned(),
             folder => format!("{folder}/gunicorn.conf.py"),
         };
         // Who has a configuration has decided.
-        if !work.tree.has(&config) {
+        if !context.tree.has(&config) {
             match worker {
                 Some(worker) => words.extend(["--worker-class", worker]),
                 // Workers with threads keep connections open, those without do not.
@@ -123,11 +128,11 @@ impl Start {
 }
 
 impl Project {
-    fn open(work: &mut Work<'_>, image: &'static str) -> Result<Self> {
-        work.ignored.extend(IGNORED);
-        let asked = version::version(work)?;
-        let image = work.base(image, "Python", asked.as_ref());
-        let manifest = Manifest::find(work)?;
+    fn open(context: &mut BuildContext<'_>, image: &'static str) -> Result<Self> {
+        context.ignored.extend(IGNORED);
+        let requested = version::version(context)?;
+        let image = context.base(image, "Python", requested.as_ref());
+        let manifest = Manifest::find(context)?;
         Ok(Self { image, manifest })
     }
 
@@ -163,42 +168,47 @@ impl Project {
 
     /// Writes the app. What is installed and built happens in a stage of its own, so that the last
     /// one has no tools, no caches and no arguments in its history.
-    fn write(&self, work: &mut Work<'_>, start: Start, shape: &Shape) -> Result<Ending> {
+    fn write(
+        &self,
+        context: &mut BuildContext<'_>,
+        start: Start,
+        shape: &Shape,
+    ) -> Result<OutputKind> {
         let installs =
-            self.manifest.tool != Tool::Nothing || work.settings.install_command()?.is_some();
-        let builds = !shape.steps.is_empty() || work.settings.build_command()?.is_some();
+            self.manifest.tool != Tool::Nothing || context.settings.install_command()?.is_some();
+        let builds = !shape.steps.is_empty() || context.settings.build_command()?.is_some();
         if installs || builds {
-            self.write_build(work, &start, shape, installs)?;
+            self.write_build(context, &start, shape, installs)?;
         }
-        work.file.last_stage(&self.image);
+        context.file.last_stage(&self.image);
         let mut packages = self.system(false);
         packages.extend(&shape.packages);
-        work.begin_run(&packages)?;
-        work.file.env("PYTHONUNBUFFERED", "1");
+        context.begin_run(&packages)?;
+        context.file.env("PYTHONUNBUFFERED", "1");
         if installs {
-            work.file.env("PATH", "/opt/venv/bin:$PATH");
-            work.file.copy_from("build", "/opt/venv", "/opt/venv");
+            context.file.env("PATH", "/opt/venv/bin:$PATH");
+            context.file.copy_from("build", "/opt/venv", "/opt/venv");
         }
-        if work.tree.paths().any(is_below_src) {
-            work.file.env("PYTHONPATH", "/app/src");
+        if context.tree.paths().any(is_below_src) {
+            context.file.env("PYTHONPATH", "/app/src");
         }
         if let Some(settings) = &shape.settings {
-            work.file.env_word("DJANGO_SETTINGS_MODULE", settings);
+            context.file.env_word("DJANGO_SETTINGS_MODULE", settings);
         }
         if installs || builds {
-            work.file.copy_from_owned("build", "/app", "./");
+            context.file.copy_from_owned("build", "/app", "./");
         } else {
-            work.file.copy_all_owned();
+            context.file.copy_all_owned();
         }
         if shape.folder != "." {
-            work.file.workdir(&shape.folder)?;
+            context.file.workdir(&shape.folder)?;
         }
-        Ok(Ending::Runs(start.command))
+        Ok(OutputKind::Runs(start.command))
     }
 
     fn write_build(
         &self,
-        work: &mut Work<'_>,
+        context: &mut BuildContext<'_>,
         start: &Start,
         shape: &Shape,
         installs: bool,
@@ -206,97 +216,105 @@ impl Project {
         let mut packages = self.system(true);
         packages.extend(&shape.packages);
         packages.extend(&shape.tools);
-        work.begin_build(&self.image, &packages)?;
+        context.begin_build(&self.image, &packages)?;
         if installs {
             // Packages of the base image count, so that one can have the large ones ready.
-            work.file
+            context
+                .file
                 .script("python3 -m venv --system-site-packages /opt/venv");
-            work.file.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
-            work.file.env("VIRTUAL_ENV", "/opt/venv");
-            work.file.env("PATH", "/opt/venv/bin:$PATH");
-            self.install(work)?;
+            context.file.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+            context.file.env("VIRTUAL_ENV", "/opt/venv");
+            context.file.env("PATH", "/opt/venv/bin:$PATH");
+            self.install(context)?;
             if let Some(needs) = start.needs.filter(|name| !self.manifest.has(name)) {
-                work.note(format!(
+                context.note(format!(
                     "{needs} is added, because it starts the app; list it to choose its version"
                 ));
-                self.install_more(work, needs);
+                self.install_more(context, needs);
             }
         }
-        if !self.installs_with_all_files(work)? {
-            work.file.copy_all();
+        if !self.installs_with_all_files(context)? {
+            context.file.copy_all();
         }
         if shape.folder != "." {
-            work.file.workdir(&shape.folder)?;
+            context.file.workdir(&shape.folder)?;
         }
         if let Some(settings) = &shape.settings {
-            work.file.env_word("DJANGO_SETTINGS_MODULE", settings);
+            context.file.env_word("DJANGO_SETTINGS_MODULE", settings);
         }
-        if let Some(command) = work.settings.build_command()? {
-            work.file.run_command(&command);
+        if let Some(command) = context.settings.build_command()? {
+            context.file.run_command(&command);
         }
         for step in &shape.steps {
-            work.file.script(step);
+            context.file.script(step);
         }
         Ok(())
     }
 
     /// Whether all files are there before anything is installed.
-    fn installs_with_all_files(&self, work: &Work<'_>) -> Result<bool> {
-        Ok(self.manifest.whole || work.settings.install_command()?.is_some())
+    fn installs_with_all_files(&self, context: &BuildContext<'_>) -> Result<bool> {
+        Ok(self.manifest.whole || context.settings.install_command()?.is_some())
     }
 
     /// Writes what installs the dependencies.
-    fn install(&self, work: &mut Work<'_>) -> Result<()> {
-        if let Some(command) = work.settings.install_command()? {
-            work.file.copy_all();
-            work.file.run_command(&command);
+    fn install(&self, context: &mut BuildContext<'_>) -> Result<()> {
+        if let Some(command) = context.settings.install_command()? {
+            context.file.copy_all();
+            context.file.run_command(&command);
             return Ok(());
         }
         match &self.manifest.tool {
-            Tool::Uv => install_tool(work, "uv"),
-            Tool::Poetry => install_tool(work, "poetry"),
-            Tool::Pipenv { .. } => install_tool(work, "pipenv"),
+            Tool::Uv => install_tool(context, "uv"),
+            Tool::Poetry => install_tool(context, "poetry"),
+            Tool::Pipenv { .. } => install_tool(context, "pipenv"),
             Tool::List(_) | Tool::Listed(_) | Tool::Itself | Tool::Nothing => {}
         }
         if self.manifest.whole {
-            work.file.copy_all();
+            context.file.copy_all();
         } else if !matches!(self.manifest.tool, Tool::Listed(_)) {
-            self.copy_manifests(work)?;
+            self.copy_manifests(context)?;
         }
         let pip = ["pip", "install", "--no-cache-dir"];
         match &self.manifest.tool {
-            Tool::Uv => work.file.script(UV_SYNC),
-            Tool::Poetry => work.file.script(POETRY_INSTALL),
+            Tool::Uv => context.file.script(UV_SYNC),
+            Tool::Poetry => context.file.script(POETRY_INSTALL),
             Tool::Pipenv { locked: true } => {
-                work.file.script("/opt/tools/bin/pipenv install --deploy");
+                context
+                    .file
+                    .script("/opt/tools/bin/pipenv install --deploy");
             }
-            Tool::Pipenv { locked: false } => work
+            Tool::Pipenv { locked: false } => context
                 .file
                 .script("/opt/tools/bin/pipenv install --skip-lock"),
-            Tool::List(file) => work.file.run(&[&pip[..], &["-r", file.as_str()]].concat()),
+            Tool::List(file) => context
+                .file
+                .run(&[&pip[..], &["-r", file.as_str()]].concat()),
             Tool::Listed(lines) => {
                 let lines = lines.iter().map(String::as_str);
-                work.file
+                context
+                    .file
                     .run(&pip.into_iter().chain(lines).collect::<Vec<_>>());
             }
-            Tool::Itself => work.file.run(&[&pip[..], &["."]].concat()),
+            Tool::Itself => context.file.run(&[&pip[..], &["."]].concat()),
             Tool::Nothing => {}
         }
         Ok(())
     }
 
-    fn install_more(&self, work: &mut Work<'_>, package: &'static str) {
+    fn install_more(&self, context: &mut BuildContext<'_>, package: &'static str) {
         if self.manifest.tool == Tool::Uv {
-            work.file
+            context
+                .file
                 .run(&["/opt/tools/bin/uv", "pip", "install", "--no-cache", package]);
         } else {
-            work.file
+            context
+                .file
                 .run(&["pip", "install", "--no-cache-dir", package]);
         }
     }
 
     /// Copies the files that decide what is installed, to where they are.
-    fn copy_manifests(&self, work: &mut Work<'_>) -> Result<()> {
+    fn copy_manifests(&self, context: &mut BuildContext<'_>) -> Result<()> {
         let folders: BTreeSet<_> = self
             .manifest
             .files
@@ -315,16 +333,17 @@ impl Project {
             } else {
                 format!("{folder}/")
             };
-            work.file.copy(&inside, &to)?;
+            context.file.copy(&inside, &to)?;
         }
         Ok(())
     }
 }
 
 /// Installs a tool apart from the app.
-fn install_tool(work: &mut Work<'_>, name: &'static str) {
-    work.file.script("python3 -m venv /opt/tools");
-    work.file
+fn install_tool(context: &mut BuildContext<'_>, name: &'static str) {
+    context.file.script("python3 -m venv /opt/tools");
+    context
+        .file
         .run(&["/opt/tools/bin/pip", "install", "--no-cache-dir", name]);
 }
 

@@ -1,10 +1,10 @@
 //! Which Python a project asks for.
 
 use super::manifest::{PYPROJECT, table};
+use crate::context::{BuildContext, RequestedVersion};
 use crate::error::{Result, refused};
 use crate::images::BaseImages;
 use crate::version::{Range, Tilde, Version};
-use crate::work::{Asked, Work};
 
 /// Versions with images of their own, beside the usual one.
 const KNOWN: [Version; 7] = [
@@ -18,13 +18,13 @@ const KNOWN: [Version; 7] = [
 ];
 
 /// Settings, `.python-version`, `runtime.txt`, `Pipfile`, `pyproject.toml`.
-pub(super) fn version(work: &Work<'_>) -> Result<Option<Asked>> {
-    if let Some(version) = work.settings.version(&["pythonVersion", "version"])? {
+pub(super) fn version(context: &BuildContext<'_>) -> Result<Option<RequestedVersion>> {
+    if let Some(version) = context.settings.version(&["pythonVersion", "version"])? {
         let place = "platformConfig".to_owned();
-        return Ok(Some(Asked { version, place }));
+        return Ok(Some(RequestedVersion { version, place }));
     }
     for (file, prefix) in [(".python-version", ""), ("runtime.txt", "python-")] {
-        if let Some(text) = work.tree.text(file)? {
+        if let Some(text) = context.tree.text(file)? {
             let lines = text.lines().map(str::trim);
             let line = lines
                 .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -40,10 +40,10 @@ pub(super) fn version(work: &Work<'_>) -> Result<Option<Asked>> {
                 )
             })?;
             let place = file.to_owned();
-            return Ok(Some(Asked { version, place }));
+            return Ok(Some(RequestedVersion { version, place }));
         }
     }
-    let Some((range, place)) = ranges(work)? else {
+    let Some((range, place)) = ranges(context)? else {
         return Ok(None);
     };
     let usual = BaseImages::usual("python");
@@ -57,13 +57,13 @@ pub(super) fn version(work: &Work<'_>) -> Result<Option<Asked>> {
             )
         })?;
     let place = format!("{place} ({range})");
-    Ok(Some(Asked { version, place }))
+    Ok(Some(RequestedVersion { version, place }))
 }
 
 /// What manifests say, and where.
-fn ranges(work: &Work<'_>) -> Result<Option<(String, &'static str)>> {
-    if work.tree.has("Pipfile") {
-        let pipfile = table(&work.tree, "Pipfile")?;
+fn ranges(context: &BuildContext<'_>) -> Result<Option<(String, &'static str)>> {
+    if context.tree.has("Pipfile") {
+        let pipfile = table(&context.tree, "Pipfile")?;
         let requires = pipfile.get("requires");
         let version = requires.and_then(|requires| {
             let full = requires
@@ -75,10 +75,10 @@ fn ranges(work: &Work<'_>) -> Result<Option<(String, &'static str)>> {
             return Ok(Some((version.to_owned(), "Pipfile")));
         }
     }
-    if !work.tree.has(PYPROJECT) {
+    if !context.tree.has(PYPROJECT) {
         return Ok(None);
     }
-    let project = table(&work.tree, PYPROJECT)?;
+    let project = table(&context.tree, PYPROJECT)?;
     let standard = project
         .get("project")
         .and_then(|project| project.get("requires-python")?.as_str());

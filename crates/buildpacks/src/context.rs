@@ -10,8 +10,8 @@ use crate::sources::Tree;
 use crate::version::Version;
 use estrade_model::platform::Platform;
 
-/// A plan in the making.
-pub(crate) struct Work<'a> {
+/// State of the build plan while a buildpack makes it.
+pub(crate) struct BuildContext<'a> {
     pub(crate) platform: Platform,
     pub(crate) tree: Tree<'a>,
     pub(crate) settings: Settings,
@@ -22,8 +22,8 @@ pub(crate) struct Work<'a> {
     images: &'a BaseImages,
 }
 
-/// What a platform's Dockerfile ends as.
-pub(crate) enum Ending {
+/// What the Dockerfile of a platform produces.
+pub(crate) enum OutputKind {
     /// Something that is started like this.
     Runs(Command),
     /// Files in the folder [`crate::plan::SITE`] of the stage `build`.
@@ -37,18 +37,18 @@ pub(crate) enum Ending {
 /// A folder of dependencies that is copied into the last stage by itself: while they stay the same,
 /// releases share that layer.
 #[derive(Clone, Copy)]
-pub(crate) enum Apart {
+pub(crate) enum SeparateLayer {
     NodeModules,
     Vendor,
 }
 
-/// A version that somebody asked for, and where.
-pub(crate) struct Asked {
+/// A version that the sources or settings ask for, and where.
+pub(crate) struct RequestedVersion {
     pub(crate) version: Version,
     pub(crate) place: String,
 }
 
-impl<'a> Work<'a> {
+impl<'a> BuildContext<'a> {
     pub(crate) fn new(
         platform: Platform,
         tree: Tree<'a>,
@@ -76,16 +76,17 @@ impl<'a> Work<'a> {
         &mut self,
         name: &'static str,
         language: &'static str,
-        asked: Option<&Asked>,
+        requested: Option<&RequestedVersion>,
     ) -> Image {
         let usual = BaseImages::usual(name);
-        let version = asked.map_or(usual, |asked| asked.version);
+        let version = requested.map_or(usual, |requested| requested.version);
         let image = self.images.get(name, version);
-        let wish = asked.map(|asked| format!("{language} {version} from {}", asked.place));
-        let line = match (wish, image.versioned()) {
-            (Some(wish), true) => wish,
-            (Some(wish), false) => {
-                format!("{language} as in the configured base image {image}, not {wish}")
+        let request =
+            requested.map(|requested| format!("{language} {version} from {}", requested.place));
+        let line = match (request, image.versioned()) {
+            (Some(request), true) => request,
+            (Some(request), false) => {
+                format!("{language} as in the configured base image {image}, not {request}")
             }
             (None, true) => format!("{language} {version}, because nothing asks for a version"),
             (None, false) => format!("{language} as in the configured base image {image}"),
@@ -121,11 +122,11 @@ impl<'a> Work<'a> {
     /// The beginning of a stage in which the app runs: its user, what it needs, its folder.
     pub(crate) fn begin_run(&mut self, packages: &[&str]) -> Result<()> {
         self.file.make_user();
-        let asked = self.settings.packages()?;
+        let requested = self.settings.packages()?;
         let packages: Vec<_> = packages
             .iter()
             .copied()
-            .chain(asked.iter().map(String::as_str))
+            .chain(requested.iter().map(String::as_str))
             .collect();
         self.file.packages(&packages);
         if let Some(zone) = self.settings.time_zone()? {
@@ -137,11 +138,11 @@ impl<'a> Work<'a> {
     /// The beginning of a stage in which something is built.
     pub(crate) fn begin_build(&mut self, image: &Image, packages: &[&str]) -> Result<()> {
         self.file.stage(image, "build");
-        let asked = self.settings.packages()?;
+        let requested = self.settings.packages()?;
         let packages: Vec<_> = packages
             .iter()
             .copied()
-            .chain(asked.iter().map(String::as_str))
+            .chain(requested.iter().map(String::as_str))
             .collect();
         self.file.packages(&packages);
         self.file.args(self.settings.build_args());
@@ -149,23 +150,23 @@ impl<'a> Work<'a> {
     }
 
     /// In the stage that builds: sorts the app's own files from its dependencies.
-    pub(crate) fn set_apart(&mut self, apart: Apart) {
-        self.file.script(match apart {
-            Apart::NodeModules => {
+    pub(crate) fn split_layer(&mut self, layer: SeparateLayer) {
+        self.file.script(match layer {
+            SeparateLayer::NodeModules => {
                 "mkdir -p node_modules /out && tar --exclude=./node_modules -cf - . | tar -C /out -xf -"
             }
-            Apart::Vendor => "mkdir -p vendor /out && tar --exclude=./vendor -cf - . | tar -C /out -xf -",
+            SeparateLayer::Vendor => "mkdir -p vendor /out && tar --exclude=./vendor -cf - . | tar -C /out -xf -",
         });
     }
 
     /// In the last stage: takes the dependencies.
-    pub(crate) fn copy_apart(&mut self, apart: Apart) {
-        match apart {
-            Apart::NodeModules => {
+    pub(crate) fn copy_layer(&mut self, layer: SeparateLayer) {
+        match layer {
+            SeparateLayer::NodeModules => {
                 self.file
                     .copy_from_owned("build", "/app/node_modules", "./node_modules");
             }
-            Apart::Vendor => self
+            SeparateLayer::Vendor => self
                 .file
                 .copy_from_owned("build", "/app/vendor", "./vendor"),
         }
