@@ -40,11 +40,14 @@ fn describe(rejection: PathRejection, raw: Option<&RawPathParams>) -> String {
         ErrorKind::DeserializeError { key, message, .. } => format!("{key}: {message}"),
         ErrorKind::InvalidUtf8InPathParam { key } => format!("{key}: must be UTF-8"),
         ErrorKind::ParseErrorAtKey { key, .. } => format!("{key}: is not valid"),
-        // The only parameter of a path is read without its name.
-        ErrorKind::Message(message) => match raw.and_then(|raw| raw.iter().next()) {
-            Some((key, _)) => format!("{key}: {message}"),
-            None => message,
-        },
+        // Of a parameter that is not read into a struct's field, serde does not say which it was.
+        ErrorKind::Message(message) => {
+            let names = raw.into_iter().flatten().map(|(key, _)| key);
+            match names.collect::<Vec<_>>().join(" or ") {
+                names if names.is_empty() => message,
+                names => format!("{names}: {message}"),
+            }
+        }
         _ => "a parameter of the path is not valid".to_owned(),
     }
 }
