@@ -7,6 +7,3 @@ pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
         .collect::<Vec<_>>()
         .join(": ")
 }
-
-/// The former name, until every crate uses the new one.
-pub use error_chain as causes;
