@@ -13,10 +13,10 @@ use estrade_service::identity::tokens::{create_any_token, list_tokens};
 use estrade_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Installation, on_both_engines};
+use support::{Installation, on_both_backends};
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     everything_that_has_ended_is_removed_and_nothing_else
     a_last_use_is_written_down_when_the_server_stops
 }

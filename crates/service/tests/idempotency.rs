@@ -17,11 +17,11 @@ use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::{Core, Error, Settings, gc::rows};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Installation, on_both_engines};
+use support::{Installation, on_both_backends};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     the_same_request_gets_the_stored_answer
     a_different_request_is_refused
     what_is_in_flight_is_not_repeated

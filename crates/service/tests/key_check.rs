@@ -15,9 +15,9 @@ use estrade_service::ai::key_check::{KeyCheck, Refusal};
 use estrade_service::identity::access::{Scope, scope_of};
 use estrade_service::{Caller, ai::keys, ai::workspaces, identity::accounts};
 use serde_json::{from_value, json};
-use support::{Installation, on_both_engines};
+use support::{Installation, on_both_backends};
 
-on_both_engines! {
+on_both_backends! {
     a_key_ends_with_its_owner
     a_rotation_without_grace_ends_every_older_secret
     a_pass_says_where_a_key_may_call_and_what_it_may_use

@@ -24,12 +24,12 @@ use estrade_store::StoreError;
 use estrade_store::tokens::{NewToken, insert_token};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Installation, on_both_engines};
+use support::{Installation, on_both_backends};
 use tokio::task::JoinSet;
 
 const RIGHT: &str = "correct horse";
 
-on_both_engines! {
+on_both_backends! {
     the_right_password_makes_a_token_that_works
     wrong_unknown_and_disabled_answer_alike
     two_hundred_guesses_at_once_get_ten_tries

@@ -22,12 +22,12 @@ use estrade_store::networks;
 use serde_json::{from_value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Installation, on_both_engines};
+use support::{Installation, on_both_backends};
 use tokio::task::JoinSet;
 
 const ROLES: [Role; 4] = [Role::Viewer, Role::Developer, Role::Admin, Role::Owner];
 
-on_both_engines! {
+on_both_backends! {
     who_makes_a_team_owns_it
     teams_are_listed_in_pages
     a_stranger_finds_no_team

@@ -4,11 +4,11 @@ use crate::answer::Answer;
 use crate::call::{Api, Line};
 use crate::disk::Disk;
 use crate::dns::DnsServer;
-use crate::postgres::TestDatabase;
 use crate::secrets::{Needles, Secrets};
 use crate::user::User;
 use crate::{log, wire};
 use estrade_edge::EdgeOptions;
+use estrade_fixtures::{Backend, Fixture, TestDatabase};
 use estrade_listener::{ListenerOptions, TlsFiles};
 use estrade_model::account::NewAccount;
 use estrade_model::secret::Secret;
@@ -30,15 +30,6 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// Where the facts are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// A file in the data directory.
-    Sqlite,
-    /// A fresh database on the server of `ESTRADE_TEST_POSTGRES`.
-    Postgres,
-}
 
 /// How the app is set up; rate limits are off unless a test is about them.
 pub struct Setup {
@@ -126,20 +117,32 @@ pub struct TestApp {
     running: JoinSet<()>,
 }
 
+impl Fixture for TestApp {
+    type Setup = Setup;
+
+    async fn start(backend: Backend, setup: Setup) -> Self {
+        Self::start_with(backend, setup).await
+    }
+
+    async fn finish(self) {
+        Self::finish(self).await;
+    }
+}
+
 impl TestApp {
     /// Starts a server with the usual settings.
-    pub async fn start(engine: Engine) -> Self {
-        Self::start_with(engine, Setup::default()).await
+    pub async fn start(backend: Backend) -> Self {
+        Self::start_with(backend, Setup::default()).await
     }
 
     /// Starts a server.
-    pub async fn start_with(engine: Engine, setup: Setup) -> Self {
+    pub async fn start_with(backend: Backend, setup: Setup) -> Self {
         log::capture();
         let directory = TempDir::new().expect("a temporary directory");
         let mut places = Places::inside(directory.path());
-        let database = match engine {
-            Engine::Sqlite => None,
-            Engine::Postgres => Some(TestDatabase::create().await),
+        let database = match backend {
+            Backend::Sqlite => None,
+            Backend::Postgres => Some(TestDatabase::create().await),
         };
         if let Some(database) = &database {
             places.database = Location::Postgres(database.url());

@@ -1,4 +1,4 @@
-//! Both APIs through the front door: real sockets, both engines, the contract as tests.
+//! Both APIs through the front door: real sockets, both backends, the contract as tests.
 //!
 //! `platform` and `ai` mirror the URLs; `rules` holds what is true for every endpoint.
 

@@ -1,10 +1,10 @@
 //! Many at once
 
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     of_200_keys_of_one_name_one_is_made;
     of_200_projects_of_one_name_one_is_made;
     many_keys_of_different_names_are_all_made;

@@ -2,7 +2,7 @@
 
 use crate::rules::{Operation, operations};
 use crate::support::{deploy_site, new_key, new_project, site};
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_backends};
 use http::Method;
 use proptest::collection::{hash_map, vec};
 use proptest::prelude::{Just, any, prop_oneof};
@@ -10,7 +10,7 @@ use proptest::strategy::{BoxedStrategy, Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     no_body_makes_the_server_fail;
 }
 

@@ -4,10 +4,10 @@
 //! here a key goes through everything that can be done with one, and the search itself is tested.
 
 use crate::support::{authorize, new_key};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     a_key_leaves_no_trace;
     a_password_leaves_no_trace;
 }

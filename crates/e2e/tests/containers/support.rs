@@ -3,7 +3,8 @@
 use crate::sources;
 use estrade_runtime::EngineHost;
 use estrade_service::platform::containers::ContainerSettings;
-use estrade_testkit::{Docker, Engine, Page, Setup, TestApp, User, Visitor};
+pub(crate) use estrade_testkit::eventually;
+use estrade_testkit::{Backend, Docker, Page, Setup, TestApp, User, Visitor};
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,7 +42,7 @@ impl World {
             prepare(&mut setup.settings.containers);
             change(setup);
         });
-        let app = TestApp::start_with(Engine::Sqlite, setup).await;
+        let app = TestApp::start_with(Backend::Sqlite, setup).await;
         let installation = app.core().engine.installation().to_string();
         Self {
             docker: Docker::new(Docker::socket(), installation),
@@ -249,15 +250,6 @@ async fn explain(user: &User, release: &Value) -> String {
     let id = release["_id"].as_str().unwrap();
     let log = user.get(&format!("/v2/releases/{id}/build-logs")).await;
     format!("{release:#}\n{}", log.text())
-}
-
-/// Waits until something is so.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut check: impl FnMut() -> F) {
-    let began = Instant::now();
-    while !check().await {
-        assert!(began.elapsed() < PATIENCE, "it does not happen: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }
 
 /// How often something is repeated: all of it with `./test --full`, else a tenth.

@@ -1,10 +1,10 @@
 //! What a client has already, and which part of a file it wants.
 
 use crate::support::{deploy, roll_back, site};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     a_file_that_did_not_change_is_not_sent_again;
     a_roll_back_never_passes_for_what_was_live_in_between;
     of_two_releases_in_one_second_none_passes_for_the_other;

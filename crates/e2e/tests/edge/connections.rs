@@ -2,11 +2,11 @@
 
 use crate::support::site;
 use estrade_testkit::Visitor;
-use estrade_testkit::{Engine, TestApp};
+use estrade_testkit::{Backend, TestApp};
 use std::time::Duration;
 
 async fn app_with_site() -> (TestApp, Visitor) {
-    let app = TestApp::start(Engine::Sqlite).await;
+    let app = TestApp::start(Backend::Sqlite).await;
     let (_, visitor) = site(&app, "my-site", &[("index.html", "home"), ("a.txt", "aaa")]).await;
     (app, visitor)
 }

@@ -5,7 +5,7 @@
 
 use crate::support::{deploy_body, new_project};
 use base64::Engine as _;
-use estrade_testkit::{Engine, TestApp, free_port};
+use estrade_testkit::{Backend, TestApp, free_port};
 use estrade_testkit::{Page, Visitor};
 use serde_json::json;
 use std::fs;
@@ -382,7 +382,7 @@ fn compared(page: &Page) -> Compared {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_agree_with_nginx() {
-    let app = TestApp::start(Engine::Sqlite).await;
+    let app = TestApp::start(Backend::Sqlite).await;
     let ada = app.new_account("ada").await;
     new_project(&ada, "same").await;
     let encode = |content: &[u8]| base64::engine::general_purpose::STANDARD.encode(content);

@@ -2,10 +2,10 @@
 
 use crate::support::{deploy, new_project, site};
 use estrade_testkit::Visitor;
-use estrade_testkit::{Setup, TestApp, on_both_engines};
+use estrade_testkit::{Setup, TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     a_project_is_reached_by_its_name;
     every_edge_domain_leads_to_it with two_domains;
     an_unknown_host_has_no_site;

@@ -1,10 +1,10 @@
 //! `_redirects` and `_headers`.
 
 use crate::support::{deploy, new_project, site};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     redirects_send_people_on;
     rewrites_stay_inside_the_site;
     headers_are_added_where_their_pattern_fits;

@@ -3,11 +3,11 @@
 use crate::support::{deploy, deploy_body, new_project, site};
 use base64::Engine as _;
 use estrade_testkit::{Page, Visitor};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     paths_lead_where_people_expect;
     files_say_what_they_are;
     how_long_a_file_may_be_kept_depends_on_its_name;

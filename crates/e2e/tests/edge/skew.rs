@@ -1,10 +1,10 @@
 //! Open pages go on working: assets of releases that were live a moment ago.
 
 use crate::support::{deploy, roll_back, site};
-use estrade_testkit::{Setup, TestApp, on_both_engines};
+use estrade_testkit::{Setup, TestApp, on_both_backends};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     assets_of_earlier_releases_stay_for_a_while with one_minute;
     the_newest_earlier_release_wins with one_minute;
     many_releases_and_roll_backs_later_assets_are_still_there with one_minute;

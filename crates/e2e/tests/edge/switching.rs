@@ -2,7 +2,7 @@
 
 use crate::support::{deploy, new_project, roll_back};
 use estrade_testkit::Visitor;
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SWITCHES: usize = 50;
 /// Characters of a page: enough to need several reads.
 const LENGTH: usize = 20_000;
 
-on_both_engines! {
+on_both_backends! {
     fifty_switches_under_load_drop_nothing;
     whoever_sees_ready_sees_the_release;
 }

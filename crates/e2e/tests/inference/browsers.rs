@@ -2,7 +2,7 @@
 
 use crate::support::{ECHO, key};
 use estrade_server::ai::cors::Cors;
-use estrade_testkit::{Answer, Engine, Setup, TestApp, User};
+use estrade_testkit::{Answer, Backend, Setup, TestApp, User};
 use http::Method;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const ALLOWED: &str = "access-control-allow-origin";
 async fn start(origins: &[&str]) -> (TestApp, User, String) {
     let mut setup = Setup::default();
     setup.inference.cors = Cors::new(origins.iter().copied());
-    let app = TestApp::start_with(Engine::Sqlite, setup).await;
+    let app = TestApp::start_with(Backend::Sqlite, setup).await;
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "page").await;
     (app, ada, key)

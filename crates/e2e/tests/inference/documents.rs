@@ -1,10 +1,10 @@
 //! The document says of inference what is served.
 
 use crate::support::{ECHO, code, key, workspace};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     every_documented_path_is_served_and_says_what_it_answers;
 }
 

@@ -1,14 +1,14 @@
 //! Keys that end: in force for the next request, whoever else is calling.
 
 use crate::support::{ECHO, code, key, key_with, say, talk};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     what_was_answered_is_in_force_for_the_next_request;
     keys_end_by_rotation_deletion_and_time;
     a_key_opens_its_workspaces_and_models_only;

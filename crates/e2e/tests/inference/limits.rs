@@ -4,11 +4,11 @@ use crate::support::{ECHO, MODEL, chat, chat_answer, code, key_with, provide, sa
 use estrade_mock_upstream::{
     MockUpstream, done, event, json as answer_json, stream_head, usage_event,
 };
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     a_rate_is_said_in_headers_and_body;
     a_workspace_limits_all_its_keys;
     a_budget_is_said_in_headers_and_body;

@@ -6,11 +6,11 @@ use estrade_model::provider::{KeptProvider, ProviderSettings};
 use estrade_model::{Id, Timestamp};
 use estrade_store::providers::{ProviderRow, insert_provider};
 use estrade_store::{ChangeKind, StoreError};
-use estrade_testkit::{Engine, TestApp, on_both_engines};
+use estrade_testkit::{Backend, TestApp, on_both_backends};
 use serde_json::json;
 use std::sync::Arc;
 
-on_both_engines! {
+on_both_backends! {
     a_provider_is_in_force_for_the_next_call;
     the_key_of_a_provider_is_nowhere;
 }
@@ -67,7 +67,7 @@ async fn leave(app: &TestApp, name: &str, base_url: &str, sealed_key: Option<Vec
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stored_provider_that_cannot_be_used_takes_no_other_with_it() {
-    let app = TestApp::start(Engine::Sqlite).await;
+    let app = TestApp::start(Backend::Sqlite).await;
     let upstream = MockUpstream::new(|_| answer_json(200, &chat_answer(1))).await;
     let ada = app.new_account("ada").await.ai();
     let (_, key) = key(&ada, "ci-bot").await;

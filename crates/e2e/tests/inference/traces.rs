@@ -3,7 +3,7 @@
 use crate::support::{ECHO, MODEL, chat, chat_answer, key, provide, say};
 use estrade_mock_upstream::{Action, MockUpstream, json as answer_json};
 use estrade_server::ai::traces::TraceOptions;
-use estrade_testkit::{Engine, Setup, TestApp};
+use estrade_testkit::{Backend, Setup, TestApp};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
@@ -23,7 +23,7 @@ async fn start(collector: &MockUpstream, percent: u8) -> TestApp {
         headers,
         percent,
     });
-    TestApp::start_with(Engine::Sqlite, setup).await
+    TestApp::start_with(Backend::Sqlite, setup).await
 }
 
 /// All spans that the collector was sent, once there are so many.

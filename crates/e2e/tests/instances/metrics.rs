@@ -7,7 +7,7 @@ use estrade_service::bootstrap::{self, ADMIN, Places};
 use estrade_service::platform::containers::usage::{Measuring, UsageMeter};
 use estrade_service::{Core, Settings, identity::accounts};
 use estrade_store::Value as Cell;
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::UnixListener;
 
-on_both_engines! {
+on_both_backends! {
     what_instances_use_is_measured with engine;
     a_project_that_does_not_run_has_no_samples;
 }

@@ -5,12 +5,12 @@ use crate::support::{
     CALM, clean, deploy, engine, eventually, new_live, new_project, running, scale,
 };
 use estrade_runtime::Instance;
-use estrade_testkit::{Engine, TestApp, User, on_both_engines};
+use estrade_testkit::{Backend, TestApp, User, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     a_shell_at_a_terminal with engine;
     a_line_is_run_by_sh with engine;
     who_may_open_one with engine;
@@ -318,7 +318,7 @@ async fn a_token_may_be_a_subprotocol(app: &TestApp) {
 /// Sixteen of an owner; a client that has not begun, or whose project does not run, takes no room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shells_are_limited_and_close_when_the_server_stops() {
-    let app = TestApp::start_with(Engine::Sqlite, engine()).await;
+    let app = TestApp::start_with(Backend::Sqlite, engine()).await;
     let ada = app.new_account("ada").await;
     new_live(&app, &ada, "shop").await;
     let mut first = open(&app, &ada, "").await;

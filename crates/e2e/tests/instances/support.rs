@@ -2,6 +2,7 @@
 
 use estrade_model::ProjectId;
 use estrade_runtime::{EngineHost, Instance, InstanceState};
+pub(crate) use estrade_testkit::eventually;
 use estrade_testkit::{Setup, TestApp, User};
 use serde_json::json;
 use std::time::Duration;
@@ -99,15 +100,4 @@ pub(crate) async fn clean(app: &TestApp, user: &User) {
         })
         .await;
     }
-}
-
-/// Waits until something is so.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut check: impl FnMut() -> F) {
-    for _ in 0..200 {
-        if check().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("not within ten seconds: {what}");
 }

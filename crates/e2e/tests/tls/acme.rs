@@ -4,24 +4,11 @@ use crate::deploy;
 use crate::pebble::Pebble;
 use crate::visitor::{Page, plain, secure};
 use estrade_service::platform::certificates::{AcmeSettings, Challenge};
-use estrade_testkit::{Engine, Setup, TestApp, free_port};
+use estrade_testkit::{Backend, Setup, TestApp, free_port, on_both_backends};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Makes one test per engine.
-macro_rules! on_both_engines {
-    ($($name:ident)*) => { $(mod $name {
-        #[tokio::test(flavor = "multi_thread")]
-        async fn sqlite() {
-            super::$name(estrade_testkit::Engine::Sqlite).await;
-        }
-        #[tokio::test(flavor = "multi_thread")]
-        async fn postgres() {
-            super::$name(estrade_testkit::Engine::Postgres).await;
-        }
-    })* };
-}
-on_both_engines! {
+on_both_backends! {
     a_project_gets_its_certificate_from_its_first_visitor
     a_custom_domain_gets_its_certificate_by_itself
     certificates_are_renewed_in_time
@@ -29,18 +16,18 @@ on_both_engines! {
     no_more_orders_than_allowed
 }
 
-async fn start(engine: Engine, settings: AcmeSettings) -> TestApp {
+async fn start(backend: Backend, settings: AcmeSettings) -> TestApp {
     let setup = Setup::with(|setup| {
         setup.acme = Some(settings);
         setup.settings.domains.verify = false;
     });
-    TestApp::start_with(engine, setup).await
+    TestApp::start_with(backend, setup).await
 }
 
 /// An app with its ACME server.
-async fn with_pebble(engine: Engine, challenges: &[Challenge]) -> (TestApp, Pebble, String) {
+async fn with_pebble(backend: Backend, challenges: &[Challenge]) -> (TestApp, Pebble, String) {
     let mut pebble = Pebble::new();
-    let app = start(engine, pebble.settings(challenges)).await;
+    let app = start(backend, pebble.settings(challenges)).await;
     let ports = (app.edge().port(), app.edge_tls().port());
     pebble.start(&app, ports.0, ports.1).await;
     let root = pebble.root().await;
@@ -69,8 +56,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const ORDERED: &str = "SELECT COUNT(*) FROM certificates";
 
-async fn a_project_gets_its_certificate_from_its_first_visitor(engine: Engine) {
-    let (app, pebble, root) = with_pebble(engine, &[Challenge::Http01]).await;
+async fn a_project_gets_its_certificate_from_its_first_visitor(backend: &Backend) {
+    let (app, pebble, root) = with_pebble(*backend, &[Challenge::Http01]).await;
     let ada = app.new_account("ada").await;
     deploy(&ada, "shop").await;
     let before = plain(app.edge(), "shop.localhost", "/").await;
@@ -109,8 +96,8 @@ async fn a_project_gets_its_certificate_from_its_first_visitor(engine: Engine) {
     app.finish().await;
 }
 
-async fn a_custom_domain_gets_its_certificate_by_itself(engine: Engine) {
-    let (app, pebble, root) = with_pebble(engine, &[Challenge::TlsAlpn01]).await;
+async fn a_custom_domain_gets_its_certificate_by_itself(backend: &Backend) {
+    let (app, pebble, root) = with_pebble(*backend, &[Challenge::TlsAlpn01]).await;
     let ada = app.new_account("ada").await;
     deploy(&ada, "shop").await;
     let new = json!({"name": "www.example.com", "project": "shop"});
@@ -132,9 +119,9 @@ async fn a_custom_domain_gets_its_certificate_by_itself(engine: Engine) {
     app.finish().await;
 }
 
-async fn certificates_are_renewed_in_time(engine: Engine) {
+async fn certificates_are_renewed_in_time(backend: &Backend) {
     let both = [Challenge::TlsAlpn01, Challenge::Http01];
-    let (app, pebble, root) = with_pebble(engine, &both).await;
+    let (app, pebble, root) = with_pebble(*backend, &both).await;
     let ada = app.new_account("ada").await;
     deploy(&ada, "shop").await;
     let first = secure(app.edge_tls(), "shop.localhost", "/", &root)
@@ -185,10 +172,10 @@ async fn certificates_are_renewed_in_time(engine: Engine) {
     app.finish().await;
 }
 
-async fn failures_are_not_repeated_at_once(engine: Engine) {
+async fn failures_are_not_repeated_at_once(backend: &Backend) {
     let mut pebble = Pebble::new();
     let app = start(
-        engine,
+        *backend,
         pebble.settings(&[Challenge::Http01, Challenge::TlsAlpn01]),
     )
     .await;
@@ -226,13 +213,13 @@ async fn failures_are_not_repeated_at_once(engine: Engine) {
     app.finish().await;
 }
 
-async fn no_more_orders_than_allowed(engine: Engine) {
+async fn no_more_orders_than_allowed(backend: &Backend) {
     let mut pebble = Pebble::new();
     let settings = AcmeSettings {
         orders_per_hour: 2,
         ..pebble.settings(&[Challenge::Http01])
     };
-    let app = start(engine, settings).await;
+    let app = start(*backend, settings).await;
     pebble
         .start(&app, app.edge().port(), app.edge_tls().port())
         .await;

@@ -2,10 +2,10 @@
 
 use crate::deploy;
 use crate::visitor::plain;
-use estrade_testkit::{Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Setup, TestApp, User, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     a_domain_serves_its_project_at_once_and_until_it_is_deleted with private;
     a_domain_moves_from_one_project_to_another with private;
     a_pending_domain_serves_nothing;

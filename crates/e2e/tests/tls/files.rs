@@ -2,7 +2,7 @@
 
 use crate::{deploy, visitor};
 use estrade_listener::TlsFiles;
-use estrade_testkit::{Engine, Setup, TestApp};
+use estrade_testkit::{Backend, Setup, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_edge_shows_a_certificate_from_files_and_sends_visitors_to_it() {
@@ -19,7 +19,7 @@ async fn the_edge_shows_a_certificate_from_files_and_sends_visitors_to_it() {
     std::fs::write(&files.cert, made.cert.pem()).unwrap();
     std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
     let setup = Setup::with(|setup| setup.edge_certificate = Some(files));
-    let app = TestApp::start_with(Engine::Sqlite, setup).await;
+    let app = TestApp::start_with(Backend::Sqlite, setup).await;
     let ada = app.new_account("ada").await;
     deploy(&ada, "shop").await;
 

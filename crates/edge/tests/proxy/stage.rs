@@ -216,11 +216,5 @@ async fn add_project(core: &Arc<Core>) -> ProjectId {
 
 /// Waits until something is so.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let wait = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
-    waited.unwrap_or_else(|_| panic!("never: {what}"));
+    estrade_fixtures::eventually(what, || std::future::ready(is_so())).await;
 }

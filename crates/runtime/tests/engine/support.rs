@@ -2,6 +2,7 @@
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 use bytes::Bytes;
+pub(crate) use estrade_fixtures::eventually;
 use estrade_model::secret::Secret;
 use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 use estrade_runtime::{
@@ -205,15 +206,4 @@ pub(crate) fn context(
 
 pub(crate) fn secret(text: &str) -> Secret {
     Secret(text.to_owned())
-}
-
-/// Waits until something is so.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut check: impl FnMut() -> F) {
-    for _ in 0..200 {
-        if check().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("not within ten seconds: {what}");
 }

@@ -1,4 +1,4 @@
-//! An installation of one test, on either engine, and people who act in it.
+//! An installation of one test, on either backend, and people who act in it.
 
 #![allow(
     dead_code,
@@ -6,9 +6,8 @@
     reason = "each test binary uses its part of this"
 )]
 
-#[path = "../../../store/tests/support/postgres.rs"]
-mod postgres;
-
+use estrade_fixtures::{Backend, Fixture};
+pub(crate) use estrade_fixtures::{TestDatabase, on_both_backends};
 use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
@@ -17,7 +16,6 @@ use estrade_service::bootstrap::{self, Places};
 use estrade_service::identity::access::Origin;
 use estrade_service::{Caller, Core, Settings, identity::accounts};
 use estrade_store::Location;
-pub(crate) use postgres::TestDatabase;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -100,26 +98,17 @@ impl Installation {
     }
 }
 
-/// Makes two tests of each function: one per engine.
-macro_rules! on_both_engines {
-    ($($name:ident)*) => { $(
-        mod $name {
-            use crate::support::Installation;
+impl Fixture for Installation {
+    type Setup = ();
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                let at = Installation::on_sqlite().await;
-                super::$name(&at).await;
-                at.remove().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn postgres() {
-                let at = Installation::on_postgres().await;
-                super::$name(&at).await;
-                at.remove().await;
-            }
+    async fn start(backend: Backend, (): ()) -> Self {
+        match backend {
+            Backend::Sqlite => Self::on_sqlite().await,
+            Backend::Postgres => Self::on_postgres().await,
         }
-    )* };
+    }
+
+    async fn finish(self) {
+        self.remove().await;
+    }
 }
-pub(crate) use on_both_engines;

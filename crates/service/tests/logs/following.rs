@@ -1,14 +1,14 @@
 //! Following: everything once, in the order in which it was stored.
 
 use crate::stored::{release, store};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use crate::{create, owner, texts};
 use estrade_service::platform::containers::logs::{KeptLine, LogFollower, LogQuery, follow_logs};
 use estrade_service::platform::projects;
 use std::time::Duration;
 use tokio::time::timeout;
 
-on_both_engines! {
+on_both_backends! {
     a_follower_hears_of_everything_once
     a_follower_begins_with_the_newest_lines
     only_what_was_asked_for_is_followed

@@ -2,14 +2,14 @@
 
 use crate::engine::{RunningKeeper, World};
 use crate::stored::release;
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use crate::texts;
 use estrade_model::log::Direction;
 use estrade_service::platform::containers::logs::{LogKeeper, LogQuery, follow_logs, read_logs};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-on_both_engines! {
+on_both_backends! {
     lines_come_once_each_while_keepers_come_and_go
     lines_outlive_their_containers
     settling_stores_the_last_words

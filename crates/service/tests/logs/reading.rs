@@ -1,13 +1,13 @@
 //! Reading: both directions, ranges, search, releases.
 
 use crate::stored::{SECOND, release, store};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use crate::{create, owner, texts};
 use estrade_model::log::{Direction, Since};
 use estrade_service::platform::containers::logs::{LogQuery, read_logs, read_logs_since};
 use estrade_service::{Core, Scope};
 
-on_both_engines! {
+on_both_backends! {
     lines_of_several_instances_come_in_the_order_of_time
     a_range_has_its_first_and_its_last_second
     only_what_was_asked_for_is_shown

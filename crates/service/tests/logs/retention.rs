@@ -1,7 +1,7 @@
 //! How much is kept.
 
 use crate::stored::{SECOND, release, store};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use crate::{create, owner};
 use estrade_model::ProjectId;
 use estrade_model::log::Direction;
@@ -13,7 +13,7 @@ use estrade_store::log_blocks::{LogBlock, SPAN, list_blocks_above};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     the_oldest_goes_when_it_is_too_much
     what_is_too_old_goes
     a_deleted_project_leaves_nothing

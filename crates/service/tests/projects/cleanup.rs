@@ -6,7 +6,7 @@ mod sharing;
 use crate::acting::{
     RunningWorker, code, count, create, deploy, finished, owner, read, try_deploy,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_blobs::{Digest, DigestSet, StoredBlob};
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     releases_beyond_the_history_cannot_come_back
     what_serves_stays_however_old
     what_was_live_lately_stays_for_a_while

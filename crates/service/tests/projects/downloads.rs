@@ -1,7 +1,7 @@
 //! Downloading what a release was made of.
 
 use crate::acting::{code, create, deploy, owner};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::ReleaseId;
 use estrade_model::platform::Platform;
 use estrade_model::release::NewRelease;
@@ -10,7 +10,7 @@ use estrade_service::{Core, Scope};
 use futures_util::TryStreamExt;
 use std::io::Read;
 
-on_both_engines! {
+on_both_backends! {
     a_download_is_what_was_deployed_and_always_the_same
     what_is_gone_and_what_never_was
 }

@@ -1,7 +1,7 @@
 //! Environment variables.
 
 use crate::acting::{RunningWorker, code, count, create, deploy, finished, owner, read, with_role};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::project::EnvSetting;
 use estrade_model::release::{ReleaseState, ReleaseType};
 use estrade_model::team::Role;
@@ -9,7 +9,7 @@ use estrade_service::platform::envs::update_envs;
 use estrade_service::platform::projects::read_project;
 use estrade_service::platform::releases::download_source;
 
-on_both_engines! {
+on_both_backends! {
     the_whole_set_is_replaced_and_the_last_duplicate_wins
     values_are_sealed_and_masked
     too_many_too_long_and_nul_are_refused

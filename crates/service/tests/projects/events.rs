@@ -1,7 +1,7 @@
 //! Events: listed, read after one that was seen, followed.
 
 use crate::acting::{RunningWorker, code, create, deploy, finished, owner};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::event::Event;
 use estrade_service::platform::events::{events_after, follow_events, list_events};
 use estrade_service::platform::projects::{delete_project, scale_project};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     events_tell_the_way_of_a_release
     ids_rise_in_the_order_of_commits
     a_follower_hears_of_everything_once

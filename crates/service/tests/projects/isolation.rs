@@ -3,7 +3,7 @@
 use crate::acting::{
     RunningWorker, code, create, deploy, finished, new_project, nobody, owner, try_deploy,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::release::{NewRelease, ReleaseState};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_service::platform::releases::{self, Source};
@@ -13,7 +13,7 @@ use estrade_service::{
 use std::sync::Arc;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     a_stranger_gets_the_answer_for_what_does_not_exist
     lists_hold_only_ones_own
     a_network_of_another_cannot_be_joined

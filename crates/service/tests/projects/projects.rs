@@ -3,7 +3,7 @@
 use crate::acting::{
     RunningWorker, code, count, create, deploy, finished, new_project, owner, with_role,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::project::ProjectStatus;
 use estrade_model::team::Role;
 use estrade_service::platform::projects::{
@@ -14,7 +14,7 @@ use estrade_service::{Error, Settings, platform::events, platform::networks};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     a_project_is_found_by_name_and_by_id
     what_a_project_is_made_of_is_checked
     a_name_is_taken_for_everyone

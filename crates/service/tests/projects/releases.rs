@@ -4,7 +4,7 @@ use crate::acting::{
     RunningWorker, add_files, code, create, deploy, finished, named, owner, read, with_role,
 };
 use crate::downloads::clean_up;
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::platform::Platform;
 use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
 use estrade_model::team::Role;
@@ -15,7 +15,7 @@ use estrade_service::platform::releases::{
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-on_both_engines! {
+on_both_backends! {
     a_static_release_becomes_ready_and_current
     what_a_release_says_is_kept
     a_container_release_fails_and_says_what_is_needed

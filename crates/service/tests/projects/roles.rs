@@ -1,7 +1,7 @@
 //! A role counts when something is written, not when the request began.
 
 use crate::acting::{code, deploy, named, new_project, try_deploy};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::TeamId;
 use estrade_model::team::{CreateTeam, Invite, Role};
 use estrade_service::identity::access::scope_of;
@@ -18,7 +18,7 @@ use estrade_store::accounts as account_rows;
 use serde_json::{Value, from_value, json};
 use std::sync::Arc;
 
-on_both_engines! {
+on_both_backends! {
     who_was_demoted_or_removed_since_writes_nothing
     an_upload_that_outlives_its_role_is_refused
     an_invitation_does_not_outrun_the_demotion_of_who_made_it

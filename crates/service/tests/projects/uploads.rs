@@ -4,14 +4,14 @@ use crate::acting::{
     RunningWorker, add_files, bytes_on_disk, code, count, create, deploy, finished, named, owner,
     try_deploy, with_role,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::plan::Plan;
 use estrade_model::release::NewRelease;
 use estrade_model::team::Role;
 use estrade_service::platform::releases::{Source, begin_upload, create_release};
 use estrade_service::{Core, Error, Settings, platform::projects};
 
-on_both_engines! {
+on_both_backends! {
     bad_files_are_refused_by_name_and_leave_nothing
     the_caps_hold_and_leave_nothing
     a_refusal_at_the_end_leaves_nothing

@@ -3,7 +3,7 @@
 use crate::acting::{
     RunningWorker, bytes_on_disk, count, create, deploy, finished, named, owner, try_deploy,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use estrade_model::release::ReleaseState;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     text_has_variants_when_it_is_ready
     what_does_not_shrink_is_noted_and_not_kept
     large_contents_are_streamed

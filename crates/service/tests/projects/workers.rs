@@ -1,7 +1,7 @@
 //! Workers that die, are slow, or meet each other.
 
 use crate::acting::{RunningWorker, create, deploy, finished, owner, read};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use ReleaseState::{Building, Canceled, Deploying, Failed, Pending, Ready, TimedOut};
 use estrade_model::ReleaseId;
 use estrade_model::release::ReleaseState;
@@ -10,7 +10,7 @@ use estrade_service::{Core, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     a_claim_is_exclusive_until_its_lease_runs_out
     what_a_dead_worker_left_is_taken_over
     who_lost_the_claim_moves_nothing

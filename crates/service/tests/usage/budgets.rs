@@ -3,7 +3,7 @@
 use crate::node::{
     Node, PATIENCE, Who, books, bury_all, id, kept, number, total, until_none, whole,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{OnRecord, Ticket};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-on_both_engines! {
+on_both_backends! {
     five_hundred_at_once_never_spend_more_than_the_budget
     two_servers_share_a_budget
     what_a_dead_server_left_is_settled_from_the_ledger

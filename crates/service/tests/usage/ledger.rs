@@ -3,7 +3,7 @@
 use crate::node::{
     Node, PATIENCE, Who, books, call, id, kept, number, total, until_none, whole, workspace,
 };
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{LoggedCall, OnRecord, Ticket};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-on_both_engines! {
+on_both_backends! {
     a_batch_that_is_written_twice_counts_once
     a_row_that_cannot_be_written_costs_no_other
     no_sum_is_too_large

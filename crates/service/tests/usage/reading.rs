@@ -1,7 +1,7 @@
 //! What people read of the ledger, and for how long.
 
 use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::call::{CallId, OnRecord, Span, Ticket};
 use estrade_model::{KeyId, WorkspaceId};
 use estrade_service::Scope;
@@ -11,7 +11,7 @@ use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     activity_and_logs_show_what_was_used
     a_search_ends_when_it_has_looked_at_enough
     old_calls_go_and_their_sums_stay

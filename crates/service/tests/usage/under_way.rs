@@ -1,7 +1,7 @@
 //! Calls that are under way without being on record: what a server that is killed had of them is not lost.
 
 use crate::node::{Node, PATIENCE, Who, books, call, id, number, whole};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Ticket};
 use estrade_service::ai::usage::Ledger;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-on_both_engines! {
+on_both_backends! {
     what_a_killed_server_had_under_way_is_closed_at_what_it_took
     what_has_ended_is_under_way_no_longer
     many_are_closed_too_and_only_once

@@ -1,6 +1,7 @@
 //! The change feed: who holds a cache hears of every change, on this node and on others.
 
-use crate::place::{Place, on_both_engines};
+use crate::place::Place;
+use estrade_fixtures::{Fixture, on_both_backends};
 use estrade_model::Timestamp;
 use estrade_store::changes::{follow, prune_changes};
 use estrade_store::{Change, ChangeKind, Db, StoreError};
@@ -10,7 +11,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     the_node_that_made_a_change_hears_of_it_before_the_answer
     another_process_hears_of_a_change_in_time
     a_follower_starts_by_distrusting_what_was_read_before
@@ -172,5 +173,5 @@ async fn nothing_is_heard_twice_beside_a_long_transaction_on_postgres() {
     heard.sort();
     assert_eq!(heard, ["", "early", "last", "late"]);
     follower.end().await;
-    place.remove().await;
+    place.finish().await;
 }

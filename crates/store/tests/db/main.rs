@@ -1,4 +1,4 @@
-//! The database handle: one suite, two engines, so that they cannot drift apart.
+//! The database handle: one suite, two backends, so that they cannot drift apart.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,8 +10,6 @@ mod feed;
 mod opening;
 #[path = "../support/place.rs"]
 mod place;
-#[path = "../support/postgres.rs"]
-mod postgres;
 mod transactions;
 
 use estrade_store::{Db, StoreError, Tx};

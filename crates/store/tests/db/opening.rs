@@ -1,14 +1,15 @@
 //! Opening a database: its schema is made once, and one from the future is left alone.
 
 use crate::owners;
-use crate::place::{Place, on_both_engines};
+use crate::place::Place;
 use crate::transactions::add_owner;
+use estrade_fixtures::on_both_backends;
 use estrade_store::{Db, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     migrations_run_once_under_parallel_opens
     what_is_made_first_is_made_under_the_lock
     a_failed_opening_lets_the_next_one_in

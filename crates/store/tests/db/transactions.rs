@@ -1,12 +1,13 @@
 //! Transactions: all or nothing, as if each ran alone, whatever its neighbours do.
 
-use crate::place::{Place, on_both_engines};
+use crate::place::Place;
 use crate::{add, owners};
+use estrade_fixtures::{Fixture, on_both_backends};
 use estrade_store::{Db, Location, Record, Row, StoreError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     broken_rules_of_the_schema_have_names
     an_error_undoes_everything
     who_goes_on_after_a_failure_is_undone_too
@@ -318,7 +319,7 @@ async fn a_caller_that_goes_away_leaves_no_open_transaction_on_postgres() {
     let patience = Duration::from_secs(5);
     tokio::time::timeout(patience, all_over).await.unwrap();
     assert!(!owners(&db).await.is_empty());
-    place.remove().await;
+    place.finish().await;
 }
 
 /// Its connections look whole, and would refuse every write for ever.
@@ -337,7 +338,7 @@ async fn connections_to_a_server_that_takes_no_writes_are_not_kept() {
     }
     database.set_read_only(false).await;
     add_owner(&db, "a").await.unwrap();
-    place.remove().await;
+    place.finish().await;
 }
 
 /// Nobody folds the log of SQLite but its writer.

@@ -1,6 +1,6 @@
-//! A database of one test, on either engine.
+//! A database of one test, on either backend.
 
-use crate::postgres::TestDatabase;
+use estrade_fixtures::{Backend, Fixture, TestDatabase};
 use estrade_store::{Db, Location, StoreError};
 use tempfile::TempDir;
 
@@ -38,34 +38,21 @@ impl Place {
     pub(crate) async fn try_open(&self) -> Result<Db, StoreError> {
         Db::open(&self.location, async |_| Ok(())).await
     }
+}
 
-    pub(crate) async fn remove(self) {
+impl Fixture for Place {
+    type Setup = ();
+
+    async fn start(backend: Backend, (): ()) -> Self {
+        match backend {
+            Backend::Sqlite => Self::on_sqlite(),
+            Backend::Postgres => Self::on_postgres().await,
+        }
+    }
+
+    async fn finish(self) {
         if let Some(database) = self.postgres {
             database.remove().await;
         }
     }
 }
-
-/// Makes two tests of each function: one per engine.
-macro_rules! on_both_engines {
-    ($($name:ident)*) => { $(
-        mod $name {
-            use crate::place::Place;
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                let place = Place::on_sqlite();
-                super::$name(&place).await;
-                place.remove().await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn postgres() {
-                let place = Place::on_postgres().await;
-                super::$name(&place).await;
-                place.remove().await;
-            }
-        }
-    )* };
-}
-pub(crate) use on_both_engines;

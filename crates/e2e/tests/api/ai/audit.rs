@@ -1,10 +1,10 @@
 //! `/v1/audit`
 
 use crate::support::{assert_id, assert_time, column, fields, new_key};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     every_change_is_noted;
     a_refused_change_is_not;
     only_administrators_of_a_team_read_it;

@@ -1,11 +1,11 @@
 //! `/v1/keys/authorize`
 
 use crate::support::new_key;
-use estrade_testkit::{Api, TestApp, on_both_engines};
+use estrade_testkit::{Api, TestApp, on_both_backends};
 use http::Method;
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     any_method_and_any_body;
     a_good_key_is_let_in_with_its_headers;
     the_workspace_may_be_named;

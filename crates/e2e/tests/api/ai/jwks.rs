@@ -4,10 +4,10 @@ use crate::support::new_key;
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::Value;
 
-on_both_engines! {
+on_both_backends! {
     the_signature_of_a_key_can_be_checked_offline;
 }
 

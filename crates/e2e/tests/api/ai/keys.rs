@@ -1,10 +1,10 @@
 //! `GET /v1/keys`, `GET` and `DELETE /v1/keys/{keyID}`
 
 use crate::support::{assert_time, authorize, column, fields, new_key};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     keys_are_listed_newest_first_and_without_their_secret;
     a_key_is_read_without_its_secret;
     a_key_id_is_24_lower_case_hexadecimal_characters;

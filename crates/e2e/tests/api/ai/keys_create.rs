@@ -2,10 +2,10 @@
 
 use crate::support::{assert_id, assert_time, column, fields, new_key};
 use estrade_service::UnknownWorkspace;
-use estrade_testkit::{Setup, TestApp, on_both_engines};
+use estrade_testkit::{Setup, TestApp, on_both_backends};
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     success_is_201_with_the_fields_of_the_specification;
     empty_or_missing_workspaces_are_400;
     no_valid_authentication_is_401;

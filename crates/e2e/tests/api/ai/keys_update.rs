@@ -1,10 +1,10 @@
 //! `PUT /v1/keys/{keyID}`
 
 use crate::support::{authorize, column, new_key};
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     the_answer_is_a_message;
     what_is_absent_stays_as_it_is;
     null_and_wrong_types_are_400;

@@ -3,10 +3,10 @@
 use crate::support::{assert_id, assert_time, column, fields};
 use estrade_model::provider::OnDisconnect;
 use estrade_service::ai::providers;
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     providers_are_kept_and_their_keys_never_shown;
     what_a_provider_may_be_sent_is_kept;
     only_administrators_keep_providers;

@@ -1,11 +1,11 @@
 //! `POST /v1/keys/{keyID}/rotate`
 
 use crate::support::{authorize, fields, new_key};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     the_old_secret_stops_at_once;
     the_old_secret_stays_good_for_the_grace;
     a_second_rotation_keeps_the_first_grace;

@@ -4,10 +4,10 @@ use crate::support::{assert_time, column, fields, new_key};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Ticket, Tokens};
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     a_call_is_shown_as_soon_as_it_has_ended;
     calls_are_filtered_and_paged;
     old_calls_are_found_however_many_there_are;

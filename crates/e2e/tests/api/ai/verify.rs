@@ -1,11 +1,11 @@
 //! `POST /v1/keys/verify`
 
 use crate::support::{fields, new_key};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     a_good_key_is_valid;
     a_key_that_is_not_let_in_has_a_code;
     keys_of_others_are_unknown;

@@ -1,10 +1,10 @@
 //! `/v1/workspaces`
 
 use crate::support::{assert_id, assert_time, column, fields, new_key};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     workspaces_are_made_listed_and_read;
     names_of_workspaces;
     a_workspace_in_use_stays;

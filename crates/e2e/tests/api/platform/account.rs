@@ -3,11 +3,11 @@
 use crate::support::{assert_id, assert_time, column, fields};
 use estrade_model::names::Email;
 use estrade_service::identity::accounts;
-use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     who_am_i;
     what_public_clients_read_of_plans;
     databases_are_not_offered;

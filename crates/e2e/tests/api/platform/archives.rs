@@ -5,12 +5,12 @@ use crate::support::{
 };
 use estrade_blobs::Digest;
 use estrade_store::{Record, Row, StoreError, artifacts};
-use estrade_testkit::{Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Setup, TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     an_archive_becomes_a_site;
     a_zip_does_too;
     clients_of_this_family_work_unmodified;

@@ -4,10 +4,10 @@ use crate::support::{
     assert_id, assert_time, column, deploy, deploy_site, ended, fields, new_project, new_source,
     tar_gz,
 };
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     lines_come_once_and_in_order;
     what_is_not_built_says_nothing;
     since_is_checked;

@@ -2,11 +2,11 @@
 
 use crate::support::{deploy, ended, fields, new_project, site};
 use estrade_blobs::Digest;
-use estrade_testkit::{Answer, Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Answer, Setup, TestApp, User, on_both_backends};
 use http::Method;
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     only_what_changed_is_sent;
     all_that_is_missing_is_listed_once;
     contents_of_others_do_not_exist;

@@ -3,11 +3,11 @@
 use crate::support::{
     assert_id, assert_time, column, deploy, deploy_site, ended, fields, new_project, site,
 };
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     a_disk_is_made_listed_and_deleted;
     disks_of_a_project_share_what_the_plan_has;
     a_disk_is_read_and_made_larger;

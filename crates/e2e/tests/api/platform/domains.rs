@@ -5,12 +5,12 @@ use estrade_model::ProjectId;
 use estrade_service::platform::domains::check_due;
 use estrade_store::domains::{list_active_domains, read_active_domains};
 use estrade_store::{Change, ChangeKind};
-use estrade_testkit::{Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Setup, TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-on_both_engines! {
+on_both_backends! {
     a_domain_says_what_to_set_in_dns;
     the_token_in_a_txt_record_proves_a_domain;
     a_cname_to_the_project_proves_a_domain;

@@ -1,10 +1,10 @@
 //! `/v1/projects/update-envs`
 
 use crate::support::{assert_id, deploy, deploy_site, ended, fields, hold, new_project, site};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
 
-on_both_engines! {
+on_both_backends! {
     the_whole_set_is_replaced_and_the_last_duplicate_wins;
     viewers_see_names_but_no_values;
     values_are_encrypted_at_rest;

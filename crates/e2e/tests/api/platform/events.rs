@@ -1,12 +1,12 @@
 //! `/v1/projects/{project_id}/events`
 
 use crate::support::{assert_id, assert_time, column, deploy_site, fields, new_project};
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-on_both_engines! {
+on_both_backends! {
     what_happened_is_listed_newest_first;
     the_stream_resumes_after_the_last_event;
     the_stream_brings_what_happens_now_and_ends_with_the_project;

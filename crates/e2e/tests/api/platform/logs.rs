@@ -2,12 +2,12 @@
 
 use crate::support::{deploy_site, fields, new_project};
 use estrade_store::log_blocks::{NewLogBlock, insert_block};
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-on_both_engines! {
+on_both_backends! {
     lines_are_grouped_by_release;
     the_query_is_checked;
     the_first_version_is_a_list;

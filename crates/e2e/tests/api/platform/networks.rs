@@ -1,10 +1,10 @@
 //! `/v1/networks`
 
 use crate::support::{assert_id, assert_time, column, fields};
-use estrade_testkit::{TestApp, on_both_engines};
+use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     every_owner_has_a_default_network;
     a_project_joins_a_network_by_name_or_id;
     a_network_that_nobody_uses_can_be_deleted;

@@ -3,12 +3,12 @@
 use crate::support::{assert_id, assert_time, column, deploy_site, fields, new_project};
 use estrade_service::gc::rows;
 use estrade_store::{StoreError, former_names};
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     the_list_has_the_fields_of_the_specification;
     creating_answers_200_with_the_project;
     name_platform_and_plan_are_required;

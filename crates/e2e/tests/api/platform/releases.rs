@@ -3,11 +3,11 @@
 use crate::support::{
     assert_id, assert_time, column, deploy, deploy_site, ended, fields, hold, new_project, site,
 };
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-on_both_engines! {
+on_both_backends! {
     get_with_a_body_creates_a_release;
     get_without_a_body_lists;
     post_creates_a_release;

@@ -2,10 +2,10 @@
 
 use crate::support::{deploy_site, new_key, new_project, site, tar_gz, upload};
 use estrade_blobs::Digest;
-use estrade_testkit::{Answer, TestApp, User, on_both_engines};
+use estrade_testkit::{Answer, TestApp, User, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     viewers_read;
     developers_also_change;
     admins_also_manage_and_delete;

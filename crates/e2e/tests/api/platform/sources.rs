@@ -3,13 +3,13 @@
 use crate::support::{deploy, deploy_site, ended, new_project, site};
 use estrade_model::plan::Plan;
 use estrade_store::{Record, Row, StoreError};
-use estrade_testkit::{Disk, Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Disk, Setup, TestApp, User, on_both_backends};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-on_both_engines! {
+on_both_backends! {
     the_download_is_the_input;
     the_download_is_the_same_every_time;
     a_release_from_an_image_has_no_source;

@@ -1,11 +1,11 @@
 //! `/v1/projects/{project_id}/{zero-downtime,default-subdomain,read-only,fixed-ip}/{enable,disable}`
 
 use crate::support::{column, new_project};
-use estrade_testkit::{Setup, TestApp, on_both_engines};
+use estrade_testkit::{Setup, TestApp, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     a_switch_is_on_or_off;
     the_url_is_one_that_serves with without_verification;
     a_fixed_address_is_not_offered;

@@ -1,11 +1,11 @@
 //! `/v2/teams`, and `teamID` on both APIs
 
 use crate::support::{assert_id, column, fields, new_key, new_project};
-use estrade_testkit::{Api, Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, User, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     teams_and_their_members;
     an_invitation_lets_one_address_in_once;
     the_token_of_an_invitation_is_not_in_the_url;

@@ -1,11 +1,11 @@
 //! Bodies that are not what they should be: 400 that says what is wrong, never 500.
 
 use crate::support::new_key;
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_backends};
 use http::Method;
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     what_is_wrong_with_a_body_is_named;
     a_body_that_stops_halfway_is_no_request;
     unknown_fields_are_ignored;

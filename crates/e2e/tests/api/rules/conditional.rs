@@ -1,10 +1,10 @@
 //! `ETag`, `If-None-Match`, `If-Match`
 
 use crate::support::{deploy_site, new_key, new_project};
-use estrade_testkit::{TestApp, User, on_both_engines};
+use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     one_resource_has_an_etag_and_304_when_it_is_known;
     a_change_makes_a_new_etag;
     if_match_guards_against_lost_updates;

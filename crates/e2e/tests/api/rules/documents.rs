@@ -1,13 +1,13 @@
 //! `/openapi.json` and `/docs`
 
 use crate::rules::routes::{document, operations};
-use estrade_testkit::{Api, Engine, TestApp};
+use estrade_testkit::{Api, Backend, TestApp};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documents_are_served_as_they_are_made() {
-    let app = TestApp::start(Engine::Sqlite).await;
+    let app = TestApp::start(Backend::Sqlite).await;
     for api in [Api::Platform, Api::Ai] {
         let answer = app
             .stranger()
@@ -23,7 +23,7 @@ async fn the_documents_are_served_as_they_are_made() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_docs_page_names_no_outside_host() {
-    let app = TestApp::start(Engine::Sqlite).await;
+    let app = TestApp::start(Backend::Sqlite).await;
     for api in [Api::Platform, Api::Ai] {
         let stranger = app.stranger().on(api);
         for path in ["/docs", "/docs/"] {

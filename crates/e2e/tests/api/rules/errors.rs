@@ -1,11 +1,11 @@
 //! Errors that no handler makes, and what every error looks like.
 
 use crate::support::new_project;
-use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, on_both_backends};
 use http::Method;
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     an_unknown_path_is_404;
     a_wrong_method_is_405_with_allow;
     a_large_body_is_413 with small_bodies;
@@ -289,7 +289,10 @@ async fn a_bad_path_names_its_parameter(app: &TestApp) {
             "/v1/workspaces/x/activity",
             "id: must be 24 lowercase hexadecimal characters",
         ),
-        (&call, "callID: must be 24 lowercase hexadecimal characters"),
+        (
+            &call,
+            "id or callID: must be 24 lowercase hexadecimal characters",
+        ),
         ("/v1/models/%ff", "id: must be UTF-8"),
         ("/v1/models/estrade/%ff", "name: must be UTF-8"),
     ] {

@@ -2,13 +2,13 @@
 
 use crate::support::{authorize, deploy_site, new_key, new_project};
 use estrade_server::app::MetricsAccess;
-use estrade_testkit::{Api, Engine, Setup, TestApp, User, Visitor, on_both_engines};
+use estrade_testkit::{Api, Backend, Setup, TestApp, User, Visitor, on_both_backends};
 use serde_json::json;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     health_and_readiness_are_public;
     metrics_count_routes_and_not_names;
     no_number_is_shown_by_two_listeners;
@@ -187,7 +187,7 @@ async fn metrics_switched_off(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_database_the_platform_is_not_ready_but_keys_in_use_stay_good() {
-    let mut app = TestApp::start(Engine::Postgres).await;
+    let mut app = TestApp::start(Backend::Postgres).await;
     let ada = app.new_account("ada").await;
     let (_, warm) = new_key(&ada, "warm").await;
     let (_, cold) = new_key(&ada, "cold").await;
@@ -212,7 +212,7 @@ async fn without_its_database_the_platform_is_not_ready_but_keys_in_use_stay_goo
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_database_is_down_soon() {
-    let app = TestApp::start(Engine::Postgres).await;
+    let app = TestApp::start(Backend::Postgres).await;
     let mut sleepers = JoinSet::new();
     // As many as there are connections.
     for _ in 0..16 {

@@ -1,12 +1,12 @@
 //! `Idempotency-Key`
 
 use crate::support::{column, new_key, new_project, site};
-use estrade_testkit::{Answer, Call, TestApp, on_both_engines};
+use estrade_testkit::{Answer, Call, TestApp, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-on_both_engines! {
+on_both_backends! {
     a_repeat_gets_the_stored_answer;
     creating_a_release_is_repeatable_with_both_methods;
     another_request_with_the_same_key_is_422;

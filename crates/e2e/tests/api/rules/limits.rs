@@ -1,10 +1,10 @@
 //! Rate limits and quotas
 
 use crate::support::{authorize, new_key, new_project};
-use estrade_testkit::{Api, Setup, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, User, on_both_backends};
 use serde_json::json;
 
-on_both_engines! {
+on_both_backends! {
     a_credential_that_asks_too_fast_is_429 with slow;
     an_account_has_one_rate_however_many_tokens with slow_accounts;
     quotas_per_owner_are_403 with small_quotas;

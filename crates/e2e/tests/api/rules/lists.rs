@@ -1,10 +1,10 @@
 //! `page` and `count`, and lists of any length
 
 use estrade_store::Value as Cell;
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_backends};
 use serde_json::Value;
 
-on_both_engines! {
+on_both_backends! {
     long_lists_come_whole_and_in_order;
 }
 

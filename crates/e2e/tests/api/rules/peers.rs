@@ -1,7 +1,7 @@
 //! What runs here cannot manage anything: instances reach the edge and models, and nothing else.
 
 use crate::support::new_key;
-use estrade_testkit::{Api, Setup, TestApp, on_both_engines};
+use estrade_testkit::{Api, Setup, TestApp, on_both_backends};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
-on_both_engines! {
+on_both_backends! {
     instances_do_not_reach_the_platform with pool;
     instances_call_models_and_manage_nothing with pool;
     instances_visit_sites with pool;

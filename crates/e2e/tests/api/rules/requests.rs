@@ -2,11 +2,11 @@
 
 use crate::rules::routes::operations;
 use crate::support::{assert_id, new_project, site};
-use estrade_testkit::{Api, TestApp, on_both_engines};
+use estrade_testkit::{Api, TestApp, on_both_backends};
 use http::Method;
 use serde_json::Value;
 
-on_both_engines! {
+on_both_backends! {
     every_answer_has_a_request_id;
     a_trailing_slash_is_accepted_on_every_route;
     head_answers_like_get_without_a_body;

@@ -1,13 +1,13 @@
 //! Bodies that come slowly: what they hold is shared fairly.
 
 use crate::support::new_project;
-use estrade_testkit::{Api, TestApp, User, on_both_engines};
+use estrade_testkit::{Api, TestApp, User, on_both_backends};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-on_both_engines! {
+on_both_backends! {
     slow_bodies_of_one_account_hold_a_share_of_the_memory;
     dripping_uploads_leave_slots_to_others;
 }

@@ -382,11 +382,5 @@ pub(crate) fn error_code(body: &Bytes) -> String {
 
 /// Waits until something is so; fails when it never is.
 pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
-    let wait = async {
-        while !so() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let came = tokio::time::timeout(TIMEOUT, wait).await;
-    assert!(came.is_ok(), "never: {what}");
+    estrade_fixtures::eventually(what, || std::future::ready(so())).await;
 }

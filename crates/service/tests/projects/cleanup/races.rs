@@ -2,7 +2,7 @@
 
 use super::{HISTORY, assert_no_orphans, clean, contents, page, ready, tidy};
 use crate::acting::{RunningWorker, add_files, count, create, finished, named, try_deploy};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_blobs::{Digest, LARGE_CONTENT};
 use estrade_model::ReleaseId;
 use estrade_model::release::{NewRelease, ReleaseState};
@@ -17,7 +17,7 @@ use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-on_both_engines! {
+on_both_backends! {
     what_an_upload_found_stays_until_it_ends
     what_was_condemned_is_stored_again
     nothing_in_use_goes_while_releases_come_and_go

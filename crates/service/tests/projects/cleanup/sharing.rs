@@ -4,14 +4,14 @@ use super::{
     assert_no_orphans, assert_packs_are_worth_it, clean, contents, has, page, ready, store, tidy,
 };
 use crate::acting::{RunningWorker, bytes_on_disk, create};
-use crate::support::{Installation, on_both_engines};
+use crate::support::{Installation, on_both_backends};
 use estrade_blobs::{BlobError, DigestSet, Published};
 use estrade_service::Core;
 use estrade_service::gc::blobs::{BlobCollector, CollectedBlobs};
 use std::sync::Arc;
 use std::time::Duration;
 
-on_both_engines! {
+on_both_backends! {
     what_was_given_up_goes_with_its_pack
     an_open_pack_without_rows_is_no_orphan
     what_is_added_while_the_rest_moves_stays

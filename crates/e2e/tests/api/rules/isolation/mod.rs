@@ -5,11 +5,11 @@ mod cases;
 
 use crate::rules::routes::{Operation, operations};
 use cases::{Case, Try, World, case};
-use estrade_testkit::{Answer, Api, Call, TestApp, User, on_both_engines};
+use estrade_testkit::{Answer, Api, Call, TestApp, User, on_both_backends};
 use http::HeaderMap;
 use serde_json::Value;
 
-on_both_engines! {
+on_both_backends! {
     things_of_an_account_are_invisible_to_others;
     things_of_a_team_are_invisible_to_others;
     without_a_credential_every_operation_is_401;
