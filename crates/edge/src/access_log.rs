@@ -3,7 +3,7 @@
 //! Each serving thread writes into a buffer of its own; a task empties the buffers into the file.
 //! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
 
-use crate::request::StaticRequest;
+use crate::static_files::request::StaticRequest;
 use estrade_listener::Second;
 use estrade_model::Timestamp;
 use futures_util::future::BoxFuture;
@@ -264,7 +264,7 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Headers, Method};
+    use crate::static_files::request::{Headers, Method};
 
     #[test]
     fn a_line_is_json_whatever_the_client_sends() {

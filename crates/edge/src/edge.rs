@@ -1,18 +1,18 @@
 //! The edge as a whole: from a request to its answer.
 
 use crate::access_log::AccessLog;
-use crate::content_cache::{Content, ContentCache, ContentCacheLimits};
-use crate::doorway::Doorway;
-use crate::error_pages::Page;
-use crate::host_certificates::HostCertificates;
-use crate::media_type::media_type;
 use crate::proxy::{ProxyOptions, ProxyTarget};
-use crate::request::{Method, StaticRequest};
-use crate::response::{Body, Cacheable, StaticResponse};
-use crate::response_cache::{CacheKey, CachedFile, ResponseCache};
-use crate::routes::{Live, LiveSite, Route, Routes, State};
-use crate::site_cache::SiteCache;
-use crate::static_handler::{FullFile, ServeError, StaticHandler};
+use crate::routing::route_table::{Live, LiveSite, Route, Routes, State};
+use crate::static_files::content_cache::{Content, ContentCache, ContentCacheLimits};
+use crate::static_files::error_pages::Page;
+use crate::static_files::handler::{FullFile, ServeError, StaticHandler};
+use crate::static_files::media_type::media_type;
+use crate::static_files::request::{Method, StaticRequest};
+use crate::static_files::response::{Body, Cacheable, StaticResponse};
+use crate::static_files::response_cache::{CacheKey, CachedFile, ResponseCache};
+use crate::static_files::site_cache::SiteCache;
+use crate::tls::host_certificates::HostCertificates;
+use crate::tls::https_redirect::Doorway;
 use arc_swap::Guard;
 use estrade_blobs::BlobError;
 use estrade_model::Timestamp;

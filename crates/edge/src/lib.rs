@@ -1,57 +1,37 @@
 //! Serves deployed projects by host name.
 //!
 //! ```text
-//! lane → express (simple requests)   ┐
-//!      → visitors (hyper: the rest)  ┴→ edge → routes ┬→ static_site → contents
-//!                                                    └→ proxy → instances of a running release
+//! serving/   worker threads: fast_path (plain GET and HEAD), hyper_service (HTTP/2, TLS, bodies)
+//!    │
+//!    ▼
+//! edge       one request → a local response, or the instance that it goes to
+//!    │
+//!    ├→ tls/           certificates by host, ACME challenges, the redirect to HTTPS
+//!    ├→ routing/       host → project → live release; endpoints and the load balancer
+//!    ├→ static_files/  files of a release: lookup, caches, conditional requests, rules
+//!    └→ proxy/         HTTP/1.1 to an instance: connection pool, retries, streaming
 //! ```
 //!
-//! Data flows one way: a lane reads a request into a [`request::StaticRequest`], the [`edge::Edge`] makes a
-//! [`response::StaticResponse`] of it, the lane writes it. What is served comes from the database and the blob
-//! store; nothing is unpacked anywhere. Requests of a project that runs go on to one of its instances,
-//! which whoever starts them has made known to [`Endpoints`].
+//! Imports point down this picture only. What is served comes from the database and the blob store;
+//! nothing is unpacked. The addresses of running instances are published in
+//! [`routing::endpoints::Endpoints`] by whoever starts them.
 
 pub mod access_log;
-mod cache_control;
-pub mod content_cache;
 mod cookies;
 pub mod counters;
-mod doorway;
 pub mod edge;
-pub mod endpoints;
-mod error_pages;
-mod fast_path;
-mod header_rules;
-mod host;
-pub mod host_certificates;
-mod hyper_service;
 mod id_table;
-pub mod load_balancer;
-mod media_type;
 pub mod metrics;
-mod name_table;
-mod negotiate;
-mod pattern;
-mod pattern_index;
-mod precondition;
 mod proxy;
-mod range;
-mod redirects;
-pub mod request;
-mod request_path;
-pub mod response;
-mod response_cache;
-mod route_generation;
-pub mod routes;
-pub mod site;
-pub mod site_cache;
-mod static_handler;
-mod worker;
+pub mod routing;
+mod serving;
+pub mod static_files;
+pub mod tls;
 
 pub use access_log::AccessLog;
 pub use edge::{Edge, EdgeOptions};
-pub use endpoints::Endpoints;
-pub use host_certificates::HostCertificates;
-pub use load_balancer::Instances;
 pub use proxy::ProxyOptions;
-pub use worker::serve;
+pub use routing::endpoints::Endpoints;
+pub use routing::load_balancer::Instances;
+pub use serving::serve;
+pub use tls::host_certificates::HostCertificates;

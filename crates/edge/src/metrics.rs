@@ -1,7 +1,7 @@
 //! The numbers of every visited project, for Prometheus.
 
 use crate::counters::{BUCKETS, Snapshot};
-use crate::routes::Routes;
+use crate::routing::route_table::Routes;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

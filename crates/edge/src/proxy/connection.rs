@@ -33,11 +33,11 @@ pub(crate) struct Connection {
     /// the read.
     timer: Pin<Box<Sleep>>,
     /// Since when it waits for the next request.
-    pub(super) idle_since: Instant,
+    pub(crate) idle_since: Instant,
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr, connect_timeout: Duration) -> io::Result<Self> {
+    pub(crate) async fn open(address: SocketAddr, connect_timeout: Duration) -> io::Result<Self> {
         let connecting = timeout(connect_timeout, TcpStream::connect(address)).await;
         let stream = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         stream.set_nodelay(true)?;
@@ -54,7 +54,7 @@ impl Connection {
     }
 
     /// Sends as much of these as goes.
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         parts: &[&[u8]; 3],
@@ -72,7 +72,7 @@ impl Connection {
     }
 
     /// The head of the answer; none when the connection ended before its first byte.
-    pub(super) fn poll_head(
+    pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         context: ResponseContext,
@@ -109,7 +109,7 @@ impl Connection {
     }
 
     /// The next part of the answer's body.
-    pub(super) fn poll_data(
+    pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, BadEnd>> {
@@ -128,22 +128,22 @@ impl Connection {
     }
 
     /// Whether the body has ended, as far as was read.
-    pub(super) fn is_done(&mut self) -> bool {
+    pub(crate) fn is_done(&mut self) -> bool {
         self.framing.is_done(&mut self.buffer)
     }
 
     /// How much of the body is left, if that is known.
-    pub(super) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         self.framing.left()
     }
 
     /// Whether it can take another request.
-    pub(super) fn is_reusable(&self) -> bool {
+    pub(crate) fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing == Framing::Done && self.buffer.is_empty()
     }
 
     /// Begins to wait for the next request, with no more memory than it needs.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.idle_since = Instant::now();
         if self.read_size > INITIAL_READ {
             self.read_size = INITIAL_READ;
@@ -153,7 +153,7 @@ impl Connection {
 
     /// Whether nothing is known to have come since the last answer: neither its end nor what nobody
     /// asked for. As long as the socket is not readable this is no system call.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         let (mut one, mut cx) = ([0], Context::from_waker(noop_waker_ref()));
         let mut one = ReadBuf::new(&mut one);
         Pin::new(&mut self.stream)
@@ -162,14 +162,14 @@ impl Connection {
     }
 
     /// The same, but the kernel is asked.
-    pub(super) fn is_quiet_now(&self) -> bool {
+    pub(crate) fn is_quiet_now(&self) -> bool {
         let mut one = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         rustix::net::recv(&self.stream, &mut one, flags) == Err(rustix::io::Errno::AGAIN)
     }
 
     /// Resolves when this moment has come.
-    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
         if self.timer.deadline() > due {
             self.timer.as_mut().reset(due);
         }
@@ -188,7 +188,7 @@ impl Connection {
     }
 
     /// What is left of it once it speaks another protocol: the socket, and what was read of it.
-    pub(super) fn into_stream(self) -> (TcpStream, Vec<u8>) {
+    pub(crate) fn into_stream(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.buffer.into())
     }
 }

@@ -9,25 +9,19 @@
 //! that no task and no channel lies between the two sockets, that dropping the request closes it, and
 //! that it is known whether a byte of an answer came, which decides whether a request may be repeated.
 
-mod connection;
-mod forward;
-pub(crate) mod forward_fast_path;
-mod forwarded;
-pub(crate) mod hyper_visitor;
-pub(crate) mod logged_body;
-mod outgoing;
-mod pool;
-mod request_head;
-mod response_head;
-mod tunnel;
-mod upstream_body;
+pub(crate) mod connection;
+pub(crate) mod forwarded;
+pub(crate) mod outgoing;
+pub(crate) mod pool;
+pub(crate) mod request_head;
+pub(crate) mod response_head;
+pub(crate) mod retry;
+pub(crate) mod upstream_body;
 
-pub(crate) use pool::Pool;
-
-use crate::endpoints::EndpointSet;
-use crate::error_pages::Page;
-use crate::load_balancer::InFlightGuard;
-use crate::routes::Route;
+use crate::routing::endpoints::EndpointSet;
+use crate::routing::load_balancer::InFlightGuard;
+use crate::routing::route_table::Route;
+use crate::static_files::error_pages::Page;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Connections to instances that wait for the next request, of one serving thread.
 
-use crate::load_balancer::Instance;
 use crate::proxy::ProxyOptions;
 use crate::proxy::connection::Connection;
+use crate::routing::load_balancer::Instance;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

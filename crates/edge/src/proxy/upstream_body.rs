@@ -1,9 +1,9 @@
 //! A request that an instance has answered: the rest of its answer, as it comes.
 
-use crate::load_balancer::InFlightGuard;
 use crate::proxy::connection::Connection;
 use crate::proxy::outgoing::{OutgoingRequest, SendError};
 use crate::proxy::pool::Pool;
+use crate::routing::load_balancer::InFlightGuard;
 use bytes::Bytes;
 use estrade_listener::sending::Parts;
 use http_body::{Body, Frame, SizeHint};

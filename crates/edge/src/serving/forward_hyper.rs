@@ -1,17 +1,18 @@
 //! Visitors whose requests hyper reads: HTTP/2, TLS, bodies, upgrades.
 
-use crate::error_pages::Page;
-use crate::hyper_service::{ResponseBody, host_of};
-use crate::proxy::forward::{self, UpstreamResponse};
+use crate::proxy::ProxyTarget;
 use crate::proxy::forwarded::Origin;
-use crate::proxy::logged_body::LogOnDrop;
 use crate::proxy::outgoing::OutgoingRequest;
 use crate::proxy::request_head::{self, Framing, RequestLine};
 use crate::proxy::response_head::{ResponseContext, list_items};
+use crate::proxy::retry::{self, UpstreamResponse};
 use crate::proxy::upstream_body::{TruncatedBody, UpstreamBody};
-use crate::proxy::{ProxyTarget, tunnel};
-use crate::response::header_map;
-use crate::worker::Worker;
+use crate::serving::hyper_service::{ResponseBody, host_of};
+use crate::serving::logged_body::LogOnDrop;
+use crate::serving::tunnel;
+use crate::serving::worker::Worker;
+use crate::static_files::error_pages::Page;
+use crate::static_files::response::header_map;
 use bytes::Bytes;
 use estrade_listener::peer::SocketPeer;
 use http::request::Parts;
@@ -91,7 +92,7 @@ pub(crate) async fn respond(
             } else {
                 answer.body.length()
             };
-            let mut response = crate::hyper_service::into_response(lane, &answer, &method);
+            let mut response = crate::serving::hyper_service::into_response(lane, &answer, &method);
             if page == Page::BadRequest && noting.parts.version < Version::HTTP_2 {
                 // Where its next request begins is anybody's guess.
                 let close = HeaderValue::from_static("close");
@@ -145,7 +146,7 @@ async fn pass(
         upgrade: upgrade.is_some(),
     };
     let repeatable = parts.method.is_idempotent();
-    match forward::forward(lane, way, outgoing, asked, repeatable).await {
+    match retry::forward(lane, way, outgoing, asked, repeatable).await {
         Ok(answered) => Ok((answered, upgrade)),
         Err(failure) => Err(failure.page()),
     }
@@ -165,7 +166,7 @@ fn write_head(
         secure: lane.options.tls.is_some(),
     };
     let socket = parts.extensions.get::<SocketPeer>();
-    let socket = socket.map_or(crate::hyper_service::UNKNOWN_PEER, |peer| peer.0);
+    let socket = socket.map_or(crate::serving::hyper_service::UNKNOWN_PEER, |peer| peer.0);
     let forwarded = parts.headers.get_all(FORWARDED_FOR);
     let forwarded = forwarded.iter().rev().map(HeaderValue::as_bytes);
     let origin = Origin::new(&lane.options.trusted_proxies, socket, forwarded);

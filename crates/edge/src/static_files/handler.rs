@@ -1,20 +1,20 @@
 //! Answering from the files of a release.
 
-use crate::cache_control::{cache_control, is_hashed};
-use crate::content_cache::{Content, ContentCache};
-use crate::error_pages::Page;
-use crate::media_type::media_type;
-use crate::negotiate::AcceptedCodings;
-use crate::precondition::{Validators, Verdict};
-use crate::range::{self, RequestedRange};
-use crate::redirects::Action;
-use crate::request::{Method, StaticRequest};
-use crate::request_path::{RequestPath, UNSAFE_IN_PATH};
-use crate::response::{Body, Cacheable, StaticResponse};
-use crate::response_cache::FileFlags;
-use crate::routes::LiveSite;
-use crate::site::{FileEntry, Site};
-use crate::site_cache::SiteCache;
+use crate::routing::route_table::LiveSite;
+use crate::static_files::cache_control::{cache_control, is_hashed};
+use crate::static_files::content_cache::{Content, ContentCache};
+use crate::static_files::error_pages::Page;
+use crate::static_files::media_type::media_type;
+use crate::static_files::negotiate::AcceptedCodings;
+use crate::static_files::precondition::{Validators, Verdict};
+use crate::static_files::range::{self, RequestedRange};
+use crate::static_files::redirects::Action;
+use crate::static_files::request::{Method, StaticRequest};
+use crate::static_files::request_path::{RequestPath, UNSAFE_IN_PATH};
+use crate::static_files::response::{Body, Cacheable, StaticResponse};
+use crate::static_files::response_cache::FileFlags;
+use crate::static_files::site::{FileEntry, Site};
+use crate::static_files::site_cache::SiteCache;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, Digest};
 use estrade_model::Timestamp;

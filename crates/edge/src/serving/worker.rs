@@ -2,11 +2,11 @@
 
 use crate::access_log::LogEntry;
 use crate::edge::Edge;
-use crate::fast_path;
-use crate::hyper_service::HyperService;
-use crate::proxy::Pool;
-use crate::request::StaticRequest;
-use crate::routes::Route;
+use crate::proxy::pool::Pool;
+use crate::routing::route_table::Route;
+use crate::serving::fast_path;
+use crate::serving::hyper_service::HyperService;
+use crate::static_files::request::StaticRequest;
 use estrade_listener::express::{Express, Next};
 use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat, Second};
 use estrade_model::Timestamp;

@@ -1,6 +1,6 @@
 //! The pages that the edge itself shows: for people, without anything to load.
 
-use crate::response::{Body, StaticResponse};
+use crate::static_files::response::{Body, StaticResponse};
 use http::StatusCode;
 
 /// Why there is nothing else to show.

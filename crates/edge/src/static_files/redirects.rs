@@ -1,7 +1,7 @@
 //! `_redirects`: one rule a line, `from to [status]`, the first that fits wins.
 
-use crate::pattern::{Pattern, Target};
-use crate::pattern_index::PatternIndex;
+use crate::static_files::pattern::{Pattern, Target};
+use crate::static_files::pattern_index::PatternIndex;
 use estrade_model::site_rules::{MAX_LINE_BYTES, MAX_REDIRECTS};
 
 /// The file that holds the rules; it is not served.

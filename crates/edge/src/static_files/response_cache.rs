@@ -4,8 +4,8 @@
 //! for a while. What was found is noted here, by host, path and codings as they came, and holds for as long as
 //! the project is served as it was then: its generation tells. A note that is lost costs only time.
 
-use crate::request::{Method, StaticRequest};
-use crate::site::ContentLocation;
+use crate::static_files::request::{Method, StaticRequest};
+use crate::static_files::site::ContentLocation;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -258,7 +258,7 @@ impl CachedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Headers;
+    use crate::static_files::request::Headers;
     use estrade_blobs::Place;
 
     fn request<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> StaticRequest<'r> {

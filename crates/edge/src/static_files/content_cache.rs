@@ -1,7 +1,7 @@
 //! The bytes of contents: small ones from memory, large ones straight from their files.
 
 use crate::id_table::IdTable;
-use crate::site::ContentLocation;
+use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, BlobStore, PlaceId};
 use foldhash::fast::RandomState;

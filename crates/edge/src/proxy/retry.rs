@@ -2,13 +2,13 @@
 //! that fails.
 
 use crate::cookies;
-use crate::load_balancer::InFlightGuard;
 use crate::proxy::connection::Connection;
 use crate::proxy::outgoing::{OutgoingRequest, Progress, SendError};
 use crate::proxy::response_head::{ResponseContext, ResponseHead};
 use crate::proxy::upstream_body::UpstreamBody;
 use crate::proxy::{Failure, ProxyOptions, ProxyTarget};
-use crate::worker::Worker;
+use crate::routing::load_balancer::InFlightGuard;
+use crate::serving::worker::Worker;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};

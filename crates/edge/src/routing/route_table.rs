@@ -5,13 +5,13 @@
 //! background, reads it again. So whoever has seen a release READY is never shown the one before.
 
 use crate::counters::ProjectCounters;
-use crate::endpoints::{EndpointSet, Endpoints};
-use crate::host;
 use crate::id_table::IdTable;
-use crate::name_table::NameTable;
-use crate::route_generation::{RouteGeneration, time_of_second};
-use crate::site::Site;
-use crate::site_cache::SiteCache;
+use crate::routing::endpoints::{EndpointSet, Endpoints};
+use crate::routing::host;
+use crate::routing::name_table::NameTable;
+use crate::routing::route_generation::{RouteGeneration, time_of_second};
+use crate::static_files::site::Site;
+use crate::static_files::site_cache::SiteCache;
 use arc_swap::{ArcSwapOption, ArcSwapWeak, Guard};
 use estrade_model::domain::HostName;
 use estrade_model::error::error_chain;

@@ -4,8 +4,8 @@
 //! structs: about 80 bytes a file, everything included. And because few of them are in the processor's
 //! cache, a look at a file goes to as few places as can be: one of the index, one of the entries.
 
-use crate::header_rules::{self, HeaderRules};
-use crate::redirects::{self, Redirects};
+use crate::static_files::header_rules::{self, HeaderRules};
+use crate::static_files::redirects::{self, Redirects};
 use estrade_blobs::{Digest, DigestMap, PlaceId, StoredBlob};
 use estrade_model::coding::Coding;
 use estrade_model::site::SiteConfig;

@@ -1,15 +1,15 @@
 //! Visitors on the express lane: GET and HEAD without a body, passed on without a framework.
 
-use crate::error_pages::Page;
 use crate::proxy::ProxyTarget;
-use crate::proxy::forward as upstream;
 use crate::proxy::forwarded::Origin;
-use crate::proxy::logged_body::client_closed_request;
 use crate::proxy::outgoing::OutgoingRequest;
 use crate::proxy::request_head::{self, Framing, RequestLine};
 use crate::proxy::response_head::{ResponseContext, ResponseHead};
-use crate::request::{Method, StaticRequest};
-use crate::worker::Worker;
+use crate::proxy::retry;
+use crate::serving::logged_body::client_closed_request;
+use crate::serving::worker::Worker;
+use crate::static_files::error_pages::Page;
+use crate::static_files::request::{Method, StaticRequest};
 use estrade_listener::express::{begin_head, begin_status};
 use estrade_listener::sending::{End, Sending, while_there};
 use estrade_listener::spare;
@@ -85,7 +85,7 @@ pub(crate) async fn forward(
         upgrade: false,
     };
     let response = {
-        let answer = upstream::forward(worker, target, OutgoingRequest::head(head), context, true);
+        let answer = retry::forward(worker, target, OutgoingRequest::head(head), context, true);
         while_there(sending.stream, sending.ahead, pin!(answer)).await
     };
     let Some(response) = response else {
@@ -95,7 +95,9 @@ pub(crate) async fn forward(
             complete: false,
         });
     };
-    let (head, mut body) = response.map_err(super::Failure::page)?.into_body(worker);
+    let (head, mut body) = response
+        .map_err(crate::proxy::Failure::page)?
+        .into_body(worker);
     let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
         End::Nothing
     } else if head.framing.left().is_some() {

@@ -1,9 +1,9 @@
 //! The note about a request that hyper reads and an instance answers: made when the answer has ended,
 //! or when nobody waits for it any more.
 
-use crate::hyper_service::read_request;
-use crate::routes::Route;
-use crate::worker::Worker;
+use crate::routing::route_table::Route;
+use crate::serving::hyper_service::read_request;
+use crate::serving::worker::Worker;
 use http::StatusCode;
 use http::request::Parts;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Conditional requests on static files: what the client has already, and what it insists on.
 
-use crate::request::Headers;
+use crate::static_files::request::Headers;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use std::time::SystemTime;

@@ -4,7 +4,7 @@
 //! release are published before the commit that makes it the live one, and those of the old release
 //! are taken away after it: a visitor finds the one or the other, and nothing in between.
 
-use crate::load_balancer::{InFlightGuard, Instances};
+use crate::routing::load_balancer::{InFlightGuard, Instances};
 use arc_swap::ArcSwap;
 use estrade_model::{ProjectId, ReleaseId};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Sites, loaded when they are first asked for, in bounded memory.
 
-use crate::header_rules;
-use crate::redirects;
-use crate::site::{Parts, Site};
+use crate::static_files::header_rules;
+use crate::static_files::redirects;
+use crate::static_files::site::{Parts, Site};
 use estrade_blobs::{DigestMap, StoredBlob};
 use estrade_model::release::ArtifactId;
 use estrade_model::site::SiteConfig;

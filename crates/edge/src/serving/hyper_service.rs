@@ -1,13 +1,13 @@
 //! What is not simple: HTTP/2, TLS, requests with bodies. hyper reads them, the answers are the same.
 
-use crate::content_cache::{Content, FileSlice};
 use crate::edge::{MatchedProject, Reply};
-use crate::error_pages::Page;
-use crate::proxy::hyper_visitor::{self, ProxiedBody};
-use crate::proxy::logged_body::LogOnDrop;
-use crate::request::{Headers, Method, StaticRequest};
-use crate::response::{Body, StaticResponse};
-use crate::worker::Worker;
+use crate::serving::forward_hyper::{self, ProxiedBody};
+use crate::serving::logged_body::LogOnDrop;
+use crate::serving::worker::Worker;
+use crate::static_files::content_cache::{Content, FileSlice};
+use crate::static_files::error_pages::Page;
+use crate::static_files::request::{Headers, Method, StaticRequest};
+use crate::static_files::response::{Body, StaticResponse};
 use bytes::Bytes;
 use estrade_listener::BoxError;
 use estrade_listener::peer::PeerAddr;
@@ -128,7 +128,7 @@ async fn respond(worker: &Arc<Worker>, request: Request<Incoming>) -> Response<R
                 parts,
             };
             // Boxed: requests for files need not have room for it.
-            return Box::pin(hyper_visitor::respond(worker, log, body, target)).await;
+            return Box::pin(forward_hyper::respond(worker, log, body, target)).await;
         }
     };
     let length = if request.method == Method::Head {

@@ -1,6 +1,6 @@
 //! Path patterns of `_redirects` and `_headers`: `/blog/:year/*`.
 
-use crate::request_path::UNSAFE_IN_PATH;
+use crate::static_files::request_path::UNSAFE_IN_PATH;
 use estrade_model::site_rules::MAX_SEGMENTS;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 

@@ -6,13 +6,13 @@
 //! go to one of its instances, and the answer is passed on as it comes. The first request that is
 //! anything else hands the connection over to hyper, together with what was read of it.
 
-use crate::content_cache::{Content, FileSlice};
 use crate::edge::Reply;
-use crate::error_pages::Page;
-use crate::proxy::forward_fast_path::{self, FastPathRequest, OriginCache, SentResponse};
-use crate::request::{Headers, Method, StaticRequest};
-use crate::response::{Body, StaticResponse};
-use crate::worker::Worker;
+use crate::serving::forward_fast_path::{self, FastPathRequest, OriginCache, SentResponse};
+use crate::serving::worker::Worker;
+use crate::static_files::content_cache::{Content, FileSlice};
+use crate::static_files::error_pages::Page;
+use crate::static_files::request::{Headers, Method, StaticRequest};
+use crate::static_files::response::{Body, StaticResponse};
 use estrade_listener::express::{
     self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,

@@ -1,8 +1,8 @@
 //! An answer to a visitor: a head that is ready to be sent, and where the body comes from.
 
-use crate::content_cache::Content;
-use crate::response_cache::FileFlags;
-use crate::site::ContentLocation;
+use crate::static_files::content_cache::Content;
+use crate::static_files::response_cache::FileFlags;
+use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::Digest;
 use estrade_model::coding::Coding;

@@ -1,8 +1,8 @@
 //! `_headers`: a path pattern, and indented below it the headers that its files get.
 
 use crate::cookies;
-use crate::pattern::Pattern;
-use crate::pattern_index::PatternIndex;
+use crate::static_files::pattern::Pattern;
+use crate::static_files::pattern_index::PatternIndex;
 use estrade_model::site::PathHeaders;
 use estrade_model::site_rules::{MAX_HEADER_RULES, MAX_HEADERS};
 use http::{HeaderMap, HeaderName, HeaderValue, header};

@@ -4,7 +4,7 @@
 //! of segments, so that a request only visits the branches that its own segments lead to. Threads of
 //! the edge are shared: what one site's rules cost is what every other site waits.
 
-use crate::pattern::{Pattern, Segment};
+use crate::static_files::pattern::{Pattern, Segment};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 

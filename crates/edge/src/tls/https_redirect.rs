@@ -1,10 +1,10 @@
 //! What plain visitors get before any site is looked at: answers for ACME servers, and the way to
 //! `https` where there is a certificate.
 
-use crate::host;
-use crate::host_certificates::HostCertificates;
-use crate::request::StaticRequest;
-use crate::response::{Body, StaticResponse};
+use crate::routing::host;
+use crate::static_files::request::StaticRequest;
+use crate::static_files::response::{Body, StaticResponse};
+use crate::tls::host_certificates::HostCertificates;
 use http::StatusCode;
 use std::sync::Arc;
 

@@ -1,0 +1,11 @@
+//! Serving: the worker threads, from an accepted connection to the last byte of its responses.
+
+mod fast_path;
+mod forward_fast_path;
+mod forward_hyper;
+mod hyper_service;
+mod logged_body;
+mod tunnel;
+pub(crate) mod worker;
+
+pub use worker::serve;

@@ -1,0 +1,4 @@
+//! TLS: certificates by host name, and what plain HTTP requests get because of them.
+
+pub mod host_certificates;
+pub(crate) mod https_redirect;
