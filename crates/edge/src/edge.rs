@@ -2,17 +2,19 @@
 
 use crate::access_log::AccessLog;
 use crate::proxy::{ProxyOptions, ProxyTarget};
-use crate::routing::route_table::{Live, LiveSite, Route, Routes, State};
+use crate::routing::route::{Live, Route, State};
+use crate::routing::route_table::Routes;
 use crate::static_files::content_cache::{Content, ContentCache, ContentCacheLimits};
 use crate::static_files::error_pages::Page;
 use crate::static_files::handler::{FullFile, ServeError, StaticHandler};
+use crate::static_files::live_site::LiveSite;
 use crate::static_files::media_type::media_type;
 use crate::static_files::request::{Method, StaticRequest};
 use crate::static_files::response::{Body, Cacheable, StaticResponse};
 use crate::static_files::response_cache::{CacheKey, CachedFile, ResponseCache};
-use crate::static_files::site_cache::SiteCache;
+use crate::static_files::site_cache::{self, SiteCache};
 use crate::tls::host_certificates::HostCertificates;
-use crate::tls::https_redirect::Doorway;
+use crate::tls::{acme_challenge, https_redirect};
 use arc_swap::Guard;
 use estrade_blobs::BlobError;
 use estrade_model::Timestamp;
@@ -58,7 +60,7 @@ pub struct EdgeOptions {
 impl Default for EdgeOptions {
     fn default() -> Self {
         Self {
-            site_cache_bytes: 96 << 20,
+            site_cache_bytes: site_cache::DEFAULT_BYTES,
             content_cache: ContentCacheLimits {
                 bytes: 32 << 20,
                 files: 65_536,
@@ -107,7 +109,9 @@ pub struct Edge {
     routes: Arc<Routes>,
     contents: ContentCache,
     response_cache: ResponseCache,
-    doorway: Option<Doorway>,
+    certificates: Option<Arc<HostCertificates>>,
+    /// The port with TLS; none: nobody is redirected.
+    redirect_to: Option<u16>,
     ready: AtomicBool,
     /// How requests are passed on to instances.
     pub(crate) proxy: ProxyOptions,
@@ -137,10 +141,8 @@ impl Edge {
                 routes,
                 contents: ContentCache::new(core.blobs.clone(), options.content_cache),
                 response_cache: ResponseCache::new(options.response_cache_entries),
-                doorway: options.certificates.map(|certificates| Doorway {
-                    certificates,
-                    redirect_to: options.redirect_to,
-                }),
+                certificates: options.certificates,
+                redirect_to: options.redirect_to,
                 ready: AtomicBool::new(false),
                 tunnels: Arc::new(Semaphore::new(options.proxy.max_tunnels)),
                 proxy: options.proxy,
@@ -192,9 +194,7 @@ impl Edge {
         request: &StaticRequest<'r>,
         now: Timestamp,
     ) -> (Reply, MatchedProject<'r>) {
-        if let Some(doorway) = &self.doorway
-            && let Some(response) = doorway.response(request).await
-        {
+        if let Some(response) = self.before_routing(request).await {
             return (Reply::Local(response), MatchedProject::None);
         }
         let key = self.response_cache.key(request);
@@ -209,6 +209,15 @@ impl Edge {
             reply,
             route.map_or(MatchedProject::None, MatchedProject::Route),
         )
+    }
+
+    /// What a plain request gets because of certificates, before any project is looked up.
+    async fn before_routing(&self, request: &StaticRequest<'_>) -> Option<StaticResponse> {
+        let certificates = self.certificates.as_ref().filter(|_| !request.secure)?;
+        match acme_challenge::token(request) {
+            Some(token) => acme_challenge::respond(certificates, token).await,
+            None => https_redirect::respond(certificates, request, self.redirect_to?),
+        }
     }
 
     /// A file that was given lately, if it is still what one gets.

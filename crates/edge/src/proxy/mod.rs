@@ -20,7 +20,7 @@ pub(crate) mod upstream_body;
 
 use crate::routing::endpoints::EndpointSet;
 use crate::routing::load_balancer::InFlightGuard;
-use crate::routing::route_table::Route;
+use crate::routing::route::Route;
 use crate::static_files::error_pages::Page;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,11 +4,11 @@
 use crate::cookies;
 use crate::proxy::connection::Connection;
 use crate::proxy::outgoing::{OutgoingRequest, Progress, SendError};
+use crate::proxy::pool::Pool;
 use crate::proxy::response_head::{ResponseContext, ResponseHead};
 use crate::proxy::upstream_body::UpstreamBody;
 use crate::proxy::{Failure, ProxyOptions, ProxyTarget};
 use crate::routing::load_balancer::InFlightGuard;
-use crate::serving::worker::Worker;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -21,6 +21,15 @@ const MAX_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
 /// Times that a request is sent or a connection tried.
 const MAX_ATTEMPTS: usize = 5;
 
+/// What a request needs to reach an instance.
+#[derive(Clone, Copy)]
+pub(crate) struct Upstream<'u> {
+    pub(crate) options: &'u ProxyOptions,
+    pub(crate) pool: &'u Arc<Pool>,
+    /// Domains that projects share, for which none of them may set cookies.
+    pub(crate) shared_domains: &'u [String],
+}
+
 /// An answer whose head is there.
 pub(crate) struct UpstreamResponse {
     pub(crate) head: ResponseHead,
@@ -31,9 +40,9 @@ pub(crate) struct UpstreamResponse {
 
 impl UpstreamResponse {
     /// The body, as it comes.
-    pub(crate) fn into_body(self, worker: &Worker) -> (ResponseHead, UpstreamBody) {
-        let idle = worker.edge.proxy.idle_timeout;
-        let pool = Arc::clone(&worker.pool);
+    pub(crate) fn into_body(self, upstream: Upstream<'_>) -> (ResponseHead, UpstreamBody) {
+        let idle = upstream.options.idle_timeout;
+        let pool = Arc::clone(upstream.pool);
         let body = UpstreamBody::new(self.connection, self.in_flight, pool, self.outgoing, idle);
         (self.head, body)
     }
@@ -43,13 +52,13 @@ impl UpstreamResponse {
 ///
 /// `repeatable` says whether it does the same when it is carried out twice.
 pub(crate) async fn forward(
-    worker: &Worker,
+    upstream: Upstream<'_>,
     target: ProxyTarget,
     mut outgoing: OutgoingRequest,
     context: ResponseContext,
     repeatable: bool,
 ) -> Result<UpstreamResponse, Failure> {
-    let options = &worker.edge.proxy;
+    let options = upstream.options;
     let repeatable = repeatable && !outgoing.has_body();
     let ProxyTarget {
         endpoints,
@@ -59,7 +68,7 @@ pub(crate) async fn forward(
     let (mut tried, mut pooled) = (Vec::new(), true);
     for _ in 0..MAX_ATTEMPTS {
         let kept = pooled
-            .then(|| take_idle(worker, &in_flight, repeatable))
+            .then(|| take_idle(upstream, &in_flight, repeatable))
             .flatten();
         let reused = kept.is_some();
         let connection = match kept {
@@ -71,7 +80,7 @@ pub(crate) async fn forward(
                 match send_request(&mut connection, &mut outgoing, context, options).await {
                     Ok(mut head) => {
                         if head.sets_cookies {
-                            let domains = worker.edge.shared_domains();
+                            let domains = upstream.shared_domains;
                             cookies::restrict_lines(&mut head.lines, domains);
                         }
                         return Ok(UpstreamResponse {
@@ -108,11 +117,15 @@ pub(crate) async fn forward(
     Err(Failure::Unreachable)
 }
 
-fn take_idle(worker: &Worker, in_flight: &InFlightGuard, repeatable: bool) -> Option<Connection> {
+fn take_idle(
+    upstream: Upstream<'_>,
+    in_flight: &InFlightGuard,
+    repeatable: bool,
+) -> Option<Connection> {
     if repeatable {
-        return worker.pool.take(in_flight.instance(), Duration::MAX);
+        return upstream.pool.take(in_flight.instance(), Duration::MAX);
     }
-    let kept = worker
+    let kept = upstream
         .pool
         .take(in_flight.instance(), MAX_IDLE_UNREPEATABLE);
     kept.filter(Connection::is_quiet_now)

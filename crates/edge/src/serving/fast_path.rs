@@ -19,7 +19,6 @@ use estrade_listener::express::{
 };
 use estrade_listener::sending::{Ahead, Sending};
 use estrade_listener::{ConnectionHandle, Second};
-use http::HeaderMap;
 use rustix::net::SendFlags;
 use std::io;
 use std::net::IpAddr;
@@ -330,17 +329,6 @@ async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The header that a list of proxies is read from.
-pub(crate) fn forwarded_headers(forwarded: &[&[u8]]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for value in forwarded {
-        if let Ok(value) = http::HeaderValue::from_bytes(value) {
-            headers.append("x-forwarded-for", value);
-        }
-    }
-    headers
 }
 
 #[cfg(test)]

@@ -85,7 +85,13 @@ pub(crate) async fn forward(
         upgrade: false,
     };
     let response = {
-        let answer = retry::forward(worker, target, OutgoingRequest::head(head), context, true);
+        let answer = retry::forward(
+            worker.upstream(),
+            target,
+            OutgoingRequest::head(head),
+            context,
+            true,
+        );
         while_there(sending.stream, sending.ahead, pin!(answer)).await
     };
     let Some(response) = response else {
@@ -97,7 +103,7 @@ pub(crate) async fn forward(
     };
     let (head, mut body) = response
         .map_err(crate::proxy::Failure::page)?
-        .into_body(worker);
+        .into_body(worker.upstream());
     let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
         End::Nothing
     } else if head.framing.left().is_some() {

@@ -1,13 +1,18 @@
 //! The note about a request that hyper reads and an instance answers: made when the answer has ended,
 //! or when nobody waits for it any more.
 
-use crate::routing::route_table::Route;
-use crate::serving::hyper_service::read_request;
+use crate::proxy::upstream_body::{TruncatedBody, UpstreamBody};
+use crate::routing::route::Route;
+use crate::serving::hyper_request::read_request;
 use crate::serving::worker::Worker;
+use bytes::Bytes;
 use http::StatusCode;
 use http::request::Parts;
+use http_body::{Body, Frame, SizeHint};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 /// The visitor has gone before there was an answer; what others also note in this case.
@@ -45,5 +50,30 @@ impl Drop for LogOnDrop {
             ),
             self.started,
         );
+    }
+}
+
+/// The body of an answer on its way from an instance to a visitor.
+pub(crate) struct LoggedBody {
+    pub(crate) body: UpstreamBody,
+    pub(crate) log: LogOnDrop,
+}
+
+impl LoggedBody {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TruncatedBody>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.log.bytes = self.body.bytes;
+        Poll::Ready(frame)
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

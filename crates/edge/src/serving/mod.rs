@@ -3,9 +3,12 @@
 mod fast_path;
 mod forward_fast_path;
 mod forward_hyper;
+mod hyper_body;
+mod hyper_request;
 mod hyper_service;
 mod logged_body;
+mod serve;
 mod tunnel;
-pub(crate) mod worker;
+mod worker;
 
-pub use worker::serve;
+pub use serve::serve;

@@ -1,42 +1,20 @@
-//! A lane: one thread that serves visitors, from a connection to the end of its answers.
+//! One worker: what the requests of a serving thread share. No lock of it is ever contended, because
+//! its requests take turns on one thread.
 
 use crate::access_log::LogEntry;
 use crate::edge::Edge;
 use crate::proxy::pool::Pool;
-use crate::routing::route_table::Route;
-use crate::serving::fast_path;
-use crate::serving::hyper_service::HyperService;
+use crate::proxy::retry::Upstream;
+use crate::routing::route::Route;
 use crate::static_files::request::StaticRequest;
-use estrade_listener::express::{Express, Next};
-use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat, Second};
+use estrade_listener::{ListenerOptions, Second};
 use estrade_model::Timestamp;
-use futures_util::future::BoxFuture;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// Serves visitors on a port until `stop` is cancelled and what is in flight has ended.
-///
-/// Boxed, so that it is compiled here.
-pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
-    let worker = move |seat: Seat| {
-        let worker = Arc::new(Worker {
-            pool: Arc::new(Pool::new(&edge.proxy)),
-            edge: Arc::clone(&edge),
-            index: seat.number,
-            options: seat.options.clone(),
-            tunnels: TaskTracker::new(),
-            stop: seat.stop.clone(),
-            second: Mutex::default(),
-        });
-        worker.serve(seat)
-    };
-    Box::pin(port.serve("edge", worker, stop))
-}
 
 /// One serving thread.
 pub(crate) struct Worker {
@@ -50,34 +28,17 @@ pub(crate) struct Worker {
     /// Cancelled when it shall end.
     pub(crate) stop: CancellationToken,
     /// The present second, for notes that are made without one at hand.
-    second: Mutex<Second>,
-}
-
-impl Express for HyperService {
-    async fn serve_express(
-        &self,
-        mut stream: TcpStream,
-        peer: IpAddr,
-        _: &ListenerOptions,
-        connection: &Arc<ConnectionHandle>,
-    ) -> Next {
-        match fast_path::serve(&self.0, &mut stream, peer, connection).await {
-            Some(input) => Next::HandOver(stream, input),
-            None => Next::Ended(Some(stream)),
-        }
-    }
+    pub(super) second: Mutex<Second>,
 }
 
 impl Worker {
-    async fn serve(self: Arc<Self>, seat: Seat) {
-        let service = HyperService(Arc::clone(&self));
-        tokio::select! {
-            () = seat.serve_express(service) => {}
-            () = self.pool.sweep() => {}
+    /// What a request needs to reach an instance.
+    pub(crate) fn upstream(&self) -> Upstream<'_> {
+        Upstream {
+            options: &self.edge.proxy,
+            pool: &self.pool,
+            shared_domains: self.edge.shared_domains(),
         }
-        // They were told to stop with all others, and do not wait for anybody.
-        self.tunnels.close();
-        self.tunnels.wait().await;
     }
 
     /// The texts of this second.
@@ -93,7 +54,7 @@ impl Worker {
         if forwarded.is_empty() || !self.options.trusted_proxies.contains(peer) {
             return None;
         }
-        let headers = fast_path::forwarded_headers(forwarded);
+        let headers = forwarded_headers(forwarded);
         Some(self.options.trusted_proxies.client(peer, &headers).0)
     }
 
@@ -127,4 +88,15 @@ impl Worker {
         };
         self.edge.log.record(self.index, second, now, &entry);
     }
+}
+
+/// The header that a list of proxies is read from.
+fn forwarded_headers(forwarded: &[&[u8]]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for value in forwarded {
+        if let Ok(value) = http::HeaderValue::from_bytes(value) {
+            headers.append("x-forwarded-for", value);
+        }
+    }
+    headers
 }

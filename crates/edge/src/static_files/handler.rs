@@ -1,9 +1,9 @@
 //! Answering from the files of a release.
 
-use crate::routing::route_table::LiveSite;
 use crate::static_files::cache_control::{cache_control, is_hashed};
 use crate::static_files::content_cache::{Content, ContentCache};
 use crate::static_files::error_pages::Page;
+use crate::static_files::live_site::LiveSite;
 use crate::static_files::media_type::media_type;
 use crate::static_files::negotiate::AcceptedCodings;
 use crate::static_files::precondition::{Validators, Verdict};

@@ -5,6 +5,7 @@ pub mod content_cache;
 pub(crate) mod error_pages;
 pub(crate) mod handler;
 pub mod header_rules;
+pub mod live_site;
 pub(crate) mod media_type;
 mod negotiate;
 mod pattern;

@@ -20,6 +20,8 @@ use tokio::runtime::Handle;
 
 /// Projects whose last release is remembered as a model for the next.
 const MAX_PREPARED: usize = 1024;
+/// Bytes of sites that are kept in memory, unless set otherwise.
+pub(crate) const DEFAULT_BYTES: u64 = 96 << 20;
 /// Parts of the cache, which are locked one by one.
 const SHARDS: usize = 8;
 
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_largest_site_fits_whatever_the_machine() {
-        let bytes = crate::EdgeOptions::default().site_cache_bytes;
+        let bytes = DEFAULT_BYTES;
         let cache = new_cache(bytes);
         // 10,000 files with the longest paths.
         let largest = 10_000 * (FilePath::LONGEST as u64 + 100);

@@ -1,49 +1,23 @@
-//! What plain visitors get before any site is looked at: answers for ACME servers, and the way to
-//! `https` where there is a certificate.
+//! The redirect to HTTPS: a plain HTTP request for a host that has a certificate is sent to the port
+//! with TLS.
 
 use crate::routing::host;
 use crate::static_files::request::StaticRequest;
-use crate::static_files::response::{Body, StaticResponse};
+use crate::static_files::response::StaticResponse;
 use crate::tls::host_certificates::HostCertificates;
 use http::StatusCode;
-use std::sync::Arc;
 
-/// Where ACME servers ask (RFC 8555).
-const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-
-/// Stands before the sites when there are certificates.
-pub(crate) struct Doorway {
-    pub(crate) certificates: Arc<HostCertificates>,
-    /// The port with TLS; none: nobody is sent there.
-    pub(crate) redirect_to: Option<u16>,
-}
-
-impl Doorway {
-    /// The answer to a request that is not for a site.
-    pub(crate) async fn response(&self, request: &StaticRequest<'_>) -> Option<StaticResponse> {
-        if request.secure {
-            return None;
-        }
-        if let Some(token) = request.path.strip_prefix(CHALLENGE_PATH) {
-            // One that is not ours is the site's own, and is not to be redirected either.
-            let text = self.certificates.http_challenge(token).await?;
-            return Some(challenge(text));
-        }
-        let host = host::canonical(request.host);
-        let port = self.redirect_to?;
-        self.certificates
-            .covers(&host)
-            .then(|| redirect(request, &host, port))
-    }
-}
-
-fn challenge(text: String) -> StaticResponse {
-    let mut response = StaticResponse::new(StatusCode::OK);
-    response.header("content-type", "application/octet-stream");
-    response.number("content-length", text.len() as u64);
-    response.header("cache-control", "no-store");
-    response.body = Body::from_bytes(text);
-    response
+/// The redirect of a plain request; none where no certificate covers the host, which is then served
+/// without TLS. `port` is the one with TLS.
+pub(crate) fn respond(
+    certificates: &HostCertificates,
+    request: &StaticRequest<'_>,
+    port: u16,
+) -> Option<StaticResponse> {
+    let host = host::canonical(request.host);
+    certificates
+        .covers(&host)
+        .then(|| redirect(request, &host, port))
 }
 
 fn redirect(request: &StaticRequest<'_>, host: &str, port: u16) -> StaticResponse {

@@ -1,0 +1,60 @@
+//! The worker threads of a port: one per core, each with its own socket, runtime and connection pool.
+
+use crate::edge::Edge;
+use crate::proxy::pool::Pool;
+use crate::serving::fast_path;
+use crate::serving::hyper_service::HyperService;
+use crate::serving::worker::Worker;
+use estrade_listener::express::{Express, Next};
+use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat};
+use futures_util::future::BoxFuture;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Serves visitors on a port until `stop` is cancelled and what is in flight has ended.
+///
+/// Boxed, so that it is compiled here.
+pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    let worker = move |seat: Seat| {
+        let worker = Arc::new(Worker {
+            pool: Arc::new(Pool::new(&edge.proxy)),
+            edge: Arc::clone(&edge),
+            index: seat.number,
+            options: seat.options.clone(),
+            tunnels: TaskTracker::new(),
+            stop: seat.stop.clone(),
+            second: Mutex::default(),
+        });
+        run(worker, seat)
+    };
+    Box::pin(port.serve("edge", worker, stop))
+}
+
+impl Express for HyperService {
+    async fn serve_express(
+        &self,
+        mut stream: TcpStream,
+        peer: IpAddr,
+        _: &ListenerOptions,
+        connection: &Arc<ConnectionHandle>,
+    ) -> Next {
+        match fast_path::serve(&self.0, &mut stream, peer, connection).await {
+            Some(input) => Next::HandOver(stream, input),
+            None => Next::Ended(Some(stream)),
+        }
+    }
+}
+
+async fn run(worker: Arc<Worker>, seat: Seat) {
+    let service = HyperService(Arc::clone(&worker));
+    tokio::select! {
+        () = seat.serve_express(service) => {}
+        () = worker.pool.sweep() => {}
+    }
+    // They were told to stop with all others, and do not wait for anybody.
+    worker.tunnels.close();
+    worker.tunnels.wait().await;
+}
