@@ -3,4 +3,3 @@
 pub mod blobs;
 pub mod rows;
 pub mod startup;
-pub(crate) mod volumes;

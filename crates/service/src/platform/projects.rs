@@ -267,7 +267,7 @@ pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Resul
     scope.require_to_read(Role::Developer)?;
     let row = find_project(core, scope, project).await?;
     if let Some(release) = row.current_release {
-        core.fleet.forgive(release);
+        core.fleet.reset_backoff(release);
     }
     change_project(core, scope, project, Alteration::Restart).await
 }

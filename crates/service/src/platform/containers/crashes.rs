@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The first pause before another try; each next one is twice as long.
-const FIRST: Duration = Duration::from_secs(1);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The longest pause.
-const LONGEST: Duration = Duration::from_mins(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 /// An instance that ran this long had got over what made it crash before.
-const SETTLED: Duration = Duration::from_mins(1);
+const STABLE_PERIOD: Duration = Duration::from_mins(1);
 /// This many in a row are a loop.
-const LOOP: u32 = 3;
+const LOOP_THRESHOLD: u32 = 3;
 /// Most instances that are remembered: those of releases that are long gone are forgotten.
-const MOST: usize = 10_000;
+const MAX_INSTANCES: usize = 10_000;
 
 /// What crashed.
 pub(super) struct Crashes<C = InstanceId> {
@@ -75,19 +75,25 @@ impl<C: Clone + Eq + Hash> Crashes<C> {
             });
         let new = container.is_none() || crash.last.as_ref() != container;
         if new {
-            crash.count = if ran >= SETTLED { 1 } else { crash.count + 1 };
+            crash.count = if ran >= STABLE_PERIOD {
+                1
+            } else {
+                crash.count + 1
+            };
             crash.last = container.cloned();
             crash.at = now;
             // The first one is tried again at once.
             let pause = match crash.count {
                 1 => Duration::ZERO,
-                count => FIRST.saturating_mul(1 << (count - 2).min(16)).min(LONGEST),
+                count => MIN_RETRY_DELAY
+                    .saturating_mul(1 << (count - 2).min(16))
+                    .min(MAX_RETRY_DELAY),
             };
             crash.next = now + pause;
         }
         Verdict {
             new,
-            looping: crash.count >= LOOP,
+            looping: crash.count >= LOOP_THRESHOLD,
             wait: crash.next.saturating_duration_since(now),
         }
     }
@@ -100,10 +106,11 @@ impl<C: Clone + Eq + Hash> Crashes<C> {
     }
 
     /// Whether any instance of a release crashed lately.
-    pub(super) fn is_troubled(&self, release: ReleaseId) -> bool {
+    pub(super) fn is_crash_looping(&self, release: ReleaseId) -> bool {
         let now = Instant::now();
         // From when it could run again: until then it cannot have shown anything.
-        let lately = |crash: &Crash<C>| crash.count >= LOOP && now < crash.next + SETTLED;
+        let lately =
+            |crash: &Crash<C>| crash.count >= LOOP_THRESHOLD && now < crash.next + STABLE_PERIOD;
         self.by_number
             .iter()
             .any(|((it, _), crash)| *it == release && lately(crash))
@@ -115,9 +122,9 @@ impl<C: Clone + Eq + Hash> Crashes<C> {
     }
 
     fn forget_old(&mut self, now: Instant) {
-        if self.by_number.len() >= MOST {
+        if self.by_number.len() >= MAX_INSTANCES {
             self.by_number
-                .retain(|_, crash| now - crash.at < LONGEST * 2);
+                .retain(|_, crash| now - crash.at < MAX_RETRY_DELAY * 2);
         }
     }
 
@@ -154,7 +161,7 @@ mod tests {
         assert_eq!(looping, [false, false, true, true]);
         assert!(!note("d", 1).new);
         let many: Vec<_> = (0..20).map(|n| note(&format!("x{n}"), 1)).collect();
-        assert_eq!(many.last().unwrap().wait, LONGEST);
+        assert_eq!(many.last().unwrap().wait, MAX_RETRY_DELAY);
         let settled = note("e", 61);
         assert_eq!((settled.looping, settled.wait), (false, Duration::ZERO));
     }

@@ -1,7 +1,7 @@
 //! All instances of a new release, before it goes live.
 
 use super::launch::{LaunchError, launch};
-use super::retire::{Leave, retire};
+use super::shutdown::{StopReason, shutdown};
 use super::workload::Workload;
 use crate::platform::releases::Failure;
 use crate::{Core, Error, platform::disks};
@@ -52,7 +52,7 @@ async fn end_others(
                 return Ok(());
             }
             let ending = others.into_iter();
-            join_all(ending.map(|it| retire(core, it, Leave::Replaced))).await;
+            join_all(ending.map(|it| shutdown(core, it, StopReason::Replaced))).await;
             // Those that the reconciler is ending are not waited for by the above.
             sleep(POLL_INTERVAL).await;
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// How often it is looked at while something is built.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A build may take the free space down to this part of what shall be free.
-const RESERVE: u64 = 4;
+const RESERVE_DIVISOR: u64 = 4;
 
 /// Whether less is free than shall be; no when the disk is not on this machine.
 pub(super) async fn is_low(core: &Core) -> bool {
@@ -19,12 +19,12 @@ pub(super) async fn is_low(core: &Core) -> bool {
 
 /// Ends when so little is free that nothing more may be built; never, when that does not happen.
 pub(crate) async fn ran_out(core: &Core) {
-    let reserve = core.settings.containers.free_disk / RESERVE;
+    let reserve = core.settings.containers.free_disk / RESERVE_DIVISOR;
     loop {
         if free(core).await.is_some_and(|free| free < reserve) {
             return;
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// How often they are looked at.
-pub(super) const EVERY: Duration = Duration::from_secs(5);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The time between SIGTERM and SIGKILL for one that is full.
-const GRACE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks at every instance that has to be looked at. What goes wrong with one is no reason to leave out
 /// the others.
@@ -72,5 +72,5 @@ async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) 
         })
         .await?;
     core.fleet.crashes(|crashes| crashes.note_full(id));
-    Ok(core.engine.stop_instance(id, GRACE).await?)
+    Ok(core.engine.stop_instance(id, STOP_TIMEOUT).await?)
 }

@@ -3,7 +3,7 @@
 
 use super::crashes::Crashes;
 use super::rebuild::Rebuilds;
-use super::tend::Found;
+use super::reconcile::ObservedInstances;
 use crate::Core;
 use crate::core::Publisher;
 use crate::platform::releases::BuildSlots;
@@ -18,12 +18,12 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// How long requests of an instance that leaves may go on.
-pub(super) const DRAIN: Duration = Duration::from_secs(30);
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last lines of an instance may take to be kept.
-const SETTLE: Duration = Duration::from_secs(10);
+const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many instances are started at once: after a restart of the machine all want to.
-const STARTS: usize = 8;
+const MAX_CONCURRENT_STARTS: usize = 8;
 
 /// The instances of this node.
 pub(crate) struct Fleet {
@@ -40,7 +40,7 @@ impl Default for Fleet {
     fn default() -> Self {
         Self {
             known: Mutex::default(),
-            starts: Semaphore::new(STARTS),
+            starts: Semaphore::new(MAX_CONCURRENT_STARTS),
             builds: Arc::default(),
             resizes: Semaphore::new(1),
         }
@@ -80,7 +80,7 @@ impl Fleet {
         let all = known.healthy.entry(place(instance)).or_default();
         all.entry(instance.id.clone()).or_insert(entry);
         // Nobody leaves.
-        drop(publish(publisher, place(instance), all, DRAIN));
+        drop(publish(publisher, place(instance), all, DRAIN_TIMEOUT));
     }
 
     /// An instance gets no new visitors. The answer comes when those that it has are gone, or after
@@ -112,7 +112,7 @@ impl Fleet {
         &self,
         publisher: Option<&Arc<dyn Publisher>>,
         project: ProjectId,
-        found: &Found,
+        found: &ObservedInstances,
     ) {
         let Some(at) = found.at else {
             return;
@@ -188,7 +188,7 @@ impl Fleet {
     }
 
     /// Somebody wants a release started at once, whatever became of its instances before.
-    pub(crate) fn forgive(&self, release: ReleaseId) {
+    pub(crate) fn reset_backoff(&self, release: ReleaseId) {
         let mut known = self.known();
         known.crashes.forget(release);
         known.rebuilds.forget(release);
@@ -220,7 +220,7 @@ impl Core {
     /// Waits until what an instance that has ended wrote is kept: it is removed after this.
     pub(super) async fn settle_logs(&self, instance: &InstanceId) {
         if let Some(keeper) = self.log_keeper.get() {
-            keeper.settle(instance, SETTLE).await;
+            keeper.settle(instance, LOG_SETTLE_TIMEOUT).await;
         }
     }
 }

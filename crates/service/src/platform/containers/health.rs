@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The longest that instances may take: a release may not stay DEPLOYING for much longer.
-const LONGEST: Duration = Duration::from_secs(100);
+const MAX_DURATION: Duration = Duration::from_secs(100);
 
 /// How an instance is found to be healthy, and how long that may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl HealthCheck {
             .map(Duration::from_secs);
         Self {
             kind,
-            limit: limit.unwrap_or(usual).min(LONGEST),
+            limit: limit.unwrap_or(usual).min(MAX_DURATION),
         }
     }
 
@@ -101,7 +101,7 @@ mod tests {
         );
         assert_eq!(read(&json!({"command": [1]})).probe("h"), Probe::Tcp);
         assert_eq!(read(&json!({"deadline": 5})).limit, Duration::from_secs(5));
-        assert_eq!(read(&json!({"deadline": 5000})).limit, LONGEST);
+        assert_eq!(read(&json!({"deadline": 5000})).limit, MAX_DURATION);
         assert_eq!(read(&json!({"deadline": 0})).limit, Duration::from_mins(1));
     }
 }

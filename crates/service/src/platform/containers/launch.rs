@@ -1,6 +1,6 @@
 //! One instance on its way: made, started, and looked at until it is healthy.
 
-use super::trouble;
+use super::crash_loop;
 use super::workload::Workload;
 use crate::Core;
 use crate::platform::releases::Failure;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How many of its last lines a failure tells.
-const LAST_LINES: u32 = 20;
+const MAX_LAST_LINES: u32 = 20;
 /// How long reading them may take.
-const READING: Duration = Duration::from_secs(5);
+const LOG_READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why an instance is not healthy.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(super) async fn tell(
         .fleet
         .crashes(|crashes| crashes.take_full(&instance.id))
     {
-        return trouble::disk_full(&workload.project.plan);
+        return crash_loop::disk_full(&workload.project.plan);
     }
     let (reason, message) = match exit {
         Some(exit) if exit.oom_killed => (
@@ -132,11 +132,11 @@ fn with_lines(message: &str, lines: &[String]) -> String {
 async fn last_lines(engine: &Engine, id: &InstanceId) -> Vec<String> {
     let from = LogsFrom {
         after: 0,
-        last: Some(LAST_LINES),
+        last: Some(MAX_LAST_LINES),
         follow: false,
     };
     let reading = engine.logs(id, from).try_collect::<Vec<_>>();
-    match timeout(READING, reading).await {
+    match timeout(LOG_READ_TIMEOUT, reading).await {
         Ok(Ok(lines)) => lines
             .into_iter()
             .map(|line| {

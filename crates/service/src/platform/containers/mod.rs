@@ -5,35 +5,33 @@
 //! launch       one instance: made, started, healthy
 //! deploy       all instances of a new release, for the release worker
 //! reconciler   the loop that makes the engine's instances equal to what the database says
-//! tend         one project of it
+//! reconcile    one project of it
 //! fleet        what this process knows: who is healthy, who is leaving, who crashed
 //! disk_watch   stops instances that have written too much
 //! disk_room    how much room the engine's disk has
-//! clean_ups    when to look for what nobody needs
-//! hygiene      removes images, networks and volumes that nobody needs
+//! gc           when and how images, networks and volumes that nobody needs are removed
 //! logs         what instances write, kept and read
 //! ```
 //!
 //! What shall run is in the database and what runs in the engine; nothing else decides. What a process
 //! knows besides can be lost with it.
 
-mod clean_ups;
+mod crash_loop;
 mod crashes;
 mod deploy;
 mod disk_room;
 mod disk_watch;
 mod fleet;
+mod gc;
 mod health;
-mod hygiene;
 mod launch;
 pub mod logs;
 mod rebuild;
+mod reconcile;
 mod reconciler;
-mod retire;
 mod settings;
 pub mod shell;
-mod tend;
-mod trouble;
+mod shutdown;
 pub mod usage;
 mod workload;
 

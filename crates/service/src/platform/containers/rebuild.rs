@@ -5,7 +5,7 @@
 //! by itself, and every attempt costs a turn at building and a failed release. After [`MAX_ATTEMPTS`] the project says
 //! that it gave up, until another release is live or somebody restarts the project or the server.
 
-use super::trouble::Trouble;
+use super::crash_loop::CrashReport;
 use super::workload::Workload;
 use crate::platform::releases::{Failure, queue_rerun, tag};
 use crate::{Core, Error, Result};
@@ -111,12 +111,12 @@ pub(super) async fn rebuild(core: &Core, live: &Workload) -> Result<Duration> {
 }
 
 async fn record(core: &Core, live: &Workload, failure: &Failure) -> Result<()> {
-    let trouble = Trouble {
+    let report = CrashReport {
         live,
         failure,
         looping: true,
     };
-    trouble.record(core).await
+    report.record(core).await
 }
 
 fn retried(number: u64, failed: u32) -> Failure {

@@ -1,14 +1,13 @@
 //! The loop that makes what runs equal to what shall run.
 //!
 //! Level-triggered: whatever happened (a change in the database, an event of the engine, a crash of either,
-//! or nothing at all for a while), it looks at both and does what is missing. Projects are tended side by
+//! or nothing at all for a while), it looks at both and does what is missing. Projects are reconciled side by
 //! side, each by one task at a time.
 
-use super::clean_ups::{self, CleanUps};
 use super::disk_watch;
-use super::hygiene;
-use super::retire::retire;
-use super::tend::{Found, Tended, tend};
+use super::gc::{self, GcSchedule};
+use super::reconcile::{ObservedInstances, ReconcileResult, reconcile_project};
+use super::shutdown::shutdown;
 use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
@@ -28,29 +27,29 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// How often it looks although nothing woke it.
-const POLL: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// The same while nothing runs and nothing shall.
-const IDLE_POLL: Duration = Duration::from_mins(1);
+const IDLE_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// How soon it looks for an engine that is away.
-const AWAY: Duration = Duration::from_secs(1);
+const ENGINE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How soon images, networks and volumes are looked through after a project changed.
-const TIDY: Duration = clean_ups::SOON;
+const GC_DELAY: Duration = gc::RETRY_DELAY;
 /// The same while nothing runs.
-const IDLE_TIDY: Duration = Duration::from_secs(10);
+const IDLE_GC_DELAY: Duration = Duration::from_secs(10);
 /// Changes and events that come together are answered by one look.
-const TOGETHER: Duration = Duration::from_millis(10);
+const BATCH_DELAY: Duration = Duration::from_millis(10);
 /// The least time between two looks, whatever wakes it.
-const APART: Duration = Duration::from_millis(50);
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The engine tells of an event a moment before its lists know of it.
-const ECHO: Duration = Duration::from_millis(250);
+const EVENT_LAG: Duration = Duration::from_millis(250);
 
 /// Keeps the engine's instances as the database wants them.
 pub struct Reconciler {
     core: Arc<Core>,
-    tending: JoinSet<(ProjectId, Result<Tended>)>,
+    reconciling: JoinSet<(ProjectId, Result<ReconcileResult>)>,
     busy: HashMap<ProjectId, (TaskId, AbortHandle)>,
-    /// Projects that changed while somebody tended them.
+    /// Projects that changed while somebody reconciled them.
     dirty: HashSet<ProjectId>,
     /// Whether an instance that shall go is gone.
     leaving: JoinSet<bool>,
@@ -62,29 +61,29 @@ pub struct Reconciler {
     next: Instant,
     /// When to look a second time at what an event told of.
     echo: Option<Instant>,
-    clean_ups: CleanUps,
+    gc_schedule: GcSchedule,
     /// When the firewall's rules were set; none: not by this process.
     firewall: Option<Instant>,
     setting_firewall: JoinSet<()>,
     /// Whether it was said that they could not be.
     unprotected: Arc<AtomicBool>,
-    engine: Seen,
+    engine: EngineState,
     /// Nothing runs and nothing shall.
     idle: bool,
 }
 
 /// How the engine was when it was looked at last.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum EngineState {
     /// Not looked at yet.
     Never,
-    There,
+    Available,
     /// Away, and it may never have been here.
     Away,
     /// Away, and what it has of ours shall go.
-    Owing,
+    AwayWithGarbage,
     /// Away, and that was said.
-    Missed,
+    AwayReported,
 }
 
 enum Woken {
@@ -101,7 +100,7 @@ impl Reconciler {
             let now = Instant::now();
             let mut reconciler = Self {
                 core,
-                tending: JoinSet::new(),
+                reconciling: JoinSet::new(),
                 busy: HashMap::new(),
                 dirty: HashSet::new(),
                 leaving: JoinSet::new(),
@@ -111,14 +110,14 @@ impl Reconciler {
                 last: now,
                 next: now,
                 echo: None,
-                clean_ups: CleanUps::new(now),
+                gc_schedule: GcSchedule::new(now),
                 firewall: None,
                 setting_firewall: JoinSet::new(),
                 unprotected: Arc::default(),
-                engine: Seen::Never,
+                engine: EngineState::Never,
                 idle: false,
             };
-            let mut disks = interval(disk_watch::EVERY);
+            let mut disks = interval(disk_watch::POLL_INTERVAL);
             disks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 let woken = tokio::select! {
@@ -134,7 +133,7 @@ impl Reconciler {
                     Woken::Disks => reconciler.watch_disks(),
                 }
             }
-            reconciler.tending.shutdown().await;
+            reconciler.reconciling.shutdown().await;
             reconciler.leaving.shutdown().await;
             reconciler.chores.shutdown().await;
             reconciler.watching.shutdown().await;
@@ -156,41 +155,41 @@ impl Reconciler {
                     if matches!(event, Some(Ok(_))) {
                         // Somebody may have started what nobody wants any more.
                         self.idle = false;
-                        self.echo = Some(Instant::now() + ECHO);
-                        self.look_in(TOGETHER);
+                        self.echo = Some(Instant::now() + EVENT_LAG);
+                        self.look_in(BATCH_DELAY);
                     } else {
                         self.events = None;
-                        self.look_in(AWAY);
+                        self.look_in(ENGINE_RETRY_DELAY);
                     }
                 }
-                Some(tended) = self.tending.join_next() => self.tended(tended),
+                Some(reconciled) = self.reconciling.join_next() => self.reconciled(reconciled),
                 Some(left) = self.leaving.join_next() => {
                     let failed = matches!(left, Ok(false));
                     report("end an instance", left);
                     // What the engine cannot do now it cannot do at once either.
-                    let (tidy, look) = if failed { (TIDY, AWAY) } else { (Duration::ZERO, TOGETHER) };
-                    self.tidy_in(tidy);
+                    let (tidy, look) = if failed { (GC_DELAY, ENGINE_RETRY_DELAY) } else { (Duration::ZERO, BATCH_DELAY) };
+                    self.collect_garbage_in(tidy);
                     self.look_in(look);
                 }
-                Some(done) = self.chores.join_next() => self.cleaned(done),
+                Some(done) = self.chores.join_next() => self.garbage_collected(done),
                 () = sleep_until(self.next) => return Woken::Look,
             }
         }
     }
 
     fn look_in(&mut self, wait: Duration) {
-        let soonest = self.last + APART;
+        let soonest = self.last + MIN_LOOK_INTERVAL;
         self.next = self.next.min((Instant::now() + wait).max(soonest));
     }
 
     /// There is something to clean up, after so long at the latest.
-    fn tidy_in(&mut self, wait: Duration) {
-        self.clean_ups.want_at(Instant::now() + wait);
+    fn collect_garbage_in(&mut self, wait: Duration) {
+        self.gc_schedule.request_by(Instant::now() + wait);
     }
 
-    fn cleaned(&mut self, done: std::result::Result<bool, JoinError>) {
+    fn garbage_collected(&mut self, done: std::result::Result<bool, JoinError>) {
         let left = matches!(done, Ok(true));
-        if let Some(again) = self.clean_ups.ended(Instant::now(), left) {
+        if let Some(again) = self.gc_schedule.ended(Instant::now(), left) {
             // It may be an instance that uses it.
             self.idle = false;
             self.look_in(again);
@@ -206,25 +205,28 @@ impl Reconciler {
                     task.abort();
                     self.dirty.insert(project);
                 }
-                self.look_in(TOGETHER);
+                self.look_in(BATCH_DELAY);
             }
-            Heard::Anything => self.look_in(TOGETHER),
+            Heard::Anything => self.look_in(BATCH_DELAY),
             Heard::Missed => {
-                self.tidy_in(TIDY);
-                self.look_in(TOGETHER);
+                self.collect_garbage_in(GC_DELAY);
+                self.look_in(BATCH_DELAY);
             }
             // A disk may be gone, or what a build left behind.
             Heard::Project => {
-                let soon = if self.idle { IDLE_TIDY } else { TIDY };
-                self.tidy_in(soon);
+                let soon = if self.idle { IDLE_GC_DELAY } else { GC_DELAY };
+                self.collect_garbage_in(soon);
                 self.look_in(soon);
             }
         }
     }
 
-    fn tended(&mut self, tended: std::result::Result<(ProjectId, Result<Tended>), JoinError>) {
-        let (project, tended) = match tended {
-            Ok(tended) => tended,
+    fn reconciled(
+        &mut self,
+        reconciled: std::result::Result<(ProjectId, Result<ReconcileResult>), JoinError>,
+    ) {
+        let (project, reconciled) = match reconciled {
+            Ok(reconciled) => reconciled,
             Err(error) => {
                 let task = error.id();
                 self.busy.retain(|_, (id, _)| *id != task);
@@ -232,18 +234,21 @@ impl Reconciler {
                     tracing::error!(%error, "looking after a project broke off");
                 }
                 // The engine may have been about to make something for it.
-                self.tidy_in(TIDY);
-                self.look_in(TOGETHER);
+                self.collect_garbage_in(GC_DELAY);
+                self.look_in(BATCH_DELAY);
                 return;
             }
         };
         self.busy.remove(&project);
         let changed = self.dirty.remove(&project);
         if changed {
-            self.look_in(TOGETHER);
+            self.look_in(BATCH_DELAY);
         }
-        match tended {
-            Ok(Tended { leaving, again }) => {
+        match reconciled {
+            Ok(ReconcileResult {
+                leaving,
+                recheck_after: again,
+            }) => {
                 // What changed meanwhile is looked at again before anything is ended.
                 let leaving = if changed { Vec::new() } else { leaving };
                 for (instance, why) in leaving {
@@ -252,25 +257,25 @@ impl Reconciler {
                     }
                     let core = Arc::clone(&self.core);
                     self.leaving
-                        .spawn(async move { retire(&core, instance, why).await });
+                        .spawn(async move { shutdown(&core, instance, why).await });
                 }
                 if let Some(again) = again {
-                    self.look_in(again.max(TOGETHER));
+                    self.look_in(again.max(BATCH_DELAY));
                 }
             }
             Err(error) => {
                 tracing::warn!(%project, error = error_chain(&error), "looking after a project failed; it is tried again");
-                self.look_in(AWAY);
+                self.look_in(ENGINE_RETRY_DELAY);
             }
         }
     }
 
-    /// Looks at everything, and gives each project that is not being tended to somebody.
+    /// Looks at everything, and gives each project that is not being reconciled to somebody.
     async fn look(&mut self) {
         let now = Instant::now();
         self.last = now;
         self.echo = self.echo.filter(|echo| *echo > now);
-        self.next = self.echo.unwrap_or(now + POLL);
+        self.next = self.echo.unwrap_or(now + POLL_INTERVAL);
         let wanted = match images::list_projects(&self.core.db).await {
             Ok(wanted) => wanted,
             Err(error) => {
@@ -281,15 +286,16 @@ impl Reconciler {
         // Steps of builds are containers too: the firewall must hold for them.
         let is_building = self.core.fleet.builds.is_busy();
         if wanted.is_empty() && self.idle && !is_building {
-            self.next = Instant::now() + IDLE_POLL;
-            self.clean_up();
+            self.next = Instant::now() + IDLE_POLL_INTERVAL;
+            self.collect_garbage();
             return;
         }
         let found = match self.core.engine.instances().await {
             Ok(found) => found,
             Err(error) => return self.engine_away(&error, wanted.is_empty()),
         };
-        let after_outage = std::mem::replace(&mut self.engine, Seen::There) != Seen::There;
+        let after_outage =
+            std::mem::replace(&mut self.engine, EngineState::Available) != EngineState::Available;
         if self.events.is_none() {
             self.events = Some(self.core.engine.events().boxed());
         }
@@ -299,13 +305,13 @@ impl Reconciler {
             self.set_firewall(now);
         }
         if !self.idle {
-            self.clean_ups.want_one_day();
+            self.gc_schedule.request_eventually();
         }
-        self.tend_all(wanted, found, (now, after_outage));
-        self.clean_up();
+        self.reconcile_all(wanted, found, (now, after_outage));
+        self.collect_garbage();
     }
 
-    fn tend_all(
+    fn reconcile_all(
         &mut self,
         wanted: Vec<ProjectId>,
         found: Vec<Instance>,
@@ -328,25 +334,27 @@ impl Reconciler {
             }
             let (core, found) = (
                 Arc::clone(&self.core),
-                Found {
+                ObservedInstances {
                     instances,
                     after_outage,
                     at: Some(at),
                 },
             );
             let task = self
-                .tending
-                .spawn(async move { (project, tend(core, project, found).await) });
+                .reconciling
+                .spawn(async move { (project, reconcile_project(core, project, found).await) });
             self.busy.insert(project, (task.id(), task));
         }
     }
 
     fn engine_away(&mut self, error: &estrade_runtime::Error, nothing_wanted: bool) {
-        let missed = self.engine == Seen::Missed;
+        let missed = self.engine == EngineState::AwayReported;
         let (seen, wait) = match self.engine {
-            _ if !nothing_wanted => (Seen::Missed, AWAY),
-            Seen::Never | Seen::Away => (Seen::Away, IDLE_POLL),
-            Seen::There | Seen::Owing | Seen::Missed => (Seen::Owing, TIDY),
+            _ if !nothing_wanted => (EngineState::AwayReported, ENGINE_RETRY_DELAY),
+            EngineState::Never | EngineState::Away => (EngineState::Away, IDLE_POLL_INTERVAL),
+            EngineState::Available | EngineState::AwayWithGarbage | EngineState::AwayReported => {
+                (EngineState::AwayWithGarbage, GC_DELAY)
+            }
         };
         self.engine = seen;
         self.events = None;
@@ -383,31 +391,34 @@ impl Reconciler {
     fn watch_disks(&mut self) {
         let core = Arc::clone(&self.core);
         while self.watching.try_join_next().is_some() {}
-        if self.idle || self.engine != Seen::There || !self.watching.is_empty() {
+        if self.idle || self.engine != EngineState::Available || !self.watching.is_empty() {
             return;
         }
         self.watching
             .spawn(async move { disk_watch::look_at_disks(&core).await });
     }
 
-    fn clean_up(&mut self) {
+    fn collect_garbage(&mut self) {
         let now = Instant::now();
-        let Some(due) = self.clean_ups.due().filter(|_| self.engine == Seen::There) else {
+        let Some(due) = self
+            .gc_schedule
+            .due()
+            .filter(|_| self.engine == EngineState::Available)
+        else {
             return;
         };
         let busy = self.chores.len() > 4;
         if now < due || busy {
-            let again = if busy { now + TIDY } else { due };
+            let again = if busy { now + GC_DELAY } else { due };
             self.next = self.next.min(again);
             return;
         }
-        self.clean_ups.begin(now);
-        if let Some(due) = self.clean_ups.due() {
+        self.gc_schedule.begin(now);
+        if let Some(due) = self.gc_schedule.due() {
             self.next = self.next.min(due);
         }
         let core = Arc::clone(&self.core);
-        self.chores
-            .spawn(async move { !hygiene::clean(&core).await });
+        self.chores.spawn(async move { !gc::collect(&core).await });
     }
 }
 

@@ -11,7 +11,7 @@ use estrade_store::projects as project_rows;
 pub use estrade_runtime::{Shell, ShellControl};
 
 /// Longest command line, in bytes.
-const LONGEST_COMMAND: usize = 8 * 1024;
+const MAX_COMMAND: usize = 8 * 1024;
 
 /// A shell that somebody may open.
 #[derive(Debug, Clone)]
@@ -52,9 +52,9 @@ pub async fn request_shell(
 /// A single word is the command itself, so that it gets the terminal without a shell around it.
 fn parse_command(line: &str) -> Result<Vec<String>> {
     let line = line.trim();
-    if line.is_empty() || line.len() > LONGEST_COMMAND || line.contains('\0') {
+    if line.is_empty() || line.len() > MAX_COMMAND || line.contains('\0') {
         return Err(Error::invalid(format!(
-            "cmd: must be a command of at most {LONGEST_COMMAND} bytes, without NUL"
+            "cmd: must be a command of at most {MAX_COMMAND} bytes, without NUL"
         )));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./+".contains(&byte);

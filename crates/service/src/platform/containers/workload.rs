@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 const MEBIBYTE: u64 = 1 << 20;
 const NANO: u64 = 1_000_000_000;
 /// The largest `/tmp`, which is in memory.
-const LARGEST_TMP: u64 = 256 * MEBIBYTE;
+const MAX_TMP: u64 = 256 * MEBIBYTE;
 
 /// A release of a project, and all that its instances depend on.
 #[derive(Debug)]
@@ -192,6 +192,6 @@ fn limits(plan: Option<&Plan>) -> Limits {
             _ => 1024,
         },
         disk,
-        tmp: (memory / 4).min(LARGEST_TMP),
+        tmp: (memory / 4).min(MAX_TMP),
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! May be dropped at any await and begun again: it looks first, and each step can be repeated.
 
+use super::crash_loop::{self, CrashReport};
 use super::crashes::Verdict;
 use super::launch::{LaunchError, launch, tell, wait_until_healthy};
 use super::rebuild::rebuild;
-use super::retire::Leave;
-use super::trouble::{self, Trouble};
+use super::shutdown::StopReason;
 use super::workload::Workload;
 use crate::platform::releases::Failure;
 use crate::{Core, Error, Result};
@@ -22,28 +22,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How soon to look again at what is about to change by itself.
-const SHORTLY: Duration = Duration::from_millis(500);
+const SHORT_RECHECK_DELAY: Duration = Duration::from_millis(500);
 /// How soon to look again whether one that crashed stays up, or what became of one that nobody could say.
-const LATER: Duration = Duration::from_secs(30);
+const RECHECK_DELAY: Duration = Duration::from_secs(30);
 
 /// What is left to do for a project.
 #[derive(Debug, Default)]
-pub(super) struct Tended {
+pub(super) struct ReconcileResult {
     /// Instances to end.
-    pub(super) leaving: Vec<(Instance, Leave)>,
+    pub(super) leaving: Vec<(Instance, StopReason)>,
     /// When to look again, although nothing may have changed.
-    pub(super) again: Option<Duration>,
+    pub(super) recheck_after: Option<Duration>,
 }
 
-impl Tended {
-    fn look_again(&mut self, wait: Duration) {
-        self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+impl ReconcileResult {
+    fn recheck_in(&mut self, wait: Duration) {
+        self.recheck_after = Some(self.recheck_after.map_or(wait, |again| again.min(wait)));
     }
 }
 
 /// What the engine has of a project, and whether it may have lost it all at once.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ObservedInstances {
     pub(super) instances: Vec<Instance>,
     /// The engine was away: instances that ended did so with it.
     pub(super) after_outage: bool,
@@ -53,15 +53,21 @@ pub(super) struct Found {
 
 /// Looks after one project. `found` was read before this is called: an instance whose release is not
 /// DEPLOYING now was no newer one then.
-pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> Result<Tended> {
-    let mut tended = Tended::default();
+pub(super) async fn reconcile_project(
+    core: Arc<Core>,
+    project: ProjectId,
+    found: ObservedInstances,
+) -> Result<ReconcileResult> {
+    let mut result = ReconcileResult::default();
     // In this order: what was found and is not DEPLOYING any more is live by the time of the second
     // look, or has failed.
     let deploying = workloads::list_deploying(&core.db, project).await?;
     let Some(row) = workloads::read_workload(&core.db, project).await? else {
         let all = found.instances.into_iter();
-        tended.leaving = all.map(|instance| (instance, Leave::Unwanted)).collect();
-        return Ok(tended);
+        result.leaving = all
+            .map(|instance| (instance, StopReason::Unwanted))
+            .collect();
+        return Ok(result);
     };
     core.fleet
         .forget_missing(core.publisher().as_ref(), project, &found);
@@ -71,7 +77,7 @@ pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> R
         _ => None,
     };
     if live.is_none() && status == ProjectStatus::CrashLoop {
-        trouble::end(&core, project).await?;
+        crash_loop::end(&core, project).await?;
     }
     let release = live.as_ref().map(|live| live.run.release);
     let (ours, others): (Vec<_>, Vec<_>) = found
@@ -81,33 +87,37 @@ pub(super) async fn tend(core: Arc<Core>, project: ProjectId, found: Found) -> R
     let left = others
         .into_iter()
         .filter(|instance| !deploying.contains(&instance.key.release));
-    let why = if on { Leave::Replaced } else { Leave::Unwanted };
-    tended.leaving = left.map(|instance| (instance, why)).collect();
+    let why = if on {
+        StopReason::Replaced
+    } else {
+        StopReason::Unwanted
+    };
+    result.leaving = left.map(|instance| (instance, why)).collect();
     if let Some(live) = live {
         if !live.project.zero_downtime {
             // What is live has ended for a release on its way, or waits for one that failed to end.
             if !deploying.is_empty() {
-                return Ok(tended);
+                return Ok(result);
             }
-            if !tended.leaving.is_empty() {
-                tended.look_again(SHORTLY);
-                return Ok(tended);
+            if !result.leaving.is_empty() {
+                result.recheck_in(SHORT_RECHECK_DELAY);
+                return Ok(result);
             }
         }
-        let mut keeper = Keeper {
+        let mut reconciler = InstanceReconciler {
             core: &core,
             live: &live,
             after_outage: found.after_outage,
-            tended: &mut tended,
+            result: &mut result,
         };
-        keeper.keep(ours).await?;
+        reconciler.reconcile(ours).await?;
     }
-    Ok(tended)
+    Ok(result)
 }
 
 /// Looks at an instance that runs and that nobody here has started. One that has not begun never will: to
 /// launch it makes it anew.
-async fn check_found(
+async fn check_running(
     core: &Core,
     live: &Workload,
     instance: Instance,
@@ -119,15 +129,15 @@ async fn check_found(
 }
 
 /// Keeps the instances of a live release.
-struct Keeper<'k> {
+struct InstanceReconciler<'k> {
     core: &'k Core,
     live: &'k Workload,
     after_outage: bool,
-    tended: &'k mut Tended,
+    result: &'k mut ReconcileResult,
 }
 
-impl Keeper<'_> {
-    async fn keep(&mut self, ours: Vec<Instance>) -> Result<()> {
+impl InstanceReconciler<'_> {
+    async fn reconcile(&mut self, ours: Vec<Instance>) -> Result<()> {
         let most = self.live.project.scale;
         let (mut missing, mut unknown, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         let (mut of_number, surplus): (Vec<_>, Vec<_>) = ours
@@ -144,7 +154,7 @@ impl Keeper<'_> {
                 .partition(|instance| instance.digest == digest);
             match same.into_iter().next() {
                 Some(instance) if self.core.fleet.is_leaving(&instance.id) => {
-                    self.tended.look_again(SHORTLY);
+                    self.result.recheck_in(SHORT_RECHECK_DELAY);
                 }
                 Some(instance) if instance.state == InstanceState::Running => {
                     if self.core.fleet.is_healthy(&instance) {
@@ -159,17 +169,17 @@ impl Keeper<'_> {
                     }
                 }
                 Some(instance) if instance.state == InstanceState::Unclear => {
-                    self.tended.look_again(LATER);
+                    self.result.recheck_in(RECHECK_DELAY);
                 }
                 Some(instance) if instance.state == InstanceState::Other => {
                     self.replace(vec![instance]);
-                    self.tended.look_again(SHORTLY);
+                    self.result.recheck_in(SHORT_RECHECK_DELAY);
                 }
                 _ if old.iter().any(|it| it.state == InstanceState::Running)
                     && !self.live.project.zero_downtime =>
                 {
                     self.replace(old);
-                    self.tended.look_again(SHORTLY);
+                    self.result.recheck_in(SHORT_RECHECK_DELAY);
                 }
                 _ if old.iter().any(|it| it.state == InstanceState::Running) => {
                     stale.push((number, old));
@@ -189,8 +199,8 @@ impl Keeper<'_> {
     }
 
     fn replace(&mut self, instances: Vec<Instance>) {
-        let leaving = instances.into_iter().map(|it| (it, Leave::Replaced));
-        self.tended.leaving.extend(leaving);
+        let leaving = instances.into_iter().map(|it| (it, StopReason::Replaced));
+        self.result.leaving.extend(leaving);
     }
 
     /// Looks at instances that run but that nobody here has found healthy yet, and starts those that are
@@ -203,7 +213,7 @@ impl Keeper<'_> {
                 .fleet
                 .crashes(|crashes| crashes.wait(live.run.release, number))
             {
-                Some(wait) => self.tended.look_again(wait),
+                Some(wait) => self.result.recheck_in(wait),
                 None => due.push(number),
             }
         }
@@ -213,7 +223,7 @@ impl Keeper<'_> {
         }
         let checks = unknown.into_iter().map(|instance| {
             let number = instance.key.number;
-            let check = async move { (number, check_found(core, live, instance).await) };
+            let check = async move { (number, check_running(core, live, instance).await) };
             check.boxed()
         });
         let starts = due
@@ -221,7 +231,7 @@ impl Keeper<'_> {
             .map(|number| async move { (number, launch(core, live, number).await) }.boxed());
         let mut all: FuturesUnordered<_> = checks.chain(starts).collect();
         while let Some(one) = all.next().await {
-            self.welcome(vec![one]).await?;
+            self.register_launched(vec![one]).await?;
         }
         Ok(())
     }
@@ -239,7 +249,7 @@ impl Keeper<'_> {
             .fleet
             .crashes(|crashes| crashes.wait(release, number))
         {
-            self.tended.look_again(wait);
+            self.result.recheck_in(wait);
             return Ok(());
         }
         let launched = launch(self.core, self.live, number).await;
@@ -247,12 +257,12 @@ impl Keeper<'_> {
             self.replace(old);
         }
         if more {
-            self.tended.look_again(Duration::ZERO);
+            self.result.recheck_in(Duration::ZERO);
         }
-        self.welcome(vec![(number, launched)]).await
+        self.register_launched(vec![(number, launched)]).await
     }
 
-    async fn welcome(
+    async fn register_launched(
         &mut self,
         launched: Vec<(u32, std::result::Result<Instance, LaunchError>)>,
     ) -> Result<()> {
@@ -269,7 +279,7 @@ impl Keeper<'_> {
                 }
                 Err(LaunchError::Engine(_)) if self.has_lost_image().await? => {
                     let wait = rebuild(self.core, self.live).await?;
-                    self.tended.look_again(wait);
+                    self.result.recheck_in(wait);
                 }
                 Err(LaunchError::Engine(error)) => {
                     let project = self.live.project.project;
@@ -326,17 +336,17 @@ impl Keeper<'_> {
             .fleet
             .crashes(|crashes| crashes.note(key, id, ran));
         if verdict.new {
-            let trouble = Trouble {
+            let report = CrashReport {
                 live: self.live,
                 failure: &failure,
                 looping: verdict.looping,
             };
-            trouble.record(self.core).await?;
+            report.record(self.core).await?;
         }
         if let Some(instance) = instance {
             self.remove(instance).await?;
         }
-        self.tended.look_again(verdict.wait);
+        self.result.recheck_in(verdict.wait);
         Ok(verdict)
     }
 
@@ -360,11 +370,11 @@ impl Keeper<'_> {
         let (release, fleet) = (self.live.run.release, &self.core.fleet);
         let healthy = fleet.count_healthy(self.live.project.project, release);
         if healthy < self.live.project.scale as usize
-            || fleet.crashes(|crashes| crashes.is_troubled(release))
+            || fleet.crashes(|crashes| crashes.is_crash_looping(release))
         {
-            self.tended.look_again(LATER);
+            self.result.recheck_in(RECHECK_DELAY);
             return Ok(());
         }
-        trouble::end(self.core, self.live.project.project).await
+        crash_loop::end(self.core, self.live.project.project).await
     }
 }

@@ -3,8 +3,8 @@
 //! The engine is always asked before the database: what is there and unknown to a later look at the database
 //! was not about to be used.
 
-use super::disk_room;
-use crate::gc::volumes::{self, is_removed};
+use super::volumes::{self, is_removed};
+use crate::platform::containers::disk_room;
 use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
@@ -14,20 +14,20 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// Layers of builds serve as cache for this long.
-const CACHE: Duration = Duration::from_hours(24 * 7);
+const CACHE_RETENTION: Duration = Duration::from_hours(24 * 7);
 /// The same when the disk is nearly full.
-const SHORT_CACHE: Duration = Duration::from_mins(10);
+const LOW_DISK_CACHE_RETENTION: Duration = Duration::from_mins(10);
 /// What only serves a moment, and was left behind by a crash.
-const LEFT_BEHIND: Duration = Duration::from_hours(1);
+const MAX_TEMPORARY_AGE: Duration = Duration::from_hours(1);
 
 /// Removes what nobody needs; whether that was all. A step that fails, or meets something that is still
 /// in use, is to be repeated; the others are done.
-pub(super) async fn clean(core: &Core) -> bool {
+pub(in super::super) async fn collect(core: &Core) -> bool {
     let now = core.now();
     let cache = if disk_room::is_low(core).await {
-        SHORT_CACHE
+        LOW_DISK_CACHE_RETENTION
     } else {
-        CACHE
+        CACHE_RETENTION
     };
     let steps = [
         ("images", remove_images(core).await),
@@ -36,7 +36,10 @@ pub(super) async fn clean(core: &Core) -> bool {
         ("volumes", volumes::remove_unused(core).await),
         ("cache", prune(core, now.before(cache)).await),
         ("bases", prune_bases(core, now.before(cache)).await),
-        ("left-overs", sweep(core, now.before(LEFT_BEHIND)).await),
+        (
+            "left-overs",
+            sweep(core, now.before(MAX_TEMPORARY_AGE)).await,
+        ),
     ];
     let mut all = true;
     for (step, done) in steps {

@@ -1,17 +1,17 @@
 //! How an instance ends: no new visitors, time for those that it has, SIGTERM, SIGKILL, removed.
 
-use super::fleet::DRAIN;
+use super::fleet::DRAIN_TIMEOUT;
 use crate::Core;
 use estrade_model::error::error_chain;
 use estrade_runtime::{Instance, InstanceId};
 use std::time::Duration;
 
 /// The time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an instance ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum StopReason {
     /// Others take over its visitors.
     Replaced,
     /// Its project is gone or switched off: nobody is sent to it any more.
@@ -19,15 +19,15 @@ pub(super) enum Leave {
 }
 
 /// Ends an instance, unless somebody does already. False when the engine could not: it is tried again.
-pub(super) async fn retire(core: &Core, instance: Instance, why: Leave) -> bool {
+pub(super) async fn shutdown(core: &Core, instance: Instance, why: StopReason) -> bool {
     if !core.fleet.begin_leaving(&instance.id) {
         return true;
     }
     // Given back even if this future is dropped: nobody else may end it until then.
-    let _leaving = LeavingGuard(core, &instance.id);
+    let _leaving = ShutdownGuard(core, &instance.id);
     let limit = match why {
-        Leave::Replaced => DRAIN,
-        Leave::Unwanted => Duration::ZERO,
+        StopReason::Replaced => DRAIN_TIMEOUT,
+        StopReason::Unwanted => Duration::ZERO,
     };
     let publisher = core.publisher();
     core.fleet.leave(publisher.as_ref(), &instance, limit).await;
@@ -43,16 +43,18 @@ pub(super) async fn retire(core: &Core, instance: Instance, why: Leave) -> bool 
     ended.is_ok()
 }
 
-struct LeavingGuard<'g>(&'g Core, &'g InstanceId);
+struct ShutdownGuard<'g>(&'g Core, &'g InstanceId);
 
-impl Drop for LeavingGuard<'_> {
+impl Drop for ShutdownGuard<'_> {
     fn drop(&mut self) {
         self.0.fleet.end_leaving(self.1);
     }
 }
 
 async fn end(core: &Core, instance: &Instance) -> Result<(), estrade_runtime::Error> {
-    core.engine.stop_instance(&instance.id, GRACE).await?;
+    core.engine
+        .stop_instance(&instance.id, STOP_TIMEOUT)
+        .await?;
     core.settle_logs(&instance.id).await;
     core.engine.remove_instance(&instance.id).await
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Removes volumes whose disk was deleted or is unknown for long enough; whether that was all. What is in use is to
 /// be tried again.
-pub(crate) async fn remove_unused(core: &Core) -> Result<bool> {
+pub(super) async fn remove_unused(core: &Core) -> Result<bool> {
     // The engine before the database: a disk has its row before its volume.
     let (mut volumes, mut strays) = (
         core.engine.volumes().await?,
@@ -88,7 +88,7 @@ async fn note_unknown(core: &Core, unknown: Vec<String>) -> Result<()> {
 }
 
 /// Whether it is gone; what is in use goes later. That is told: an engine may take something for used for ever.
-pub(crate) fn is_removed(removed: std::result::Result<(), estrade_runtime::Error>) -> Result<bool> {
+pub(super) fn is_removed(removed: std::result::Result<(), estrade_runtime::Error>) -> Result<bool> {
     match removed {
         Ok(()) => Ok(true),
         Err(error) if error.is_conflict() => {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The least time between two that nobody asked for.
-pub(super) const SELDOM: Duration = Duration::from_mins(1);
+pub(in super::super) const MIN_INTERVAL: Duration = Duration::from_mins(1);
 /// How soon what could not be removed is tried again.
-pub(super) const SOON: Duration = Duration::from_secs(5);
+pub(in super::super) const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// When the next one is due.
-pub(super) struct CleanUps {
+pub(in super::super) struct GcSchedule {
     /// Something ran or ended since the last.
     wanted: bool,
     next: Instant,
@@ -20,9 +20,9 @@ pub(super) struct CleanUps {
     in_use_since: Option<Instant>,
 }
 
-impl CleanUps {
+impl GcSchedule {
     /// The first is due now: an earlier run may have left something.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(in super::super) fn new(now: Instant) -> Self {
         Self {
             wanted: true,
             next: now,
@@ -32,43 +32,43 @@ impl CleanUps {
     }
 
     /// Something runs, and may leave something behind.
-    pub(super) fn want_one_day(&mut self) {
+    pub(in super::super) fn request_eventually(&mut self) {
         self.wanted = true;
     }
 
     /// There will be something to clean up: not later than this, and then at the latest it is all there.
-    pub(super) fn want_at(&mut self, at: Instant) {
+    pub(in super::super) fn request_by(&mut self, at: Instant) {
         self.wanted = true;
         self.next = self.next.min(at);
         self.unsettled_until = self.unsettled_until.max(at);
     }
 
     /// When the next one is due, if one is wanted.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(in super::super) fn due(&self) -> Option<Instant> {
         self.wanted.then_some(self.next)
     }
 
     /// One begins.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(in super::super) fn begin(&mut self, now: Instant) {
         // One for the sake of what has ended must not be the last before something else has.
         self.wanted = self.unsettled_until > now;
         self.next = if self.wanted {
             self.unsettled_until
         } else {
-            now + SELDOM
+            now + MIN_INTERVAL
         };
     }
 
     /// One has ended. If it left something that is in use: how soon to come back for it.
-    pub(super) fn ended(&mut self, now: Instant, left: bool) -> Option<Duration> {
+    pub(in super::super) fn ended(&mut self, now: Instant, left: bool) -> Option<Duration> {
         if !left {
             self.in_use_since = None;
             return None;
         }
         // Something that an engine takes for used for ever is no reason to ask it all the time.
         let since = *self.in_use_since.get_or_insert(now);
-        let lately = now.saturating_duration_since(since) < SELDOM;
-        let wait = if lately { SOON } else { SELDOM };
+        let lately = now.saturating_duration_since(since) < MIN_INTERVAL;
+        let wait = if lately { RETRY_DELAY } else { MIN_INTERVAL };
         // Whichever comes next finds it again.
         self.wanted = true;
         self.next = self.next.min(now + wait);
@@ -84,40 +84,43 @@ mod tests {
     fn one_that_comes_early_is_not_the_last() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut clean_ups = CleanUps::new(start);
-        assert_eq!(clean_ups.due(), Some(start));
-        clean_ups.begin(start);
-        assert_eq!(clean_ups.due(), None);
+        let mut schedule = GcSchedule::new(start);
+        assert_eq!(schedule.due(), Some(start));
+        schedule.begin(start);
+        assert_eq!(schedule.due(), None);
         // Somebody broke off while the engine made something; meanwhile something else ended.
-        clean_ups.want_at(at(5000));
-        clean_ups.want_at(at(300));
-        assert_eq!(clean_ups.due(), Some(at(300)));
-        clean_ups.begin(at(310));
-        assert_eq!(clean_ups.due(), Some(at(5000)));
-        clean_ups.begin(at(5000));
-        assert_eq!(clean_ups.due(), None);
-        clean_ups.want_one_day();
-        assert_eq!(clean_ups.due(), Some(at(5000) + SELDOM));
+        schedule.request_by(at(5000));
+        schedule.request_by(at(300));
+        assert_eq!(schedule.due(), Some(at(300)));
+        schedule.begin(at(310));
+        assert_eq!(schedule.due(), Some(at(5000)));
+        schedule.begin(at(5000));
+        assert_eq!(schedule.due(), None);
+        schedule.request_eventually();
+        assert_eq!(schedule.due(), Some(at(5000) + MIN_INTERVAL));
     }
 
     #[test]
     fn what_is_in_use_is_tried_again_soon_at_first() {
         let start = Instant::now();
-        let mut clean_ups = CleanUps::new(start);
-        clean_ups.begin(start);
-        assert_eq!(clean_ups.ended(start, true), Some(SOON));
-        assert_eq!(clean_ups.due(), Some(start + SOON));
-        let later = start + SELDOM;
-        clean_ups.begin(later);
-        assert_eq!(clean_ups.ended(later, true), Some(SELDOM));
+        let mut schedule = GcSchedule::new(start);
+        schedule.begin(start);
+        assert_eq!(schedule.ended(start, true), Some(RETRY_DELAY));
+        assert_eq!(schedule.due(), Some(start + RETRY_DELAY));
+        let later = start + MIN_INTERVAL;
+        schedule.begin(later);
+        assert_eq!(schedule.ended(later, true), Some(MIN_INTERVAL));
         // Something else that has ended does not wait for it.
-        clean_ups.want_at(later + SOON);
-        assert_eq!(clean_ups.due(), Some(later + SOON));
-        clean_ups.begin(later + Duration::from_secs(1));
-        assert_eq!(clean_ups.due(), Some(later + SOON));
-        clean_ups.begin(later + SELDOM);
-        assert_eq!(clean_ups.ended(later + SELDOM, false), None);
-        assert_eq!(clean_ups.due(), None);
-        assert_eq!(clean_ups.ended(later + SELDOM, true), Some(SOON));
+        schedule.request_by(later + RETRY_DELAY);
+        assert_eq!(schedule.due(), Some(later + RETRY_DELAY));
+        schedule.begin(later + Duration::from_secs(1));
+        assert_eq!(schedule.due(), Some(later + RETRY_DELAY));
+        schedule.begin(later + MIN_INTERVAL);
+        assert_eq!(schedule.ended(later + MIN_INTERVAL, false), None);
+        assert_eq!(schedule.due(), None);
+        assert_eq!(
+            schedule.ended(later + MIN_INTERVAL, true),
+            Some(RETRY_DELAY)
+        );
     }
 }

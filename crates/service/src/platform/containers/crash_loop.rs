@@ -11,17 +11,17 @@ use estrade_store::{Tx, projects, workloads};
 use std::time::Duration;
 
 /// A release that crashes this soon after it went live is taken back.
-const FRESH: Duration = Duration::from_mins(5);
+const ROLLBACK_PERIOD: Duration = Duration::from_mins(5);
 
 /// An instance of a live release that does not run as it should.
-pub(super) struct Trouble<'t> {
+pub(super) struct CrashReport<'t> {
     pub(super) live: &'t Workload,
     pub(super) failure: &'t Failure,
     /// Whether that keeps happening.
     pub(super) looping: bool,
 }
 
-impl Trouble<'_> {
+impl CrashReport<'_> {
     /// Notes a crash. When crashes become a loop, the project says so, and a release that is new is taken
     /// back.
     pub(super) async fn record(&self, core: &Core) -> Result<()> {
@@ -34,7 +34,7 @@ impl Trouble<'_> {
                 .live
                 .run
                 .finished_at
-                .is_some_and(|at| at > now.before(FRESH));
+                .is_some_and(|at| at > now.before(ROLLBACK_PERIOD));
         let (looping, reason) = (self.looping, self.failure.reason);
         let message = presentable(&self.failure.message);
         let next = core.new_id()?;
