@@ -2,7 +2,7 @@
 //! one of ours that says when they were used last: `estrade-<installation>/bases:<seconds>-<mark of the name>`.
 //! Images that were there before belong to somebody else and get none.
 
-use crate::engine::{Engine, QUICK};
+use crate::engine::{Engine, QUICK_TIMEOUT};
 use crate::error::Error;
 use crate::image_ref::ImageRef;
 use estrade_model::Timestamp;
@@ -45,7 +45,9 @@ impl Engine {
                 continue;
             }
             let inspected = self.docker.inspect_image(noted.tag.as_str());
-            let found = self.call("looking at an image", QUICK, inspected).await;
+            let found = self
+                .call("looking at an image", QUICK_TIMEOUT, inspected)
+                .await;
             let names = match found {
                 Ok(image) => [image.repo_tags, image.repo_digests].into_iter().flatten(),
                 Err(Error::NotFound { .. }) => continue,

@@ -6,7 +6,7 @@ use estrade_model::secret::Secret;
 use serde::Deserialize;
 
 /// The longest message; the engine's are far shorter.
-const LONGEST: usize = 4 << 20;
+const MAX_MESSAGE: usize = 4 << 20;
 
 /// Reads the messages of a build.
 pub(crate) struct BuildLog {
@@ -103,7 +103,7 @@ impl BuildLog {
                 Err(error) => messages.push(Err(error)),
             }
         }
-        if self.begun.len() > LONGEST {
+        if self.begun.len() > MAX_MESSAGE {
             self.begun = Vec::new();
             messages.push(Err(serde::de::Error::custom("a message without an end")));
         }
@@ -241,6 +241,6 @@ mod tests {
     fn what_is_no_message_is_an_error() {
         let mut log = BuildLog::new(&[]);
         assert!(log.read(b"<html>\n")[0].is_err());
-        assert!(log.read(&vec![b'x'; LONGEST + 1])[0].is_err());
+        assert!(log.read(&vec![b'x'; MAX_MESSAGE + 1])[0].is_err());
     }
 }

@@ -45,9 +45,9 @@ const PROXIES: [&str; 5] = [
 /// CPU time is handed out in slices of a tenth of a second.
 const CPU_PERIOD: u64 = 100_000;
 /// The arguments are part of the request's address, which cannot be longer than 64 KiB.
-const LONGEST_QUERY: usize = 60_000;
+const MAX_QUERY: usize = 60_000;
 /// The engine's words for an image or a layer that somebody removed while it was building.
-const LOST: [&str; 9] = [
+const LOST_LAYER_MESSAGES: [&str; 9] = [
     "failed to get digest",
     "failed to get layer",
     "layer does not exist",
@@ -121,7 +121,9 @@ impl BuildError {
                 code: None,
                 message,
                 ..
-            } => LOST.iter().any(|words| message.contains(words)),
+            } => LOST_LAYER_MESSAGES
+                .iter()
+                .any(|words| message.contains(words)),
             Self::Failed { .. } | Self::TimedOut(_) | Self::Context(_) => false,
             Self::Engine(error) => error.is_not_found(),
         }
@@ -176,7 +178,7 @@ impl Engine {
         let query = self.build_query(spec);
         let sending: Sending = Box::pin(async move {
             let query = query.map_err(|error| Error::broken(WHAT, error))?;
-            if query.len() > LONGEST_QUERY {
+            if query.len() > MAX_QUERY {
                 let message = "the build arguments are too long".to_owned();
                 return Err(Error::answer(WHAT, 400, message));
             }

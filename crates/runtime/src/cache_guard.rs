@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// How long removals are put off in a row.
 const MAX_PUT_OFF: Duration = Duration::from_mins(5);
 /// How long they are done all the same after that, before they are put off again: one pass of the clean-up.
-const FORCED: Duration = Duration::from_secs(30);
+const FORCED_PERIOD: Duration = Duration::from_secs(30);
 /// Attempts that are further apart are not in a row.
 const MAX_PAUSE: Duration = Duration::from_mins(2);
 
@@ -59,7 +59,7 @@ impl CacheGuard {
         let now = Instant::now();
         let in_a_row = put_off.filter(|earlier| now - earlier.last < MAX_PAUSE);
         let since = in_a_row.map_or(now, |earlier| earlier.since);
-        let is_over = now - since >= MAX_PUT_OFF + FORCED;
+        let is_over = now - since >= MAX_PUT_OFF + FORCED_PERIOD;
         let since = if is_over { now } else { since };
         *put_off = Some(PutOff { since, last: now });
         if now - since >= MAX_PUT_OFF {

@@ -1,6 +1,6 @@
 //! Commands that are run inside of an instance.
 
-use crate::engine::{Engine, QUICK};
+use crate::engine::{Engine, QUICK_TIMEOUT};
 use crate::error::Error;
 use crate::instances::InstanceId;
 use bollard::exec::StartExecResults;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const WHAT: &str = "running a command in an instance";
 /// How much is kept of what a command writes.
-const OUTPUT: usize = 4 << 10;
+const MAX_OUTPUT: usize = 4 << 10;
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Engine {
                 self.docker.start_exec(&exec, None).await?
             {
                 while let Some(piece) = output.try_next().await? {
-                    let room = OUTPUT - written.len();
+                    let room = MAX_OUTPUT - written.len();
                     let piece = piece.into_bytes();
                     written.extend_from_slice(&piece[..piece.len().min(room)]);
                 }
@@ -61,7 +61,7 @@ impl Engine {
     /// The exit code of a command; none: it still runs.
     pub(crate) async fn exec_code(&self, exec: &str) -> Result<Option<i64>, Error> {
         let found = self
-            .call(WHAT, QUICK, self.docker.inspect_exec(exec))
+            .call(WHAT, QUICK_TIMEOUT, self.docker.inspect_exec(exec))
             .await?;
         Ok(found.exit_code.filter(|_| found.running != Some(true)))
     }

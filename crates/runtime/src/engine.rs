@@ -1,7 +1,7 @@
 //! A Docker Engine, as one installation of Estrade sees it.
 
-use crate::abilities::Abilities;
 use crate::cache_guard::CacheGuard;
+use crate::capabilities::Capabilities;
 use crate::disks::Disks;
 use crate::error::Error;
 use crate::host::EngineHost;
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How long a call may take that the engine answers from memory.
-pub(crate) const QUICK: Duration = Duration::from_secs(15);
+pub(crate) const QUICK_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a call may take that makes the engine work: start, remove, a look at the disk.
-pub(crate) const WORK: Duration = Duration::from_mins(1);
+pub(crate) const WORK_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long to wait for what another call is about to finish.
-pub(crate) const BRIEF: Duration = Duration::from_millis(50);
+pub(crate) const SETTLE_DELAY: Duration = Duration::from_millis(50);
 
 /// A Docker Engine, as one installation of Estrade sees it: what others made is not there.
 ///
@@ -35,7 +35,7 @@ pub struct Engine {
     pub(crate) transport: Arc<Transport>,
     pub(crate) installation: Installation,
     pub(crate) pool: SubnetPool,
-    pub(crate) abilities: Arc<Abilities>,
+    pub(crate) capabilities: Arc<Capabilities>,
     pub(crate) disks: Option<Disks>,
     pub(crate) cache: Arc<CacheGuard>,
 }
@@ -44,7 +44,7 @@ pub struct Engine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent abilities of a kernel"
+    reason = "independent capabilities of a kernel"
 )]
 pub struct EngineInfo {
     /// The engine's version, such as `20.10.24`.
@@ -95,7 +95,7 @@ impl Engine {
             transport,
             installation,
             pool,
-            abilities: Arc::default(),
+            capabilities: Arc::default(),
             disks: None,
             cache: Arc::default(),
         })
@@ -114,7 +114,7 @@ impl Engine {
     /// Asks the engine what it is; the way to find out whether there is one.
     pub async fn info(&self) -> Result<EngineInfo, Error> {
         let info = self
-            .call("asking what it is", QUICK, self.docker.info())
+            .call("asking what it is", QUICK_TIMEOUT, self.docker.info())
             .await?;
         let driver = info.driver.as_deref().unwrap_or_default();
         let backing = info.driver_status.iter().flatten().any(|pair| {

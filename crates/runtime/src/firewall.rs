@@ -32,7 +32,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// How long the kernel's lock may be held by others.
-const LIMIT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The networks that are not the internet, for IPv4: loopback, RFC 1918, RFC 6598, link-local.
 const PRIVATE_V4: [&str; 6] = [
@@ -307,7 +307,7 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Firew
         }
         child.wait_with_output().await
     };
-    let output = timeout(LIMIT, running).await;
+    let output = timeout(TIMEOUT, running).await;
     let output = output.map_err(|_| FirewallError(format!("{program} did not end in time")))?;
     let output = output.map_err(failed)?;
     if output.status.success() {

@@ -1,6 +1,6 @@
 //! Taking a folder out of an image: a build's result that is served and not run.
 
-use crate::engine::{Engine, QUICK, WORK};
+use crate::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
 use crate::error::Error;
 use crate::images::OwnImage;
 use crate::instances::InstanceId;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 const WHAT: &str = "taking files out of an image";
 /// How long that may take.
-const LIMIT: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// The label of a container that is only there to be read.
 const READ_ONLY: &str = "estrade.reading";
 
@@ -42,7 +42,7 @@ impl Engine {
             ..Default::default()
         };
         let created = self.docker.create_container(Some(options), container);
-        let id = InstanceId(self.call(WHAT, WORK, created).await?.id);
+        let id = InstanceId(self.call(WHAT, WORK_TIMEOUT, created).await?.id);
         let copied = self.copy(&id, folder, into).await;
         self.remove_instance(&id).await?;
         copied
@@ -65,7 +65,7 @@ impl Engine {
             into.flush().await?;
             Ok(())
         };
-        self.call(WHAT, LIMIT, copying).await
+        self.call(WHAT, TIMEOUT, copying).await
     }
 
     /// Removes containers that were made to be read before then, and were left behind by a crash.
@@ -76,7 +76,7 @@ impl Engine {
             ..Default::default()
         };
         let listed = self.docker.list_containers(Some(options));
-        for summary in self.call(WHAT, QUICK, listed).await? {
+        for summary in self.call(WHAT, QUICK_TIMEOUT, listed).await? {
             let old = summary.created.unwrap_or(0) < made_before.seconds();
             if let (true, Some(id)) = (old, summary.id) {
                 self.remove_instance(&InstanceId(id)).await?;

@@ -4,7 +4,7 @@
 //! such a name beside its own, so that removing a release's image removes our name of it and never
 //! somebody else's.
 
-use crate::engine::{BRIEF, Engine, QUICK, WORK};
+use crate::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::error::Error;
 use crate::image_ref::ImageRef;
 use bollard::models;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long the import of a tar may take.
-const IMPORT: Duration = Duration::from_mins(10);
+const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The image of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,7 +73,10 @@ impl Engine {
     /// The image of that name, if the engine has it.
     pub async fn image(&self, name: &ImageRef) -> Result<Option<Image>, Error> {
         let inspected = self.docker.inspect_image(name.as_str());
-        match self.call("looking at an image", QUICK, inspected).await {
+        match self
+            .call("looking at an image", QUICK_TIMEOUT, inspected)
+            .await
+        {
             Ok(found) => read(found).map(Some),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -97,7 +100,7 @@ impl Engine {
         let imported = self.docker.create_image(Some(options), Some(body), None);
         self.call(
             "importing an image",
-            IMPORT,
+            IMPORT_TIMEOUT,
             imported.try_for_each(|_| async { Ok(()) }),
         )
         .await
@@ -168,17 +171,22 @@ impl Engine {
         let options = PruneImagesOptions {
             filters: Some(filters),
         };
-        let deadline = Instant::now() + WORK;
+        let deadline = Instant::now() + WORK_TIMEOUT;
         loop {
             // While there are builds, they stay for the next time.
             let Ok(_removing) = self.cache.remove("removing unnamed images") else {
                 return Ok(());
             };
             let pruned = self.docker.prune_images(Some(options.clone()));
-            match self.call("removing unnamed images", WORK, pruned).await {
+            match self
+                .call("removing unnamed images", WORK_TIMEOUT, pruned)
+                .await
+            {
                 Ok(_) => return Ok(()),
                 // The engine does that for one caller at a time.
-                Err(Error::Conflict { .. }) if Instant::now() < deadline => sleep(BRIEF).await,
+                Err(Error::Conflict { .. }) if Instant::now() < deadline => {
+                    sleep(SETTLE_DELAY).await
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -231,7 +239,7 @@ impl Engine {
         };
         self.call(
             "listing images",
-            WORK,
+            WORK_TIMEOUT,
             self.docker.list_images(Some(options)),
         )
         .await
@@ -245,7 +253,7 @@ impl Engine {
         };
         self.call(
             "naming an image",
-            QUICK,
+            QUICK_TIMEOUT,
             self.docker.tag_image(image, Some(options)),
         )
         .await
@@ -262,7 +270,7 @@ impl Engine {
         let removed = self
             .docker
             .remove_image(name.as_str(), None::<RemoveImageOptions>, None);
-        match self.call("removing an image", WORK, removed).await {
+        match self.call("removing an image", WORK_TIMEOUT, removed).await {
             Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

@@ -3,9 +3,9 @@
 //! Every call may be repeated: to make what is made, to start what runs, to stop what stands still and to
 //! remove what is gone are no errors.
 
-use crate::engine::{BRIEF, Engine, QUICK, WORK};
+use crate::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::error::Error;
-use crate::ghosts::end_ghost;
+use crate::half_started::end_half_started;
 use crate::instance_spec::InstanceSpec;
 use crate::instance_state::{self, Instance};
 use crate::labels::INSTANCE;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How many containers are looked at at once.
-const LOOKS: usize = 8;
+const MAX_CONCURRENT_INSPECTS: usize = 8;
 /// What the engine may need beyond the grace to stop a container.
 const STOP_MARGIN: Duration = Duration::from_secs(30);
 
@@ -73,7 +73,7 @@ impl Engine {
         container: models::ContainerCreateBody,
     ) -> Result<Created, Error> {
         let name = self.container_name(spec);
-        let deadline = Instant::now() + WORK;
+        let deadline = Instant::now() + WORK_TIMEOUT;
         loop {
             let options = CreateContainerOptions {
                 name: Some(name.clone()),
@@ -82,7 +82,7 @@ impl Engine {
             let created = self
                 .docker
                 .create_container(Some(options), container.clone());
-            let refused = match self.call("making an instance", WORK, created).await {
+            let refused = match self.call("making an instance", WORK_TIMEOUT, created).await {
                 Ok(created) => {
                     return Ok(Created {
                         id: InstanceId(created.id),
@@ -103,7 +103,7 @@ impl Engine {
                     });
                 }
                 // Its name is taken before it is there and given back after it is gone.
-                None if Instant::now() < deadline => sleep(BRIEF).await,
+                None if Instant::now() < deadline => sleep(SETTLE_DELAY).await,
                 None => return Err(refused),
             }
         }
@@ -114,7 +114,8 @@ impl Engine {
         let started = self
             .docker
             .start_container(&id.0, None::<StartContainerOptions>);
-        self.call("starting an instance", WORK, started).await
+        self.call("starting an instance", WORK_TIMEOUT, started)
+            .await
     }
 
     /// Makes an instance and starts it. One that was made earlier and cannot be started is made anew.
@@ -128,7 +129,7 @@ impl Engine {
                 tracing::debug!(%error, "an instance that was made earlier does not start");
             }
         }
-        end_ghost(&id).await;
+        end_half_started(&id).await;
         self.remove_instance(&id).await?;
         let Created { id, .. } = self.create_instance(spec).await?;
         self.start_instance(&id).await?;
@@ -160,14 +161,14 @@ impl Engine {
             force: true,
             ..Default::default()
         };
-        let deadline = Instant::now() + WORK;
+        let deadline = Instant::now() + WORK_TIMEOUT;
         loop {
             let removed = self.docker.remove_container(&id.0, Some(options.clone()));
-            match self.call(what, WORK, removed).await {
+            match self.call(what, WORK_TIMEOUT, removed).await {
                 Ok(()) | Err(Error::NotFound { .. }) => return Ok(()),
                 // Somebody else is removing it: done is when it is gone.
                 Err(Error::Conflict { .. }) if Instant::now() < deadline => {
-                    sleep(BRIEF).await;
+                    sleep(SETTLE_DELAY).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -182,10 +183,12 @@ impl Engine {
             ..Default::default()
         };
         let listed = self.docker.list_containers(Some(options));
-        let listed = self.call("listing instances", QUICK, listed).await?;
+        let listed = self
+            .call("listing instances", QUICK_TIMEOUT, listed)
+            .await?;
         stream::iter(listed)
             .map(|summary| self.complete(summary))
-            .buffered(LOOKS)
+            .buffered(MAX_CONCURRENT_INSPECTS)
             .try_filter_map(|instance| async { Ok(instance) })
             .try_collect()
             .await
@@ -245,7 +248,7 @@ impl Engine {
         size: bool,
     ) -> Result<Option<models::ContainerInspectResponse>, Error> {
         let options = InspectContainerOptions { size };
-        let limit = if size { WORK } else { QUICK };
+        let limit = if size { WORK_TIMEOUT } else { QUICK_TIMEOUT };
         let inspected = self.docker.inspect_container(name, Some(options));
         match self.call("looking at an instance", limit, inspected).await {
             Ok(found) => Ok(Some(found)),

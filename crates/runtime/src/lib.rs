@@ -7,11 +7,11 @@
 //! The crate knows no database and decides nothing: what shall run, when to restart it and what to
 //! clean up is said by its caller.
 
-mod abilities;
 mod bases;
 mod build_log;
 mod builds;
 mod cache_guard;
+mod capabilities;
 mod commands;
 mod disks;
 mod engine;
@@ -19,7 +19,7 @@ mod error;
 mod events;
 mod firewall;
 mod folders;
-mod ghosts;
+mod half_started;
 mod host;
 mod image_ref;
 mod images;

@@ -5,9 +5,9 @@ use estrade_model::secret::Secret;
 /// What is written in a secret's place.
 const MASK: &[u8] = b"***";
 /// What is shorter is no secret, and would make holes everywhere.
-const SHORTEST: usize = 4;
+const MIN_SECRET: usize = 4;
 /// Lines of a secret that has several are secrets themselves, if they are long enough to be.
-const SHORTEST_LINE: usize = 8;
+const MIN_SECRET_LINE: usize = 8;
 
 /// Looks through text on its way. What may be the beginning of a secret is held back until more is
 /// known.
@@ -21,11 +21,11 @@ pub(crate) struct Mask {
 impl Mask {
     pub(crate) fn new(secrets: &[Secret]) -> Self {
         let whole = secrets.iter().map(Secret::expose);
-        let whole = whole.filter(|secret| secret.len() >= SHORTEST);
+        let whole = whole.filter(|secret| secret.len() >= MIN_SECRET);
         let lines = secrets.iter().flat_map(|secret| secret.expose().lines());
         let lines = lines
             .map(str::trim)
-            .filter(|line| line.len() >= SHORTEST_LINE);
+            .filter(|line| line.len() >= MIN_SECRET_LINE);
         let mut secrets: Vec<Box<[u8]>> = whole
             .chain(lines)
             .map(|text| text.as_bytes().into())
@@ -69,7 +69,7 @@ impl Mask {
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         match held.len() {
-            0..SHORTEST => held,
+            0..MIN_SECRET => held,
             _ => MASK.to_vec(),
         }
     }

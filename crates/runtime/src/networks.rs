@@ -24,7 +24,7 @@
 //! looked at here: a subnet that the host has a route to already, for a VPN or for another engine, is passed
 //! over.
 
-use crate::engine::{Engine, QUICK, WORK};
+use crate::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
 use crate::error::Error;
 use crate::labels::{self, OWNER};
 use bollard::models;
@@ -36,7 +36,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 /// How many subnets are tried before giving up, when others take them at the same time.
-const TRIES: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Where the subnets of networks come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct SubnetPool {
 }
 
 /// The size of one owner's subnet: 253 instances.
-const SUBNET: u8 = 24;
+const SUBNET_PREFIX: u8 = 24;
 
 impl Default for SubnetPool {
     fn default() -> Self {
@@ -65,8 +65,8 @@ impl FromStr for SubnetPool {
             let (address, prefix) = text.split_once('/')?;
             let base = u32::from(address.parse::<Ipv4Addr>().ok()?);
             let prefix: u8 = prefix.parse().ok()?;
-            let whole =
-                (8..=SUBNET).contains(&prefix) && base.trailing_zeros() >= 32 - u32::from(prefix);
+            let whole = (8..=SUBNET_PREFIX).contains(&prefix)
+                && base.trailing_zeros() >= 32 - u32::from(prefix);
             whole.then_some(Self { base, prefix })
         };
         parse().ok_or_else(|| {
@@ -97,11 +97,11 @@ impl SubnetPool {
     /// All subnets, beginning at a place that depends on the owner, so that two who look for one at
     /// the same time seldom meet.
     fn candidates(self, owner: OwnerId) -> impl Iterator<Item = u32> {
-        let count = 1_u32 << (SUBNET - self.prefix);
+        let count = 1_u32 << (SUBNET_PREFIX - self.prefix);
         let hash = blake3::hash(owner.as_bytes());
         let [a, b, c, d, ..] = *hash.as_bytes();
         let start = u32::from_be_bytes([a, b, c, d]) % count;
-        (0..count).map(move |step| self.base + (((start + step) % count) << (32 - SUBNET)))
+        (0..count).map(move |step| self.base + (((start + step) % count) << (32 - SUBNET_PREFIX)))
     }
 }
 
@@ -138,7 +138,7 @@ impl Engine {
                 .any(|(from, to)| *from <= (base | 0xff) && *base <= *to)
         };
         let mut refused = Error::NoSubnetLeft(self.pool.range().to_string());
-        for base in self.pool.candidates(owner).filter(free).take(TRIES) {
+        for base in self.pool.candidates(owner).filter(free).take(MAX_ATTEMPTS) {
             match self.create_network(owner, base).await {
                 Ok(()) => {}
                 Err(error) if error.is_engine_away() => return Err(error),
@@ -173,7 +173,7 @@ impl Engine {
     pub async fn remove_network(&self, network: &Network) -> Result<(), Error> {
         let what = "removing a network";
         match self
-            .call(what, WORK, self.docker.remove_network(&network.id))
+            .call(what, WORK_TIMEOUT, self.docker.remove_network(&network.id))
             .await
         {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -212,7 +212,7 @@ impl Engine {
         };
         self.call(
             "listing networks",
-            QUICK,
+            QUICK_TIMEOUT,
             self.docker.list_networks(Some(options)),
         )
         .await
@@ -221,7 +221,7 @@ impl Engine {
     /// From where to where each subnet goes that any network of this engine has.
     async fn taken_subnets(&self) -> Result<Vec<(u32, u32)>, Error> {
         let all = self.docker.list_networks(None::<ListNetworksOptions>);
-        let networks = self.call("listing networks", QUICK, all).await?;
+        let networks = self.call("listing networks", QUICK_TIMEOUT, all).await?;
         let configs = networks
             .into_iter()
             .filter_map(|network| network.ipam?.config)
@@ -239,7 +239,7 @@ impl Engine {
         let option =
             |key: &str, value: &str| (format!("com.docker.network.bridge.{key}"), value.to_owned());
         let config = models::IpamConfig {
-            subnet: Some(IpRange::ipv4(Ipv4Addr::from(base), SUBNET).to_string()),
+            subnet: Some(IpRange::ipv4(Ipv4Addr::from(base), SUBNET_PREFIX).to_string()),
             gateway: Some(Ipv4Addr::from(base + 1).to_string()),
             ..Default::default()
         };
@@ -260,7 +260,9 @@ impl Engine {
             ..Default::default()
         };
         let created = self.docker.create_network(request);
-        self.call("making a network", WORK, created).await.map(drop)
+        self.call("making a network", WORK_TIMEOUT, created)
+            .await
+            .map(drop)
     }
 }
 

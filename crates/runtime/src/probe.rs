@@ -15,13 +15,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// The time between two attempts at first.
-const FIRST: Duration = Duration::from_millis(100);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// For how long attempts come that quickly.
-const QUICKLY: Duration = Duration::from_secs(10);
+const FAST_RETRY_PERIOD: Duration = Duration::from_secs(10);
 /// The longest time between two attempts.
-const SLOWEST: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How long one attempt may take.
-const ATTEMPT: Duration = Duration::from_secs(5);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How to find out whether an instance is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Engine {
         limit: Duration,
     ) -> Result<(), Unhealthy> {
         let begin = Instant::now();
-        let (deadline, mut pause) = (begin + limit, FIRST);
+        let (deadline, mut pause) = (begin + limit, MIN_RETRY_DELAY);
         let mut last = Unhealthy("no answer in time".to_owned());
         loop {
             let started = Instant::now();
@@ -63,11 +63,11 @@ impl Engine {
                 Ok(Err(unhealthy)) => last = unhealthy,
                 Err(_) => return Err(last),
             }
-            if started - begin > QUICKLY {
-                pause = (pause + pause / 4).min(SLOWEST);
+            if started - begin > FAST_RETRY_PERIOD {
+                pause = (pause + pause / 4).min(MAX_RETRY_DELAY);
             }
             // From start to start, so that a slow refusal does not slow down the next attempt.
-            let next = (started + pause).max(Instant::now() + FIRST / 4);
+            let next = (started + pause).max(Instant::now() + MIN_RETRY_DELAY / 4);
             if next >= deadline {
                 return Err(last);
             }
@@ -87,18 +87,18 @@ impl Engine {
                 Probe::Command(command) => self.ask_command(instance, command).await,
             }
         };
-        let attempt = timeout(ATTEMPT, attempt).await;
+        let attempt = timeout(ATTEMPT_TIMEOUT, attempt).await;
         attempt.unwrap_or_else(|_| {
             Err(Unhealthy(format!(
                 "no answer within {} s",
-                ATTEMPT.as_secs()
+                ATTEMPT_TIMEOUT.as_secs()
             )))
         })
     }
 
     async fn ask_command(&self, instance: &Instance, command: &[String]) -> Result<(), Unhealthy> {
         match self
-            .run_command(&instance.id, command.to_vec(), ATTEMPT)
+            .run_command(&instance.id, command.to_vec(), ATTEMPT_TIMEOUT)
             .await
         {
             Ok(end) if end.code == 0 => Ok(()),

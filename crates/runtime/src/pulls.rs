@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 const WHAT: &str = "pulling an image";
 /// How long a pull may be silent.
-const SILENCE: Duration = Duration::from_mins(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How to log in to a registry.
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ impl Pull {
         if self.ended.is_some() {
             return None;
         }
-        self.ended = Some(match timeout(SILENCE, self.messages.next()).await {
+        self.ended = Some(match timeout(SILENCE_TIMEOUT, self.messages.next()).await {
             Ok(Some(Ok(message))) => return Some(read(message)),
             Ok(Some(Err(error))) => Err(Error::from_bollard(WHAT, error)),
             Ok(None) => Ok(()),

@@ -15,9 +15,9 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 /// How long the lookup of a name may take.
-const LOOKUP: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of a registry that names none.
-const HTTPS: u16 = 443;
+const HTTPS_PORT: u16 = 443;
 
 /// A registry that the operator allows: `registry.example`, with any port, or `10.0.0.5:5000`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,8 +95,8 @@ async fn is_public(registry: &str) -> bool {
         let address = host.parse::<Ipv4Addr>();
         return address.is_ok_and(is_public_v4);
     }
-    let port = port.parse().unwrap_or(HTTPS);
-    match timeout(LOOKUP, lookup_host((host.as_str(), port))).await {
+    let port = port.parse().unwrap_or(HTTPS_PORT);
+    match timeout(LOOKUP_TIMEOUT, lookup_host((host.as_str(), port))).await {
         Ok(Ok(found)) => {
             let found: Vec<_> = found.map(|address| address.ip()).collect();
             !found.is_empty() && found.into_iter().all(is_public_address)

@@ -3,7 +3,7 @@
 //! The engine lets a command live on when its terminal is gone. So the command tells its process id
 //! first, and is hung up on when the [`Shell`] is dropped, as it would be by a real terminal.
 
-use crate::engine::{BRIEF, Engine, QUICK};
+use crate::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
 use crate::error::Error;
 use crate::instances::InstanceId;
 use bollard::body_full;
@@ -28,9 +28,9 @@ const PROLOGUE: &str = r#"echo "$$"; exec "$@""#;
 /// Hangs up, and insists.
 const HANG_UP: &str = r#"kill -HUP "$0" && sleep 1 && kill -KILL "$0""#;
 /// How often to look whether a shell that cannot be resized has ended.
-const LOOKS: u32 = 10;
+const MAX_EXIT_POLLS: u32 = 10;
 /// How long hanging up may take.
-const HANG_UP_LIMIT: Duration = Duration::from_secs(10);
+const HANG_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to open a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Engine {
             ..Default::default()
         };
         let exec = self
-            .call(WHAT, QUICK, self.docker.create_exec(&id.0, config))
+            .call(WHAT, QUICK_TIMEOUT, self.docker.create_exec(&id.0, config))
             .await?
             .id;
         let opening = async {
@@ -87,7 +87,7 @@ impl Engine {
             let pid = first_line(&mut terminal).await?;
             Ok((terminal, pid))
         };
-        let opened = timeout(QUICK, opening).await;
+        let opened = timeout(QUICK_TIMEOUT, opening).await;
         let (terminal, pid) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
         let control = ShellControl {
             engine: self.clone(),
@@ -157,15 +157,15 @@ impl ShellControl {
         };
         let what = "resizing a terminal";
         let resized = self.engine.docker.resize_exec(&self.exec, options);
-        match self.engine.call(what, QUICK, resized).await {
+        match self.engine.call(what, QUICK_TIMEOUT, resized).await {
             Ok(()) => Ok(()),
             // It may just have ended, which the engine says in many ways, and knows of a moment later.
             Err(error) => {
-                for _ in 0..LOOKS {
+                for _ in 0..MAX_EXIT_POLLS {
                     if !matches!(self.exit_code().await, Ok(None)) {
                         return Ok(());
                     }
-                    sleep(BRIEF).await;
+                    sleep(SETTLE_DELAY).await;
                 }
                 Err(error)
             }
@@ -185,7 +185,7 @@ impl ShellControl {
         let command = command.chain([pid.to_string()]).collect();
         let done = self
             .engine
-            .run_command(&self.instance, command, HANG_UP_LIMIT);
+            .run_command(&self.instance, command, HANG_UP_TIMEOUT);
         done.await.map(drop)
     }
 }

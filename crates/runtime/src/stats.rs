@@ -1,6 +1,6 @@
 //! What an instance uses.
 
-use crate::engine::{Engine, QUICK};
+use crate::engine::{Engine, QUICK_TIMEOUT};
 use crate::error::Error;
 use crate::instances::InstanceId;
 use bollard::models;
@@ -32,7 +32,7 @@ impl Engine {
         };
         let mut answers = self.docker.stats(&id.0, Some(options));
         match self
-            .call("measuring an instance", QUICK, answers.try_next())
+            .call("measuring an instance", QUICK_TIMEOUT, answers.try_next())
             .await
         {
             Ok(answer) => Ok(answer.and_then(read)),

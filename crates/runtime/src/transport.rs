@@ -25,11 +25,11 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 /// The oldest version of the API that is spoken, 1.41: Docker 20.10.
-const OLDEST: u32 = 41;
+const MIN_API_MINOR: u32 = 41;
 /// How long an engine may take to accept a connection and to say which versions it speaks.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most that is read of an answer that is no stream.
-const ANSWER: usize = 32 << 20;
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 /// The way to the engine.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Transport {
         if known != 0 {
             return Ok(known);
         }
-        let agreed = timeout(CONNECT, self.negotiate())
+        let agreed = timeout(CONNECT_TIMEOUT, self.negotiate())
             .await
             .map_err(|_| Error::TimedOut("asking for its version"))??;
         self.version.store(agreed, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl Transport {
         let answer = body_of(what, self.exchange(request).await?).await?;
         let version: bollard::models::SystemVersion =
             serde_json::from_slice(&answer).map_err(|error| Error::broken(what, error))?;
-        let newest = u32::try_from(API_DEFAULT_VERSION.minor_version).unwrap_or(OLDEST);
+        let newest = u32::try_from(API_DEFAULT_VERSION.minor_version).unwrap_or(MIN_API_MINOR);
         let theirs = version.api_version.unwrap_or_default();
         let at_least = version
             .min_api_version
@@ -104,7 +104,7 @@ impl Transport {
             .and_then(minor)
             .unwrap_or(0);
         match minor(&theirs) {
-            Some(minor) if minor >= OLDEST && at_least <= newest => Ok(minor.min(newest)),
+            Some(minor) if minor >= MIN_API_MINOR && at_least <= newest => Ok(minor.min(newest)),
             _ => Err(Error::Version(theirs)),
         }
     }
@@ -116,7 +116,7 @@ impl Transport {
                 EngineHost::Tcp(authority) => Ok(Stream::Tcp(TcpStream::connect(authority).await?)),
             }
         };
-        match timeout(CONNECT, connecting).await {
+        match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(Ok(Stream::Unix(stream))) => self.exchange_on(stream, request).await,
             Ok(Ok(Stream::Tcp(stream))) => self.exchange_on(stream, request).await,
             Ok(Err(error)) => Err(self.away(error)),
@@ -170,6 +170,8 @@ pub(crate) async fn body_of(
     what: &'static str,
     answer: Response<Incoming>,
 ) -> Result<Bytes, Error> {
-    let body = Limited::new(answer.into_body(), ANSWER).collect().await;
+    let body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES)
+        .collect()
+        .await;
     Ok(body.map_err(|error| Error::broken(what, error))?.to_bytes())
 }

@@ -1,6 +1,6 @@
 //! Volumes: what an instance keeps across releases.
 
-use crate::engine::{Engine, QUICK, WORK};
+use crate::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
 use crate::error::Error;
 use crate::labels::{self, OWNER, PROJECT, VOLUME};
 use bollard::models;
@@ -111,7 +111,10 @@ impl Engine {
     async fn has_volume(&self, key: &VolumeKey) -> Result<bool, Error> {
         let name = self.volume_name(key);
         let found = self.docker.inspect_volume(&name);
-        match self.call("looking for a volume", QUICK, found).await {
+        match self
+            .call("looking for a volume", QUICK_TIMEOUT, found)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -124,7 +127,7 @@ impl Engine {
             filters: Some(self.installation.filter(&[VOLUME.to_owned()])),
         };
         let listed = self.docker.list_volumes(Some(options));
-        let listed = self.call("listing volumes", QUICK, listed).await?;
+        let listed = self.call("listing volumes", QUICK_TIMEOUT, listed).await?;
         Ok(listed
             .volumes
             .into_iter()
@@ -136,7 +139,7 @@ impl Engine {
     /// How many bytes each volume holds. The engine counts files for it, of all volumes it has.
     pub async fn volume_use(&self) -> Result<Vec<(VolumeKey, u64)>, Error> {
         let path = "/system/df?type=volume&verbose=1";
-        let used: DiskUse = self.get("measuring volumes", WORK, path).await?;
+        let used: DiskUse = self.get("measuring volumes", WORK_TIMEOUT, path).await?;
         let volumes = used.volumes.or_else(|| used.volume_usage?.items);
         let size = |volume: models::Volume| {
             let size = volume.usage_data.as_ref()?.size;
@@ -160,7 +163,7 @@ impl Engine {
             }
             Ok(())
         };
-        match self.call(what, WORK, removing).await {
+        match self.call(what, WORK_TIMEOUT, removing).await {
             Ok(()) | Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -192,7 +195,7 @@ impl Engine {
         };
         let what = "making a volume";
         let created = self.docker.create_volume(request);
-        let volume = self.call(what, QUICK, created).await?;
+        let volume = self.call(what, QUICK_TIMEOUT, created).await?;
         // The engine hands out what has that name already.
         if self.installation.made(Some(&volume.labels)) {
             return Ok(());

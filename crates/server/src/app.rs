@@ -10,7 +10,7 @@ use estrade_service::Core;
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::ai::usage::Ledger;
 use estrade_service::identity::credentials::AccountTokens;
-use estrade_service::platform::containers::logs::LogKeeper;
+use estrade_service::platform::containers::logs::LogCollector;
 use estrade_service::platform::containers::usage::UsageMeter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ pub struct App {
     /// Tells it who answers.
     pub providers: Arc<ProviderSync>,
     /// Stores what instances write.
-    pub log_keeper: Arc<LogKeeper>,
+    pub log_collector: Arc<LogCollector>,
     /// Measures what instances use.
     pub meter: Arc<UsageMeter>,
     /// Shells that are open on this node.

@@ -30,7 +30,7 @@ use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::ai::usage::Ledger;
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::platform::containers::Reconciler;
-use estrade_service::platform::containers::logs::LogKeeper;
+use estrade_service::platform::containers::logs::LogCollector;
 use estrade_service::platform::containers::usage::UsageMeter;
 use estrade_service::platform::releases::{self, Worker};
 use estrade_service::{gc, integrity, platform::domains, write_probe};
@@ -165,7 +165,7 @@ impl Server {
             ledger,
             gateway,
             providers,
-            log_keeper: LogKeeper::new(&core),
+            log_collector: LogCollector::new(&core),
             meter: UsageMeter::new(&core),
             shells: Arc::default(),
             rates: RateLimits::new(options.requests_per_second, options.burst),
@@ -296,7 +296,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(write_probe::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
-    workers.spawn(Arc::clone(&app.log_keeper).run(stop.clone()));
+    workers.spawn(Arc::clone(&app.log_collector).run(stop.clone()));
     workers.spawn(Arc::clone(&app.meter).run(stop.clone()));
     let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(gc::rows::run(

@@ -5,7 +5,7 @@ use crate::idempotency::Tickets;
 use crate::identity::jwt::{self, Audience, Keyring};
 use crate::identity::login::LoginGate;
 use crate::platform::containers::Fleet;
-use crate::platform::containers::logs::{KeeperSlot, LogNews};
+use crate::platform::containers::logs::{LogCollectorSlot, LogNotifier};
 use crate::platform::releases::EagerCompressor;
 use crate::priority_gate::PriorityGate;
 use crate::seal::{KEY_LENGTH, MasterKey};
@@ -148,9 +148,9 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         priority_gate: PriorityGate::default(),
         eager_compressor: EagerCompressor::default(),
         fleet: Fleet::default(),
-        log_news: LogNews::default(),
+        log_notifier: LogNotifier::default(),
         log_blocks: tokio::sync::RwLock::default(),
-        log_keeper: KeeperSlot::default(),
+        log_collector: LogCollectorSlot::default(),
         damage: OnceLock::new(),
         write_probe: WriteProbe::default(),
         publisher: OnceLock::new(),

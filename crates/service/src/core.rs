@@ -4,7 +4,7 @@ use crate::ai::usage::UsageSettings;
 use crate::idempotency::Tickets;
 use crate::identity::jwt::Keyring;
 use crate::identity::login::LoginGate;
-use crate::platform::containers::logs::{KeeperSlot, LogNews};
+use crate::platform::containers::logs::{LogCollectorSlot, LogNotifier};
 use crate::platform::containers::{ContainerSettings, Fleet};
 use crate::platform::domains::DomainSettings;
 use crate::platform::releases::EagerCompressor;
@@ -53,11 +53,11 @@ pub struct Core {
     /// What is known of the instances that run here.
     pub(crate) fleet: Fleet,
     /// Says whose instances have written something.
-    pub(crate) log_news: LogNews,
+    pub(crate) log_notifier: LogNotifier,
     /// Held by who reads several blocks of logs, and alone by who puts others in their place.
     pub(crate) log_blocks: tokio::sync::RwLock<()>,
     /// Who stores what instances write.
-    pub(crate) log_keeper: KeeperSlot,
+    pub(crate) log_collector: LogCollectorSlot,
     /// What is wrong with the database's file, once that was found.
     pub(crate) damage: OnceLock<String>,
     /// Whether writes succeed.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that should take a moment; builds included.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(50);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// A running app, somebody who uses it, and a look at the engine past it.
 pub(crate) struct World {
@@ -189,7 +189,7 @@ impl World {
             if left.is_empty() {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "left behind: {left:#?}");
+            assert!(began.elapsed() < TIMEOUT, "left behind: {left:#?}");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 /// How long a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A WebSocket that is open.
 pub(crate) struct Socket(pub(crate) WebSocketStream<TcpStream>);
@@ -37,7 +37,7 @@ impl Socket {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
         let stream = TcpStream::connect(address).await.unwrap();
-        match timeout(PATIENCE, client_async(request, stream))
+        match timeout(TIMEOUT, client_async(request, stream))
             .await
             .unwrap()
         {
@@ -68,7 +68,7 @@ impl Socket {
     }
 
     async fn next(&mut self) -> Option<Result<Message, Error>> {
-        timeout(PATIENCE, self.0.next())
+        timeout(TIMEOUT, self.0.next())
             .await
             .expect("a frame in time")
     }

@@ -5,7 +5,7 @@ use crate::{create, owner, texts};
 use estrade_model::log::Direction;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{EngineHost, InstanceId, InstanceKey, InstanceSpec, Limits};
-use estrade_service::platform::containers::logs::{LogKeeper, LogQuery, read_logs};
+use estrade_service::platform::containers::logs::{LogCollector, LogQuery, read_logs};
 use estrade_service::{Core, Scope, Settings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,14 +120,14 @@ impl World {
 
 /// A keeper that runs until it is stopped.
 pub(crate) struct RunningKeeper {
-    pub(crate) keeper: Arc<LogKeeper>,
+    pub(crate) keeper: Arc<LogCollector>,
     stop: CancellationToken,
     task: JoinSet<()>,
 }
 
 impl RunningKeeper {
     pub(crate) fn start(core: &Arc<Core>) -> Self {
-        let (keeper, stop) = (LogKeeper::new(core), CancellationToken::new());
+        let (keeper, stop) = (LogCollector::new(core), CancellationToken::new());
         let mut task = JoinSet::new();
         task.spawn(Arc::clone(&keeper).run(stop.clone()));
         Self { keeper, stop, task }

@@ -5,7 +5,7 @@ use crate::stored::release;
 use crate::support::{Installation, on_both_backends};
 use crate::texts;
 use estrade_model::log::Direction;
-use estrade_service::platform::containers::logs::{LogKeeper, LogQuery, follow_logs, read_logs};
+use estrade_service::platform::containers::logs::{LogCollector, LogQuery, follow_logs, read_logs};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -90,7 +90,7 @@ async fn settling_stores_the_last_words(at: &Installation) {
     let program = "for n in range(3000): print(n)";
     let id = world.run(release('a'), 1, program).await;
     world.ended(&id).await;
-    let keeper = LogKeeper::new(&world.core);
+    let keeper = LogCollector::new(&world.core);
     keeper.settle(&id, LIMIT).await;
     assert_eq!(world.lines().await, numbers(0..3000));
     keeper.settle(&id, LIMIT).await;
@@ -98,7 +98,7 @@ async fn settling_stores_the_last_words(at: &Installation) {
     world.core.engine.remove_instance(&id).await.unwrap();
     let begun = Instant::now();
     keeper.settle(&id, LIMIT).await;
-    LogKeeper::new(&world.core).settle(&id, LIMIT).await;
+    LogCollector::new(&world.core).settle(&id, LIMIT).await;
     assert!(begun.elapsed() < Duration::from_secs(5), "it is gone");
 
     // Somebody follows it and has not stored everything yet.
@@ -230,7 +230,7 @@ print('last')";
     world.wait_for_lines(1).await;
     running.stop().await;
     world.ended(&id).await;
-    LogKeeper::new(&world.core)
+    LogCollector::new(&world.core)
         .settle(&id, Duration::from_mins(2))
         .await;
     let query = LogQuery {

@@ -219,8 +219,8 @@ fn publish(
 impl Core {
     /// Waits until what an instance that has ended wrote is kept: it is removed after this.
     pub(super) async fn settle_logs(&self, instance: &InstanceId) {
-        if let Some(keeper) = self.log_keeper.get() {
-            keeper.settle(instance, LOG_SETTLE_TIMEOUT).await;
+        if let Some(collector) = self.log_collector.get() {
+            collector.settle(instance, LOG_SETTLE_TIMEOUT).await;
         }
     }
 }

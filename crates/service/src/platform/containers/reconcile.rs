@@ -362,7 +362,7 @@ impl InstanceReconciler<'_> {
         removed.map_err(Error::internal)
     }
 
-    /// A project whose instances stay up is not in trouble any more.
+    /// A project whose instances stay up is not in a crash loop any more.
     async fn recover(&mut self) -> Result<()> {
         if self.live.project.status != ProjectStatus::CrashLoop {
             return Ok(());

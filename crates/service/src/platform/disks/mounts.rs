@@ -6,11 +6,11 @@ use estrade_runtime::VolumeName;
 use serde_json::{Map, Value};
 
 /// Most disks of one release.
-const MOST: usize = 64;
+const MAX_MOUNTS: usize = 64;
 /// Longest path, in bytes.
-const LONGEST_PATH: usize = 255;
+const MAX_PATH: usize = 255;
 /// What belongs to the kernel: neither they nor anything in them can be a disk.
-const OF_THE_KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+const KERNEL_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// The disks that the settings of a release name, and the absolute paths where its instances see them.
 pub fn mounts(settings: &Map<String, Value>) -> Result<Vec<(VolumeName, String)>> {
@@ -19,9 +19,9 @@ pub fn mounts(settings: &Map<String, Value>) -> Result<Vec<(VolumeName, String)>
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(Error::invalid("disks: must be a list of {name, mountTo}")),
     };
-    if entries.len() > MOST {
+    if entries.len() > MAX_MOUNTS {
         return Err(Error::invalid(format!(
-            "disks: at most {MOST} are possible"
+            "disks: at most {MAX_MOUNTS} are possible"
         )));
     }
     let mut mounts: Vec<(VolumeName, String)> = Vec::new();
@@ -58,7 +58,7 @@ fn check_path(path: &str) -> std::result::Result<String, Invalid> {
     if rest.is_empty() {
         return Err("must not be the root".into());
     }
-    if path.len() > LONGEST_PATH || path.contains(|c: char| c.is_control() || c == ':') {
+    if path.len() > MAX_PATH || path.contains(|c: char| c.is_control() || c == ':') {
         return Err("must be at most 255 bytes long, without colons and control characters".into());
     }
     if rest.split('/').any(|part| matches!(part, "" | "." | "..")) {
@@ -69,7 +69,7 @@ fn check_path(path: &str) -> std::result::Result<String, Invalid> {
         path.strip_prefix(*root)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    if let Some(root) = OF_THE_KERNEL.iter().find(|root| within(root)) {
+    if let Some(root) = KERNEL_PATHS.iter().find(|root| within(root)) {
         return Err(Invalid(format!(
             "must not be in {root}, which is the kernel's"
         )));

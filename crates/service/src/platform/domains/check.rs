@@ -15,17 +15,17 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// When a new domain is first looked up; later waits double, up to the longest.
-pub(super) const FIRST_WAIT: Duration = Duration::from_secs(10);
-const LONGEST_WAIT: Duration = Duration::from_hours(6);
+pub(super) const MIN_CHECK_DELAY: Duration = Duration::from_secs(10);
+const MAX_CHECK_DELAY: Duration = Duration::from_hours(6);
 /// For how long we look by ourselves; then only when somebody asks.
-const LOOK_FOR: Duration = Duration::from_hours(30 * 24);
+const MAX_PENDING_AGE: Duration = Duration::from_hours(30 * 24);
 /// Who asks again within this time is told what was found before.
-const AT_MOST_EVERY: Duration = Duration::from_secs(3);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// How often due domains are looked for.
-const POLL: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How many domains are looked up at once, and in one go.
-const AT_ONCE: usize = 8;
-const IN_ONE_GO: u32 = 100;
+const MAX_CONCURRENT_CHECKS: usize = 8;
+const BATCH: u32 = 100;
 
 /// Looks a domain up now, and makes it serve when DNS proves whose it is.
 pub async fn check_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<Domain> {
@@ -44,7 +44,7 @@ pub async fn check_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<Do
 pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         while stop
-            .run_until_cancelled(tokio::time::sleep(POLL))
+            .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
             .await
             .is_some()
         {
@@ -62,10 +62,10 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
 
 /// Checks the domains that are due.
 pub async fn check_due(core: &Core) -> Result<()> {
-    let due = domains::list_due_domains(&core.db, core.now(), IN_ONE_GO).await?;
+    let due = domains::list_due_domains(&core.db, core.now(), BATCH).await?;
     let mut checks = stream::iter(due)
         .map(|row| async move { check(core, &row).await })
-        .buffer_unordered(AT_ONCE);
+        .buffer_unordered(MAX_CONCURRENT_CHECKS);
     while let Some(checked) = checks.next().await {
         checked?;
     }
@@ -75,7 +75,7 @@ pub async fn check_due(core: &Core) -> Result<()> {
 /// Looks up a pending domain, unless somebody, here or on another node, has just done it.
 async fn check(core: &Core, row: &DomainRow) -> Result<()> {
     let (id, now) = (row.id, core.now());
-    let (since, next) = (now.before(AT_MOST_EVERY), next_check(row, now));
+    let (since, next) = (now.before(MIN_CHECK_INTERVAL), next_check(row, now));
     let claimed = core
         .db
         .transact(move |tx| Box::pin(domains::claim_check(tx, id, since, now, next)))
@@ -109,9 +109,9 @@ async fn check(core: &Core, row: &DomainRow) -> Result<()> {
 
 /// Waits double with every check. None: it is not looked up by itself any more.
 fn next_check(row: &DomainRow, now: Timestamp) -> Option<Timestamp> {
-    let doubled = FIRST_WAIT.saturating_mul(1 << row.checks.min(20));
-    let next = now.after(doubled.min(LONGEST_WAIT));
-    (next < row.created_at.after(LOOK_FOR)).then_some(next)
+    let doubled = MIN_CHECK_DELAY.saturating_mul(1 << row.checks.min(20));
+    let next = now.after(doubled.min(MAX_CHECK_DELAY));
+    (next < row.created_at.after(MAX_PENDING_AGE)).then_some(next)
 }
 
 async fn activate(core: &Core, row: &DomainRow) -> Result<()> {

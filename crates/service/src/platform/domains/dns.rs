@@ -14,9 +14,9 @@ use std::time::Duration;
 /// How long one DNS server may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long all questions about one domain may take.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
 /// How many CNAMEs are followed.
-const LONGEST_CHAIN: usize = 8;
+const MAX_CHAIN: usize = 8;
 
 /// The name and the value of the TXT record that proves a domain.
 pub(super) fn txt_record(name: &HostName, token: &str) -> DnsRecord {
@@ -51,7 +51,7 @@ pub(super) async fn look_up(
         Err(error) => return Finding::Missing(format!("DNS cannot be asked: {error}")),
     };
     let txt = txt_record(name, token);
-    let asked = tokio::time::timeout(PATIENCE, async {
+    let asked = tokio::time::timeout(TOTAL_TIMEOUT, async {
         tokio::join!(
             check_txt(&resolver, &txt),
             check_cname(&resolver, name, targets)
@@ -115,7 +115,7 @@ async fn check_cname(
     targets: &[String],
 ) -> Result<(), String> {
     let mut at = name.as_str().to_owned();
-    for _ in 0..LONGEST_CHAIN {
+    for _ in 0..MAX_CHAIN {
         let answers = ask(resolver, &at, RecordType::CNAME).await?;
         let next = answers.iter().find_map(|data| match data {
             RData::CNAME(cname) => Some(cname.0.to_ascii()),

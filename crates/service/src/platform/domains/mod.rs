@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 const NOT_FOUND: Error = Error::NotFound("the domain");
 
 /// Most domains of one project: each pending one makes us ask DNS.
-const MOST_PER_PROJECT: u64 = 100;
+const MAX_PER_PROJECT: u64 = 100;
 
 /// What the configuration says about host names.
 #[derive(Debug, Clone)]
@@ -182,13 +182,13 @@ async fn insert_domain(tx: &mut Tx, row: &DomainRow, quota: u64, now: Timestamp)
     if domains::is_active(tx, &row.name).await? {
         return Err(taken());
     }
-    if domains::count_of_project(tx, row.project).await? >= MOST_PER_PROJECT {
+    if domains::count_of_project(tx, row.project).await? >= MAX_PER_PROJECT {
         return Err(Error::Quota {
             what: "domains of one project",
-            limit: MOST_PER_PROJECT,
+            limit: MAX_PER_PROJECT,
         });
     }
-    let next_check = (!row.active).then(|| now.after(check::FIRST_WAIT));
+    let next_check = (!row.active).then(|| now.after(check::MIN_CHECK_DELAY));
     match domains::insert_domain(tx, row, next_check).await {
         // Nobody's is active, so it is the owner's own.
         Err(StoreError::Duplicate) => {

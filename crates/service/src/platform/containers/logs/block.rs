@@ -11,12 +11,12 @@ use estrade_store::log_blocks::{LogBlock, NewLogBlock, SPAN};
 
 const FORMAT: u8 = 1;
 /// What a line takes besides its text.
-const HEAD: usize = 13;
+const LINE_OVERHEAD: usize = 13;
 /// A block of so many bytes is written at once.
-const FULL: usize = 64 << 10;
+const FULL_BYTES: usize = 64 << 10;
 /// The most that a block may unpack to: one that is full but for a byte, and a line of 16 KiB whose bytes
 /// are no UTF-8, each written as three.
-pub(super) const LARGEST: usize = FULL + HEAD + 3 * (16 << 10);
+pub(super) const MAX_UNPACKED: usize = FULL_BYTES + LINE_OVERHEAD + 3 * (16 << 10);
 /// Six times smaller than it was, in half a millisecond.
 const LEVEL: i32 = 3;
 
@@ -31,7 +31,7 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn is_full(&self) -> bool {
-        self.raw.len() >= FULL
+        self.raw.len() >= FULL_BYTES
     }
 
     /// Whether a line of this moment may be in the same block.
@@ -43,8 +43,11 @@ impl Batch {
 
     /// Whether all of these may be in the same block.
     pub(super) fn has_room(&self, lines: &[LogLine]) -> bool {
-        let bytes: usize = lines.iter().map(|line| HEAD + line.text.len()).sum();
-        self.raw.len() + bytes <= FULL && lines.iter().all(|line| self.spans(line.at))
+        let bytes: usize = lines
+            .iter()
+            .map(|line| LINE_OVERHEAD + line.text.len())
+            .sum();
+        self.raw.len() + bytes <= FULL_BYTES && lines.iter().all(|line| self.spans(line.at))
     }
 
     pub(super) fn push(&mut self, line: &LogLine) {
@@ -100,7 +103,7 @@ pub(super) fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> R
     let Some((&FORMAT, packed)) = block.data.split_first() else {
         return Err(damaged());
     };
-    let raw = zstd::bulk::decompress(packed, LARGEST).map_err(Error::internal)?;
+    let raw = zstd::bulk::decompress(packed, MAX_UNPACKED).map_err(Error::internal)?;
     let (mut rest, mut at, mut index) = (raw.as_slice(), 0_i64, 0);
     while !rest.is_empty() {
         let (since, stderr, text) = take_line(&mut rest).ok_or_else(damaged)?;
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn the_largest_block_can_be_read() {
         let mut batch = Batch::default();
-        batch.push(&line(1, false, &"x".repeat(FULL - HEAD - 1)));
+        batch.push(&line(1, false, &"x".repeat(FULL_BYTES - LINE_OVERHEAD - 1)));
         assert!(!batch.is_full() && batch.spans(1));
         batch.push(&line(1, false, &"\u{fffd}".repeat(16 << 10)));
         assert!(batch.is_full() && !batch.spans(1));

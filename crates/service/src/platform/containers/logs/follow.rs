@@ -1,9 +1,9 @@
 //! Following the lines of a project as they are stored.
 
+use super::filter::{LineFilter, find};
 use super::line::{Cursor, KeptLine};
-use super::news::LogListener;
-use super::picked::{LineFilter, find};
-use super::read::{BLOCKS, LogQuery, MOST_LOOKED_AT};
+use super::notifier::LogSubscription;
+use super::read::{BLOCKS, LogQuery, MAX_SCANNED_BYTES};
 use crate::{Core, Result, Scope, platform::projects};
 use estrade_model::ProjectId;
 use estrade_store::log_blocks;
@@ -22,7 +22,7 @@ pub async fn follow_logs(
     query: &LogQuery,
     after: Option<Cursor>,
 ) -> Result<LogFollower> {
-    let news = core.log_news.listen();
+    let notifier = core.log_notifier.subscribe();
     let project = projects::find_project(core, scope, project).await?.id;
     let filter = Arc::new(query.filter());
     let after = match after {
@@ -35,7 +35,7 @@ pub async fn follow_logs(
         project,
         filter,
         after,
-        news,
+        notifier,
     })
 }
 
@@ -63,7 +63,7 @@ async fn before_newest(
                 *place = first.cursor.previous();
             }
         }
-        if is_last || missing == 0 || looked_at >= MOST_LOOKED_AT {
+        if is_last || missing == 0 || looked_at >= MAX_SCANNED_BYTES {
             return Ok(*place);
         }
     }
@@ -76,7 +76,7 @@ pub struct LogFollower {
     project: ProjectId,
     filter: Arc<LineFilter>,
     after: Cursor,
-    news: LogListener,
+    notifier: LogSubscription,
 }
 
 impl LogFollower {
@@ -95,7 +95,7 @@ impl LogFollower {
                 match found {
                     Some(lines) if lines.is_empty() => {}
                     Some(lines) => return Ok(lines),
-                    None => self.news.heard(self.project).await,
+                    None => self.notifier.heard(self.project).await,
                 }
             }
         })

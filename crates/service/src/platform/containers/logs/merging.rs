@@ -16,21 +16,21 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Blocks are left alone for so long.
-const SETTLED: Duration = Duration::from_hours(1);
+const MIN_AGE: Duration = Duration::from_hours(1);
 /// Blocks that are older stay as they are: there was time for them.
-const OLDEST: Duration = Duration::from_hours(25);
+const MAX_AGE: Duration = Duration::from_hours(25);
 /// A block of so many bytes is no small one.
-const LARGE: i64 = 8 << 10;
+const MIN_LARGE_BYTES: i64 = 8 << 10;
 /// Blocks of a project that are looked at in one go.
-const MOST: u32 = 10_000;
+const MAX_BLOCKS: u32 = 10_000;
 
 /// Merges the small blocks of all projects, until done or stopped.
 pub async fn merge(core: &Core, stop: &CancellationToken) -> Result<()> {
     let mut last = None;
     while let Some(project) = log_blocks::next_logged_project(&core.db, last).await? {
         let now = core.now();
-        let times = nanos(now.before(OLDEST))..nanos(now.before(SETTLED));
-        let sizes = log_blocks::list_sizes(&core.db, project.id, times, MOST).await?;
+        let times = nanos(now.before(MAX_AGE))..nanos(now.before(MIN_AGE));
+        let sizes = log_blocks::list_sizes(&core.db, project.id, times, MAX_BLOCKS).await?;
         for group in groups(&sizes) {
             if stop.is_cancelled() {
                 return Ok(());
@@ -57,7 +57,9 @@ fn groups(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
                 of(|it| it.last_at).max().unwrap_or(0) - of(|it| it.first_at).min().unwrap_or(0);
             let bytes = of(|it| it.size).sum::<i64>();
             let one = (&run[0].instance, run[0].release) == (&next.instance, next.release);
-            one && span <= SPAN && bytes <= 2 * LARGE && run.iter().all(|it| it.size < LARGE)
+            one && span <= SPAN
+                && bytes <= 2 * MIN_LARGE_BYTES
+                && run.iter().all(|it| it.size < MIN_LARGE_BYTES)
         });
         if !fits {
             groups.push(&sizes[begin..end]);

@@ -1,7 +1,7 @@
 //! Reading lines that were stored.
 
+use super::filter::{LineFilter, SelectedLines, find};
 use super::line::{Cursor, KeptLine};
-use super::picked::{LineFilter, Picked, find};
 use crate::{Core, Result, Scope, platform::projects};
 use estrade_model::ReleaseId;
 use estrade_model::log::{Direction, Since};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// Lines of one answer, unless others are asked for.
 pub(super) const LINES: u32 = 1000;
 /// The most that can be asked for.
-const MOST_LINES: u32 = 5000;
+const MAX_LINES: u32 = 5000;
 /// Blocks that one query reads.
 pub(super) const BLOCKS: u32 = 16;
 /// Bytes that one request looks through. Lines that repeat compress so well that what a project may keep
 /// can be much more than that.
-pub(super) const MOST_LOOKED_AT: usize = 512 << 20;
+pub(super) const MAX_SCANNED_BYTES: usize = 512 << 20;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -49,7 +49,7 @@ impl LogQuery {
     }
 
     pub(super) fn count(&self) -> u32 {
-        self.last_lines.unwrap_or(LINES).min(MOST_LINES)
+        self.last_lines.unwrap_or(LINES).min(MAX_LINES)
     }
 }
 
@@ -62,11 +62,11 @@ pub async fn read_logs(
 ) -> Result<Vec<KeptLine>> {
     let forward = query.direction == Direction::Forward;
     let newest = !forward || query.last_lines.is_some();
-    let picked = pick(core, scope, project, query.filter(), query.count(), newest).await?;
+    let selected = pick(core, scope, project, query.filter(), query.count(), newest).await?;
     Ok(if forward {
-        picked.into_lines().collect()
+        selected.into_lines().collect()
     } else {
-        picked.into_lines().rev().collect()
+        selected.into_lines().rev().collect()
     })
 }
 
@@ -80,8 +80,8 @@ pub async fn read_logs_since(
 ) -> Result<Vec<KeptLine>> {
     let start = since.map_or(i64::MIN, |Since(first)| first);
     let filter = LineFilter::new(start, i64::MAX, None, None);
-    let picked = pick(core, scope, project, filter, LINES, since.is_none()).await?;
-    Ok(picked.into_lines().collect())
+    let selected = pick(core, scope, project, filter, LINES, since.is_none()).await?;
+    Ok(selected.into_lines().collect())
 }
 
 async fn pick(
@@ -91,7 +91,7 @@ async fn pick(
     filter: LineFilter,
     count: u32,
     newest: bool,
-) -> Result<Picked> {
+) -> Result<SelectedLines> {
     let project = projects::find_project(core, scope, project).await?.id;
     let range = BlockRange {
         project,
@@ -100,11 +100,11 @@ async fn pick(
         end: filter.end,
     };
     let filter = Arc::new(filter);
-    let mut picked = Picked::new(count as usize, newest);
+    let mut selected = SelectedLines::new(count as usize, newest);
     // Blocks that are merged between two pages would be missing in both.
     let _still = core.log_blocks.read().await;
     let (mut last, mut looked_at) = (None, 0);
-    while looked_at < MOST_LOOKED_AT {
+    while looked_at < MAX_SCANNED_BYTES {
         let mut blocks = if newest {
             log_blocks::list_blocks_backward(&core.db, &range, last, BLOCKS).await?
         } else {
@@ -112,19 +112,21 @@ async fn pick(
         };
         let is_last = blocks.len() < BLOCKS as usize;
         last = blocks.last().map(|block| place(block, newest));
-        let done = blocks.iter().position(|block| picked.is_done_before(block));
+        let done = blocks
+            .iter()
+            .position(|block| selected.is_done_before(block));
         blocks.truncate(done.unwrap_or(blocks.len()));
         let (found, bytes) = find(blocks, &filter, Cursor::START).await?;
         found
             .into_iter()
             .flatten()
-            .for_each(|line| picked.add(line));
+            .for_each(|line| selected.add(line));
         looked_at += bytes;
         if is_last || done.is_some() {
             break;
         }
     }
-    Ok(picked)
+    Ok(selected)
 }
 
 /// Where the next page begins.

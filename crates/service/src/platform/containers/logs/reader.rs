@@ -5,7 +5,7 @@
 //! that was is then read in sweeps of the end of the log, which the engine gives whole and in order.
 
 use super::block::Batch;
-use super::window::{Mark, Trail, Window};
+use super::window::{LineFingerprint, TailWindow, Window};
 use crate::{Core, Error};
 use estrade_runtime::{Error as EngineError, InstanceId, InstanceKey, LogLine, LogsFrom};
 use estrade_store::{StoreError, log_blocks};
@@ -19,17 +19,17 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How long after the bell the first sweep begins, and how long after one the next: lines shall come together.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const PAUSE: Duration = Duration::from_millis(700);
+const FIRST_SWEEP_DELAY: Duration = Duration::from_millis(200);
+const SWEEP_DELAY: Duration = Duration::from_millis(700);
 /// After a sweep that brought so many bytes the next one begins at once: somebody writes much.
-const MUCH: usize = 64 << 10;
+const BUSY_BYTES: usize = 64 << 10;
 /// Lines from the end that a sweep asks for at first, and by how much more when they do not reach back to
 /// what is stored. The engine finds few lines from the end quickly, however long its log is.
-const FIRST_ASK: u32 = 64;
-const WIDER: u32 = 16;
-const WIDEST: u32 = 1 << 16;
+const FIRST_TAIL: u32 = 64;
+const TAIL_GROWTH: u32 = 16;
+const MAX_TAIL: u32 = 1 << 16;
 /// How long an engine may take for the next line of a log that it only has to read.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Stands for lines that the engine threw away before they were read.
 const MISSING: &str =
@@ -87,19 +87,19 @@ impl Reader {
     /// Stores what the instance writes, until it ends and everything is stored.
     pub(super) async fn follow(&self) -> Result<(), Halt> {
         let mut window = Window::load(&self.core, self.id.as_str()).await?;
-        let mut ask = FIRST_ASK;
+        let mut ask = FIRST_TAIL;
         loop {
             let runs = self.wait_for_bell(&window).await?;
             if runs {
-                self.pause(FIRST_PAUSE).await?;
+                self.pause(FIRST_SWEEP_DELAY).await?;
             }
             loop {
                 let bytes = self.catch_up(&mut window, &mut ask).await?;
                 if bytes == 0 {
                     break;
                 }
-                if bytes < MUCH {
-                    self.pause(PAUSE).await?;
+                if bytes < BUSY_BYTES {
+                    self.pause(SWEEP_DELAY).await?;
                 }
             }
             if !runs {
@@ -111,7 +111,7 @@ impl Reader {
     /// Stores what the instance has written so far.
     pub(super) async fn drain(&self) -> Result<(), Halt> {
         let mut window = Window::load(&self.core, self.id.as_str()).await?;
-        self.catch_up(&mut window, &mut FIRST_ASK.clone())
+        self.catch_up(&mut window, &mut FIRST_TAIL.clone())
             .await
             .map(drop)
     }
@@ -128,7 +128,7 @@ impl Reader {
             let stored = if window.is_past(line.at) {
                 !window.has_begun()
             } else {
-                window.knows(Mark::of(&line))
+                window.knows(LineFingerprint::of(&line))
             };
             if !stored {
                 return Ok(true);
@@ -141,15 +141,15 @@ impl Reader {
         let turn = self.stop.run_until_cancelled(self.sweeps.acquire()).await;
         let _turn = turn.ok_or(Halt::Stopped)?.map_err(Error::internal)?;
         loop {
-            let last = (window.has_begun() && *ask <= WIDEST).then_some(*ask);
+            let last = (window.has_begun() && *ask <= MAX_TAIL).then_some(*ask);
             match self.sweep(window, last).await? {
                 Swept::All(bytes) => {
                     if bytes == 0 {
-                        *ask = FIRST_ASK;
+                        *ask = FIRST_TAIL;
                     }
                     return Ok(bytes);
                 }
-                Swept::Short => *ask = ask.saturating_mul(WIDER),
+                Swept::Short => *ask = ask.saturating_mul(TAIL_GROWTH),
                 Swept::Earlier(at) => {
                     *window = Window::load_around(&self.core, self.id.as_str(), at).await?;
                 }
@@ -159,23 +159,23 @@ impl Reader {
 
     async fn sweep(&self, window: &mut Window, last: Option<u32>) -> Result<Swept, Halt> {
         let mut lines = self.lines(last, false);
-        let (mut batch, mut trail) = (Batch::default(), Trail::default());
+        let (mut batch, mut tail) = (Batch::default(), TailWindow::default());
         let (mut bytes, mut end) = (0, None);
         while let Some(line) = self.next(&mut lines).await? {
             if end.replace(line.at).is_none() && window.has_begun() && !window.is_past(line.at) {
                 if last.is_some() {
                     return Ok(Swept::Short);
                 }
-                if !window.knows(Mark::of(&line)) {
+                if !window.knows(LineFingerprint::of(&line)) {
                     batch.push(&missing(line.at));
                 }
             }
             if window.is_past(line.at) {
                 continue;
             }
-            let mark = Mark::of(&line);
-            trail.add(mark);
-            if window.take(mark) {
+            let fingerprint = LineFingerprint::of(&line);
+            tail.add(fingerprint);
+            if window.take(fingerprint) {
                 continue;
             }
             if !batch.spans(line.at) {
@@ -188,7 +188,7 @@ impl Reader {
         match end {
             Some(at) if window.is_past(at) && window.has_begun() => Ok(Swept::Earlier(at)),
             _ => {
-                *window = trail.into_window(take(window));
+                *window = tail.into_window(take(window));
                 Ok(Swept::All(bytes))
             }
         }
@@ -204,7 +204,7 @@ impl Reader {
     }
 
     async fn next(&self, lines: &mut Lines) -> Result<Option<LogLine>, Halt> {
-        let next = timeout(SILENCE, lines.next());
+        let next = timeout(SILENCE_TIMEOUT, lines.next());
         let next = self.stop.run_until_cancelled(next).await;
         let next = next.ok_or(Halt::Stopped)?;
         let silent = |_| EngineError::TimedOut("reading an instance's log");
@@ -228,7 +228,7 @@ impl Reader {
         });
         match stored.await {
             Ok(true) => {
-                self.core.log_news.announce(self.key.project);
+                self.core.log_notifier.notify(self.key.project);
                 Ok(())
             }
             Ok(false) | Err(StoreError::Reference) => Err(Halt::Gone),

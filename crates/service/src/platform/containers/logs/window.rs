@@ -17,12 +17,12 @@ const MARGIN: i64 = 250_000_000;
 
 /// A line, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Mark {
+pub(super) struct LineFingerprint {
     at: i64,
     text: u64,
 }
 
-impl Mark {
+impl LineFingerprint {
     pub(super) fn of(line: &LogLine) -> Self {
         Self::new(line.at, line.stderr, &line.text)
     }
@@ -43,7 +43,7 @@ pub(super) struct Window {
     /// All lines from before this moment are stored, or too old to be.
     from: i64,
     /// Of the others, those that are stored, and how often.
-    known: HashMap<Mark, u32>,
+    known: HashMap<LineFingerprint, u32>,
     /// Whether anything is stored.
     begun: bool,
 }
@@ -70,8 +70,8 @@ impl Window {
         for block in log_blocks::list_instance_blocks(&core.db, instance, window.from).await? {
             unpack(&block, |line| {
                 if line.at >= window.from {
-                    let mark = Mark::new(line.at, line.stderr, line.text);
-                    *window.known.entry(mark).or_default() += 1;
+                    let fingerprint = LineFingerprint::new(line.at, line.stderr, line.text);
+                    *window.known.entry(fingerprint).or_default() += 1;
                 }
             })?;
         }
@@ -87,13 +87,13 @@ impl Window {
         at < self.from
     }
 
-    pub(super) fn knows(&self, mark: Mark) -> bool {
-        self.known.contains_key(&mark)
+    pub(super) fn knows(&self, fingerprint: LineFingerprint) -> bool {
+        self.known.contains_key(&fingerprint)
     }
 
     /// Whether this line is stored. A line that was stored once is so only the first time.
-    pub(super) fn take(&mut self, mark: Mark) -> bool {
-        match self.known.get_mut(&mark) {
+    pub(super) fn take(&mut self, fingerprint: LineFingerprint) -> bool {
+        match self.known.get_mut(&fingerprint) {
             Some(count) if *count > 0 => {
                 *count -= 1;
                 true
@@ -105,20 +105,26 @@ impl Window {
 
 /// The last lines of what was read: the next window.
 #[derive(Debug, Default)]
-pub(super) struct Trail {
-    marks: VecDeque<Mark>,
+pub(super) struct TailWindow {
+    fingerprints: VecDeque<LineFingerprint>,
     newest: Option<i64>,
 }
 
-impl Trail {
-    pub(super) fn add(&mut self, mark: Mark) {
-        let newest = self.newest.map_or(mark.at, |newest| newest.max(mark.at));
+impl TailWindow {
+    pub(super) fn add(&mut self, fingerprint: LineFingerprint) {
+        let newest = self
+            .newest
+            .map_or(fingerprint.at, |newest| newest.max(fingerprint.at));
         self.newest = Some(newest);
-        let is_old = |mark: &Mark| mark.at < newest.saturating_sub(MARGIN);
-        if !is_old(&mark) {
-            self.marks.push_back(mark);
+        let is_old = |fingerprint: &LineFingerprint| fingerprint.at < newest.saturating_sub(MARGIN);
+        if !is_old(&fingerprint) {
+            self.fingerprints.push_back(fingerprint);
         }
-        while self.marks.pop_front_if(|first| is_old(first)).is_some() {}
+        while self
+            .fingerprints
+            .pop_front_if(|first| is_old(first))
+            .is_some()
+        {}
     }
 
     /// What is stored once all of them are; `before` is what was.
@@ -128,8 +134,12 @@ impl Trail {
         };
         let from = newest.saturating_sub(MARGIN).max(before.from);
         let mut known = HashMap::new();
-        for mark in self.marks.into_iter().filter(|mark| mark.at >= from) {
-            *known.entry(mark).or_default() += 1;
+        for fingerprint in self
+            .fingerprints
+            .into_iter()
+            .filter(|fingerprint| fingerprint.at >= from)
+        {
+            *known.entry(fingerprint).or_default() += 1;
         }
         Window {
             from,
@@ -147,33 +157,33 @@ pub(super) fn nanos(moment: estrade_model::Timestamp) -> i64 {
 mod tests {
     use super::*;
 
-    fn mark(at: i64, text: &str) -> Mark {
-        Mark::new(at, false, text)
+    fn fingerprint(at: i64, text: &str) -> LineFingerprint {
+        LineFingerprint::new(at, false, text)
     }
 
     #[test]
     fn equal_lines_of_one_moment_are_counted() {
-        let mut trail = Trail::default();
+        let mut tail = TailWindow::default();
         for _ in 0..2 {
-            trail.add(mark(5, "x"));
+            tail.add(fingerprint(5, "x"));
         }
-        let mut window = trail.into_window(Window::default());
-        let taken: Vec<_> = (0..3).map(|_| window.take(mark(5, "x"))).collect();
+        let mut window = tail.into_window(Window::default());
+        let taken: Vec<_> = (0..3).map(|_| window.take(fingerprint(5, "x"))).collect();
         assert_eq!(taken, [true, true, false]);
-        assert!(!window.take(Mark::new(5, true, "x")));
+        assert!(!window.take(LineFingerprint::new(5, true, "x")));
     }
 
     #[test]
     fn only_the_end_is_remembered_and_never_less_than_the_margin() {
-        let mut trail = Trail::default();
+        let mut tail = TailWindow::default();
         for at in [1, 3, 2, MARGIN, MARGIN + 2, MARGIN + 1] {
-            trail.add(mark(at, "x"));
+            tail.add(fingerprint(at, "x"));
         }
-        let window = trail.into_window(Window::default());
+        let window = tail.into_window(Window::default());
         assert!(window.is_past(1) && !window.is_past(2));
-        assert!(window.knows(mark(2, "x")) && window.knows(mark(3, "x")));
-        assert!(!window.knows(mark(1, "x")));
-        let window = Trail::default().into_window(window);
-        assert!(window.knows(mark(2, "x")), "nothing was read");
+        assert!(window.knows(fingerprint(2, "x")) && window.knows(fingerprint(3, "x")));
+        assert!(!window.knows(fingerprint(1, "x")));
+        let window = TailWindow::default().into_window(window);
+        assert!(window.knows(fingerprint(2, "x")), "nothing was read");
     }
 }

@@ -1,6 +1,6 @@
 //! Stores what every instance writes.
 
-use super::desk::Desk;
+use super::log_state::InstanceLogState;
 use super::merging;
 use super::reader::Reader;
 use super::retention;
@@ -20,18 +20,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// How often all instances are looked at, besides hearing of those that start and end.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long after it began to listen the keeper looks at what it may have missed before.
-const LOOK_FIRST: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// How long after it began to listen the collector looks at what it may have missed before.
+const FIRST_POLL_DELAY: Duration = Duration::from_millis(100);
 /// How long to wait for an engine that is away: at first, and at most.
-const AWAY_FIRST: Duration = Duration::from_millis(500);
-const AWAY_MOST: Duration = Duration::from_secs(5);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often small blocks are merged.
-const MERGE_EVERY: Duration = Duration::from_mins(10);
+const MERGE_INTERVAL: Duration = Duration::from_mins(10);
 /// How often what is too old or too much is removed.
-const PRUNE_EVERY: Duration = Duration::from_mins(1);
+const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 /// How many logs are read at once: each takes a batch and what the connection holds.
-const SWEEPS: usize = 16;
+const MAX_CONCURRENT_SWEEPS: usize = 16;
 
 /// Stores what every instance of this installation writes: each line once, however often this process or
 /// the engine begins anew. Lines are stored about a second after they were written.
@@ -39,41 +39,41 @@ const SWEEPS: usize = 16;
 /// The engine holds what is not stored yet, so nothing of it is in memory but a batch for each instance that
 /// writes. An instance that writes faster than its log can be read for longer than the engine's files
 /// reach loses lines; one line then says so where they were.
-pub struct LogKeeper {
+pub struct LogCollector {
     core: Arc<Core>,
-    desks: Mutex<HashMap<InstanceId, Arc<Desk>>>,
+    log_states: Mutex<HashMap<InstanceId, Arc<InstanceLogState>>>,
     sweeps: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Where those who end instances find the keeper.
+/// Where those who end instances find the collector.
 #[derive(Default)]
-pub(crate) struct KeeperSlot(Mutex<Weak<LogKeeper>>);
+pub(crate) struct LogCollectorSlot(Mutex<Weak<LogCollector>>);
 
-impl KeeperSlot {
-    pub(crate) fn get(&self) -> Option<Arc<LogKeeper>> {
+impl LogCollectorSlot {
+    pub(crate) fn get(&self) -> Option<Arc<LogCollector>> {
         self.slot().upgrade()
     }
 
-    fn slot(&self) -> MutexGuard<'_, Weak<LogKeeper>> {
+    fn slot(&self) -> MutexGuard<'_, Weak<LogCollector>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl LogKeeper {
-    /// A keeper, who does nothing until [`Self::run`]. From now on it is the one whom those wait for who
+impl LogCollector {
+    /// A collector, who does nothing until [`Self::run`]. From now on it is the one whom those wait for who
     /// end instances. There must be one only for each engine.
     pub fn new(core: &Arc<Core>) -> Arc<Self> {
-        let keeper = Arc::new(Self {
+        let collector = Arc::new(Self {
             core: Arc::clone(core),
-            desks: Mutex::default(),
-            sweeps: Arc::new(Semaphore::new(SWEEPS)),
+            log_states: Mutex::default(),
+            sweeps: Arc::new(Semaphore::new(MAX_CONCURRENT_SWEEPS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        *core.log_keeper.slot() = Arc::downgrade(&keeper);
-        keeper
+        *core.log_collector.slot() = Arc::downgrade(&collector);
+        collector
     }
 
     /// Stores what instances write until `stop`. What they write after that is stored by the next one.
@@ -93,17 +93,19 @@ impl LogKeeper {
         let stop = self.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let settled = async {
-            let desk = match self.known_desk(id) {
-                Some(desk) => desk,
+            let log_state = match self.known_log_state(id) {
+                Some(log_state) => log_state,
                 None => match self.core.engine.instance(id).await? {
-                    Some(instance) => self.desk(id, instance.key),
+                    Some(instance) => self.log_state(id, instance.key),
                     None => return Ok(()),
                 },
             };
-            desk.interrupt();
-            let reader = self.reader(id, desk.key, stop);
+            log_state.interrupt();
+            let reader = self.reader(id, log_state.key, stop);
             // In a task: a batch on its way to the database must not be left alone.
-            let drained = self.tasks.spawn(async move { desk.drain(reader).await });
+            let drained = self
+                .tasks
+                .spawn(async move { log_state.drain(reader).await });
             let _ = drained.await;
             Ok::<_, EngineError>(())
         };
@@ -121,10 +123,10 @@ impl LogKeeper {
 
     /// Listens to the engine, and looks at everything from time to time.
     async fn watch(&self) {
-        let mut away = AWAY_FIRST;
+        let mut away = MIN_RETRY_DELAY;
         loop {
             let mut events = Box::pin(self.core.engine.events());
-            let mut next_look = Instant::now() + LOOK_FIRST;
+            let mut next_look = Instant::now() + FIRST_POLL_DELAY;
             loop {
                 tokio::select! {
                     event = events.next() => match event {
@@ -137,14 +139,14 @@ impl LogKeeper {
                     },
                     () = sleep_until(next_look) => {
                         // So long it has listened: the engine is there.
-                        away = AWAY_FIRST;
+                        away = MIN_RETRY_DELAY;
                         self.look().await;
-                        next_look = Instant::now() + LOOK_EVERY;
+                        next_look = Instant::now() + POLL_INTERVAL;
                     }
                 }
             }
             sleep(away).await;
-            away = (away * 2).min(AWAY_MOST);
+            away = (away * 2).min(MAX_RETRY_DELAY);
         }
     }
 
@@ -162,7 +164,7 @@ impl LogKeeper {
         for Instance { id, key, state, .. } in &instances {
             match state {
                 InstanceState::Running => {
-                    self.desk(id, *key).runs();
+                    self.log_state(id, *key).runs();
                     self.follow(id, *key, false);
                 }
                 InstanceState::Exited(_) => self.follow(id, *key, false),
@@ -170,16 +172,17 @@ impl LogKeeper {
             }
         }
         let there: HashSet<_> = instances.into_iter().map(|instance| instance.id).collect();
-        self.desks()
-            .retain(|id, desk| there.contains(id) || !desk.is_idle());
+        self.log_states()
+            .retain(|id, log_state| there.contains(id) || !log_state.is_idle());
     }
 
     /// Has somebody follow an instance, unless somebody does or nothing is left to read.
     fn follow(&self, id: &InstanceId, key: InstanceKey, started: bool) {
-        let desk = self.desk(id, key);
-        if let Some(stop) = desk.open(started, || self.stop.child_token()) {
+        let log_state = self.log_state(id, key);
+        if let Some(stop) = log_state.open(started, || self.stop.child_token()) {
             let reader = self.reader(id, key, stop);
-            self.tasks.spawn(async move { desk.follow(reader).await });
+            self.tasks
+                .spawn(async move { log_state.follow(reader).await });
         }
     }
 
@@ -194,7 +197,7 @@ impl LogKeeper {
     }
 
     async fn prune(&self, stop: &CancellationToken) {
-        let mut ticks = interval(PRUNE_EVERY);
+        let mut ticks = interval(PRUNE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -205,7 +208,7 @@ impl LogKeeper {
     }
 
     async fn merge(&self, stop: &CancellationToken) {
-        let mut ticks = interval(MERGE_EVERY);
+        let mut ticks = interval(MERGE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -218,17 +221,19 @@ impl LogKeeper {
         }
     }
 
-    fn desks(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Desk>>> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log_states(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<InstanceLogState>>> {
+        self.log_states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known_desk(&self, id: &InstanceId) -> Option<Arc<Desk>> {
-        self.desks().get(id).cloned()
+    fn known_log_state(&self, id: &InstanceId) -> Option<Arc<InstanceLogState>> {
+        self.log_states().get(id).cloned()
     }
 
-    fn desk(&self, id: &InstanceId, key: InstanceKey) -> Arc<Desk> {
-        let mut desks = self.desks();
-        let desk = desks.entry(id.clone());
-        Arc::clone(desk.or_insert_with(|| Arc::new(Desk::new(key))))
+    fn log_state(&self, id: &InstanceId, key: InstanceKey) -> Arc<InstanceLogState> {
+        let mut log_states = self.log_states();
+        let log_state = log_states.entry(id.clone());
+        Arc::clone(log_state.or_insert_with(|| Arc::new(InstanceLogState::new(key))))
     }
 }

@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// How long to wait before what failed is tried again, while somebody waits for it.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The place where one instance is read.
-pub(super) struct Desk {
+pub(super) struct InstanceLogState {
     pub(super) key: InstanceKey,
     /// Held by the one who reads it.
     turn: Semaphore,
@@ -29,7 +29,7 @@ struct State {
     done: bool,
 }
 
-impl Desk {
+impl InstanceLogState {
     pub(super) fn new(key: InstanceKey) -> Self {
         Self {
             key,
@@ -118,7 +118,7 @@ impl Desk {
                         error = error_chain(&error),
                         "cannot store what an instance wrote"
                     );
-                    let pause = tokio::time::sleep(PAUSE);
+                    let pause = tokio::time::sleep(RETRY_DELAY);
                     if reader.stop.run_until_cancelled(pause).await.is_none() {
                         return;
                     }

@@ -6,34 +6,34 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 /// News that one who sleeps may miss before they are told that they missed some.
-const WAITING: usize = 64;
+const MAX_PENDING: usize = 64;
 /// How long one who hears nothing waits before they look again: another node may have stored something.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Says whose instances have written something.
-pub(crate) struct LogNews(Sender<ProjectId>);
+pub(crate) struct LogNotifier(Sender<ProjectId>);
 
-impl Default for LogNews {
+impl Default for LogNotifier {
     fn default() -> Self {
-        Self(broadcast::channel(WAITING).0)
+        Self(broadcast::channel(MAX_PENDING).0)
     }
 }
 
-impl LogNews {
-    pub(super) fn announce(&self, project: ProjectId) {
+impl LogNotifier {
+    pub(super) fn notify(&self, project: ProjectId) {
         // Nobody listens: nobody needs to hear.
         let _ = self.0.send(project);
     }
 
-    pub(super) fn listen(&self) -> LogListener {
-        LogListener(self.0.subscribe())
+    pub(super) fn subscribe(&self) -> LogSubscription {
+        LogSubscription(self.0.subscribe())
     }
 }
 
 /// Hears of lines from the moment it is made.
-pub(super) struct LogListener(Receiver<ProjectId>);
+pub(super) struct LogSubscription(Receiver<ProjectId>);
 
-impl LogListener {
+impl LogSubscription {
     /// Returns when there may be new lines of a project.
     pub(super) async fn heard(&mut self, project: ProjectId) {
         let heard = async {
@@ -46,6 +46,6 @@ impl LogListener {
             }
         };
         // To hear nothing is as good a reason to look as to hear something.
-        let _ = tokio::time::timeout(LOOK_AGAIN, heard).await;
+        let _ = tokio::time::timeout(POLL_INTERVAL, heard).await;
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most text of one answer. Lines may be 16 KiB long, and nobody reads thousands of those.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// Which lines are wanted.
 #[derive(Debug, Clone)]
@@ -87,14 +87,14 @@ pub(super) async fn find(
 }
 
 /// The newest, or the oldest, so many of the lines that are added.
-pub(super) struct Picked {
+pub(super) struct SelectedLines {
     lines: BTreeMap<(i64, Cursor), KeptLine>,
     bytes: usize,
     most: usize,
     newest: bool,
 }
 
-impl Picked {
+impl SelectedLines {
     pub(super) fn new(most: usize, newest: bool) -> Self {
         Self {
             lines: BTreeMap::new(),
@@ -107,7 +107,7 @@ impl Picked {
     pub(super) fn add(&mut self, line: KeptLine) {
         self.bytes += line.text.len();
         self.lines.insert((line.at, line.cursor), line);
-        while self.lines.len() > self.most || (self.bytes > MOST_BYTES && self.lines.len() > 1) {
+        while self.lines.len() > self.most || (self.bytes > MAX_BYTES && self.lines.len() > 1) {
             let dropped = if self.newest {
                 self.lines.pop_first()
             } else {
@@ -122,7 +122,7 @@ impl Picked {
         }
     }
 
-    /// Whether lines of this block, and of those behind it, can only be beyond what is picked.
+    /// Whether lines of this block, and of those behind it, can only be beyond what is selected.
     pub(super) fn is_done_before(&self, block: &LogBlock) -> bool {
         let is_full = self.lines.len() >= self.most;
         is_full
@@ -160,35 +160,35 @@ mod tests {
         }
     }
 
-    fn picked(most: usize, newest: bool, lines: impl IntoIterator<Item = KeptLine>) -> Vec<i64> {
-        let mut picked = Picked::new(most, newest);
-        lines.into_iter().for_each(|line| picked.add(line));
-        picked.into_lines().map(|line| line.at).collect()
+    fn selected(most: usize, newest: bool, lines: impl IntoIterator<Item = KeptLine>) -> Vec<i64> {
+        let mut selected = SelectedLines::new(most, newest);
+        lines.into_iter().for_each(|line| selected.add(line));
+        selected.into_lines().map(|line| line.at).collect()
     }
 
     #[test]
     fn the_newest_or_the_oldest_stay() {
         let lines = || [3, 1, 4, 2].map(|at| line(at, ""));
-        assert_eq!(picked(2, true, lines()), [3, 4]);
-        assert_eq!(picked(2, false, lines()), [1, 2]);
-        assert_eq!(picked(9, false, lines()), [1, 2, 3, 4]);
-        assert_eq!(picked(0, true, lines()), [0_i64; 0]);
+        assert_eq!(selected(2, true, lines()), [3, 4]);
+        assert_eq!(selected(2, false, lines()), [1, 2]);
+        assert_eq!(selected(9, false, lines()), [1, 2, 3, 4]);
+        assert_eq!(selected(0, true, lines()), [0_i64; 0]);
     }
 
     #[test]
     fn an_answer_has_no_more_text_than_allowed_and_no_hole() {
-        let large = "x".repeat(MOST_BYTES / 2);
+        let large = "x".repeat(MAX_BYTES / 2);
         let lines = [
             line(3, &large),
             line(2, &large),
             line(1, &large),
             line(4, ""),
         ];
-        assert_eq!(picked(9, true, lines.clone()), [3, 4]);
-        let huge = "x".repeat(MOST_BYTES + 1);
-        assert_eq!(picked(9, true, [line(1, &huge)]), [1], "never nothing");
+        assert_eq!(selected(9, true, lines.clone()), [3, 4]);
+        let huge = "x".repeat(MAX_BYTES + 1);
+        assert_eq!(selected(9, true, [line(1, &huge)]), [1], "never nothing");
         let lines = [line(5, "a"), line(4, &huge), line(3, "b")];
-        assert_eq!(picked(9, true, lines), [5]);
+        assert_eq!(selected(9, true, lines), [5]);
     }
 
     #[test]

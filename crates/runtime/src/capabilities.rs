@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What is known of an engine.
 #[derive(Debug, Default)]
-pub(crate) struct Abilities {
+pub(crate) struct Capabilities {
     /// Cores of its machine; 0: not asked yet.
     cpus: AtomicU64,
     /// Whether to ask for limits of disks. The engine tells whether its file system is the right one, but not whether
@@ -18,12 +18,12 @@ impl Engine {
     /// Whether to ask for limits of disks.
     pub(crate) async fn has_quota(&self) -> Result<bool, Error> {
         self.ask_abilities().await?;
-        Ok(self.abilities.quota.load(Ordering::Relaxed))
+        Ok(self.capabilities.quota.load(Ordering::Relaxed))
     }
 
     /// The engine has refused to limit a disk.
     pub(crate) fn quota_refused(&self) {
-        self.abilities.quota.store(false, Ordering::Relaxed);
+        self.capabilities.quota.store(false, Ordering::Relaxed);
     }
 
     /// The most CPU time that the engine takes as a limit: it refuses more than there is.
@@ -33,16 +33,16 @@ impl Engine {
     }
 
     async fn ask_abilities(&self) -> Result<u64, Error> {
-        let known = self.abilities.cpus.load(Ordering::Relaxed);
+        let known = self.capabilities.cpus.load(Ordering::Relaxed);
         if known > 0 {
             return Ok(known);
         }
         let info = self.info().await?;
         let cpus = info.cpus.max(1);
-        self.abilities
+        self.capabilities
             .quota
             .store(info.may_limit_disk, Ordering::Relaxed);
-        self.abilities.cpus.store(cpus, Ordering::Relaxed);
+        self.capabilities.cpus.store(cpus, Ordering::Relaxed);
         Ok(cpus)
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! In each case [`Engine::run_instance`] makes it anew.
 
-use crate::engine::{Engine, QUICK};
+use crate::engine::{Engine, QUICK_TIMEOUT};
 use crate::instance_state::InstanceState;
 use crate::instances::InstanceId;
 use bollard::query_parameters::TopOptions;
@@ -19,14 +19,14 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// Where the kernel shows control groups.
-const GROUPS: &str = "/sys/fs/cgroup";
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 /// How deep those of containers are, at most: in a hierarchy of version 1, in a slice, in another container.
-const DEEPEST: usize = 5;
+const MAX_CGROUP_DEPTH: usize = 5;
 
 /// What the process is called that shall become the program of a container.
-const WAITING: &str = "runc init";
+const INIT_COMMAND: &str = "runc init";
 /// Longer than it takes until the program begins.
-const A_MOMENT: Duration = Duration::from_secs(2);
+const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// Whether an instance seems to run, but its program has never begun, or nobody can reach it.
@@ -35,7 +35,7 @@ impl Engine {
             return false;
         }
         // Each does, for a moment.
-        sleep(A_MOMENT).await;
+        sleep(START_TIMEOUT).await;
         self.looks_half_started(id).await
     }
 
@@ -51,12 +51,12 @@ impl Engine {
 
     async fn is_waiting(&self, id: &InstanceId) -> bool {
         let listed = self.docker.top_processes(&id.0, None::<TopOptions>);
-        let listed = self.call("listing processes", QUICK, listed).await;
+        let listed = self.call("listing processes", QUICK_TIMEOUT, listed).await;
         let processes = listed.ok().and_then(|listed| listed.processes);
         processes.is_some_and(|all| {
             let waits = |process: &Vec<String>| {
                 let command = process.last().map(String::as_str);
-                command.is_some_and(|it| it.trim_end().ends_with(WAITING))
+                command.is_some_and(|it| it.trim_end().ends_with(INIT_COMMAND))
             };
             !all.is_empty() && all.iter().all(waits)
         })
@@ -64,14 +64,14 @@ impl Engine {
 }
 
 /// Ends what runs of a container.
-pub(crate) async fn end_ghost(id: &InstanceId) {
+pub(crate) async fn end_half_started(id: &InstanceId) {
     let id = id.as_str().to_owned();
     // An id that is not whole could be part of another one.
     if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return;
     }
     let end = move || {
-        for group in groups_of(Path::new(GROUPS), &id, 0) {
+        for group in groups_of(Path::new(CGROUP_ROOT), &id, 0) {
             end_group(&group);
         }
     };
@@ -104,7 +104,7 @@ fn groups_of(within: &Path, id: &str, depth: usize) -> Vec<PathBuf> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         if name.contains(id) {
             found.push(folder);
-        } else if depth < DEEPEST {
+        } else if depth < MAX_CGROUP_DEPTH {
             found.extend(groups_of(&folder, id, depth + 1));
         }
     }
