@@ -11,8 +11,6 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-/// Who answers the built-in model.
-pub(crate) const PROVIDER: &str = "estrade";
 /// What lists of models say of it.
 pub(crate) const DESCRIPTION: &str =
     "Built-in test model: repeats the last message. Not an AI, and free.";

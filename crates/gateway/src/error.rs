@@ -3,9 +3,9 @@
 use crate::accounting::usage_ledger::AdmissionError;
 use crate::auth::AuthError;
 use crate::limits::rate_limiter::{Exceeded, RateLimitStatus, RateLimitStatuses, Unit};
+use crate::request::body_reader::BodyReadError;
 use crate::request::field_policy::RefusedField;
 use crate::request::request_fields::RequestError;
-use crate::streaming::body::GatewayBody;
 use crate::upstream::ResponseError;
 use bytes::Bytes;
 use estrade_model::Timestamp;
@@ -396,7 +396,8 @@ impl GatewayError {
     }
 
     /// The answer.
-    pub(crate) fn into_response(self) -> Response<GatewayBody> {
+    /// The response with this error, its body as bytes.
+    pub(crate) fn into_bytes_response(self) -> Response<Bytes> {
         let envelope = Envelope {
             error: Wire {
                 message: &self.message,
@@ -407,7 +408,7 @@ impl GatewayError {
             },
         };
         let body = serde_json::to_vec(&envelope).unwrap_or_default();
-        let mut response = Response::new(GatewayBody::whole(Bytes::from(body)));
+        let mut response = Response::new(Bytes::from(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(
@@ -420,6 +421,18 @@ impl GatewayError {
                 .map(|(name, value)| (Some(name), value)),
         );
         response
+    }
+}
+
+impl From<BodyReadError> for GatewayError {
+    fn from(error: BodyReadError) -> Self {
+        match error {
+            BodyReadError::TooLarge(max) => Self::too_large(max),
+            BodyReadError::NodeFull => Self::too_many_bodies(),
+            BodyReadError::OwnerFull => Self::too_many_own_bodies(),
+            BodyReadError::TooSlow => Self::slow_body(),
+            BodyReadError::Incomplete => Self::broken_body(),
+        }
     }
 }
 

@@ -5,11 +5,11 @@
 //! calls as it takes. The first request that is anything else hands the connection over to hyper,
 //! together with what was read of it.
 
-use crate::accounting::trace::TRACEPARENT;
-use crate::relay::{BETA, CACHE};
+use crate::headers::{BETA, CACHE};
 use crate::request::route::{self, Endpoint, InferenceRoute};
 use crate::request::{CallBody, CallRequest, SentKey};
 use crate::streaming::body::GatewayBody;
+use crate::trace::TRACEPARENT;
 use bytes::Bytes;
 use estrade_listener::express::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,

@@ -1,47 +1,38 @@
 //! What all serving threads share.
 
+use crate::accounting::Accounting;
 use crate::accounting::in_flight::InFlightRegistry;
-use crate::accounting::metrics::{Registry, Series, Snapshot};
 use crate::accounting::usage_ledger::UsageLedger;
 use crate::auth::{AuthorizedKey, KeyAuthenticator};
 use crate::cache::ResponseCache;
+use crate::limits::detached_reads::ReadLimits;
 use crate::limits::rate_limiter::RateLimiter;
+use crate::metrics::{Registry, Snapshot};
 use crate::models;
 use crate::options::Options;
-use crate::relay::Relay;
-use crate::streaming::detached::ReadLimits;
+use crate::request::body_reader::BodyLimits;
 use crate::upstream::catalogue::Catalogue;
 use crate::upstream::{Trust, Upstream};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use estrade_model::call::Call;
 use estrade_model::provider::Provider;
-use estrade_model::{Invalid, OwnerId, Timestamp};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use estrade_model::{Invalid, Timestamp};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The gateway: who may call, what there is, what was used. One per process.
 pub struct Gateway {
     pub(crate) authenticator: Arc<dyn KeyAuthenticator>,
-    pub(crate) ledger: Arc<dyn UsageLedger>,
+    pub(crate) accounting: Arc<Accounting>,
     pub(crate) options: Options,
     pub(crate) catalogue: ArcSwap<Catalogue>,
-    pub(crate) limiter: RateLimiter,
     pub(crate) response_cache: Arc<ResponseCache>,
     pub(crate) metrics: Registry,
-    /// Bytes of request bodies that are in memory.
-    pub(crate) bodies: AtomicU64,
-    /// Of these, the large ones, by owner.
-    pub(crate) owner_bodies: Mutex<HashMap<OwnerId, u64>>,
-    /// Where calls are counted that name no model that exists.
-    pub(crate) unknown: Arc<Series>,
-    in_flight: InFlightRegistry,
+    pub(crate) bodies: BodyLimits,
+    pub(crate) in_flight: InFlightRegistry,
     /// Responses that are read on after their clients have left.
-    pub(crate) detached: ReadLimits,
-    /// The empty text, for records.
-    pub(crate) empty: Arc<str>,
+    pub(crate) detached: Arc<ReadLimits>,
     started: i64,
 }
 
@@ -55,17 +46,20 @@ impl Gateway {
         let metrics = Registry::default();
         Arc::new(Self {
             authenticator,
-            ledger,
+            accounting: Arc::new(Accounting {
+                ledger,
+                limiter: RateLimiter::new(),
+                clock: Arc::clone(&options.clock),
+                tracing: options.tracing.clone(),
+                unknown: metrics.series("", ""),
+                empty: Arc::from(""),
+            }),
             catalogue: ArcSwap::default(),
-            limiter: RateLimiter::new(),
             response_cache: Arc::new(ResponseCache::new(options.cache_bytes, options.cache_ttl)),
-            bodies: AtomicU64::new(0),
-            owner_bodies: Mutex::default(),
-            unknown: metrics.series("", ""),
+            bodies: BodyLimits::new(&options),
             metrics,
             in_flight: InFlightRegistry::default(),
-            detached: ReadLimits::default(),
-            empty: Arc::from(""),
+            detached: Arc::default(),
             started: (options.clock)().seconds(),
             options,
         })
@@ -96,12 +90,7 @@ impl Gateway {
 
     /// Bytes of request bodies that are held now.
     pub fn body_bytes(&self) -> u64 {
-        self.bodies.load(Ordering::Relaxed)
-    }
-
-    /// The relay of one serving thread.
-    pub fn relay(self: &Arc<Self>) -> Relay {
-        Relay::new(Arc::clone(self), self.in_flight.register_thread())
+        self.bodies.bytes()
     }
 
     /// What calls took so far that have gone out without being on record, and whether there are others that

@@ -4,7 +4,7 @@
 //! [`UsageLedger`]; whoever builds a [`UsageLedger`] decides what must be on disk before a call goes out.
 //!
 //! [`Gateway`] is what all threads share, [`Relay`] is one thread's part of it: its connections to
-//! the providers. `relay.rs` has the steps of a call, in order.
+//! the providers. `relay/mod.rs` has the steps of a call, in order.
 
 mod accounting;
 pub mod auth;
@@ -13,18 +13,19 @@ mod echo;
 mod error;
 pub mod fast_path;
 mod gateway;
+mod headers;
 mod limits;
+pub mod metrics;
 mod models;
 mod options;
 mod relay;
 mod request;
-mod slots;
 mod streaming;
+pub mod trace;
 mod upstream;
 
-pub use accounting::trace::{Trace, TraceSink, Tracing};
+pub use accounting::usage_ledger;
 pub use accounting::usage_ledger::{Admission, AdmissionError, UsageLedger};
-pub use accounting::{metrics, trace, usage_ledger};
 pub use auth::{AuthContext, AuthError, KeyAuthenticator, WorkspaceSelector};
 pub use gateway::Gateway;
 pub use options::{Clock, Options};
@@ -32,4 +33,6 @@ pub use relay::Relay;
 pub use request::route;
 pub use request::route::{Endpoint, InferenceRoute};
 pub use request::{CallBody, CallRequest, SentKey};
-pub use streaming::body::{BodyError, GatewayBody};
+pub use streaming::body::GatewayBody;
+pub use streaming::body_error::BodyError;
+pub use trace::{Trace, TraceSink, Tracing};

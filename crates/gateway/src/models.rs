@@ -2,7 +2,7 @@
 
 use crate::auth::AuthorizedKey;
 use crate::echo;
-use crate::upstream::catalogue::{Catalogue, Model};
+use crate::upstream::catalogue::{Catalogue, ECHO_PROVIDER, Model};
 use bytes::Bytes;
 use estrade_model::call::Price;
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn entry(model: &Model, created: i64) -> Entry<'_> {
         id: &model.id,
         object: "model",
         created,
-        owned_by: first.map_or(echo::PROVIDER, |target| &target.upstream.name),
+        owned_by: first.map_or(ECHO_PROVIDER, |target| &target.upstream.name),
         context_length: model.context_length,
         pricing: Pricing {
             prompt: prompt.to_string(),

@@ -1,6 +1,6 @@
 //! What can be set about the relay.
 
-use crate::accounting::trace::Tracing;
+use crate::trace::Tracing;
 use estrade_model::Timestamp;
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The account of one call: opened when its key was let in, closed exactly once, whatever happens.
 
+use crate::accounting::Accounting;
 use crate::accounting::in_flight::{CallSnapshot, InFlightCalls, InFlightGuard, TokenCounter};
-use crate::accounting::metrics::Series;
-use crate::accounting::trace::Trace;
+use crate::accounting::usage::{micros, sum};
 use crate::auth::AuthContext;
-use crate::gateway::Gateway;
 use crate::limits::rate_limiter::RateLimitCharge;
-use crate::streaming::detached::{self, PendingResponse};
+use crate::metrics::Series;
+use crate::trace::Trace;
 use crate::upstream::catalogue::Target;
 use estrade_model::Id;
 use estrade_model::amount::Amount;
@@ -23,7 +23,7 @@ pub(crate) type DurabilityWait = Option<BoxFuture<'static, bool>>;
 
 /// A call that is under way.
 pub(crate) struct CallAccount {
-    gateway: Arc<Gateway>,
+    accounting: Arc<Accounting>,
     pub(crate) auth: AuthContext,
     /// None once it is closed.
     call: Option<Call>,
@@ -46,11 +46,16 @@ pub(crate) struct CallAccount {
     /// Whether a provider may bill an attempt that nothing is known of.
     unsettled: bool,
     /// What was being received when the client left, and when that was.
-    pending: Option<Box<PendingResponse>>,
+    pending: Option<Box<dyn DetachedCall>>,
     left_at: Option<Instant>,
     /// Set when nothing is waited for once the client has left.
     pub(crate) cancel: Option<Arc<AtomicBool>>,
     pub(crate) trace: Option<Trace>,
+}
+
+/// A call whose client has left while its response is awaited: takes over the account, to close it.
+pub(crate) trait DetachedCall: Send + Sync {
+    fn take_over(self: Box<Self>, account: Box<CallAccount>);
 }
 
 /// How a call ended.
@@ -72,20 +77,20 @@ pub(crate) struct CallEnd {
 
 impl CallAccount {
     pub(crate) fn open(
-        gateway: Arc<Gateway>,
+        accounting: Arc<Accounting>,
         auth: AuthContext,
         operation: Operation,
         (started, authenticated_at): (Instant, Instant),
     ) -> Box<Self> {
-        let now = (gateway.options.clock)();
+        let now = (accounting.clock)();
         let call = Call {
             id: Id::generate(now.millis(), fastrand::u64(..)),
             workspace: auth.workspace.id,
             key: auth.key.id,
             created_at: now,
             operation,
-            model: Arc::clone(&gateway.empty),
-            provider: Arc::clone(&gateway.empty),
+            model: Arc::clone(&accounting.empty),
+            provider: Arc::clone(&accounting.empty),
             status: 0,
             streamed: false,
             partial: false,
@@ -99,7 +104,7 @@ impl CallAccount {
         };
         // It goes from hand to hand: that is cheap only for something small.
         Box::new(Self {
-            gateway,
+            accounting,
             auth,
             call: Some(call),
             ticket: Ticket::NONE,
@@ -123,14 +128,14 @@ impl CallAccount {
     }
 
     /// The client has left while a response is awaited; what is dropped next is read on.
-    pub(crate) fn detach(&mut self, response: PendingResponse) {
-        self.pending = Some(Box::new(response));
+    pub(crate) fn detach(&mut self, response: Box<dyn DetachedCall>) {
+        self.pending = Some(response);
     }
 
     /// The same account for whoever reads on; this one is closed.
     pub(crate) fn hand_over(&mut self) -> Box<Self> {
         Box::new(Self {
-            gateway: Arc::clone(&self.gateway),
+            accounting: Arc::clone(&self.accounting),
             auth: self.auth.clone(),
             call: self.call.take(),
             ticket: self.ticket,
@@ -205,7 +210,7 @@ impl CallAccount {
             .into_iter()
             .flatten()
         {
-            self.gateway.limiter.settle(&taken, 0, now);
+            self.accounting.limiter.settle(&taken, 0, now);
         }
     }
 
@@ -235,7 +240,7 @@ impl CallAccount {
             None => self.in_flight_guard = Some(in_flight.add(self.started, snapshot)),
         }
         // Each time: while nobody had taken it, there was nothing to watch.
-        self.gateway.ledger.call_sent();
+        self.accounting.ledger.call_sent();
     }
 
     /// How it stands; nothing once it is closed.
@@ -356,26 +361,18 @@ impl CallAccount {
             call.tokens.total()
         };
         if let Some(taken) = &self.tokens {
-            self.gateway.limiter.settle(taken, used, now);
+            self.accounting.limiter.settle(taken, used, now);
         }
-        let series = self.series.as_ref().unwrap_or(&self.gateway.unknown);
+        let series = self.series.as_ref().unwrap_or(&self.accounting.unknown);
         series.note(call.status, took, call.tokens, call.attempts);
-        if let (Some(trace), Some(tracing)) = (self.trace, &self.gateway.options.tracing) {
+        if let (Some(trace), Some(tracing)) = (self.trace, &self.accounting.tracing) {
             tracing.sink.call_ended(trace, &call);
         }
-        let hold = self.gateway.ledger.close(self.ticket, call);
+        let hold = self.accounting.ledger.close(self.ticket, call);
         // Only now: between the two it would be known to nobody.
         self.in_flight_guard = None;
         hold
     }
-}
-
-pub(crate) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-pub(crate) fn sum(one: Amount, other: Amount) -> Amount {
-    Amount::from_nanos(one.nanos().saturating_add(other.nanos()))
 }
 
 impl Drop for CallAccount {
@@ -385,7 +382,7 @@ impl Drop for CallAccount {
             return;
         }
         if let Some(response) = self.pending.take() {
-            return detached::take_over(self.hand_over(), *response);
+            return response.take_over(self.hand_over());
         }
         let sent = self.sent.is_some();
         let _ = self.close(&CallEnd {

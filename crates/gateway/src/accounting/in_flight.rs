@@ -4,11 +4,10 @@
 //! registry from before its first byte is sent until the ledger has its record, so that a crash loses at most what was
 //! generated since the last snapshot.
 
-use crate::accounting::account::{micros, sum};
-use crate::slots::Slots;
-use crate::streaming::metered_response::tokens;
+use crate::accounting::usage::{micros, sum, tokens};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price};
+use slab::Slab;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -19,10 +18,10 @@ const MIN_AGE: Duration = Duration::from_millis(10);
 
 /// The calls of one thread.
 #[derive(Default)]
-pub(crate) struct InFlightCalls(Mutex<Slots<Arc<CallProgress>>>);
+pub(crate) struct InFlightCalls(Mutex<Slab<Arc<CallProgress>>>);
 
 impl InFlightCalls {
-    fn slots(&self) -> MutexGuard<'_, Slots<Arc<CallProgress>>> {
+    fn slots(&self) -> MutexGuard<'_, Slab<Arc<CallProgress>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -39,16 +38,12 @@ impl InFlightCalls {
             }),
         });
         let calls = Arc::clone(self);
-        self.slots().add(|slot| {
-            (
-                Arc::clone(&progress),
-                InFlightGuard {
-                    progress,
-                    calls,
-                    slot,
-                },
-            )
-        })
+        let slot = self.slots().insert(Arc::clone(&progress));
+        InFlightGuard {
+            progress,
+            calls,
+            slot,
+        }
     }
 }
 
@@ -76,7 +71,11 @@ impl InFlightRegistry {
         let now = Instant::now();
         for thread in threads {
             // Copied: nobody waits while they are read.
-            let all: Vec<_> = thread.slots().iter().cloned().collect();
+            let all: Vec<_> = thread
+                .slots()
+                .iter()
+                .map(|(_, it)| Arc::clone(it))
+                .collect();
             calls.reserve(all.len());
             for progress in all {
                 if now.saturating_duration_since(progress.started) < MIN_AGE {
@@ -195,7 +194,7 @@ impl TokenCounter {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.calls.slots().remove(self.slot);
+        self.calls.slots().try_remove(self.slot);
     }
 }
 

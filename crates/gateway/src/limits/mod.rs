@@ -1,4 +1,5 @@
 //! Limits: requests and tokens per minute, and what a call may cost at most.
 
 pub(crate) mod cost_estimate;
+pub(crate) mod detached_reads;
 pub(crate) mod rate_limiter;

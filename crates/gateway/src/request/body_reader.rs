@@ -1,7 +1,6 @@
 //! Reads a request's body: not more than allowed, not slower than bearable.
 
-use crate::error::GatewayError;
-use crate::gateway::Gateway;
+use crate::options::Options;
 use crate::request::CallBody;
 use bytes::{Bytes, BytesMut};
 use estrade_model::OwnerId;
@@ -10,8 +9,8 @@ use hyper::body::Incoming;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -23,6 +22,50 @@ const MIN_BYTES_PER_SECOND: u64 = 16 * 1024;
 /// lock.
 const MAX_UNCOUNTED_BODY: u32 = 64 * 1024;
 
+/// Why a body was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyReadError {
+    /// It is larger than so many bytes.
+    TooLarge(u64),
+    /// All bodies of the node together are too large.
+    NodeFull,
+    /// Those of its owner are.
+    OwnerFull,
+    /// It did not arrive in time.
+    TooSlow,
+    /// The client broke off.
+    Incomplete,
+}
+
+/// Bounds of request bodies, and how much of them is in memory.
+pub(crate) struct BodyLimits {
+    max_body: u64,
+    max_bodies: u64,
+    max_owner_bodies: u64,
+    idle_timeout: Duration,
+    bytes: AtomicU64,
+    /// Large bodies, by owner.
+    by_owner: Mutex<HashMap<OwnerId, u64>>,
+}
+
+impl BodyLimits {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            max_body: options.max_body,
+            max_bodies: options.max_bodies,
+            max_owner_bodies: options.max_owner_bodies,
+            idle_timeout: options.body_idle_timeout,
+            bytes: AtomicU64::new(0),
+            by_owner: Mutex::default(),
+        }
+    }
+
+    /// Bytes of bodies in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
 /// How much of a body of so many bytes is counted for its owner.
 fn owned(taken: u32) -> u64 {
     if taken > MAX_UNCOUNTED_BODY {
@@ -32,27 +75,27 @@ fn owned(taken: u32) -> u64 {
     }
 }
 
-/// BodyMemory in memory for a body, given back when it is dropped.
+/// Memory that a body takes, given back when it is dropped.
 pub(crate) struct BodyMemory<'g> {
-    gateway: &'g Gateway,
+    limits: &'g BodyLimits,
     owner: OwnerId,
     /// As many bits as lie beside the owner: it is part of the state of every call.
     taken: u32,
 }
 
 impl<'g> BodyMemory<'g> {
-    fn grow(&mut self, to: u64) -> Result<(), GatewayError> {
+    fn grow(&mut self, to: u64) -> Result<(), BodyReadError> {
         let Ok(to) = u32::try_from(to) else {
-            return Err(GatewayError::too_large(u32::MAX.into()));
+            return Err(BodyReadError::TooLarge(u32::MAX.into()));
         };
-        let (more, most) = (u64::from(to - self.taken), self.gateway.options.max_bodies);
+        let (more, most) = (u64::from(to - self.taken), self.limits.max_bodies);
         let is_owners_share = self.count_owned(to);
         self.taken = to;
-        if self.gateway.bodies.fetch_add(more, Ordering::Relaxed) + more > most {
-            return Err(GatewayError::too_many_bodies());
+        if self.limits.bytes.fetch_add(more, Ordering::Relaxed) + more > most {
+            return Err(BodyReadError::NodeFull);
         }
         if !is_owners_share {
-            return Err(GatewayError::too_many_own_bodies());
+            return Err(BodyReadError::OwnerFull);
         }
         Ok(())
     }
@@ -66,11 +109,11 @@ impl<'g> BodyMemory<'g> {
         let mut owners = self.owners();
         let own = owners.entry(self.owner).or_default();
         *own += more;
-        *own <= self.gateway.options.max_owner_bodies
+        *own <= self.limits.max_owner_bodies
     }
 
     fn owners(&self) -> MutexGuard<'g, HashMap<OwnerId, u64>> {
-        let owners = self.gateway.owner_bodies.lock();
+        let owners = self.limits.by_owner.lock();
         owners.unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,8 +121,8 @@ impl<'g> BodyMemory<'g> {
 impl Drop for BodyMemory<'_> {
     fn drop(&mut self) {
         if self.taken > 0 {
-            self.gateway
-                .bodies
+            self.limits
+                .bytes
                 .fetch_sub(self.taken.into(), Ordering::Relaxed);
         }
         let owned = owned(self.taken);
@@ -98,30 +141,30 @@ impl Drop for BodyMemory<'_> {
 /// Reads all of it.
 pub(crate) async fn read<'g>(
     body: &mut CallBody,
-    gateway: &'g Gateway,
+    limits: &'g BodyLimits,
     owner: OwnerId,
-) -> Result<(Bytes, BodyMemory<'g>), GatewayError> {
+) -> Result<(Bytes, BodyMemory<'g>), BodyReadError> {
     let mut memory = BodyMemory {
-        gateway,
+        limits,
         owner,
         taken: 0,
     };
     let body = match body {
         // In a box: it would make the state of every call larger.
-        CallBody::Incoming(body) => Box::pin(read_incoming(body, gateway, &mut memory)).await?,
-        CallBody::Whole(bytes) => take_whole(std::mem::take(bytes), gateway, &mut memory)?,
+        CallBody::Incoming(body) => Box::pin(read_incoming(body, limits, &mut memory)).await?,
+        CallBody::Whole(bytes) => take_whole(std::mem::take(bytes), limits, &mut memory)?,
     };
     Ok((body, memory))
 }
 
 fn take_whole(
     bytes: Bytes,
-    gateway: &Gateway,
+    limits: &BodyLimits,
     memory: &mut BodyMemory<'_>,
-) -> Result<Bytes, GatewayError> {
-    let (most, length) = (gateway.options.max_body, bytes.len() as u64);
+) -> Result<Bytes, BodyReadError> {
+    let (most, length) = (limits.max_body, bytes.len() as u64);
     if length > most {
-        return Err(GatewayError::too_large(most));
+        return Err(BodyReadError::TooLarge(most));
     }
     memory.grow(length)?;
     Ok(bytes)
@@ -129,12 +172,12 @@ fn take_whole(
 
 async fn read_incoming(
     body: &mut Incoming,
-    gateway: &Gateway,
+    limits: &BodyLimits,
     memory: &mut BodyMemory<'_>,
-) -> Result<Bytes, GatewayError> {
-    let (most, idle) = (gateway.options.max_body, gateway.options.body_idle_timeout);
+) -> Result<Bytes, BodyReadError> {
+    let (most, idle) = (limits.max_body, limits.idle_timeout);
     if body.size_hint().lower() > most {
-        return Err(GatewayError::too_large(most));
+        return Err(BodyReadError::TooLarge(most));
     }
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
@@ -142,7 +185,7 @@ async fn read_incoming(
     while let Some(part) = next(body, part_deadline(started, length, idle)).await? {
         length += part.len() as u64;
         if length > most {
-            return Err(GatewayError::too_large(most));
+            return Err(BodyReadError::TooLarge(most));
         }
         memory.grow(length)?;
         if first.is_empty() && all.is_empty() {
@@ -167,13 +210,13 @@ fn part_deadline(started: Instant, length: u64, idle: Duration) -> Instant {
     earned.min(Instant::now() + idle)
 }
 
-async fn next(body: &mut Incoming, due: Instant) -> Result<Option<Bytes>, GatewayError> {
+async fn next(body: &mut Incoming, due: Instant) -> Result<Option<Bytes>, BodyReadError> {
     loop {
         let frame = timeout_at(due, poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)));
         match frame.await {
-            Err(_) => return Err(GatewayError::slow_body()),
+            Err(_) => return Err(BodyReadError::TooSlow),
             Ok(None) => return Ok(None),
-            Ok(Some(Err(_))) => return Err(GatewayError::broken_body()),
+            Ok(Some(Err(_))) => return Err(BodyReadError::Incomplete),
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));

@@ -5,7 +5,6 @@
 //! `docs/INFERENCE.md` has the same list; a test compares them.
 
 use crate::request::json::{JsonString, Scanner};
-use crate::request::request_fields::{RequestFields, ServerTool};
 use estrade_model::provider::FieldRules;
 
 /// Fields that are refused unless a provider's `pass_fields` names them.
@@ -176,6 +175,48 @@ impl FieldSet {
     }
 }
 
+/// So many characters of a name that is refused are shown.
+const MAX_SHOWN: usize = 100;
+/// So many names that are not standard are noted: more than a provider can be told to pass, so that one of them
+/// is refused whatever the others are.
+const MAX_EXTRA: usize = 128;
+/// Fields that not every provider may be sent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct GuardedFields {
+    /// Fields that can change the model, the routing or the price.
+    pub(crate) restricted: FieldSet,
+    /// Fields that are not standard; looked for only where a provider is strict.
+    pub(crate) extra: Vec<String>,
+    /// Tools that the provider runs, and may charge for.
+    pub(crate) tools: Vec<ServerTool>,
+}
+
+/// A tool that the provider runs, and may charge for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ServerTool {
+    /// The first entry of `tools` that is of this kind.
+    pub(crate) index: usize,
+    /// Its `type`.
+    pub(crate) kind: String,
+}
+
+impl GuardedFields {
+    /// Adds a field that is not standard.
+    pub(crate) fn add_extra(&mut self, name: &str) {
+        let name: String = name.chars().take(MAX_SHOWN).collect();
+        if self.extra.len() < MAX_EXTRA && !self.extra.contains(&name) {
+            self.extra.push(name);
+        }
+    }
+
+    pub(crate) fn add_tool(&mut self, index: usize, kind: &str) {
+        let kind: String = kind.chars().take(MAX_SHOWN).collect();
+        if self.tools.len() < MAX_EXTRA && self.tools.iter().all(|tool| tool.kind != kind) {
+            self.tools.push(ServerTool { index, kind });
+        }
+    }
+}
+
 /// A field of a request that a provider must not be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RefusedField {
@@ -211,8 +252,8 @@ impl FieldPolicy {
     }
 
     /// A field of a request that must not be sent there.
-    pub(crate) fn refused(&self, fields: &RequestFields) -> Option<RefusedField> {
-        let guarded = fields.guarded.as_deref()?;
+    pub(crate) fn refused(&self, guarded: Option<&GuardedFields>) -> Option<RefusedField> {
+        let guarded = guarded?;
         if let Some(field) = guarded.restricted.first_not_in(self.passed) {
             return Some(RefusedField::named(field));
         }
@@ -250,7 +291,9 @@ mod tests {
     fn refused(policy: &FieldPolicy, more: &str) -> Option<String> {
         let body = format!(r#"{{"model":"a","messages":[]{more}}}"#);
         let fields = parse_request_fields(body.as_bytes(), policy.strict).unwrap();
-        policy.refused(&fields).map(|field| field.param)
+        policy
+            .refused(fields.guarded.as_deref())
+            .map(|field| field.param)
     }
 
     #[test]
@@ -334,7 +377,10 @@ mod tests {
         let fields = parse_request_fields(body.as_bytes(), true).unwrap();
         let kept = fields.guarded.as_deref().unwrap().extra.len();
         assert!((MAX_PASS_FIELDS + 1..1000).contains(&kept), "{kept}");
-        assert_eq!(strict.refused(&fields).unwrap().param, "f100");
+        assert_eq!(
+            strict.refused(fields.guarded.as_deref()).unwrap().param,
+            "f100"
+        );
         let tools = (0..20_000).map(|at| format!(r#"{{"type":"t{at}"}}"#));
         let body = format!(
             r#"{{"model":"a","tools":[{}]}}"#,

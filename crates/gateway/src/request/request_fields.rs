@@ -1,6 +1,8 @@
 //! What the relay has to know of a request's body, and the few places where it changes it.
 
-use crate::request::field_policy::{CLIENT_TOOLS, FieldSet, STANDARD, TOOL_DEFINITION};
+use crate::request::field_policy::{
+    CLIENT_TOOLS, FieldSet, GuardedFields, STANDARD, TOOL_DEFINITION,
+};
 use crate::request::json::{JsonError, JsonString, Scanner, ValueKind};
 use bytes::Bytes;
 use std::ops::Range;
@@ -27,35 +29,6 @@ pub(crate) struct RequestFields {
     pub(crate) guarded: Option<Box<GuardedFields>>,
     /// Whether the same request gives the same answer.
     pub(crate) deterministic: bool,
-}
-
-/// Fields that not every provider may be sent.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct GuardedFields {
-    /// Fields that can change the model, the routing or the price.
-    pub(crate) restricted: FieldSet,
-    /// Fields that are not standard; looked for only where a provider is strict.
-    pub(crate) extra: Vec<String>,
-    /// Tools that the provider runs, and may charge for.
-    pub(crate) tools: Vec<ServerTool>,
-}
-
-/// A tool that the provider runs, and may charge for.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ServerTool {
-    /// The first entry of `tools` that is of this kind.
-    pub(crate) index: usize,
-    /// Its `type`.
-    pub(crate) kind: String,
-}
-
-impl GuardedFields {
-    fn add_tool(&mut self, index: usize, kind: &str) {
-        let kind: String = kind.chars().take(MAX_SHOWN).collect();
-        if self.tools.len() < MAX_EXTRA && self.tools.iter().all(|tool| tool.kind != kind) {
-            self.tools.push(ServerTool { index, kind });
-        }
-    }
 }
 
 /// Why a body is refused.
@@ -92,11 +65,6 @@ const FIELDS: [&str; 10] = [
 /// Fields that only describe: a tool may well have a parameter that is called `file`.
 const DESCRIPTIONS: [&str; 3] = ["tools", "functions", "response_format"];
 
-/// So many characters of a name that is refused are shown.
-const MAX_SHOWN: usize = 100;
-/// So many names that are not standard are noted: more than a provider can be told to pass, so that one of them
-/// is refused whatever the others are.
-const MAX_EXTRA: usize = 128;
 /// More than any limit.
 const UNLIMITED: u64 = u64::MAX;
 const OTHER_CASE: &str = "must be written exactly so: some servers do not mind the case";
@@ -171,11 +139,8 @@ impl RequestFields {
                 guarded.restricted.add(restricted);
             }
         } else if strict && !STANDARD.iter().any(|field| scanner.equals(name, field)) {
-            let name: String = scanner.value(name).chars().take(MAX_SHOWN).collect();
-            let extra = &mut self.guarded.get_or_insert_default().extra;
-            if extra.len() < MAX_EXTRA && !extra.contains(&name) {
-                extra.push(name);
-            }
+            let guarded = self.guarded.get_or_insert_default();
+            guarded.add_extra(&scanner.value(name));
         }
         Ok(())
     }

@@ -1,47 +1,51 @@
-//! The answers of one thread that are on their way, so that one that nobody reads can be ended.
+//! The responses that one thread forwards, so that one that nobody reads can be aborted.
 //!
-//! A caller that stops reading is not noticed otherwise: over HTTP/2 its answer is not even polled
-//! then, while it keeps a connection to a provider and what was set aside.
+//! A client that stops reading is not noticed otherwise: over HTTP/2 its response is not even polled
+//! then, while it keeps a connection to a provider and a reserved budget.
 
-use crate::slots::Slots;
-use crate::streaming::metered_response::MeteredResponse;
+use slab::Slab;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// An answer on its way, shared with [`ActiveResponses`].
-pub(crate) type SharedResponse = Arc<Mutex<MeteredResponse>>;
-
-/// Locks an answer. Never contended: all that use it take turns on one thread.
-pub(crate) fn lock(response: &SharedResponse) -> MutexGuard<'_, MeteredResponse> {
-    response.lock().unwrap_or_else(PoisonError::into_inner)
+/// A response that counts the sweeps since its client has read from it.
+pub(crate) trait Sweep: Send {
+    /// Aborts it after more than `max` sweeps without a read.
+    fn sweep(&mut self, max: u32);
 }
+
+type Entry = Weak<Mutex<dyn Sweep>>;
 
 /// All of them; as many as there are calls.
 #[derive(Default)]
-pub(crate) struct ActiveResponses(Mutex<Slots<Weak<Mutex<MeteredResponse>>>>);
+pub(crate) struct ActiveResponses(Mutex<Slab<Entry>>);
 
 impl ActiveResponses {
-    fn slots(&self) -> MutexGuard<'_, Slots<Weak<Mutex<MeteredResponse>>>> {
+    fn entries(&self) -> MutexGuard<'_, Slab<Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one that knows its slot, to be removed from it when it is dropped.
-    pub(crate) fn add(&self, make: impl FnOnce(usize) -> MeteredResponse) -> SharedResponse {
-        self.slots().add(|slot| {
-            let response = Arc::new(Mutex::new(make(slot)));
-            (Arc::downgrade(&response), response)
-        })
+    /// Adds one that is made for its key, to be removed by it when it is dropped.
+    pub(crate) fn add<R: Sweep + 'static>(&self, make: impl FnOnce(usize) -> R) -> Arc<Mutex<R>> {
+        let mut entries = self.entries();
+        let entry = entries.vacant_entry();
+        let response = Arc::new(Mutex::new(make(entry.key())));
+        let weak: Weak<Mutex<R>> = Arc::downgrade(&response);
+        entry.insert(weak);
+        response
     }
 
-    pub(crate) fn remove(&self, slot: usize) {
-        self.slots().remove(slot);
+    pub(crate) fn remove(&self, key: usize) {
+        self.entries().try_remove(key);
     }
 
-    /// Ends those that were not read for so many sweeps.
-    pub(crate) fn sweep(&self, most: u32) {
+    /// Aborts those that were not read for so many sweeps.
+    pub(crate) fn sweep(&self, max: u32) {
         // Collected first: the last owner of one removes it, which needs the lock.
-        let all: Vec<SharedResponse> = self.slots().iter().filter_map(Weak::upgrade).collect();
+        let entries = self.entries();
+        let all: Vec<_> = entries.iter().filter_map(|(_, it)| it.upgrade()).collect();
+        drop(entries);
         for response in all {
-            lock(&response).sweep(most);
+            let mut response = response.lock().unwrap_or_else(PoisonError::into_inner);
+            response.sweep(max);
         }
     }
 }

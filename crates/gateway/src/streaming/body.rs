@@ -1,12 +1,13 @@
 //! The body of an answer.
 
-use crate::streaming::active_responses::{self, SharedResponse};
-use crate::upstream::ResponseError;
+use crate::error::GatewayError;
+use crate::streaming::body_error::BodyError;
+use crate::streaming::metered_response::{SharedResponse, lock};
 use bytes::Bytes;
 use estrade_listener::sending::{Output, Part, Parts};
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -25,18 +26,6 @@ impl Default for GatewayBody {
     }
 }
 
-/// The provider broke off, so the answer is cut: the caller shall notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BodyError(pub(crate) ResponseError);
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the provider's answer was cut ({:?})", self.0)
-    }
-}
-
-impl std::error::Error for BodyError {}
-
 impl GatewayBody {
     pub(crate) fn whole(bytes: Bytes) -> Self {
         Self(Kind::Whole(bytes))
@@ -52,7 +41,7 @@ impl GatewayBody {
 
     /// Whether its parts come one by one, for as long as a provider has something to say.
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(&self.0, Kind::Metered(response) if active_responses::lock(response).is_stream())
+        matches!(&self.0, Kind::Metered(response) if lock(response).is_stream())
     }
 }
 
@@ -68,7 +57,7 @@ impl Body for GatewayBody {
             Kind::Whole(bytes) if bytes.is_empty() => None,
             Kind::Whole(bytes) => Some(std::mem::take(bytes)),
             Kind::Pieces(pieces) => pieces.pop_front(),
-            Kind::Metered(response) => return active_responses::lock(response).poll_frame(cx),
+            Kind::Metered(response) => return lock(response).poll_frame(cx),
         };
         Poll::Ready(data.map(|data| Ok(Frame::data(data))))
     }
@@ -77,7 +66,7 @@ impl Body for GatewayBody {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_empty(),
             Kind::Pieces(pieces) => pieces.is_empty(),
-            Kind::Metered(response) => active_responses::lock(response).has_ended(),
+            Kind::Metered(response) => lock(response).has_ended(),
         }
     }
 
@@ -85,7 +74,7 @@ impl Body for GatewayBody {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces(_) => SizeHint::default(),
-            Kind::Metered(response) => active_responses::lock(response)
+            Kind::Metered(response) => lock(response)
                 .remaining()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
         }
@@ -95,10 +84,16 @@ impl Body for GatewayBody {
 impl Parts for GatewayBody {
     fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
         if let Kind::Metered(response) = &self.0
-            && let Some(polled) = active_responses::lock(response).poll_part(cx, output)
+            && let Some(polled) = lock(response).poll_part(cx, output)
         {
             return polled;
         }
         self.poll_owned_part(cx, output)
+    }
+}
+
+impl GatewayError {
+    pub(crate) fn into_response(self) -> Response<GatewayBody> {
+        self.into_bytes_response().map(GatewayBody::whole)
     }
 }

@@ -5,112 +5,31 @@
 //! never at less. A read is bounded in time and bytes, reads are bounded per node and per owner, and they
 //! end with the worker that they belong to.
 
-use crate::accounting::account::{CallAccount, CallEnd};
-use crate::gateway::Gateway;
-use crate::relay::WorkerState;
-use crate::streaming::metered_response::{Content, tokens};
+use crate::accounting::account::{CallAccount, CallEnd, DetachedCall};
+use crate::accounting::usage::tokens;
+use crate::limits::detached_reads::ReadPermit;
+use crate::streaming::content::Content;
 use crate::streaming::model_name::ModelRewriter;
 use crate::streaming::response_scanner::ResponseScanner;
 use crate::streaming::sse::EventStream;
+use crate::streaming::worker::WorkerState;
 use crate::upstream::catalogue::Target;
-use crate::upstream::fallback::STALE_CONNECTION_WINDOW;
-use crate::upstream::{Connection, ResponseError, ResponseHead, SendError};
+use crate::upstream::{
+    Connection, ResponseError, ResponseHead, STALE_CONNECTION_WINDOW, SendError,
+};
 use bytes::Bytes;
-use estrade_model::OwnerId;
 use estrade_model::call::Price;
 use estrade_model::provider::OnDisconnect;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
-use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Detached reads of a node…
-const MAX_READS: usize = 1024;
-/// …and of all keys of one owner.
-const MAX_READS_PER_OWNER: usize = 64;
 /// What is read of one response after its client has left.
 const MAX_BYTES: u64 = 64 << 20;
 /// The status of a call whose client left before the first byte.
 const LEFT: u16 = 499;
-
-/// How many detached reads there are on this node.
-#[derive(Default)]
-pub(crate) struct ReadLimits(Mutex<HashMap<OwnerId, usize>>);
-
-impl ReadLimits {
-    fn by_owner(&self) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One of the detached reads that may be.
-struct Permit {
-    gateway: Arc<Gateway>,
-    owner: OwnerId,
-}
-
-impl Permit {
-    fn acquire(gateway: &Arc<Gateway>, owner: OwnerId) -> Option<Self> {
-        let mut reads = gateway.detached.by_owner();
-        let all: usize = reads.values().sum();
-        let own = reads.get(&owner).copied().unwrap_or(0);
-        if all >= MAX_READS || own >= MAX_READS_PER_OWNER {
-            return None;
-        }
-        reads.insert(owner, own + 1);
-        Some(Self {
-            gateway: Arc::clone(gateway),
-            owner,
-        })
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let mut reads = self.gateway.detached.by_owner();
-        if let Some(own) = reads.get_mut(&self.owner) {
-            *own -= 1;
-            if *own == 0 {
-                reads.remove(&self.owner);
-            }
-        }
-    }
-}
-
-/// The detached reads of one worker. None once it has ended.
-pub(crate) struct Readers(Mutex<Option<JoinSet<()>>>);
-
-impl Default for Readers {
-    fn default() -> Self {
-        Self(Mutex::new(Some(JoinSet::new())))
-    }
-}
-
-impl Readers {
-    fn tasks(&self) -> MutexGuard<'_, Option<JoinSet<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads a response on. Dropped where that is not possible, which charges the call.
-    fn spawn(&self, read: DetachedRead) {
-        let (mut tasks, runtime) = (self.tasks(), Handle::try_current());
-        if let (Some(tasks), Ok(runtime)) = (&mut *tasks, runtime) {
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn_on(read.run(), &runtime);
-        }
-    }
-
-    /// Ends all of them, and lets none begin any more: each is charged what was reserved for it.
-    pub(crate) async fn shutdown(&self) {
-        let tasks = self.tasks().take();
-        if let Some(mut tasks) = tasks {
-            tasks.shutdown().await;
-        }
-    }
-}
 
 /// A response whose client has left.
 pub(crate) struct PendingResponse {
@@ -131,6 +50,12 @@ pub(crate) struct Received {
     pub(crate) until_close: bool,
 }
 
+impl DetachedCall for PendingResponse {
+    fn take_over(self: Box<Self>, account: Box<CallAccount>) {
+        take_over(account, *self);
+    }
+}
+
 /// Takes over a call whose client has left: its response is read on if that is worth it, else the call is
 /// charged at once.
 pub(crate) fn take_over(account: Box<CallAccount>, response: PendingResponse) {
@@ -140,7 +65,7 @@ pub(crate) fn take_over(account: Box<CallAccount>, response: PendingResponse) {
         && upstream.on_disconnect == OnDisconnect::Finish;
     let owner = account.auth.key.owner;
     let permit = worth_it
-        .then(|| Permit::acquire(&worker.gateway, owner))
+        .then(|| ReadPermit::acquire(&worker.gateway.detached, owner))
         .flatten();
     let reads = permit.is_some();
     let read = DetachedRead {
@@ -149,7 +74,7 @@ pub(crate) fn take_over(account: Box<CallAccount>, response: PendingResponse) {
         _permit: permit,
     };
     if reads {
-        worker.readers.spawn(read);
+        worker.readers.spawn(read.run());
     }
 }
 
@@ -157,7 +82,7 @@ pub(crate) fn take_over(account: Box<CallAccount>, response: PendingResponse) {
 struct DetachedRead {
     account: Box<CallAccount>,
     response: PendingResponse,
-    _permit: Option<Permit>,
+    _permit: Option<ReadPermit>,
 }
 
 /// What became of a wait for the provider.

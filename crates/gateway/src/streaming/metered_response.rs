@@ -7,25 +7,25 @@
 
 use crate::accounting::account::{CallAccount, CallEnd, DurabilityWait};
 use crate::accounting::in_flight::TokenCounter;
-use crate::cache::CacheWriter;
+use crate::accounting::usage::tokens;
 use crate::error::last_event;
-use crate::relay::WorkerState;
-use crate::streaming::body::BodyError;
+use crate::streaming::active_responses::Sweep;
+use crate::streaming::body_error::BodyError;
+use crate::streaming::content::Content;
 use crate::streaming::detached::{self, PendingResponse, Received};
 use crate::streaming::key_redactor::KeyRedactor;
-use crate::streaming::model_name::ModelRewriter;
-use crate::streaming::response_scanner::ResponseScanner;
 use crate::streaming::sse::EventStream;
+use crate::streaming::worker::WorkerState;
 use crate::upstream::catalogue::Target;
 use crate::upstream::{Connection, ResponseError};
 use bytes::Bytes;
 use estrade_listener::framing::find_chunk;
 use estrade_listener::sending::{Output, Part};
 use estrade_listener::spare;
-use estrade_model::call::{Operation, Tokens};
+use estrade_model::call::Operation;
 use http_body::Frame;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
@@ -34,58 +34,12 @@ use tokio::time::Instant;
 const MAX_STEPS: usize = 64;
 const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// The body of a response, as far as it is understood.
-pub(crate) enum Content {
-    /// Server-sent events.
-    Events(EventStream),
-    /// One JSON text.
-    Json {
-        scan: ResponseScanner,
-        /// Whether it is not compressed: only then its usage can be read.
-        readable: bool,
-        /// Remaining bytes, when the length is known.
-        left: Option<u64>,
-        cache_writer: Option<CacheWriter>,
-        /// Replaces the provider's name of the model by the id that the client asked for.
-        model: ModelRewriter,
-    },
-}
+/// A response that is being forwarded, shared with `ActiveResponses`.
+pub(crate) type SharedResponse = Arc<Mutex<MeteredResponse>>;
 
-impl Content {
-    pub(crate) fn usage(&self) -> Option<Tokens> {
-        match self {
-            Self::Events(events) => events.usage(),
-            Self::Json { scan, .. } => scan.usage(),
-        }
-    }
-
-    pub(crate) fn content_bytes(&self) -> u64 {
-        match self {
-            Self::Events(events) => events.content_bytes(),
-            Self::Json { scan, .. } => scan.content_bytes(),
-        }
-    }
-
-    /// Whether the end was announced: nothing of interest comes any more.
-    pub(crate) fn is_announced_end(&self) -> bool {
-        matches!(self, Self::Events(events) if events.is_done())
-    }
-
-    /// Whether an answer that ended with its connection has an end of its own.
-    pub(crate) fn is_complete(&self, passed: u64) -> bool {
-        match self {
-            Self::Events(events) => events.is_complete(),
-            Self::Json { scan, readable, .. } => passed > 0 && !(*readable && scan.is_open()),
-        }
-    }
-
-    /// Whether all is known that the provider bills, of an answer that was read to its end or not.
-    pub(crate) fn is_settled(&self, finished: bool) -> bool {
-        match self {
-            Self::Events(events) => finished || events.has_final_usage(),
-            Self::Json { scan, readable, .. } => *readable && (finished || scan.usage().is_some()),
-        }
-    }
+/// Locks a response. Never contended: all that use it take turns on one thread.
+pub(crate) fn lock(response: &SharedResponse) -> MutexGuard<'_, MeteredResponse> {
+    response.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A response that is being forwarded.
@@ -223,17 +177,6 @@ impl MeteredResponse {
             self.last_client_write = self.last_upstream_byte;
         }
         at > 0
-    }
-
-    /// Aborts it if the client has read nothing for so many sweeps.
-    pub(crate) fn sweep(&mut self, most: u32) {
-        let Some(unread) = &mut self.unread else {
-            return;
-        };
-        *unread = unread.saturating_add(1);
-        if *unread > most && self.connection.is_some() {
-            self.abort(ResponseError::Unread);
-        }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -503,6 +446,19 @@ impl MeteredResponse {
     }
 }
 
+impl Sweep for MeteredResponse {
+    /// Aborts it if the client has read nothing for so many sweeps.
+    fn sweep(&mut self, most: u32) {
+        let Some(unread) = &mut self.unread else {
+            return;
+        };
+        *unread = unread.saturating_add(1);
+        if *unread > most && self.connection.is_some() {
+            self.abort(ResponseError::Unread);
+        }
+    }
+}
+
 impl Drop for MeteredResponse {
     fn drop(&mut self) {
         self.worker.active_responses.remove(self.slot);
@@ -520,21 +476,4 @@ impl Drop for MeteredResponse {
             _ => self.close(true),
         }
     }
-}
-
-/// Tokens of a call: as reported, else estimated from its content at four bytes each.
-pub(crate) fn tokens(
-    operation: Operation,
-    reported: Option<Tokens>,
-    prompt: u64,
-    content_bytes: u64,
-) -> (Tokens, bool) {
-    if let Some(tokens) = reported {
-        return (tokens, false);
-    }
-    let completion = match operation {
-        Operation::Chat => content_bytes.div_ceil(4),
-        Operation::Embeddings | Operation::Images => 0,
-    };
-    (Tokens { prompt, completion }, true)
 }

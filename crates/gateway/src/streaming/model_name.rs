@@ -2,14 +2,10 @@
 
 use crate::streaming::response_scanner::{ModelSpan, ResponseScanner};
 use bytes::Bytes;
-use http::HeaderValue;
 use std::ops::Range;
 
 /// A longer name that comes in several parts is passed on as it is.
 const MAX_HELD: usize = 16 * 1024;
-/// A longer name is not put into a header.
-const MAX_HEADER: usize = 256;
-
 /// Replaces the value of the top-level `model` in a JSON text that comes in parts. Only that value is ever held back,
 /// from its first byte until its last.
 #[derive(Debug)]
@@ -69,26 +65,10 @@ pub(crate) fn replace(text: &[u8], span: Range<usize>, with: &[u8]) -> Bytes {
     Bytes::from([before, with, after].concat())
 }
 
-/// An id as JSON.
-pub(crate) fn quoted(id: &str) -> Bytes {
-    Bytes::from(serde_json::Value::from(id).to_string())
-}
-
-/// A name as a header; none: it is too long or has something in it that no header can have.
-pub(crate) fn header(name: &[u8]) -> Option<HeaderValue> {
-    let name = (name.len() <= MAX_HEADER).then_some(name)?;
-    HeaderValue::from_bytes(name).ok()
-}
-
-/// The same of a name as a provider wrote it: as JSON, with its quotes.
-pub(crate) fn header_of_quoted(name: &[u8]) -> Option<HeaderValue> {
-    let name = name.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    header(name).filter(|_| !name.contains(&b'\\'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::model_id::quoted;
 
     fn rewrite<'p>(parts: impl IntoIterator<Item = &'p [u8]>, id: &str) -> String {
         let (mut rewriter, mut scan) = (ModelRewriter::new(quoted(id)), ResponseScanner::default());
@@ -125,14 +105,5 @@ mod tests {
     fn a_name_without_end_is_not_held() {
         let long = format!(r#"{{"model":"{}"}}"#, "x".repeat(MAX_HELD * 2));
         assert_eq!(rewrite(long.as_bytes().chunks(1000), "id"), long);
-    }
-
-    #[test]
-    fn names_become_headers_if_they_can() {
-        assert_eq!(header_of_quoted(b"\"a/b:1\"").unwrap(), "a/b:1");
-        for none in [&b"\"a\\nb\""[..], b"a", b"\"a\nb\""] {
-            assert_eq!(header_of_quoted(none), None);
-        }
-        assert_eq!(header("x".repeat(MAX_HEADER + 1).as_bytes()), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Which models there are and who answers them. Built anew when providers change, then only read.
 
-use crate::accounting::metrics::{Registry, Series};
-use crate::streaming::model_name;
+use crate::metrics::{Registry, Series};
 use crate::upstream::health::{Health, Notice};
+use crate::upstream::model_id;
 use crate::upstream::{Trust, Upstream};
 use bytes::Bytes;
 use estrade_model::Invalid;
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// What comes within so long after the first byte came at once.
 const INSTANT: Duration = Duration::from_millis(10);
+
+/// The provider of the built-in model.
+pub(crate) const ECHO_PROVIDER: &str = "estrade";
 
 /// All models.
 #[derive(Default)]
@@ -100,8 +103,8 @@ impl Catalogue {
                             .into_bytes()
                             .into()
                     }),
-                    name_header: model_name::header(sent.as_bytes()),
-                    quoted_id: model_name::quoted(&offered.id),
+                    name_header: model_id::header(sent.as_bytes()),
+                    quoted_id: model_id::quoted(&offered.id),
                     price: offered.price,
                     context_length: offered.context_length.map(Into::into),
                     weight: offered.weight.map(Into::into),
@@ -174,7 +177,7 @@ impl Model {
     fn echo(metrics: &Registry) -> Self {
         let mut model = Self::new(Arc::from(ECHO_MODEL), Vec::new(), metrics);
         model.echo = true;
-        model.series = metrics.series(ECHO_MODEL, crate::echo::PROVIDER);
+        model.series = metrics.series(ECHO_MODEL, ECHO_PROVIDER);
         model
     }
 }

@@ -28,6 +28,10 @@ const MIN_READ: usize = 4 * 1024;
 /// …and more as long as the buffer is filled each time.
 const MAX_READ: usize = 64 * 1024;
 
+/// Keep-alive race: a reused connection that ends within one round trip of a request was closed before the request
+/// arrived, so the request is sent again. Later, the provider may have read it.
+pub(crate) const STALE_CONNECTION_WINDOW: Duration = Duration::from_millis(300);
+
 /// Happy Eyeballs: when an address has not accepted after so long, the next one is tried beside it.
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 

@@ -5,15 +5,17 @@
 
 pub(crate) mod catalogue;
 mod connection;
-pub(crate) mod fallback;
 mod head;
 pub(crate) mod health;
 mod key_finder;
+pub(crate) mod model_id;
 mod pool;
 pub(crate) mod target_order;
 mod tls;
 
-pub(crate) use connection::{Connection, Http1Request, ResponseError, SendError};
+pub(crate) use connection::{
+    Connection, Http1Request, ResponseError, STALE_CONNECTION_WINDOW, SendError,
+};
 pub(crate) use head::ResponseHead;
 pub(crate) use key_finder::KeyFinder;
 pub(crate) use pool::Pool;

@@ -1,13 +1,16 @@
 //! Calls the providers of a model: retries with backoff on one, then falls back to the next.
 
 use crate::accounting::account::CallAccount;
-use crate::accounting::trace::{TRACEPARENT, Trace};
 use crate::error::GatewayError;
-use crate::relay::{BETA, WorkerState};
+use crate::headers::BETA;
 use crate::request::request_fields::RequestFields;
 use crate::streaming::detached::PendingResponse;
+use crate::streaming::worker::WorkerState;
+use crate::trace::{TRACEPARENT, Trace};
 use crate::upstream::catalogue::Target;
-use crate::upstream::{Connection, Http1Request, ResponseHead, SendError, Upstream};
+use crate::upstream::{
+    Connection, Http1Request, ResponseHead, STALE_CONNECTION_WINDOW, SendError, Upstream,
+};
 use bytes::Bytes;
 use estrade_model::call::Operation;
 use http::{HeaderMap, header};
@@ -19,10 +22,6 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A provider that asks for a longer delay gets this one.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
-/// Keep-alive race: a reused connection that ends within one round trip of a request was closed before the request
-/// arrived, so the request is sent again. Later, the provider may have read it.
-pub(crate) const STALE_CONNECTION_WINDOW: Duration = Duration::from_millis(300);
-
 /// A request on its way to a provider.
 pub(crate) struct UpstreamCall<'e> {
     pub(crate) operation: Operation,
@@ -264,12 +263,12 @@ impl Drop for DisconnectGuard<'_> {
         if !connection.is_fully_sent() {
             return self.account.record_unbilled();
         }
-        self.account.detach(PendingResponse {
+        self.account.detach(Box::new(PendingResponse {
             worker: Arc::clone(self.worker),
             target: Arc::clone(self.target),
             connection,
             received: None,
-        });
+        }));
     }
 }
 

@@ -1,19 +1,22 @@
 //! What a provider answers: taken as a whole when it is there, passed on as it comes when it is not.
 
 use crate::accounting::account::{CallAccount, CallEnd};
+use crate::accounting::usage::tokens;
 use crate::cache::{CacheKey, CacheWriter};
 use crate::error::GatewayError;
-use crate::relay::{
-    CACHE, CompleteResponse, MAX_HEADERS, Outcome, PROVIDER, UPSTREAM_MODEL, WorkerState,
-};
+use crate::headers::{CACHE, MAX_HEADERS, PROVIDER, UPSTREAM_MODEL};
+use crate::relay::fallback::UpstreamResponse;
+use crate::relay::outcome::{CompleteResponse, Outcome};
 use crate::streaming::body::GatewayBody;
-use crate::streaming::metered_response::{Content, MeteredResponse, tokens};
-use crate::streaming::model_name::{ModelRewriter, header_of_quoted, replace};
+use crate::streaming::content::Content;
+use crate::streaming::metered_response::MeteredResponse;
+use crate::streaming::model_name::{ModelRewriter, replace};
 use crate::streaming::response_scanner::ResponseScanner;
 use crate::streaming::sse::EventStream;
+use crate::streaming::worker::WorkerState;
 use crate::upstream::Connection;
 use crate::upstream::catalogue::Target;
-use crate::upstream::fallback::UpstreamResponse;
+use crate::upstream::model_id::header_of_quoted;
 use bytes::{Bytes, BytesMut};
 use estrade_model::call::Operation;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};

@@ -1,13 +1,18 @@
 //! One call, from its head to its end.
 
+mod fallback;
+mod outcome;
+mod receive;
+
 use crate::accounting::account::{CallAccount, CallEnd};
 use crate::accounting::in_flight::InFlightCalls;
 use crate::accounting::usage_ledger::{Admission, CallEstimate};
 use crate::auth::{AuthContext, WorkspaceSelector};
-use crate::cache::{CacheKey, CacheWriter, CachedResponse, ResponseCache};
-use crate::echo::{self, answer};
+use crate::cache::{CacheKey, CachedResponse, ResponseCache};
+use crate::echo::answer;
 use crate::error::{GatewayError, rate_limit_headers};
 use crate::gateway::Gateway;
+use crate::headers::{ATTEMPTS, BETA, CACHE, CALL, MAX_HEADERS, PROVIDER};
 use crate::limits::cost_estimate::CostEstimate;
 use crate::limits::rate_limiter::{RateLimitStatus, RateLimitStatuses, RateLimiter, Unit};
 use crate::models::may_use;
@@ -17,57 +22,31 @@ use crate::request::route::{Endpoint, InferenceRoute};
 use crate::request::{CallBody, CallRequest, SentKey};
 use crate::streaming::active_responses::ActiveResponses;
 use crate::streaming::body::GatewayBody;
-use crate::streaming::detached::Readers;
+use crate::streaming::readers::Readers;
+use crate::streaming::worker::WorkerState;
 use crate::upstream::Pool;
-use crate::upstream::catalogue::{Catalogue, Model, Target};
-use crate::upstream::fallback::{UpstreamCall, UpstreamResponse, call_with_fallback};
+use crate::upstream::catalogue::{Catalogue, ECHO_PROVIDER, Model, Target};
 use bytes::Bytes;
 use estrade_model::call::{CallId, Operation, Ticket};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use fallback::{UpstreamCall, call_with_fallback};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use outcome::{CompleteResponse, Outcome};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const CALL: HeaderName = HeaderName::from_static("x-estrade-call");
-pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-estrade-provider");
-/// What the provider calls the model: as it says itself when its whole response is there, else as it was asked.
-pub(crate) const UPSTREAM_MODEL: HeaderName = HeaderName::from_static("x-estrade-upstream-model");
-const ATTEMPTS: HeaderName = HeaderName::from_static("x-estrade-attempts");
-/// The one header of the caller that says how to answer.
-pub(crate) const BETA: HeaderName = HeaderName::from_static("openai-beta");
-pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-estrade-cache");
-/// Headers of an ordinary answer: with room for these its map never has to grow.
-pub(crate) const MAX_HEADERS: usize = 24;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves calls on one thread, with its own connections to the providers. Clones share them.
 #[derive(Clone)]
 pub struct Relay(Arc<WorkerState>);
 
-/// What the calls of one thread share.
-pub(crate) struct WorkerState {
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) pool: Pool,
-    pub(crate) active_responses: ActiveResponses,
-    pub(crate) in_flight: Arc<InFlightCalls>,
-    pub(crate) readers: Readers,
-}
-
-/// What a call comes to, before it is accounted for.
-pub(crate) enum Outcome {
-    /// A provider answers; the rest comes as it comes.
-    Streaming(Box<UpstreamResponse>, Option<CacheWriter>),
-    /// The whole answer is there.
-    Complete(CompleteResponse),
-}
-
-/// An answer that is there as a whole.
-pub(crate) struct CompleteResponse {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: GatewayBody,
-    pub(crate) ending: CallEnd,
+impl Gateway {
+    /// The relay of one serving thread.
+    pub fn relay(self: &Arc<Self>) -> Relay {
+        Relay::new(Arc::clone(self), self.in_flight.register_thread())
+    }
 }
 
 impl Relay {
@@ -150,10 +129,12 @@ impl Relay {
             .authenticate(key, route.selector, started)
             .await
             .map_err(|error| Box::new(error.into_response()))?;
-        let gateway = Arc::clone(&self.0.gateway);
+        let gateway = &self.0.gateway;
+        let accounting = Arc::clone(&gateway.accounting);
         let tracing = gateway.options.tracing.as_ref();
         let trace = tracing.and_then(|tracing| tracing.begin(&request.headers));
-        let mut account = CallAccount::open(gateway, auth, operation, (started, authenticated_at));
+        let mut account =
+            CallAccount::open(accounting, auth, operation, (started, authenticated_at));
         account.trace = trace;
         Ok((operation, account))
     }
@@ -277,8 +258,12 @@ impl WorkerState {
         // Before the body: one that never comes is a request as well.
         statuses.requests = self.take_request(account)?;
         let is_here = matches!(request.body, CallBody::Whole(_));
-        let (body, held) =
-            body_reader::read(&mut request.body, &self.gateway, account.auth.key.owner).await?;
+        let (body, held) = body_reader::read(
+            &mut request.body,
+            &self.gateway.bodies,
+            account.auth.key.owner,
+        )
+        .await?;
         // To look at the clock costs as much as some steps do: only after a wait.
         let now = if is_here {
             account.authenticated_at()
@@ -325,7 +310,7 @@ impl WorkerState {
         if !RateLimiter::applies(&account.auth, Unit::Requests) {
             return Ok(None);
         }
-        let (limiter, now) = (&self.gateway.limiter, account.authenticated_at());
+        let (limiter, now) = (&self.gateway.accounting.limiter, account.authenticated_at());
         let taken = limiter
             .take(&account.auth, Unit::Requests, 1, now)
             .map_err(|exceeded| GatewayError::rate(&exceeded))?;
@@ -349,7 +334,7 @@ impl WorkerState {
         // when it is known.
         let answer = fields.max_tokens.map_or(0, |_| estimate.completion);
         let tokens = estimate.prompt.saturating_add(answer);
-        let limiter = &self.gateway.limiter;
+        let limiter = &self.gateway.accounting.limiter;
         let taken = limiter
             .take(&account.auth, Unit::Tokens, tokens, now)
             .map_err(|exceeded| {
@@ -378,11 +363,16 @@ impl WorkerState {
             created_at: call.created_at,
             operation: call.operation,
             model: Arc::clone(&call.model),
-            provider: Arc::clone(provider.unwrap_or(&self.gateway.empty)),
+            provider: Arc::clone(provider.unwrap_or(&self.gateway.accounting.empty)),
             streamed: call.streamed,
             max_cost: estimate.max_cost,
         };
-        let outcome = match self.gateway.ledger.admit(&account.auth, &call_estimate) {
+        let outcome = match self
+            .gateway
+            .accounting
+            .ledger
+            .admit(&account.auth, &call_estimate)
+        {
             Admission::Ready(ticket) => Ok((ticket, now)),
             Admission::Wait(waiting) => {
                 // Whoever leaves meanwhile may leave it on record.
@@ -436,7 +426,13 @@ fn order<'m>(
     now: Instant,
 ) -> Box<[(&'m Arc<Target>, bool)]> {
     let preference = account.auth.workspace.preference;
-    let accepts = |target: &Target| target.upstream.field_policy.refused(fields).is_none();
+    let accepts = |target: &Target| {
+        target
+            .upstream
+            .field_policy
+            .refused(fields.guarded.as_deref())
+            .is_none()
+    };
     model.order(preference, now, accepts).into_boxed_slice()
 }
 
@@ -444,7 +440,11 @@ fn order<'m>(
 fn check_fields(model: &Model, fields: &RequestFields) -> Result<(), GatewayError> {
     let mut refused = None;
     for target in &model.targets {
-        match target.upstream.field_policy.refused(fields) {
+        match target
+            .upstream
+            .field_policy
+            .refused(fields.guarded.as_deref())
+        {
             None => return Ok(()),
             Some(field) => refused = Some(field),
         }
@@ -460,7 +460,7 @@ fn echo(
     let Some(call) = account.call() else {
         return Err(GatewayError::no_target());
     };
-    call.provider = Arc::from(echo::PROVIDER);
+    call.provider = Arc::from(ECHO_PROVIDER);
     call.attempts = 1;
     let mut said = answer(operation, body, call.id, call.created_at)?;
     account.record_first_byte(Instant::now());

@@ -1,0 +1,16 @@
+//! The error of a response's body.
+
+use crate::upstream::ResponseError;
+use std::fmt;
+
+/// The provider broke off, so the answer is cut: the caller shall notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyError(pub(crate) ResponseError);
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the provider's answer was cut ({:?})", self.0)
+    }
+}
+
+impl std::error::Error for BodyError {}
