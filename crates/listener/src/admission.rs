@@ -4,11 +4,12 @@
 //! address has a share of them, and when all slots are taken the connections that have been idle for
 //! the longest time are closed for those that wait to be accepted.
 
+use crate::descriptors::DescriptorShare;
 use crate::peer::TrustedProxies;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -27,6 +28,7 @@ const BUSY: u64 = u64::MAX;
 pub struct Admission {
     max: usize,
     max_per_address: usize,
+    descriptors: Option<DescriptorShare>,
     trusted: TrustedProxies,
     stop: CancellationToken,
     epoch: Instant,
@@ -50,14 +52,16 @@ pub struct ConnectionHandle {
     epoch: Instant,
     /// Milliseconds since the epoch, or [`BUSY`].
     idle_since: AtomicU64,
+    permit: Weak<ConnectionPermit>,
 }
 
 impl ConnectionHandle {
-    fn new(close: CancellationToken, epoch: Instant) -> Self {
+    fn new(close: CancellationToken, epoch: Instant, permit: Weak<ConnectionPermit>) -> Self {
         let handle = Self {
             close,
             epoch,
             idle_since: AtomicU64::new(BUSY),
+            permit,
         };
         handle.set_idle(Instant::now());
         handle
@@ -65,7 +69,12 @@ impl ConnectionHandle {
 
     /// A connection that no listener counts.
     pub fn uncounted(stop: &CancellationToken) -> Self {
-        Self::new(stop.child_token(), Instant::now())
+        Self::new(stop.child_token(), Instant::now(), Weak::new())
+    }
+
+    /// What keeps the connection counted; none when it is not.
+    pub(crate) fn permit(&self) -> Option<Arc<ConnectionPermit>> {
+        self.permit.upgrade()
     }
 
     /// Cancelled when it shall end: at once if it is idle, else after the request that it answers.
@@ -92,14 +101,14 @@ impl ConnectionHandle {
     }
 }
 
-/// A connection's place among those of its listener; free again when it is dropped.
+/// A connection's place among those of its listener, for as long as it is served.
+///
+/// The place is free again when this and the socket of the connection are dropped: a connection that was upgraded to
+/// another protocol is no longer served here, but still open.
 #[derive(Debug)]
 pub struct ConnectionSlot {
-    admission: Arc<Admission>,
-    number: u64,
-    /// None when its address has no share.
-    address: Option<IpAddr>,
     handle: Arc<ConnectionHandle>,
+    _permit: Arc<ConnectionPermit>,
 }
 
 impl ConnectionSlot {
@@ -109,18 +118,30 @@ impl ConnectionSlot {
     }
 }
 
+/// Counts a connection among those of its listener and of its address until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    admission: Arc<Admission>,
+    number: u64,
+    /// None when its address has no share.
+    address: Option<IpAddr>,
+    close: CancellationToken,
+}
+
 impl Admission {
-    /// At most `max` connections, and of one address `max_per_address`, unless it is a trusted proxy.
-    /// `stop` ends all of them.
+    /// At most `max` connections and no more than `descriptors` allow, and of one address `max_per_address`, unless it
+    /// is a trusted proxy. `stop` ends all of them.
     pub fn new(
         max: usize,
         max_per_address: usize,
+        descriptors: Option<DescriptorShare>,
         trusted: TrustedProxies,
         stop: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
             max,
             max_per_address,
+            descriptors,
             trusted,
             stop,
             epoch: Instant::now(),
@@ -154,25 +175,32 @@ impl Admission {
         if own.is_some_and(|own| *own >= self.max_per_address) {
             return Ok(None);
         }
-        if table.connections.len() >= self.max {
+        let open = table.connections.len();
+        let descriptors = self.descriptors.as_ref();
+        if open >= self.max || descriptors.is_some_and(|share| !share.try_acquire(open)) {
             // Those that were told before may be about to end, or have got a request just then.
             if table.closing == 0 || evict_more {
                 table.evict_idle(self.max / EVICTED_PART + 1);
             }
             return Err(Full);
         }
-        let handle = Arc::new(ConnectionHandle::new(self.stop.child_token(), self.epoch));
-        let number = table.next;
+        let (number, close) = (table.next, self.stop.child_token());
         table.next += 1;
+        let permit = Arc::new(ConnectionPermit {
+            admission: Arc::clone(self),
+            number,
+            address,
+            close: close.clone(),
+        });
+        let handle = ConnectionHandle::new(close, self.epoch, Arc::downgrade(&permit));
+        let handle = Arc::new(handle);
         table.connections.insert(number, Arc::clone(&handle));
         if let Some(address) = address {
             *table.addresses.entry(address).or_default() += 1;
         }
         Ok(Some(ConnectionSlot {
-            admission: Arc::clone(self),
-            number,
-            address,
             handle,
+            _permit: permit,
         }))
     }
 
@@ -200,11 +228,14 @@ impl Table {
     }
 }
 
-impl Drop for ConnectionSlot {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut table = self.admission.lock();
         table.connections.remove(&self.number);
-        if self.handle.close.is_cancelled() {
+        if let Some(share) = &self.admission.descriptors {
+            share.release(table.connections.len());
+        }
+        if self.close.is_cancelled() {
             table.closing = table.closing.saturating_sub(1);
         }
         if let Some(address) = self.address
@@ -237,7 +268,7 @@ mod tests {
 
     fn admission(max: usize, per_address: usize) -> Arc<Admission> {
         let trusted = ["10.9.0.0/16".parse().unwrap()].into_iter().collect();
-        Admission::new(max, per_address, trusted, CancellationToken::new())
+        Admission::new(max, per_address, None, trusted, CancellationToken::new())
     }
 
     fn ip(text: &str) -> IpAddr {

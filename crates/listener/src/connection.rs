@@ -153,7 +153,7 @@ impl Shared {
         S::Future: Send + 'static,
         B: HttpBody,
     {
-        let stream = Lingering::new(stream, handle.close().clone());
+        let stream = Lingering::new(stream, handle);
         let Some(tls) = &self.tls else {
             return self.serve_http(stream, peer, service, handle).await;
         };

@@ -213,7 +213,7 @@ async fn express<S, B>(
 {
     let peer = peer.to_canonical();
     let handle = slot.handle();
-    let linger = |stream| Lingering::new(stream, handle.close().clone());
+    let linger = |stream| Lingering::new(stream, handle);
     match service.serve_express(stream, peer, options, handle).await {
         Next::HandOver(stream, read) => {
             let io = Prefixed::new(read.into_bytes(), linger(stream));

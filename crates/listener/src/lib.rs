@@ -7,6 +7,7 @@ mod admission;
 mod certificates;
 mod clock;
 mod connection;
+mod descriptors;
 pub mod express;
 pub mod framing;
 mod hosts;
@@ -24,6 +25,7 @@ pub use admission::{Admission, ConnectionHandle, ConnectionSlot};
 pub use certificates::FileCertificates;
 pub use clock::Second;
 pub use connection::Connections;
+pub use descriptors::{DescriptorPool, DescriptorShare};
 pub use hosts::AllowedHosts;
 pub use lanes::{Port, Seat, lanes};
 pub use linger::Lingering;
@@ -71,6 +73,8 @@ pub struct ListenerOptions {
     /// Connections of one address, or of one IPv6 network of 64 bits; half of all without a number.
     /// Trusted proxies have no such limit.
     pub max_connections_per_address: Option<usize>,
+    /// The file descriptors that it shares with other listeners; without, it has as many as it needs.
+    pub descriptors: Option<DescriptorShare>,
     /// How long a new connection may take until its first request is complete.
     pub header_timeout: Duration,
     /// How long a connection may wait for its next request.
@@ -88,6 +92,7 @@ impl Default for ListenerOptions {
             allowed_hosts: None,
             max_connections: 10_000,
             max_connections_per_address: None,
+            descriptors: None,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             drain_timeout: Duration::from_secs(30),
@@ -109,6 +114,7 @@ impl ListenerOptions {
         Admission::new(
             self.max_connections,
             per_address,
+            self.descriptors.clone(),
             self.trusted_proxies.clone(),
             stop.clone(),
         )

@@ -5,9 +5,12 @@
 //! already on its way. So after our last byte we read and discard for a moment, until the client
 //! has closed its side too.
 
+use crate::ConnectionHandle;
+use crate::admission::ConnectionPermit;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,6 +26,9 @@ pub struct Lingering {
     stream: TcpStream,
     shutdown: CancellationToken,
     state: State,
+    /// The connection counts for as long as its socket is open, whoever has it: after an upgrade that is a tunnel or a
+    /// WebSocket, and no longer what serves requests.
+    _permit: Option<Arc<ConnectionPermit>>,
 }
 
 enum State {
@@ -32,12 +38,13 @@ enum State {
 }
 
 impl Lingering {
-    /// Wraps a stream; once `shutdown` is cancelled it closes without waiting.
-    pub fn new(stream: TcpStream, shutdown: CancellationToken) -> Self {
+    /// Wraps the stream of a connection; once that shall close, it does so without waiting.
+    pub fn new(stream: TcpStream, connection: &ConnectionHandle) -> Self {
         Self {
             stream,
-            shutdown,
+            shutdown: connection.close().clone(),
             state: State::Open,
+            _permit: connection.permit(),
         }
     }
 }

@@ -67,7 +67,8 @@ struct ActiveRequest(Arc<Requests>);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // After an upgrade the connection does not wait for requests: it must not be closed to make room for others.
+        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 && !self.0.are_over() {
             self.0.connection.set_idle(Instant::now());
         }
     }

@@ -154,3 +154,45 @@ fn is_local(parts: &Parts) -> bool {
             .iter()
             .any(|name| parts.headers.contains_key(*name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(socket: &str, client: &str, header: Option<&str>) -> Parts {
+        let mut request = Request::new(());
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        request.extensions_mut().insert(SocketPeer(address(socket)));
+        request.extensions_mut().insert(PeerAddr(address(client)));
+        if let Some(name) = header {
+            let name: header::HeaderName = name.parse().unwrap();
+            let value = header::HeaderValue::from_static("127.0.0.1");
+            request.headers_mut().insert(name, value);
+        }
+        request.into_parts().0
+    }
+
+    #[test]
+    fn no_header_makes_a_remote_caller_local() {
+        for local in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_local(&parts(local, local, None)), "{local}");
+        }
+        let headers = FORWARDED.into_iter().chain(["host", "origin", "x-local"]);
+        for header in headers.map(Some).chain([None]) {
+            for (socket, client) in [
+                ("192.0.2.1", "192.0.2.1"),
+                ("192.0.2.1", "127.0.0.1"),
+                ("127.0.0.1", "192.0.2.1"),
+            ] {
+                let parts = parts(socket, client, header);
+                assert!(!is_local(&parts), "{socket} {client} {header:?}");
+            }
+        }
+        // A proxy on this machine, trusted or not.
+        for header in FORWARDED {
+            let parts = parts("127.0.0.1", "127.0.0.1", Some(header));
+            assert!(!is_local(&parts), "{header}");
+        }
+        assert!(!is_local(&Request::new(()).into_parts().0));
+    }
+}

@@ -7,7 +7,7 @@ use crate::ai::provider_sync::ProviderSync;
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::body_reader::BodyLimits;
-use crate::descriptors::limit_connections;
+use crate::descriptors::share_descriptors;
 use crate::docs;
 use crate::edge::OpenEdge;
 use crate::error::{ErrorShape, KeysError, PlatformError};
@@ -135,7 +135,7 @@ impl Server {
             mut edge,
             ..
         } = options;
-        limit_connections(&mut platform.options, &mut ai.options, &mut edge);
+        share_descriptors(&mut platform.options, &mut ai.options, &mut edge);
         // What runs here may visit sites and call models, but not manage things.
         let instances = core.engine.pool().range();
         platform.options.refuse_peers.push(instances);

@@ -1,12 +1,13 @@
 //! Connections that become something else, as WebSocket does.
 
 use crate::backend::{App, always, ok, whole};
-use crate::stage::{Stage, eventually};
+use crate::stage::{HOST, Stage, eventually};
 use crate::visitor::Visitor;
 use estrade_mock_upstream::{Action, send};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::task::TaskTracker;
@@ -185,5 +186,65 @@ async fn an_upgrade_can_be_declined_and_some_are_not_passed_on() {
             "{head}"
         );
     }
+    stage.finish().await;
+}
+
+/// What a new visitor is answered; nothing when its connection is closed at once.
+async fn greeted(address: SocketAddr, from: [u8; 4]) -> Option<String> {
+    let mut visitor = Visitor::connect_from(from, address, HOST).await;
+    let close = [("Connection", "close")];
+    let page = visitor.ask("GET", "/", &close, b"").await;
+    page.ok().map(|page| page.text().to_owned())
+}
+
+#[tokio::test]
+async fn open_sockets_count_as_connections_of_their_address() {
+    let (us, others) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+    let stage = Stage::start_with(|setup| {
+        setup.listener.max_connections_per_address = Some(2);
+    })
+    .await;
+    let app = echo_tunnel().await;
+    stage.serve(&[app.address]).await;
+    let (mut one, mut two) = (upgraded(&stage).await, upgraded(&stage).await);
+    for _ in 0..3 {
+        assert_eq!(greeted(stage.address, us).await, None);
+        assert_eq!(greeted(stage.address, others).await.unwrap(), "plain");
+    }
+    echoes(&mut one, b"still here").await;
+    drop(two);
+    let mut tries = 0;
+    while greeted(stage.address, us).await.is_none() {
+        tries += 1;
+        assert!(tries < 200, "its place is never free");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The last one that was let in has to be gone.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    two = upgraded(&stage).await;
+    assert_eq!(greeted(stage.address, us).await, None);
+    echoes(&mut two, b"again").await;
+    stage.finish().await;
+}
+
+#[tokio::test]
+async fn silent_sockets_are_not_closed_to_make_room() {
+    let stage = Stage::start_with(|setup| {
+        setup.listener.max_connections = 2;
+        setup.listener.max_connections_per_address = Some(2);
+    })
+    .await;
+    let app = echo_tunnel().await;
+    stage.serve(&[app.address]).await;
+    let (mut one, mut two) = (upgraded(&stage).await, upgraded(&stage).await);
+    let mut waiting = std::pin::pin!(greeted(stage.address, [127, 0, 0, 2]));
+    let wait = tokio::time::timeout(Duration::from_millis(400), waiting.as_mut());
+    assert!(wait.await.is_err(), "there is room for a third");
+    for visitor in [&mut one, &mut two] {
+        echoes(visitor, b"still here").await;
+    }
+    drop(one);
+    assert_eq!(waiting.await.unwrap(), "plain");
+    echoes(&mut two, b"still here").await;
     stage.finish().await;
 }

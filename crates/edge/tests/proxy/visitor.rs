@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,17 @@ pub(crate) struct Visitor {
 
 impl Visitor {
     pub(crate) async fn connect(address: SocketAddr, host: &str) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
+        Self::over(TcpStream::connect(address).await.unwrap(), host)
+    }
+
+    /// The same from another address of this machine.
+    pub(crate) async fn connect_from(from: [u8; 4], address: SocketAddr, host: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        Self::over(socket.connect(address).await.unwrap(), host)
+    }
+
+    fn over(stream: TcpStream, host: &str) -> Self {
         stream.set_nodelay(true).unwrap();
         Self {
             stream,

@@ -107,6 +107,30 @@ async fn the_longest_idle_connection_makes_room() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_that_does_not_close_is_cut_off() {
+    // Two that hyper would wait for: half a head, and HTTP/2 without an answer to its PING.
+    let settings = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for sent in ["GET /things/1 HTTP/1.1\r\nhost:", settings] {
+        let options = ListenerOptions {
+            max_connections: 1,
+            ..ListenerOptions::default()
+        };
+        let server = Server::start_with(options).await;
+        let mut stuck = server.connect().await;
+        stuck.write(sent).await;
+        sleep(Duration::from_millis(100)).await;
+        let started = Instant::now();
+        let mut newcomer = server.connect_from("127.0.0.2").await;
+        newcomer.write(get_request("/things/1")).await;
+        assert!(newcomer.read_to_end().await.ends_with("thing"));
+        let took = started.elapsed();
+        let (least, most) = (Duration::from_millis(900), Duration::from_secs(5));
+        assert!(took > least && took < most, "{sent:?}: {took:?}");
+        stuck.read_to_end().await;
+    }
+}
+
+#[tokio::test]
 async fn one_address_has_a_share_of_the_connections() {
     let options = ListenerOptions {
         max_connections: 4,

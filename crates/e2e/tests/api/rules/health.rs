@@ -140,7 +140,15 @@ async fn metrics_for_this_machine_only(app: &TestApp) {
     let (admin, ada) = (app.admin().await, app.new_account("ada").await);
     for api in [Api::Platform, Api::Ai] {
         app.stranger().on(api).get("/metrics").await.assert(200);
-        for name in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
+        for name in [
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "forwarded",
+            "via",
+            "x-real-ip",
+            "cf-connecting-ip",
+        ] {
             let forwarded = |user: &User| user.on(api).get("/metrics").header(name, "127.0.0.1");
             let stranger = forwarded(&app.stranger()).await;
             stranger.refused(401, "unauthenticated");
