@@ -1,19 +1,21 @@
-//! Things by number, for who remembers very many of them in few bytes each.
+//! A table from small ids to reference-counted values: append-only, read without a lock.
+//!
+//! Invariant: an id is never reused. An id that outlives its value (in the response cache) resolves to
+//! nothing, and never to another value.
 
 use arc_swap::{ArcSwapAny, Guard, RefCnt};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Room is made for so many at once…
+/// Slots that are allocated at once…
 const CHUNK_SIZE: u32 = 4096;
-/// …and so often.
+/// …and how often: 2^20 ids in all.
 const MAX_CHUNKS: u32 = 256;
 
 type Chunk<R> = Box<[ArcSwapAny<R>]>;
 
-/// A list that only grows, and is read without a lock. No number is given to two things, so one that is
-/// remembered for too long leads to nothing, and never to something else. There are a million: who comes
-/// later gets none.
+/// Chunks are allocated on demand and never moved, so a reader needs no lock. When the ids are used up,
+/// later values get none and are simply not cached.
 pub(crate) struct IdTable<R: RefCnt> {
     chunks: Box<[OnceLock<Chunk<R>>]>,
     next: AtomicU32,
@@ -29,7 +31,7 @@ impl<R: RefCnt> Default for IdTable<R> {
 }
 
 impl<R: RefCnt + Default> IdTable<R> {
-    /// Gives it a number; none when there are no more.
+    /// Assigns the next id; none when they are used up.
     pub(crate) fn add(&self, it: R) -> Option<u32> {
         let next = |next: u32| (next < CHUNK_SIZE * MAX_CHUNKS).then(|| next + 1);
         let id = self
@@ -42,12 +44,11 @@ impl<R: RefCnt + Default> IdTable<R> {
         Some(id)
     }
 
-    /// What has this number.
     pub(crate) fn get(&self, id: u32) -> Option<Guard<R>> {
         self.slot(id).map(ArcSwapAny::load)
     }
 
-    /// From now on this has the number, or nothing.
+    /// Replaces the value of an id, for example by nothing.
     pub(crate) fn set(&self, id: u32, it: R) {
         if let Some(slot) = self.slot(id) {
             slot.store(it);

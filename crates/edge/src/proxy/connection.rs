@@ -161,23 +161,24 @@ impl Connection {
             .is_pending()
     }
 
-    /// The same, but the kernel is asked.
+    /// The same by a system call (`MSG_PEEK`): certain, where `is_quiet` only knows what the reactor has seen.
     pub(crate) fn is_quiet_now(&self) -> bool {
         let mut one = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         rustix::net::recv(&self.stream, &mut one, flags) == Err(rustix::io::Errno::AGAIN)
     }
 
-    /// Resolves when this moment has come.
+    /// Ready when the deadline has passed.
     pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
         if self.timer.deadline() > due {
             self.timer.as_mut().reset(due);
         }
         loop {
             let rang = self.timer.as_mut().poll(cx).is_ready();
-            // Who has used up its turn is told nothing by the timer: whoever sends all the time must not stop it.
+            // tokio's coop budget may be exhausted: then the timer returns `Pending` even when it is due, and a
+            // peer that sends without pause would never time out. So the clock is read as well.
             if (rang || !has_budget_remaining()) && Instant::now() >= due {
-                // Whoever asks next asks for a later moment.
+                // The timer has fired; the next call sets a later deadline.
                 return Poll::Ready(());
             }
             if !rang {

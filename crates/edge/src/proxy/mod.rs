@@ -1,8 +1,8 @@
-//! Requests that go on to the instances of a running release, and their answers back.
+//! Reverse proxy: requests to the instances of a running release, and their responses back.
 //!
 //! ```text
-//! visitor → request_head ┐                        ┌ response_head → visitor
-//!           outgoing     ┴→ attempt → connection ─┴ exchange
+//! client → request_head ┐                      ┌ response_head → client
+//!          outgoing     ┴→ retry → connection ─┴ upstream_body
 //! ```
 //!
 //! HTTP/1.1, spoken here and not by a library: a connection is owned by the request that uses it, so

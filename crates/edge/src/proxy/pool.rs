@@ -1,4 +1,4 @@
-//! Connections to instances that wait for the next request, of one serving thread.
+//! Connection pool of one worker: idle keep-alive connections to instances, last in first out.
 
 use crate::proxy::ProxyOptions;
 use crate::proxy::connection::Connection;
@@ -46,7 +46,8 @@ impl Pool {
     /// A connection that seems to be alive and has waited for less than `longest`.
     pub(crate) fn take(&self, instance: &Instance, longest: Duration) -> Option<Connection> {
         let longest = longest.min(self.keep_alive);
-        // Who has used up its turn sees nothing come, whatever comes.
+        // Without coop budget a read returns `Pending` whatever has arrived, so a closed connection would look
+        // alive: then none is taken from the pool.
         while has_budget_remaining() {
             let mut connection = self.idle().get_mut(&instance.id)?.connections.pop()?;
             if connection.idle_since.elapsed() < longest && connection.is_quiet() {

@@ -1,4 +1,4 @@
-//! What runs on this node: the instances of each release, as those who start and stop them say.
+//! Endpoints: the addresses of each running release on this node, published by whoever starts instances.
 //!
 //! Which release of a project is live is in the database and nowhere else. So the instances of a new
 //! release are published before the commit that makes it the live one, and those of the old release
@@ -36,9 +36,9 @@ impl Endpoints {
         let set = EndpointSet::of(&mut sets, project, release);
         let (next, draining) = set.0.load().with_addresses(addresses);
         set.0.store(Arc::new(next));
-        // Only now: who is turned away looks again, and finds the new ones.
+        // After the swap: a request that a draining instance refuses retries and finds the new set.
         draining.start_draining();
-        // What nothing is said about and nobody looks at is not kept.
+        // Garbage collection: empty sets that no route refers to.
         drop(set);
         sets.retain(|_, set| Arc::strong_count(set) > 1 || !set.0.load().is_empty());
         draining
@@ -69,7 +69,7 @@ impl EndpointSet {
         Arc::clone(sets.entry((project, release)).or_insert_with(new))
     }
 
-    /// Gives a request to one of the instances, but for those that were tried already.
+    /// Picks an instance that was not tried yet; again when the set was replaced meanwhile.
     pub(crate) fn acquire(&self, tried: &[u64]) -> Option<InFlightGuard> {
         loop {
             let instances = self.0.load();

@@ -1,4 +1,9 @@
-//! Instances: where a running release can be reached, and how many requests each of them is working on.
+//! Load balancer: least requests in flight, ties in round-robin order, with connection draining and a short
+//! backoff for instances that refuse connections.
+//!
+//! Invariant: the draining flag and the number of requests in flight are one atomic word. A request is
+//! either counted before draining begins, and waited for, or refused and sent to another instance; none
+//! can slip in between and be cut off when the instance is stopped.
 
 use estrade_model::ReleaseId;
 use std::net::SocketAddr;
@@ -8,25 +13,24 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// Set in the load of an instance that shall get no new request. One number for both, so that nobody
-/// can come in between "it is leaving" and "it has nothing in flight".
+/// High bit of `load`: the instance is draining. The other bits count requests in flight.
 const DRAINING: usize = 1 << (usize::BITS - 1);
-/// How long one that could not be reached is asked only when there is no other.
+/// How long an unreachable instance is used only when there is no other.
 const BACKOFF: Duration = Duration::from_secs(1);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// One address at which a release answers.
+/// One address of a release.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// Tells the connections of one instance from those of another that has its address later.
+    /// Unique: pooled connections must not be used for a later instance with the same address.
     pub(crate) id: u64,
     pub(crate) address: SocketAddr,
     load: AtomicUsize,
-    /// Until when it is better not asked, in milliseconds.
+    /// End of the backoff, in milliseconds since `START`.
     backoff_until: AtomicU64,
-    /// Told when the last request of a leaving one has ended.
+    /// Notified when the last request of a draining instance has ended.
     drained: Notify,
 }
 
@@ -41,7 +45,7 @@ impl Instance {
         }
     }
 
-    /// It gets no new request from now on.
+    /// It gets no new requests from now on.
     pub(crate) fn start_draining(&self) {
         self.load.fetch_or(DRAINING, Ordering::AcqRel);
     }
@@ -50,7 +54,7 @@ impl Instance {
         self.load.load(Ordering::Acquire) & DRAINING != 0
     }
 
-    /// It could not be reached.
+    /// A connection attempt failed: prefer others for a while.
     pub(crate) fn back_off(&self) {
         self.backoff_until
             .store(now() + millis(BACKOFF), Ordering::Relaxed);
@@ -76,7 +80,7 @@ impl Instance {
     }
 }
 
-/// One request that an instance is working on; it has ended when this is dropped.
+/// RAII guard of one request in flight; dropping it takes the count back.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<Instance>);
 
@@ -101,12 +105,12 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// The instances of a release. A set never changes; another one takes its place.
+/// An immutable set of instances; a change replaces the whole set (see `endpoints`).
 #[derive(Debug)]
 pub struct Instances {
     release: ReleaseId,
     all: Box<[Arc<Instance>]>,
-    /// Where the next look for the least busy one begins.
+    /// Round-robin cursor: where the next search begins.
     cursor: AtomicUsize,
 }
 
@@ -119,8 +123,8 @@ impl Instances {
         }
     }
 
-    /// A set of these addresses. Those that are in this set already stay what they are, with what
-    /// they are working on; those that are not wanted any more are returned.
+    /// The successor of this set, and the instances that are not in it any more. Instances that stay keep
+    /// their id, connections and requests in flight.
     pub(crate) fn with_addresses(&self, addresses: &[SocketAddr]) -> (Self, Self) {
         let mut all: Vec<Arc<Instance>> = Vec::with_capacity(addresses.len());
         for address in addresses {
@@ -137,28 +141,25 @@ impl Instances {
         (next, Self::new(self.release, draining))
     }
 
-    /// The release.
     pub fn release(&self) -> ReleaseId {
         self.release
     }
 
-    /// Where they are.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.all.iter().map(|instance| instance.address)
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many requests they are working on, upgraded connections included.
+    /// Requests in flight, upgraded connections included.
     pub fn in_flight(&self) -> usize {
         self.all.iter().map(|instance| instance.in_flight()).sum()
     }
 
-    /// Waits until they are working on nothing; false when that is still not so after `limit`. For
-    /// those that leave: others get new requests.
+    /// Waits until nothing is in flight; false when `limit` passes first. Meaningful for draining sets
+    /// only: others get new requests.
     pub async fn drained(&self, limit: Duration) -> bool {
         let all = async {
             for instance in &self.all {
@@ -174,12 +175,11 @@ impl Instances {
             .for_each(|instance| instance.start_draining());
     }
 
-    /// Gives a request to the instance that has the least to do; none when all of them leave or have
-    /// been tried.
+    /// Picks the least loaded instance for a request; none when all are draining or were tried.
     pub(crate) fn acquire(&self, tried: &[u64]) -> Option<InFlightGuard> {
         loop {
             let guard = InFlightGuard::try_new(self.least_loaded(tried)?);
-            // If it began to leave just now, the next look passes it over.
+            // None: it began to drain after it was picked, and the next search skips it.
             if guard.is_some() {
                 return guard;
             }
@@ -195,7 +195,7 @@ impl Instances {
         let candidates = from.iter().chain(before).filter(|instance| {
             !instance.is_draining() && (tried.is_empty() || !tried.contains(&instance.id))
         });
-        // The first of equals is taken, and whose turn it is to be first goes round.
+        // `min_by_key` takes the first of equals, and the cursor rotates which one is first.
         candidates.min_by_key(|instance| (instance.is_backing_off(), instance.in_flight()))
     }
 }

@@ -11,22 +11,21 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
-/// A project, as visitors reach it.
+/// A project as requests reach it.
 pub struct Route {
-    /// The project.
     pub project: ProjectId,
-    /// Its name.
     pub name: Box<str>,
     pub(super) hot: HotFields,
     pub(super) live: ArcSwapOption<Live>,
     pub(super) loading: tokio::sync::Mutex<()>,
     /// The custom domains that lead to it, as far as the table knows.
     pub(super) hosts: Mutex<HashSet<HostName>>,
-    /// Its number, once somebody needs one.
+    /// Assigned on first use by the response cache.
     pub(super) id: OnceLock<Option<u32>>,
 }
 
-/// What every request looks at, in one line of the processor's cache.
+/// What every request reads and counts, aligned to a cache line: with thousands of projects in use, each
+/// further line is a cache miss per request.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct HotFields {
@@ -82,12 +81,12 @@ impl Route {
         self.hot.generation.live_since(generation)
     }
 
-    /// Whether it is still served in this way.
+    /// Whether this state is still the present one.
     pub(crate) fn is_current(&self, live: &Arc<Live>) -> bool {
         self.current().is_some_and(|it| Arc::ptr_eq(&it, live))
     }
 
-    /// How it is served, unless that has changed since it was read.
+    /// The state, if it was read in the present generation.
     pub(super) fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.load_full()?;
         (live.generation == self.hot.generation.current()).then_some(live)

@@ -1,18 +1,20 @@
-//! How a project is served, in one number that every request looks at.
+//! Generation counter of a route, packed with its `Last-Modified` second into one atomic word.
+//!
+//! Invariant: generation and second are read and written together, so a cached response never gets the date
+//! of another release. `mark_stale` raises the generation; whatever was read under an older one is invalid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What a generation counts in the number; below it are the seconds.
+/// The generation is the high half of the word, the second the low half.
 const GENERATION_STEP: u64 = 1 << 32;
 
-/// The generation, which rises whenever a project is served differently, and the second since which it is
-/// served as it is, once that was read.
+/// The generation, and the second in which the present release went live, once that was read.
 #[derive(Default)]
 pub(crate) struct RouteGeneration(AtomicU64);
 
 impl RouteGeneration {
-    /// From now on it is served differently.
+    /// Starts a new generation: something about the project has changed.
     pub(crate) fn mark_stale(&self) {
         self.0.fetch_add(GENERATION_STEP, Ordering::Release);
     }
@@ -21,19 +23,19 @@ impl RouteGeneration {
         self.read().0
     }
 
-    /// Says since when it is served as it is in this generation, if that is not over.
+    /// Sets the second of a generation, if it is still the present one.
     pub(crate) fn set_live_since(&self, generation: u32, second: u32) {
         let set = |packed| {
             let same = split(packed).0 == generation;
             same.then(|| u64::from(generation) << 32 | u64::from(second))
         };
-        // When it is over, somebody else will say it of the next one.
+        // Otherwise whoever reads the next generation sets its second.
         let _ = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
     }
 
-    /// Since when it is served as it was in this generation, if it still is.
+    /// When the release of this generation went live; none when the generation is over.
     pub(crate) fn live_since(&self, generation: u32) -> Option<SystemTime> {
         let (current, second) = self.read();
         (current == generation).then(|| time_of_second(second))

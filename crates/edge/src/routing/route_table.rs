@@ -1,8 +1,11 @@
-//! Routes: which project a host leads to, and which release of it is live.
+//! Route table: from a host to a project and its live release, cached in memory.
 //!
-//! The table is a snapshot in memory. The change feed marks a route as stale right after the commit
-//! that changed it, before anybody is told of the change; the next visitor, or the follower in the
-//! background, reads it again. So whoever has seen a release READY is never shown the one before.
+//! Mechanism: cache invalidation by generation. The change feed marks a route as stale right after the
+//! commit that changed it, before anybody is told of the change; the next request, or the follower in
+//! the background (`change_feed`), reads it again.
+//!
+//! Invariant: a client that has seen a release READY never gets the one before it. When the database is
+//! away, the last known state is served.
 
 use crate::id_table::IdTable;
 use crate::routing::endpoints::Endpoints;
@@ -36,10 +39,10 @@ pub struct Routes {
     /// Custom domains.
     pub(super) hosts: NameTable<Route>,
     pub(super) by_project: Mutex<HashMap<ProjectId, Arc<Route>>>,
-    /// Routes of files that were given lately.
+    /// Routes by the ids that entries of the response cache hold.
     pub(super) route_ids: IdTable<Option<Arc<Route>>>,
     pub(super) dirty: Mutex<PendingChanges>,
-    /// Whether anything is dirty, to be asked without the lock.
+    /// Whether `dirty` is not empty, readable without its lock.
     pub(super) any_dirty: AtomicBool,
     pub(super) wake: Notify,
     pub(super) settling: tokio::sync::Mutex<()>,
@@ -126,18 +129,19 @@ impl Routes {
         }
     }
 
-    /// The number of a route; none when there are no more.
+    /// The id of a route; none when ids are used up.
     pub(crate) fn id_of(&self, route: &Arc<Route>) -> Option<u32> {
         let add = || self.route_ids.add(Some(Arc::clone(route)));
         let id = *route.id.get_or_init(add);
-        // Whoever deletes it takes its number away, but may have come too early for that.
+        // A concurrent delete may have run before the id existed, and so could not clear it.
         self.drop_if_gone(route);
         id
     }
 
-    /// Lets go of a route that was deleted: notes of it may outlive it.
+    /// Releases the memory of a deleted route: entries of the response cache may keep its id for long.
     fn drop_if_gone(&self, route: &Route) {
-        // Of two who come at once, one that gives it a number and one that deletes it, one sees what the other did.
+        // Dekker-style: of a thread that assigns the id and one that deletes the route, at least one sees
+        // what the other wrote, and clears the slot.
         fence(Ordering::SeqCst);
         let live = route.live.load();
         if let (Some(State::Gone), Some(Some(id))) =
@@ -147,12 +151,10 @@ impl Routes {
         }
     }
 
-    /// The route of this number.
     pub(crate) fn by_id(&self, id: u32) -> Option<Guard<Option<Arc<Route>>>> {
         self.route_ids.get(id)
     }
 
-    /// The site of a release.
     pub fn sites(&self) -> &SiteCache {
         &self.sites
     }
@@ -172,7 +174,7 @@ impl Routes {
         if let Some(live) = route.current() {
             return Ok(live);
         }
-        // Taken before reading: what changes while we read makes the result stale again.
+        // Read before the database: a change during the read makes the result stale, and never the reverse.
         let generation = route.hot.generation.current();
         let (project, since) = (
             route.project,
@@ -257,7 +259,7 @@ impl Routes {
     }
 }
 
-/// Nothing that is held under these locks can be left half-done.
+/// Recovers from poisoning: no critical section of these locks can leave its data inconsistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

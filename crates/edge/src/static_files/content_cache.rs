@@ -1,4 +1,7 @@
-//! The bytes of contents: small ones from memory, large ones straight from their files.
+//! Content cache: small contents in memory behind an admission filter, open files for `sendfile`.
+//!
+//! Blobs are immutable, so nothing here is ever invalidated; files that garbage collection has removed are
+//! closed, because an open file keeps its space on the disk.
 
 use crate::id_table::IdTable;
 use crate::static_files::site::ContentLocation;
@@ -32,14 +35,14 @@ pub struct ContentCacheLimits {
 /// Reads contents and remembers those that are asked for often.
 pub struct ContentCache {
     store: BlobStore,
-    /// By all of where it lies: an empty content begins where the next one does.
+    /// Keyed by the whole location: an empty content has the same offset as the next one.
     small: Cache<ContentLocation, Bytes, ByLength>,
     admission: AdmissionFilter,
     files: Cache<PlaceId, Arc<OpenFile>>,
-    /// The same files, for as long as they are open.
+    /// Open files by the ids that entries of the response cache hold; weak, so that eviction closes them.
     open_files: IdTable<Weak<OpenFile>>,
-    /// The ids that were given. A file that is opened again has the one that it had: else who opens and closes
-    /// many would use them up.
+    /// Assigned ids. A file that is opened again keeps its id: otherwise opening and closing many files would
+    /// use up the ids.
     file_ids: Mutex<HashMap<PlaceId, u32>>,
 }
 
@@ -47,7 +50,7 @@ pub struct ContentCache {
 struct OpenFile {
     place: PlaceId,
     file: Arc<File>,
-    /// Its number, once somebody needs it.
+    /// Assigned on first use by the response cache.
     id: OnceLock<Option<u32>>,
 }
 
@@ -71,17 +74,16 @@ pub struct FileSlice {
     pub length: u64,
 }
 
-/// Which contents were asked for lately, roughly. One is kept in memory the second time: among a million
-/// that are each asked for once in a while, to keep one and drop another costs more than to read it.
+/// Admission filter of the memory cache: a direct-mapped table of 16-bit fingerprints. A content is admitted
+/// at its second request. Failure prevented: with a million contents that are each requested rarely, every
+/// request would insert one and evict another, which costs more than reading it from the page cache.
 struct AdmissionFilter {
     fingerprints: Box<[AtomicU16]>,
     hashes: RandomState,
 }
 
-/// Contents in memory are looked for by their marks, so there are more marks than contents: one for so many
-/// bytes of their room.
+/// One fingerprint per so many bytes of the cache, so that there are more fingerprints than cached contents.
 const BYTES_PER_FINGERPRINT: u64 = 256;
-/// As many as there are at least.
 const MIN_FINGERPRINTS: usize = 1 << 10;
 
 impl AdmissionFilter {
@@ -98,18 +100,18 @@ impl AdmissionFilter {
         }
     }
 
-    /// Notes that a content was asked for; whether it was already.
+    /// Records a request for a content; true when its fingerprint was there already.
     fn seen_before(&self, stored: &ContentLocation) -> bool {
         let hash = self.hashes.hash_one(stored);
         let place =
             usize::try_from(hash).unwrap_or_default() & self.fingerprints.len().wrapping_sub(1);
-        // Other bits than those of the place, and never the mark of an empty one.
+        // High bits, independent of the slot's; never 0, which is an empty slot.
         let fingerprint = u16::try_from(hash >> 48).unwrap_or_default() | 1;
         let Some(slot) = self.fingerprints.get(place) else {
             return false;
         };
         let seen = slot.load(Ordering::Relaxed) == fingerprint;
-        // Written only when it changes: all threads look at the mark of what everybody asks for.
+        // Written only on change: the line of a hot content stays shared between the cores.
         if !seen {
             slot.store(fingerprint, Ordering::Relaxed);
         }
@@ -170,7 +172,7 @@ impl ContentCache {
     pub(crate) fn file_id(&self, place: PlaceId) -> Option<u32> {
         let open = self.file(place).ok()?;
         let id = (*open.id.get_or_init(|| self.assign_file_id(place)))?;
-        // Of two who opened it at once, one may have gone again.
+        // Two threads may have opened the file at once, and the one with the id may be closed again.
         if self.open_files.get(id)?.strong_count() == 0 {
             self.open_files.set(id, Arc::downgrade(&open));
         }
@@ -208,13 +210,13 @@ impl ContentCache {
         self.read(&open.file, stored, admitted).await.ok()
     }
 
-    /// Whether a content is small and was asked for lately.
+    /// Whether a content is small and passes the admission filter.
     fn is_admitted(&self, stored: &ContentLocation) -> bool {
         stored.size <= MAX_IN_MEMORY && self.admission.seen_before(stored)
     }
 
-    /// A content from memory. Others than those that are asked for often are not looked for: what was kept of
-    /// them is read once more instead, and to look for each would cost as much.
+    /// A content from memory. What the filter does not admit is not looked up either: a lookup that mostly
+    /// misses costs as much as reading from the page cache.
     fn in_memory(&self, stored: &ContentLocation, admitted: bool) -> Option<Bytes> {
         admitted.then(|| self.small.get(stored)).flatten()
     }
@@ -300,7 +302,8 @@ impl FileSlice {
     }
 }
 
-/// Reads a part of a file: at once when the kernel has it in memory, else on a thread that may wait.
+/// Reads a part of a file: `RWF_NOWAIT` when it is in the page cache, else on the blocking pool, so that a
+/// slow disk never blocks a worker.
 async fn read(file: &Arc<File>, offset: u64, length: u64) -> io::Result<Bytes> {
     let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
