@@ -53,7 +53,7 @@ pub use writer::{Content, ContentWriter};
 use disk::Disk;
 
 /// Contents of at least this many bytes get a file of their own; smaller ones share a pack.
-pub const LARGE_CONTENT: u64 = 1 << 20;
+pub const MIN_LARGE_BYTES: u64 = 1 << 20;
 
 /// What is written to find out whether writes succeed: more than a file system has left over in a full block.
 pub const PROBE_BYTES: usize = 64 << 10;

@@ -7,10 +7,10 @@ use tempfile::{NamedTempFile, TempPath};
 
 use super::{UniqueId, disk::Disk};
 
-const BUFFER: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A pack that stays smaller than this has no file of its own.
-const SMALL_PACK: usize = 1 << 20;
+const MAX_MEMORY_PACK_BYTES: usize = 1 << 20;
 
 /// An unfinished pack.
 #[derive(Debug)]
@@ -66,12 +66,12 @@ impl PackWriter {
 
     fn write(&mut self, disk: &Disk, content: &[u8]) -> io::Result<()> {
         match &mut self.body {
-            Body::Memory(bytes) if bytes.len() + content.len() < SMALL_PACK => {
+            Body::Memory(bytes) if bytes.len() + content.len() < MAX_MEMORY_PACK_BYTES => {
                 bytes.extend_from_slice(content);
                 Ok(())
             }
             Body::Memory(bytes) => {
-                let mut file = BufWriter::with_capacity(BUFFER, disk.new_temporary()?);
+                let mut file = BufWriter::with_capacity(BUFFER_BYTES, disk.new_temporary()?);
                 file.write_all(bytes)?;
                 file.write_all(content)?;
                 self.body = Body::File(file);

@@ -9,10 +9,10 @@ use futures_util::Stream;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
-use super::{BlobError, BlobStore, Digest, LARGE_CONTENT, PlaceId, StoredBlob};
+use super::{BlobError, BlobStore, Digest, MIN_LARGE_BYTES, PlaceId, StoredBlob};
 
 /// The size of the pieces of [`BlobStore::stream`].
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 impl BlobStore {
     /// Opens a pack or file, for who reads parts of it at will.
@@ -24,9 +24,9 @@ impl BlobStore {
         }
     }
 
-    /// Reads a small content (below [`LARGE_CONTENT`]) into memory.
+    /// Reads a small content (below [`MIN_LARGE_BYTES`]) into memory.
     pub fn read(&self, blob: &StoredBlob) -> Result<Bytes, BlobError> {
-        let max = LARGE_CONTENT - 1;
+        let max = MIN_LARGE_BYTES - 1;
         let size = match usize::try_from(blob.size) {
             Ok(size) if blob.size <= max => size,
             _ => return Err(BlobError::TooLarge { max }),
@@ -67,7 +67,7 @@ impl BlobStore {
             .await
             .map_err(io::Error::other)??;
         let content = tokio::fs::File::from_std(file).take(blob.size);
-        Ok(ReaderStream::with_capacity(content, CHUNK))
+        Ok(ReaderStream::with_capacity(content, CHUNK_BYTES))
     }
 
     /// Reads a content and compares its hash; [`BlobError::Damaged`] if they differ.

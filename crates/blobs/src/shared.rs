@@ -17,7 +17,7 @@ use super::disk::{Disk, naming};
 use super::{PlaceId, UniqueId};
 
 /// From this length on, the next staging begins another one.
-const FULL: u64 = 64 << 20;
+const MAX_PACK_BYTES: u64 = 64 << 20;
 
 /// The pack that is being added to, if there is one.
 #[derive(Debug, Default)]
@@ -151,7 +151,9 @@ impl Disk {
 
     fn reserve(&self, length: u64) -> io::Result<SharedPart> {
         let mut shared = lock(&self.shared.0);
-        if let Some(full) = shared.take_if(|open| open.length.saturating_add(length) > FULL) {
+        if let Some(full) =
+            shared.take_if(|open| open.length.saturating_add(length) > MAX_PACK_BYTES)
+        {
             self.claims.release(PlaceId::Pack(full.id));
         }
         let open = match &mut *shared {

@@ -11,7 +11,7 @@ use super::disk::Disk;
 use super::pack::{Finished, PackWriter, sync_temporary};
 use super::writer::Body;
 use super::{
-    BlobError, Content, ContentWriter, Digest, DigestSet, LARGE_CONTENT, LookupError, Place,
+    BlobError, Content, ContentWriter, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, Place,
     PlaceId, Published, StoredBlob, UniqueId,
 };
 
@@ -20,10 +20,10 @@ pub(super) type FindKnown<'k> =
 
 type WatchNew<'k> = Box<dyn FnMut(Digest, &[u8]) + Send + 'k>;
 
-/// Small contents wait in memory until it is known whether they are stored already. These bound
-/// how much waits, and so make one question out of many.
-const MOST_WAITING: usize = 128;
-const MOST_WAITING_BYTES: usize = 1 << 20;
+/// Small contents are buffered in memory until it is known whether they are stored already. These bound
+/// how much is buffered, and so make one question out of many.
+const MAX_PENDING: usize = 128;
+const MAX_PENDING_BYTES: usize = 1 << 20;
 
 /// A content in memory, and its hash: only the two together, so that they belong together.
 #[derive(Debug, Clone)]
@@ -62,11 +62,11 @@ pub struct Staging<'k> {
     total: u64,
     find_known: FindKnown<'k>,
     watch_new: Option<WatchNew<'k>>,
-    /// The digests that need no further thought: known before, written here, or waiting.
+    /// The digests that need no further thought: known before, written here, or pending.
     seen: DigestSet,
     wanted: Wanted,
-    waiting: Vec<(Digest, Bytes)>,
-    waiting_bytes: usize,
+    pending: Vec<(Digest, Bytes)>,
+    pending_bytes: usize,
     pack: Option<PackWriter>,
     large: Vec<(PlaceId, TempPath)>,
     stored: Vec<StoredBlob>,
@@ -82,8 +82,8 @@ impl<'k> Staging<'k> {
             total: 0,
             find_known,
             watch_new: None,
-            waiting: Vec::new(),
-            waiting_bytes: 0,
+            pending: Vec::new(),
+            pending_bytes: 0,
             pack: None,
             large: Vec::new(),
             stored: Vec::new(),
@@ -106,7 +106,7 @@ impl<'k> Staging<'k> {
         let (digest, bytes) = (content.digest, content.bytes);
         let size = bytes.len() as u64;
         self.check_room(size)?;
-        if size < LARGE_CONTENT {
+        if size < MIN_LARGE_BYTES {
             self.take_small(digest, bytes)?;
         } else {
             self.take_large(digest, size, |disk| {
@@ -151,7 +151,7 @@ impl<'k> Staging<'k> {
     /// On an error nothing stays on disk, but for what a failed write may have left at the end of a pack that
     /// others share.
     pub fn publish(mut self) -> Result<Published, BlobError> {
-        self.write_waiting(None)?;
+        self.write_pending(None)?;
         let mut published = Published::new(self.disk, self.stored, self.wanted);
         let outcome = (|| {
             let mut small = None;
@@ -199,10 +199,10 @@ impl<'k> Staging<'k> {
             return Ok(());
         }
         self.want(digest);
-        self.waiting_bytes += content.len();
-        self.waiting.push((digest, content));
-        if self.waiting.len() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES {
-            self.write_waiting(None)?;
+        self.pending_bytes += content.len();
+        self.pending.push((digest, content));
+        if self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_PENDING_BYTES {
+            self.write_pending(None)?;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl<'k> Staging<'k> {
             return Ok(());
         }
         self.want(digest);
-        if !self.write_waiting(Some(digest))? {
+        if !self.write_pending(Some(digest))? {
             let synced = sync_temporary(file(&self.disk)?)?;
             let id = UniqueId::new()?;
             self.large.push((PlaceId::File(id), synced));
@@ -228,17 +228,17 @@ impl<'k> Staging<'k> {
         Ok(())
     }
 
-    /// Puts the waiting contents that are new into the pack; says whether `also` is known.
-    fn write_waiting(&mut self, also: Option<Digest>) -> Result<bool, BlobError> {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.waiting_bytes = 0;
-        let mut asked: Vec<_> = waiting.iter().map(|(digest, _)| *digest).collect();
+    /// Puts the pending contents that are new into the pack; says whether `also` is known.
+    fn write_pending(&mut self, also: Option<Digest>) -> Result<bool, BlobError> {
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        let mut asked: Vec<_> = pending.iter().map(|(digest, _)| *digest).collect();
         asked.extend(also);
         if asked.is_empty() {
             return Ok(false);
         }
         let known = (self.find_known)(&asked).map_err(BlobError::Lookup)?;
-        for (digest, content) in waiting {
+        for (digest, content) in pending {
             if known.contains(&digest) {
                 continue;
             }

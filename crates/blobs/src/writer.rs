@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tempfile::NamedTempFile;
 
 use super::disk::Disk;
-use super::{BlobError, Digest, LARGE_CONTENT, Staging};
+use super::{BlobError, Digest, MIN_LARGE_BYTES, Staging};
 
 /// Few, large writes: archives are unpacked in pieces of 8 KiB.
-const BUFFER: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A content on its way in that belongs to no staging yet; made by
 /// [`BlobStore::receive`](super::BlobStore::receive), ended by [`Staging::adopt`].
@@ -56,7 +56,7 @@ impl Content {
     /// Moves what was held in memory to a file of its own.
     fn spill(&mut self) -> io::Result<()> {
         if let Body::Small(content) = &mut self.body {
-            let mut file = BufWriter::with_capacity(BUFFER, self.disk.new_temporary()?);
+            let mut file = BufWriter::with_capacity(BUFFER_BYTES, self.disk.new_temporary()?);
             file.write_all(content)?;
             self.body = Body::Large(file);
         }
@@ -66,7 +66,7 @@ impl Content {
 
 impl Write for Content {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.size + piece.len() as u64 >= LARGE_CONTENT {
+        if self.size + piece.len() as u64 >= MIN_LARGE_BYTES {
             self.spill()?;
         }
         let taken = match &mut self.body {

@@ -66,9 +66,9 @@ pub fn settings(config: &Config) -> Result<Settings, OpenError> {
             networks: cap(limits.networks).into(),
             domains: cap(limits.domains).into(),
         },
-        most_instances: limits.scale.get(),
-        most_files: limits.release_files.get() as usize,
-        most_release_bytes: limits.release_bytes.get(),
+        max_instances: limits.scale.get(),
+        max_files: limits.release_files.get() as usize,
+        max_release_bytes: limits.release_bytes.get(),
         unknown_workspace: match config.ai.unknown_workspace {
             UnknownWorkspace::Create => estrade_service::UnknownWorkspace::Create,
             UnknownWorkspace::Reject => estrade_service::UnknownWorkspace::Reject,

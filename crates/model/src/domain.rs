@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub type DomainId = Id<kind::Domain>;
 
 /// Longest host name in its written form.
-const LONGEST: usize = 253;
+const MAX_BYTES: usize = 253;
 
 /// A full host name in lower case, with at least two labels; names in other scripts in their ASCII
 /// form (`xn--…`).
@@ -46,11 +46,11 @@ impl FromStr for HostName {
             return Err("must not end with a dot".into());
         }
         // Far above any valid name: the conversion is not cheap for long texts.
-        let ascii = (text.len() <= 4 * LONGEST)
+        let ascii = (text.len() <= 4 * MAX_BYTES)
             .then(|| idna::domain_to_ascii_cow(text.as_bytes(), idna::AsciiDenyList::URL).ok())
             .flatten()
             .ok_or_else(malformed)?;
-        if ascii.len() > LONGEST || !ascii.split('.').all(is_label) {
+        if ascii.len() > MAX_BYTES || !ascii.split('.').all(is_label) {
             return Err(malformed());
         }
         // The last label of an IP address is a number, that of a name never is.

@@ -12,9 +12,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Most workspaces that one key may have.
-pub const MOST_WORKSPACES: usize = 100;
+pub const MAX_WORKSPACES: usize = 100;
 /// Most entries of a key's list of allowed models.
-pub const MOST_MODELS: usize = 200;
+pub const MAX_MODELS: usize = 200;
 
 /// A key as listed and read: everything but the secret.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -130,7 +130,7 @@ impl FromStr for Period {
     }
 }
 
-/// At least one workspace, at most [`MOST_WORKSPACES`], duplicates collapsed, in the order given.
+/// At least one workspace, at most [`MAX_WORKSPACES`], duplicates collapsed, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "Vec<WorkspaceLabel>")]
 #[schema(value_type = Vec<WorkspaceLabel>, min_items = 1, max_items = 100)]
@@ -153,13 +153,13 @@ impl TryFrom<Vec<WorkspaceLabel>> for WorkspaceSet {
             .collect();
         match distinct.len() {
             0 => Err("select at least one workspace".into()),
-            1..=MOST_WORKSPACES => Ok(Self(distinct)),
-            _ => Err(format!("at most {MOST_WORKSPACES} workspaces per key").into()),
+            1..=MAX_WORKSPACES => Ok(Self(distinct)),
+            _ => Err(format!("at most {MAX_WORKSPACES} workspaces per key").into()),
         }
     }
 }
 
-/// The models a key may use: at most [`MOST_MODELS`] names of 1 to 200 characters.
+/// The models a key may use: at most [`MAX_MODELS`] names of 1 to 200 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "Vec<String>")]
 #[schema(value_type = Vec<String>, max_items = 200)]
@@ -172,9 +172,9 @@ impl TryFrom<Vec<String>> for ModelSet {
         let bad = |name: &String| {
             name.is_empty() || name.len() > 200 || name.chars().any(char::is_control)
         };
-        if names.len() > MOST_MODELS || names.iter().any(bad) {
+        if names.len() > MAX_MODELS || names.iter().any(bad) {
             return Err(format!(
-                "at most {MOST_MODELS} models, each a name of 1 to 200 printable characters"
+                "at most {MAX_MODELS} models, each a name of 1 to 200 printable characters"
             )
             .into());
         }

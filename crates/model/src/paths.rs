@@ -13,11 +13,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub struct FilePath(String);
 
 /// Longest segment, in bytes, as on common file systems.
-const LONGEST_SEGMENT: usize = 255;
+const MAX_SEGMENT_BYTES: usize = 255;
 
 impl FilePath {
     /// Longest path, in bytes; longer ones could not be unpacked everywhere.
-    pub const LONGEST: usize = 1024;
+    pub const MAX_BYTES: usize = 1024;
 
     /// The path as text.
     pub fn as_str(&self) -> &str {
@@ -29,8 +29,8 @@ impl TryFrom<String> for FilePath {
     type Error = Invalid;
 
     fn try_from(text: String) -> Result<Self, Invalid> {
-        if text.is_empty() || text.len() > Self::LONGEST {
-            return Err(format!("a path must be 1 to {} bytes long", Self::LONGEST).into());
+        if text.is_empty() || text.len() > Self::MAX_BYTES {
+            return Err(format!("a path must be 1 to {} bytes long", Self::MAX_BYTES).into());
         }
         if text.starts_with('/') {
             return Err("a path must not be absolute".into());
@@ -43,9 +43,9 @@ impl TryFrom<String> for FilePath {
             match segment {
                 "" => return Err("a path must not have an empty segment".into()),
                 "." | ".." => return Err("a path must not have a `.` or `..` segment".into()),
-                long if long.len() > LONGEST_SEGMENT => {
+                long if long.len() > MAX_SEGMENT_BYTES => {
                     return Err(format!(
-                        "a path segment must be at most {LONGEST_SEGMENT} bytes long"
+                        "a path segment must be at most {MAX_SEGMENT_BYTES} bytes long"
                     )
                     .into());
                 }

@@ -14,9 +14,9 @@ pub type NetworkId = Id<kind::Network>;
 pub type EnvId = Id<kind::Env>;
 
 /// Most environment variables of one project.
-pub const MOST_ENVS: usize = 200;
+pub const MAX_ENVS: usize = 200;
 /// Longest value of an environment variable, in bytes.
-pub const LONGEST_ENV: usize = 32 * 1024;
+pub const MAX_ENV_VALUE_BYTES: usize = 32 * 1024;
 
 /// How a project is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub type ProviderId = Id<kind::Provider>;
 
 /// Most models of one provider.
-pub const MOST_MODELS: usize = 1000;
+pub const MAX_MODELS: usize = 1000;
 
 /// The name of the built-in test model and of what answers it.
 pub const ECHO_MODEL: &str = "estrade/echo";
@@ -337,8 +337,8 @@ impl TryFrom<Vec<ModelOffer>> for ModelOffers {
     type Error = Invalid;
 
     fn try_from(offers: Vec<ModelOffer>) -> Result<Self, Invalid> {
-        if offers.len() > MOST_MODELS {
-            return Err(format!("at most {MOST_MODELS} models per provider").into());
+        if offers.len() > MAX_MODELS {
+            return Err(format!("at most {MAX_MODELS} models per provider").into());
         }
         let mut ids: Vec<_> = offers.iter().map(|offer| offer.id.as_str()).collect();
         ids.sort_unstable();

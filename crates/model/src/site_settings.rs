@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 /// Project files, the one that counts first. They are read, and never served.
 pub const PROJECT_FILES: [&str; 2] = ["estrade.json", "liara.json"];
 /// Largest project file, in bytes.
-pub const LARGEST_PROJECT_FILE: usize = 64 * 1024;
+pub const MAX_PROJECT_FILE_BYTES: usize = 64 * 1024;
 
 /// Fields that name the folder that is served, the one that counts first.
 const ROOT: [&str; 5] = ["root", "publish", "outputDir", "outputPath", "path"];
 /// Most rules with headers, and most headers of one.
-const MOST_HEADERS: usize = 100;
+const MAX_HEADERS: usize = 100;
 /// Longest value of a header, in bytes.
-const LONGEST_VALUE: usize = 4096;
+const MAX_VALUE_BYTES: usize = 4096;
 
 /// Settings of a site; what is none was not said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -152,8 +152,8 @@ fn read_headers(value: &Value) -> Result<Vec<PathHeaders>, Invalid> {
         }
         _ => return Err("must be a list of rules".into()),
     };
-    if rules.len() > MOST_HEADERS {
-        return Err(format!("must be at most {MOST_HEADERS} rules").into());
+    if rules.len() > MAX_HEADERS {
+        return Err(format!("must be at most {MAX_HEADERS} rules").into());
     }
     Ok(rules)
 }
@@ -193,8 +193,8 @@ fn rule(path: &str, headers: &Value) -> Result<PathHeaders, Invalid> {
         _ => None,
     };
     let pairs = pairs.ok_or_else(|| format!("`{path}`: `headers` must be names and values"))?;
-    if pairs.len() > MOST_HEADERS {
-        return Err(format!("`{path}`: at most {MOST_HEADERS} headers").into());
+    if pairs.len() > MAX_HEADERS {
+        return Err(format!("`{path}`: at most {MAX_HEADERS} headers").into());
     }
     for (name, value) in &pairs {
         check_header(name, value).map_err(|Invalid(reason)| format!("`{path}`: {reason}"))?;
@@ -211,7 +211,7 @@ fn check_header(name: &str, value: &str) -> Result<(), Invalid> {
         return Err(format!("`{}` is no name of a header", name.escape_debug()).into());
     }
     let in_value = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
-    if value.len() > LONGEST_VALUE || !value.bytes().all(in_value) {
+    if value.len() > MAX_VALUE_BYTES || !value.bytes().all(in_value) {
         return Err(format!("the value of `{name}` must be printable ASCII").into());
     }
     Ok(())

@@ -197,11 +197,11 @@ pub struct Settings {
     /// Quotas per owner.
     pub quotas: Quotas,
     /// Most instances of one project.
-    pub most_instances: u32,
+    pub max_instances: u32,
     /// Most files of one release.
-    pub most_files: usize,
+    pub max_files: usize,
     /// Most bytes of one release request.
-    pub most_release_bytes: u64,
+    pub max_release_bytes: u64,
     /// What to do with unknown workspace names.
     pub unknown_workspace: UnknownWorkspace,
     /// Failed logins per account before the next ones have to wait; 0 is without limit.
@@ -241,9 +241,9 @@ impl Default for Settings {
                 networks: 100,
                 domains: 1000,
             },
-            most_instances: 10,
-            most_files: 10_000,
-            most_release_bytes: 256 << 20,
+            max_instances: 10,
+            max_files: 10_000,
+            max_release_bytes: 256 << 20,
             unknown_workspace: UnknownWorkspace::Create,
             login_failures_per_account: 10,
             login_failures_per_address: 50,

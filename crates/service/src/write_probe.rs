@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How long a good outcome counts; each try waits for the disk.
-const GOOD_FOR: Duration = Duration::from_secs(2);
+const SUCCESS_TTL: Duration = Duration::from_secs(2);
 /// How long a bad one does.
-const BAD_FOR: Duration = Duration::from_millis(250);
+const FAILURE_TTL: Duration = Duration::from_millis(250);
 /// How long somebody who asks waits for a try.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// A try that takes longer has failed, even if it should succeed later.
-const TRY_TIMEOUT: Duration = Duration::from_secs(3);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What came of the last try.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ impl WriteProbe {
     pub async fn is_writable(&self) -> bool {
         let mut outcomes = self.outcome.subscribe();
         let last = *outcomes.borrow_and_update();
-        let good_for = if last.good { GOOD_FOR } else { BAD_FOR };
+        let good_for = if last.good { SUCCESS_TTL } else { FAILURE_TTL };
         if last.at.is_some_and(|at| at.elapsed() < good_for) {
             return last.good;
         }
@@ -68,7 +68,7 @@ impl WriteProbe {
     }
 
     fn is_stuck(&self) -> bool {
-        self.began().is_some_and(|at| at.elapsed() >= TRY_TIMEOUT)
+        self.began().is_some_and(|at| at.elapsed() >= WRITE_TIMEOUT)
     }
 
     fn began(&self) -> MutexGuard<'_, Option<Instant>> {

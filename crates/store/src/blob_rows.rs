@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 /// How many digests one statement asks for. A shorter list is filled up, so that there is one
 /// statement to prepare and not one per length.
-pub(crate) const ASKED: usize = 64;
+pub(crate) const LOOKUP_BATCH: usize = 64;
 
 /// The list that [`bind_all`] fills.
 macro_rules! digest_list {
@@ -54,7 +54,7 @@ pub async fn keep_blobs(
     known: &[Digest],
 ) -> Result<bool, StoreError> {
     let mut condemned = Vec::new();
-    for chunk in known.chunks(ASKED) {
+    for chunk in known.chunks(LOOKUP_BATCH) {
         // Where several write at once, a mark may be on its way that our snapshot does not show. With
         // the rows locked it comes after our commit, or it came before and we are repeated.
         let sql = if tx.has_many_writers() {
@@ -70,7 +70,7 @@ pub async fn keep_blobs(
         let is_condemned = |row: &KnownRow| row.condemned_at.is_some();
         condemned.extend(found.into_iter().filter(is_condemned).map(|row| row.digest));
     }
-    for chunk in condemned.chunks(ASKED) {
+    for chunk in condemned.chunks(LOOKUP_BATCH) {
         let acquit = concat!(
             "UPDATE blobs SET condemned_at = NULL WHERE condemned_at IS NOT NULL AND digest IN ",
             digest_list!()
@@ -122,7 +122,7 @@ async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreErro
 pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<DigestSet, StoreError> {
     let sql = concat!(select_blobs!("digest"), " AND condemned_at IS NULL");
     let mut known = DigestSet::default();
-    for chunk in digests.chunks(ASKED) {
+    for chunk in digests.chunks(LOOKUP_BATCH) {
         let found: Vec<[u8; 32]> = bind_all(db.read(sql), chunk).fetch_all().await?;
         known.extend(found.into_iter().map(Digest::from));
     }
@@ -132,7 +132,7 @@ pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<DigestSet, Store
 /// Where these contents lie; those that are not stored are left out.
 pub async fn read_blobs(db: &Db, digests: &[Digest]) -> Result<DigestMap<StoredBlob>, StoreError> {
     let mut places = DigestMap::with_capacity_and_hasher(digests.len(), RandomState::default());
-    for chunk in digests.chunks(ASKED) {
+    for chunk in digests.chunks(LOOKUP_BATCH) {
         let query = db.read(select_blobs!("digest, size, place, place_offset"));
         let found: Vec<StoredBlob> = bind_all(query, chunk).fetch_all().await?;
         places.extend(found.into_iter().map(|blob| (blob.digest, blob)));
@@ -150,13 +150,13 @@ pub async fn is_known_place(db: &Db, place: PlaceId) -> Result<bool, StoreError>
     Ok(found.is_some())
 }
 
-/// Fills a [`digest_list`] with up to [`ASKED`] digests.
+/// Fills a [`digest_list`] with up to [`LOOKUP_BATCH`] digests.
 pub(crate) fn bind_all<'e>(query: Query<'e>, digests: &[Digest]) -> Query<'e> {
     // Asking twice for the last one changes nothing.
     let filler = digests.last().into_iter().cycle();
     digests
         .iter()
         .chain(filler)
-        .take(ASKED)
+        .take(LOOKUP_BATCH)
         .fold(query, |query, digest| query.bind(digest.as_bytes()))
 }

@@ -1,6 +1,6 @@
 //! Contents that a project's clients sent ahead of a release that will name them.
 
-use crate::blob_rows::{ASKED, bind_all, digest_list};
+use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_blobs::Digest;
 use estrade_model::{ProjectId, Timestamp};
@@ -50,7 +50,7 @@ pub async fn find_uploads(
     digests: &[Digest],
 ) -> Result<Vec<(Digest, u64)>, StoreError> {
     let mut found = Vec::new();
-    for chunk in digests.chunks(ASKED) {
+    for chunk in digests.chunks(LOOKUP_BATCH) {
         // The list is $1 to $64.
         let query = db.read(concat!(
             "SELECT b.digest, b.size FROM blob_uploads u JOIN blobs b ON b.digest = u.digest

@@ -21,7 +21,7 @@ use estrade_model::call::{Call, NodeId, OnRecord, Operation, SliceId, Tokens};
 use std::collections::BTreeMap;
 
 /// The status of a call whose server died before it ended.
-const STATUS_OF_LEFT: u16 = 500;
+const ABANDONED_STATUS: u16 = 500;
 
 /// The slices that a call's cost is taken from.
 #[derive(Debug, Clone, Copy, Default)]
@@ -142,7 +142,7 @@ pub async fn close_under_way(tx: &mut Tx, calls: &[Call]) -> Result<usize, Store
     let row = |call: &Call| CallRow {
         call: Call {
             status: if call.status == 0 {
-                STATUS_OF_LEFT
+                ABANDONED_STATUS
             } else {
                 call.status
             },
@@ -209,7 +209,7 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
         rows.push(vec![
             Value::from(left.call.workspace),
             Value::from(left.call.id),
-            Value::from(STATUS_OF_LEFT),
+            Value::from(ABANDONED_STATUS),
         ]);
     }
     let close = "UPDATE calls SET open = FALSE, status = $3 WHERE workspace_id = $1 AND id = $2";

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How often a follower looks when nothing wakes it: SQLite has no other way. Changes of other processes
 /// are to be heard within a second; more often only keeps an idle machine awake.
-const SQLITE_POLL: Duration = Duration::from_millis(500);
+const SQLITE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a PostgreSQL follower looks although it was not notified.
-const POSTGRES_POLL: Duration = Duration::from_millis(500);
+const POSTGRES_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What kind of thing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -204,10 +204,10 @@ pub fn follow(db: Db, stop: CancellationToken) -> BoxFuture<'static, ()> {
             failing = caught_up.is_err();
             match &mut notified {
                 None => {
-                    tokio::select! { () = tokio::time::sleep(SQLITE_POLL) => {}, () = stop.cancelled() => {} }
+                    tokio::select! { () = tokio::time::sleep(SQLITE_POLL_INTERVAL) => {}, () = stop.cancelled() => {} }
                 }
                 Some(wake) => tokio::select! {
-                    () = tokio::time::sleep(POSTGRES_POLL) => {},
+                    () = tokio::time::sleep(POSTGRES_POLL_INTERVAL) => {},
                     _ = wake.recv() => {},
                     () = stop.cancelled() => {},
                 },

@@ -18,7 +18,7 @@
 //! [`crate::artifacts::keep_artifact_for`].
 
 use crate::artifacts::ArtifactContents;
-use crate::blob_rows::{ASKED, bind_all, digest_list};
+use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
 use crate::db::Engine;
 use crate::postgres::CleanupLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
@@ -27,7 +27,7 @@ use estrade_model::Timestamp;
 use estrade_model::release::ArtifactId;
 
 /// How many manifests are in memory at once; each has up to a megabyte.
-const MANIFESTS: u32 = 8;
+const MANIFEST_BATCH: u32 = 8;
 
 /// The right to clean up, which one node has at a time.
 #[must_use]
@@ -64,7 +64,7 @@ pub async fn needed_by_artifacts(
          WHERE id > COALESCE($1, '') AND manifest IS NOT NULL ORDER BY id LIMIT $2",
     )
     .bind(after)
-    .bind(MANIFESTS)
+    .bind(MANIFEST_BATCH)
     .fetch_all()
     .await
 }
@@ -258,7 +258,7 @@ pub async fn delete_blobs(
 /// How many of these contents have a row.
 pub async fn count_blobs(tx: &mut Tx, digests: &[Digest]) -> Result<usize, StoreError> {
     let mut count = 0;
-    for chunk in digests.chunks(ASKED) {
+    for chunk in digests.chunks(LOOKUP_BATCH) {
         let found: Vec<[u8; 32]> = bind_all(
             tx.query(concat!(
                 "SELECT digest FROM blobs WHERE digest IN ",

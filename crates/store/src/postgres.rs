@@ -23,9 +23,9 @@ pub(crate) use transaction::PostgresTx;
 use transaction::transact_until_serial;
 
 /// Connections per node.
-const POOL: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// How long to wait for a connection or for the server to answer a new one.
-const WAIT: Duration = Duration::from_secs(5);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Any number, as long as all versions of Estrade use it.
 const MIGRATION_LOCK: i64 = 0x4573_7472_6164_6501;
 const CLEANUP_LOCK: i64 = 0x4573_7472_6164_6502;
@@ -49,10 +49,10 @@ impl Postgres {
             recycling_method: RecyclingMethod::Fast,
         };
         let pool = Pool::builder(Manager::from_config(config.clone(), tls.clone(), recycling))
-            .max_size(POOL)
+            .max_size(MAX_CONNECTIONS)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(WAIT))
-            .create_timeout(Some(WAIT))
+            .wait_timeout(Some(CONNECTION_TIMEOUT))
+            .create_timeout(Some(CONNECTION_TIMEOUT))
             .build()
             .map_err(StoreError::bug)?;
         let postgres = Self {
@@ -168,7 +168,9 @@ fn parse_url(url: &str) -> Result<Config, StoreError> {
     if strict == url && !url.contains("sslmode=") {
         config.ssl_mode(SslMode::Prefer);
     }
-    config.application_name("estrade").connect_timeout(WAIT);
+    config
+        .application_name("estrade")
+        .connect_timeout(CONNECTION_TIMEOUT);
     Ok(config)
 }
 

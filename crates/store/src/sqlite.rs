@@ -19,9 +19,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(crate) use writer::{SqliteTx, Writer};
 
 /// Connections for reading; more than the cores of a small machine ever use at once.
-const READERS: usize = 4;
+const READER_CONNECTIONS: usize = 4;
 /// Distinct statements that each connection keeps prepared.
-const PREPARED: usize = 256;
+const MAX_PREPARED_STATEMENTS: usize = 256;
 /// What each connection may hold in memory, as SQLite wants it: negative, in KiB. The system holds the
 /// file too, so that what is not here is one call away.
 const CACHE_KIB: i64 = -1024;
@@ -44,14 +44,14 @@ impl Sqlite {
         writer.pragma_update(None, "journal_mode", "WAL")?;
         // A commit that was answered survives a power cut, not only a crash of this process.
         writer.pragma_update(None, "synchronous", "FULL")?;
-        let readers = (0..READERS)
+        let readers = (0..READER_CONNECTIONS)
             .map(|_| connect(file, OpenFlags::SQLITE_OPEN_READ_ONLY))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             file: file.to_owned(),
             writer: Writer::start(writer)?,
             readers: Mutex::new(readers),
-            permits: Semaphore::new(READERS),
+            permits: Semaphore::new(READER_CONNECTIONS),
             watcher: Mutex::new(connect(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?),
         })
     }
@@ -133,7 +133,7 @@ fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     // Otherwise SQLite plans some statements anew each time, in case the bound values suggest a
     // better way: a third of the cost of a list.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    connection.set_prepared_statement_cache_capacity(PREPARED);
+    connection.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
     Ok(connection)
 }
 

@@ -1,6 +1,6 @@
 //! Compressed variants of contents.
 
-use crate::blob_rows::{ASKED, bind_all, digest_list};
+use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_blobs::{Digest, StoredBlob};
 use estrade_model::coding::Coding;
@@ -33,7 +33,7 @@ impl Record for VariantRow {
 /// The variants of these contents that are worth sending.
 pub async fn read_variants(db: &Db, digests: &[Digest]) -> Result<Vec<VariantRow>, StoreError> {
     let mut variants = Vec::new();
-    for chunk in digests.chunks(ASKED) {
+    for chunk in digests.chunks(LOOKUP_BATCH) {
         let query = db.read(concat!(
             "SELECT v.digest, v.coding, b.digest, b.size, b.place, b.place_offset
              FROM variants v JOIN blobs b ON b.digest = v.variant WHERE v.digest IN ",
@@ -81,7 +81,7 @@ pub async fn find_tried(
     digests: &[Digest],
 ) -> Result<HashSet<(Digest, Coding)>, StoreError> {
     let mut tried = HashSet::new();
-    for chunk in digests.chunks(ASKED) {
+    for chunk in digests.chunks(LOOKUP_BATCH) {
         let query = db.read(concat!(
             "SELECT digest, coding FROM variants WHERE digest IN ",
             digest_list!()

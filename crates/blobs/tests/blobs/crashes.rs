@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use estrade_blobs::{BlobError, BlobStore, LARGE_CONTENT, PlaceId};
+use estrade_blobs::{BlobError, BlobStore, MIN_LARGE_BYTES, PlaceId};
 
 use crate::{LARGE, bytes, close_packs, counts, new_store, publish, soon, stage, store_contents};
 
@@ -39,7 +39,7 @@ fn orphans_of_a_crash_are_found_once_they_are_old_enough() {
     let store = BlobStore::open(root.path(), "test").unwrap();
     assert_eq!(look(&store, first + DAY - margin).places, 0);
     let removed = look(&store, first + DAY + margin);
-    assert_eq!((removed.places, removed.bytes), (2, 4 + LARGE_CONTENT));
+    assert_eq!((removed.places, removed.bytes), (2, 4 + MIN_LARGE_BYTES));
     let left: HashSet<_> = store
         .places()
         .unwrap()

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use estrade_blobs::{BlobError, BlobStore, Digest, LARGE_CONTENT, Place, StoredBlob};
+use estrade_blobs::{BlobError, BlobStore, Digest, MIN_LARGE_BYTES, Place, StoredBlob};
 use futures_util::TryStreamExt;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use crate::{LARGE, bytes, counts, new_store, read_all, stage, store_contents};
 
 #[test]
 fn the_limit_between_small_and_large_is_a_mebibyte() {
-    assert_eq!(LARGE_CONTENT, LARGE as u64);
+    assert_eq!(MIN_LARGE_BYTES, LARGE as u64);
 }
 
 #[test]

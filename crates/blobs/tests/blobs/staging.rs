@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::sync::Barrier;
 
-use estrade_blobs::{BlobError, Digest, DigestSet, LARGE_CONTENT, LookupError, StoredBlob};
+use estrade_blobs::{BlobError, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, StoredBlob};
 
 use crate::{LARGE, NO_LIMIT, bytes, counts, new_store, publish, stage, store_contents};
 
@@ -114,7 +114,7 @@ fn more_than_allowed_is_refused_and_leaves_nothing() {
 #[test]
 fn an_endless_stream_is_cut_off_at_the_limit() {
     let (root, store) = new_store();
-    let limit = 2 * LARGE_CONTENT;
+    let limit = 2 * MIN_LARGE_BYTES;
     let mut staging = store.stage(limit, |_| Ok(DigestSet::default()));
     let error = io::copy(&mut io::repeat(7), &mut staging.writer()).unwrap_err();
     assert!(matches!(

@@ -292,7 +292,7 @@ impl StaticHandler<'_> {
         loop {
             directory = directory.rfind('/').map_or("", |slash| &directory[..slash]);
             // A long path has many folders above it, and none so far down can exist.
-            if directory.len() > FilePath::LONGEST {
+            if directory.len() > FilePath::MAX_BYTES {
                 continue;
             }
             let page = match directory {

@@ -213,7 +213,7 @@ mod tests {
         let bytes = DEFAULT_BYTES;
         let cache = new_cache(bytes);
         // 10,000 files with the longest paths.
-        let largest = 10_000 * (FilePath::LONGEST as u64 + 100);
+        let largest = 10_000 * (FilePath::MAX_BYTES as u64 + 100);
         assert!(cache.shard_capacity() > largest);
         assert_eq!(cache.capacity(), bytes);
     }

@@ -201,7 +201,7 @@ async fn create(
     let (head, body) = request.into_parts();
     // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
     let upload = releases::begin_upload(&app.core, &scope, &project).await?;
-    let limits = BodyLimits::upload(app.core.settings.most_release_bytes);
+    let limits = BodyLimits::upload(app.core.settings.max_release_bytes);
     let spool = app
         .spool
         .receive(Request::from_parts(head.clone(), body), limits)

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 /// Keys whose live state is kept.
-const MOST_KEYS: usize = 200_000;
+const MAX_CACHED_KEYS: usize = 200_000;
 
 /// Workspaces whose settings are kept.
-const MOST_WORKSPACES: usize = 100_000;
+const MAX_CACHED_WORKSPACES: usize = 100_000;
 
 /// Why a key is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,14 +234,19 @@ pub struct KeyCheck {
 impl KeyCheck {
     /// Builds the caches and hooks them to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
-        let states = StateCache::hooked(core, MOST_KEYS, ChangeKind::Key, &[ChangeKind::Account]);
+        let states = StateCache::hooked(
+            core,
+            MAX_CACHED_KEYS,
+            ChangeKind::Key,
+            &[ChangeKind::Account],
+        );
         let verifier = Verifier::new(Arc::clone(core), Audience::Inference);
         Self {
             core: Arc::clone(core),
             verifier,
             states,
             lists: WorkspaceLists::default(),
-            workspaces: StateCache::hooked(core, MOST_WORKSPACES, ChangeKind::Workspace, &[]),
+            workspaces: StateCache::hooked(core, MAX_CACHED_WORKSPACES, ChangeKind::Workspace, &[]),
             touches: Touches::default(),
         }
     }

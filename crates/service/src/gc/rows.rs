@@ -126,7 +126,7 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
         login_attempts::prune_failures(db, old, BATCH_ROWS)
     })
     .await;
-    let old = now.before(login::NETWORKS_KEPT);
+    let old = now.before(login::NETWORK_RETENTION);
     drain("login_networks", stop, || {
         login_attempts::prune_networks(db, old, BATCH_ROWS)
     })
@@ -163,7 +163,7 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
 
 /// Sums of failed logins from before this moment have faded, or are too many.
 async fn oldest_failure_kept(core: &Core) -> Timestamp {
-    let faded = core.now().before(login::FADED);
+    let faded = core.now().before(login::FAILURE_RETENTION);
     let surplus = login_attempts::nth_latest_failure(&core.db, login::MAX_SUMS).await;
     surplus.ok().flatten().map_or(faded, |at| at.max(faded))
 }

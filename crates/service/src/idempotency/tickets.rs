@@ -16,7 +16,7 @@ pub(super) const LEASE: Duration = Duration::from_mins(1);
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(20);
 /// The largest body that is stored. No answer of ours that creates something comes near it; one
 /// that did would not be stored, and a repeat would be carried out again.
-const LARGEST_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The right to carry a request out. Dropped, it lets a repeat be carried out instead.
 #[must_use]
@@ -39,7 +39,7 @@ impl Ticket {
     /// Keeps the answer for repeats when it is final (2xx and 409); any other lets a repeat try
     /// again. Returns once that is on disk.
     pub async fn finish(self, answer: StoredAnswer) -> Result<()> {
-        let small = answer.body.len() <= LARGEST_BODY;
+        let small = answer.body.len() <= MAX_BODY_BYTES;
         if !answer.is_final() || !small {
             if !small {
                 tracing::warn!("an answer is too large to be kept for its idempotency key");

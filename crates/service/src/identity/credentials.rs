@@ -21,15 +21,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Tokens whose signature is remembered.
-const MOST_PROOFS: usize = 200_000;
+const MAX_CACHED_PROOFS: usize = 200_000;
 /// Account tokens whose live state is kept.
-const MOST_TOKENS: usize = 50_000;
+const MAX_CACHED_TOKENS: usize = 50_000;
 /// `lastUsedAt` is kept to the minute: a busy credential costs one write a minute, not one a request.
-const TOUCH_EVERY_MS: i64 = 60_000;
+const TOUCH_INTERVAL_MS: i64 = 60_000;
 /// How many are written down in one transaction.
 const TOUCH_BATCH: usize = 1000;
 /// A token is a few hundred bytes; a longer text is not looked at.
-const LONGEST_TOKEN: usize = 4096;
+const MAX_TOKEN_BYTES: usize = 4096;
 
 /// `SipHash` of a token, with a key that only this process knows. Who wants to be taken for somebody else has
 /// to find a text of the same fingerprint as that one's token, which 128 bits make hopeless. (A hash without
@@ -54,7 +54,7 @@ impl<T> Verifier<T> {
             core,
             audience,
             hasher: SipHasher24::new_with_keys(one, other),
-            proofs: Cache::new(MOST_PROOFS),
+            proofs: Cache::new(MAX_CACHED_PROOFS),
             reloaded_at: AtomicI64::new(0),
         }
     }
@@ -71,7 +71,7 @@ impl<T> Verifier<T> {
 
     /// Checks a token's signature, issuer and audience.
     pub(crate) async fn verify(&self, token: &str) -> Result<Option<Proof<T>>> {
-        if token.len() > LONGEST_TOKEN {
+        if token.len() > MAX_TOKEN_BYTES {
             return Ok(None);
         }
         let fingerprint = self.fingerprint(token);
@@ -117,7 +117,7 @@ impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
     /// Notes a use unless one was noted within the last minute; `last` belongs to the cached state.
     pub(crate) fn note(&self, key: K, last: &AtomicI64, now: Timestamp) {
         let seen = last.load(Ordering::Relaxed);
-        if now.millis() - seen < TOUCH_EVERY_MS {
+        if now.millis() - seen < TOUCH_INTERVAL_MS {
             return;
         }
         if last
@@ -170,7 +170,7 @@ impl AccountTokens {
     pub fn new(core: &Arc<Core>) -> Self {
         // An account's tokens are not indexed here; accounts change rarely.
         let all = &[ChangeKind::Account];
-        let states = StateCache::hooked(core, MOST_TOKENS, ChangeKind::Token, all);
+        let states = StateCache::hooked(core, MAX_CACHED_TOKENS, ChangeKind::Token, all);
         let verifier = Verifier::new(Arc::clone(core), Audience::Account);
         Self {
             core: Arc::clone(core),

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Failures lose half of their weight in this time without a try.
 const HALF_LIFE: Duration = Duration::from_mins(15);
 /// After this time without a failure a sum has no weight any more.
-pub(crate) const FADED: Duration = Duration::from_hours(2);
+pub(crate) const FAILURE_RETENTION: Duration = Duration::from_hours(2);
 /// How many sums of failures are kept; those that were added to least recently go first.
 pub(crate) const MAX_SUMS: u32 = 200_000;
 /// The first wait beyond the allowance; each further failure doubles it.
@@ -44,7 +44,7 @@ const MAX_EXCESS: f64 = 12.0;
 const FAILURE: i32 = 1000;
 /// How many networks of an account are remembered, and for how long after the last login.
 const MAX_NETWORKS: u32 = 20;
-pub(crate) const NETWORKS_KEPT: Duration = Duration::from_hours(90 * 24);
+pub(crate) const NETWORK_RETENTION: Duration = Duration::from_hours(90 * 24);
 
 /// Checks a password and makes a token for the account.
 pub fn log_in(core: &Core, address: IpAddr, login: Login) -> BoxFuture<'_, Result<LoggedIn>> {

@@ -5,7 +5,7 @@ use crate::platform::projects::parse_key;
 use crate::platform::releases::queue_rerun;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::names::EnvKey;
-use estrade_model::project::{EnvSetting, EnvVar, LONGEST_ENV, MOST_ENVS};
+use estrade_model::project::{EnvSetting, EnvVar, MAX_ENV_VALUE_BYTES, MAX_ENVS};
 use estrade_model::release::ReleaseType;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
@@ -171,9 +171,9 @@ pub(crate) fn check_own_variables(settings: &Map<String, Value>) -> Result<()> {
     let all = listed_variables(settings).ok_or_else(|| {
         Error::invalid("envs: must be an object of names and values, or a list of {key, value}")
     })?;
-    if all.len() > MOST_ENVS {
+    if all.len() > MAX_ENVS {
         return Err(Error::invalid(format!(
-            "envs: at most {MOST_ENVS} are allowed, {} were sent",
+            "envs: at most {MAX_ENVS} are allowed, {} were sent",
             all.len()
         )));
     }
@@ -183,9 +183,9 @@ pub(crate) fn check_own_variables(settings: &Map<String, Value>) -> Result<()> {
             .map_err(|Invalid(reason)| Error::invalid(format!("envs: a name {reason}")))?;
         let value = text_of(value)
             .ok_or_else(|| Error::invalid(format!("envs: the value of {key} must be a text")))?;
-        if value.len() > LONGEST_ENV || value.contains('\0') {
+        if value.len() > MAX_ENV_VALUE_BYTES || value.contains('\0') {
             return Err(Error::invalid(format!(
-                "envs: the value of {key} must be at most {LONGEST_ENV} bytes, without NUL"
+                "envs: the value of {key} must be at most {MAX_ENV_VALUE_BYTES} bytes, without NUL"
             )));
         }
     }
@@ -193,16 +193,16 @@ pub(crate) fn check_own_variables(settings: &Map<String, Value>) -> Result<()> {
 }
 
 fn check_variables(variables: &[EnvSetting]) -> Result<()> {
-    if variables.len() > MOST_ENVS {
+    if variables.len() > MAX_ENVS {
         return Err(Error::invalid(format!(
-            "variables: at most {MOST_ENVS} are allowed, {} were sent",
+            "variables: at most {MAX_ENVS} are allowed, {} were sent",
             variables.len()
         )));
     }
     for EnvSetting { key, value } in variables {
-        if value.len() > LONGEST_ENV {
+        if value.len() > MAX_ENV_VALUE_BYTES {
             return Err(Error::invalid(format!(
-                "variables: the value of {key} is longer than {LONGEST_ENV} bytes"
+                "variables: the value of {key} is longer than {MAX_ENV_VALUE_BYTES} bytes"
             )));
         }
         // No operating system can pass it on.

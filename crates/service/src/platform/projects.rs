@@ -247,7 +247,7 @@ async fn delete_and_reserve(
 
 /// Sets how many instances run; 0 switches the project off.
 pub async fn scale_project(core: &Core, scope: &Scope, project: &str, scale: u32) -> Result<()> {
-    let most = core.settings.most_instances;
+    let most = core.settings.max_instances;
     if scale > most {
         return Err(Error::invalid(format!("scale: must be 0 to {most}")));
     }

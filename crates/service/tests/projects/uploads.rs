@@ -57,8 +57,8 @@ async fn bad_files_are_refused_by_name_and_leave_nothing(at: &Installation) {
 async fn the_caps_hold_and_leave_nothing(at: &Installation) {
     let ada = owner(at, "ada").await;
     let mut settings = Settings {
-        most_files: 3,
-        most_release_bytes: 3 << 30,
+        max_files: 3,
+        max_release_bytes: 3 << 30,
         ..Settings::default()
     };
     let plan = |disk_gb| Plan {
@@ -85,7 +85,7 @@ async fn the_caps_hold_and_leave_nothing(at: &Installation) {
     assert!(message.contains("tiny"), "{message}");
 
     let settings = Settings {
-        most_release_bytes: 10,
+        max_release_bytes: 10,
         ..Settings::default()
     };
     let core = at.another_core(settings).await;

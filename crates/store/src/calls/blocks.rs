@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 const FORMAT: u8 = 1;
 /// What most calls fit into, with their texts.
-pub(super) const USUAL: usize = 128;
+pub(super) const TYPICAL_CALL_BYTES: usize = 128;
 /// How far apart the first and the last call of a block may have begun: who looks for a call looks
 /// at the blocks of so much time.
 pub(super) const SPAN_MS: i64 = 60_000;
 /// Blocks that one query reads.
-pub(super) const BLOCKS_AT_ONCE: u32 = 16;
+pub(super) const MAX_BLOCKS_PER_READ: u32 = 16;
 
 /// Writes calls, sorted by workspace and id; says of each whether it was not written before.
 pub(super) async fn write<'c>(
@@ -86,7 +86,7 @@ fn values(block: &[&CallRow]) -> Vec<Value> {
 }
 
 pub(super) fn encode<'c>(calls: impl Iterator<Item = &'c Call>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1 + calls.size_hint().0 * USUAL);
+    let mut out = Vec::with_capacity(1 + calls.size_hint().0 * TYPICAL_CALL_BYTES);
     encode_into(&mut out, calls);
     out
 }
@@ -191,14 +191,14 @@ pub(super) async fn those_in_blocks(
                 .bind(from)
                 .bind(last_around(last.id))
                 .bind(last.id)
-                .bind(BLOCKS_AT_ONCE)
+                .bind(MAX_BLOCKS_PER_READ)
                 .fetch_all()
                 .await?;
             for block in &around {
                 found.extend(ids(first.workspace, block).filter(|id| wanted.contains(id)));
             }
             match around.last() {
-                Some(block) if around.len() == BLOCKS_AT_ONCE as usize => {
+                Some(block) if around.len() == MAX_BLOCKS_PER_READ as usize => {
                     // Ids have one length: this sorts right behind it.
                     from = Value::Text(format!("{}0", block.last));
                 }

@@ -1,6 +1,6 @@
 //! Calls are read page by page, newest first, from both places where they are kept.
 
-use super::blocks::{self, BLOCKS_AT_ONCE, Block};
+use super::blocks::{self, Block, MAX_BLOCKS_PER_READ};
 use super::columns;
 use crate::{Db, StoreError, Value, value};
 use estrade_model::call::{Call, CallId, LoggedCall};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Matching calls are counted up to here, and pages by number reach as far; cursors reach everything.
 const MAX_COUNTED: u64 = 10_000;
 /// Rows that one query reads.
-const ROWS_AT_ONCE: u32 = 1000;
+const MAX_ROWS_PER_READ: u32 = 1000;
 
 /// Which calls to show.
 #[derive(Debug, Clone, Default)]
@@ -204,8 +204,8 @@ impl<'db> Newest<'db> {
         let rows = rows.bind(self.workspace).bind(self.owner);
         let rows = rows.bind(value::first_id_of(self.range.0));
         let rows = rows.bind(self.rows.next.take().unwrap_or(Value::Null));
-        let rows: Vec<Call> = rows.bind(ROWS_AT_ONCE).fetch_all().await?;
-        if rows.len() == ROWS_AT_ONCE as usize {
+        let rows: Vec<Call> = rows.bind(MAX_ROWS_PER_READ).fetch_all().await?;
+        if rows.len() == MAX_ROWS_PER_READ as usize {
             self.rows.next = rows.last().map(|call| call.id.into());
         }
         let calls = rows.into_iter().map(|call| (call.id, call));
@@ -224,9 +224,9 @@ impl<'db> Newest<'db> {
         let found = found.bind(self.workspace).bind(self.owner);
         let found = found.bind(value::first_id_of(self.range.0));
         let found = found.bind(self.blocks.next.take().unwrap_or(Value::Null));
-        let found = found.bind(self.end.clone()).bind(BLOCKS_AT_ONCE);
+        let found = found.bind(self.end.clone()).bind(MAX_BLOCKS_PER_READ);
         let found: Vec<Block> = found.fetch_all().await?;
-        if found.len() == BLOCKS_AT_ONCE as usize {
+        if found.len() == MAX_BLOCKS_PER_READ as usize {
             self.blocks.next = found.last().map(|block| block.last.into());
         }
         for block in found {

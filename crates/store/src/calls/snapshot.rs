@@ -14,7 +14,7 @@ pub struct Snapshot(Vec<u8>);
 impl Snapshot {
     /// Of these calls, sorted by workspace and id.
     pub fn of(calls: &[&Call]) -> Self {
-        let mut bytes = Vec::with_capacity(calls.len() * blocks::USUAL);
+        let mut bytes = Vec::with_capacity(calls.len() * blocks::TYPICAL_CALL_BYTES);
         for together in calls.chunk_by(|a, b| a.workspace == b.workspace) {
             let Some(first) = together.first() else {
                 continue;

@@ -9,10 +9,10 @@ use deadpool_postgres::{Object, Pool};
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
-/// After this many clashes a transaction queues up with the other unlucky ones of this node.
-const CLASHES_BEFORE_QUEUE: u32 = 2;
+/// After this many conflicts a transaction queues up with the other unlucky ones of this node.
+const CONFLICTS_BEFORE_QUEUE: u32 = 2;
 /// After this many it gives up; on one node the queue makes that impossible in practice.
-const MOST_CLASHES: u32 = 100;
+const MAX_CONFLICTS: u32 = 100;
 const NOTIFY_AND_COMMIT: &str = "NOTIFY estrade_changes; COMMIT";
 
 /// Repeats a job until it has run as if alone; returns the changes to publish.
@@ -22,17 +22,17 @@ pub(super) async fn transact_until_serial(
     job: ErasedJob,
 ) -> Result<Vec<Change>, StoreError> {
     let mut queue = None;
-    for clashes in 1..=MOST_CLASHES {
+    for conflicts in 1..=MAX_CONFLICTS {
         if let Some(changes) = attempt(pool, &job).await? {
             return Ok(changes);
         }
-        tracing::debug!(clashes, "a transaction clashed; repeating it");
-        if clashes == CLASHES_BEFORE_QUEUE {
+        tracing::debug!(conflicts, "a transaction clashed; repeating it");
+        if conflicts == CONFLICTS_BEFORE_QUEUE {
             queue = Some(clashing.lock().await);
         }
     }
     drop(queue);
-    Err(StoreError::Serialization("too many clashes".into()))
+    Err(StoreError::Serialization("too many conflicts".into()))
 }
 
 /// Runs the job once; none when it clashed with another transaction.

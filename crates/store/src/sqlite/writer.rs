@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot};
 
 /// Jobs that may wait for the writer before callers have to wait to hand theirs over.
-const QUEUE: usize = 1024;
+const MAX_QUEUED_JOBS: usize = 1024;
 /// Most jobs that share one commit: bounds how long the first one waits for the last.
-const BATCH: usize = 256;
+const MAX_BATCH_JOBS: usize = 256;
 /// From so many pages on, the write-ahead log is folded back into the file.
-const LONG_LOG: usize = 4000;
+const CHECKPOINT_PAGES: usize = 4000;
 
 /// Hands transactions to the writer thread.
 pub(crate) struct Writer {
@@ -48,7 +48,7 @@ enum Outcome {
 impl Writer {
     /// Starts the thread; it ends with the last handle.
     pub(super) fn start(mut connection: Connection) -> Result<Self, StoreError> {
-        let (jobs, queue) = mpsc::channel(QUEUE);
+        let (jobs, queue) = mpsc::channel(MAX_QUEUED_JOBS);
         let log = LogLength::watch(&mut connection)?;
         std::thread::Builder::new()
             .name("sqlite-writer".into())
@@ -159,7 +159,7 @@ fn write_loop(connection: Connection, log: &LogLength, mut queue: mpsc::Receiver
     let mut failing = false;
     while let Some(first) = queue.blocking_recv() {
         let mut waiting = vec![first];
-        while waiting.len() < BATCH {
+        while waiting.len() < MAX_BATCH_JOBS {
             let Ok(job) = queue.try_recv() else { break };
             waiting.push(job);
         }
@@ -187,7 +187,7 @@ impl LogLength {
     }
 
     fn is_long(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= LONG_LOG
+        self.0.load(Ordering::Relaxed) >= CHECKPOINT_PAGES
     }
 }
 

@@ -28,7 +28,7 @@ on_both_backends! {
 const PATH: &str = "/v2/projects/shop/releases";
 
 fn small_caps() -> Setup {
-    Setup::with(|setup| setup.settings.most_release_bytes = 100_000)
+    Setup::with(|setup| setup.settings.max_release_bytes = 100_000)
 }
 
 struct Built {

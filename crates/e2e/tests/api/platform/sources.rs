@@ -28,13 +28,13 @@ const PATH: &str = "/v2/projects/shop/releases";
 
 fn small_caps() -> Setup {
     Setup::with(|setup| {
-        setup.settings.most_files = 3;
-        setup.settings.most_release_bytes = 2000;
+        setup.settings.max_files = 3;
+        setup.settings.max_release_bytes = 2000;
     })
 }
 
 fn room_for_600_kilobytes() -> Setup {
-    Setup::with(|setup| setup.settings.most_release_bytes = 600_000)
+    Setup::with(|setup| setup.settings.max_release_bytes = 600_000)
 }
 
 fn tiny_plan() -> Setup {

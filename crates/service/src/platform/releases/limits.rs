@@ -23,8 +23,8 @@ impl ReleaseLimits {
     pub(super) fn of(core: &Core, plan: &str) -> Self {
         let known = core.settings.plans.get(plan);
         Self {
-            files: core.settings.most_files,
-            request: core.settings.most_release_bytes,
+            files: core.settings.max_files,
+            request: core.settings.max_release_bytes,
             // A plan that the configuration no longer has grants what a request may hold.
             disk: known.map_or(u64::MAX, Plan::disk_bytes),
             plan: plan.to_owned(),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use estrade_blobs::{BlobError, Digest, Hashed, Published, Staging};
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::platform::Platform;
-use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
+use estrade_model::site_settings::{MAX_PROJECT_FILE_BYTES, PROJECT_FILES, SiteSettings};
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId};
 use estrade_store::blob_rows;
@@ -116,7 +116,7 @@ impl Upload {
         let (digest, size) = (content.digest(), content.bytes().len() as u64);
         let path = self.add_path(path, size)?;
         if is_project_file(path.as_str()) {
-            let most = content.bytes().len().min(LARGEST_PROJECT_FILE + 1);
+            let most = content.bytes().len().min(MAX_PROJECT_FILE_BYTES + 1);
             let kept = content.bytes()[..most].to_vec();
             self.project_files.insert(path.to_string(), kept);
         }
@@ -196,8 +196,8 @@ impl Upload {
             let Some(bytes) = files.get(name) else {
                 continue;
             };
-            let read = if bytes.len() > LARGEST_PROJECT_FILE {
-                Err(format!("is larger than {LARGEST_PROJECT_FILE} bytes").into())
+            let read = if bytes.len() > MAX_PROJECT_FILE_BYTES {
+                Err(format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes").into())
             } else {
                 SiteSettings::from_project_file(bytes, platform)
             };
@@ -245,8 +245,8 @@ fn too_many_files(most: usize) -> Error {
 
 /// Reads a content that was only named, unless it is larger than a project file may be.
 async fn read_small(core: &Core, file: &ManifestFile) -> Result<Vec<u8>> {
-    if file.size > LARGEST_PROJECT_FILE as u64 {
-        return Ok(vec![0; LARGEST_PROJECT_FILE + 1]);
+    if file.size > MAX_PROJECT_FILE_BYTES as u64 {
+        return Ok(vec![0; MAX_PROJECT_FILE_BYTES + 1]);
     }
     let places = blob_rows::read_blobs(&core.db, &[file.digest]).await?;
     let blob = *places.get(&file.digest).ok_or_else(cleaned_up)?;

@@ -3,7 +3,7 @@
 use super::{HISTORY, assert_no_orphans, clean, contents, page, ready, tidy};
 use crate::acting::{RunningWorker, add_files, count, create, finished, named, try_deploy};
 use crate::support::{Installation, on_both_backends};
-use estrade_blobs::{Digest, LARGE_CONTENT};
+use estrade_blobs::{Digest, MIN_LARGE_BYTES};
 use estrade_model::ReleaseId;
 use estrade_model::release::{NewRelease, ReleaseState};
 use estrade_service::gc::blobs::CollectedBlobs;
@@ -27,7 +27,7 @@ on_both_backends! {
 /// Begins an upload that finds a page stored, and has looked it up by now: a large file makes it.
 async fn slow_upload(core: &Core, ada: &Scope, page: &[u8]) -> Source {
     let upload = releases::begin_upload(core, ada, "other").await.unwrap();
-    let large = vec![7; usize::try_from(LARGE_CONTENT).unwrap()];
+    let large = vec![7; usize::try_from(MIN_LARGE_BYTES).unwrap()];
     let files = named(&[("a.html", page), ("b.bin", &large)]);
     Source::Files(add_files(upload, files).await.unwrap())
 }

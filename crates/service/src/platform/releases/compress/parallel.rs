@@ -7,7 +7,7 @@ use super::file_types::{SNIFFED_BYTES, looks_like_text};
 use crate::priority_gate::PriorityGate;
 use crate::{Error, Result};
 use estrade_blobs::{
-    BlobError, BlobStore, Digest, DigestSet, LARGE_CONTENT, LookupError, Published, Staging,
+    BlobError, BlobStore, Digest, DigestSet, MIN_LARGE_BYTES, LookupError, Published, Staging,
     StoredBlob,
 };
 use estrade_model::coding::Coding;
@@ -157,7 +157,7 @@ impl Compressor {
             if let Some(foreground) = &self.yield_to {
                 foreground.yield_to_foreground();
             }
-            if job.blob.size >= LARGE_CONTENT {
+            if job.blob.size >= MIN_LARGE_BYTES {
                 variants.extend(self.compress_large(job, &mut large)?);
                 continue;
             }

@@ -53,7 +53,7 @@ fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, UnpackErr
     }
     let target = at.join("/");
     // Thousands of links may follow, each with a target that is far longer than a path.
-    if target.len() > FilePath::LONGEST {
+    if target.len() > FilePath::MAX_BYTES {
         return refuse("archive_invalid", lost(path, &target));
     }
     Ok(target)

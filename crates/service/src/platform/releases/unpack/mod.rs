@@ -25,7 +25,7 @@ use estrade_blobs::Published;
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArchiveFormat, SourceId};
 use estrade_model::site::SiteConfig;
-use estrade_model::site_settings::{LARGEST_PROJECT_FILE, PROJECT_FILES, SiteSettings};
+use estrade_model::site_settings::{MAX_PROJECT_FILE_BYTES, PROJECT_FILES, SiteSettings};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::sources::{self, SourceRow};
 use std::collections::BTreeMap;
@@ -277,8 +277,8 @@ fn choose_files(
         let Some(bytes) = project_files.get(&format!("{prefix}{name}")) else {
             continue;
         };
-        let read = if bytes.len() > LARGEST_PROJECT_FILE {
-            Err(format!("is larger than {LARGEST_PROJECT_FILE} bytes").into())
+        let read = if bytes.len() > MAX_PROJECT_FILE_BYTES {
+            Err(format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes").into())
         } else {
             SiteSettings::from_project_file(bytes, platform)
         };

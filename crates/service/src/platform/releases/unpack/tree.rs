@@ -8,7 +8,7 @@ use crate::platform::releases::layout::is_project_file;
 use crate::platform::releases::limits::{ReleaseLimits, storing};
 use estrade_blobs::{BlobError, Published, Staging};
 use estrade_model::paths::{FilePath, FileTree};
-use estrade_model::site_settings::LARGEST_PROJECT_FILE;
+use estrade_model::site_settings::MAX_PROJECT_FILE_BYTES;
 use estrade_store::manifest::ManifestFile;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -145,7 +145,7 @@ impl Tree {
             self.bytes += count as u64;
             check_bytes(&self.limits, self.bytes)?;
             if let Some(kept) = &mut kept
-                && kept.len() <= LARGEST_PROJECT_FILE
+                && kept.len() <= MAX_PROJECT_FILE_BYTES
             {
                 kept.extend_from_slice(piece);
             }

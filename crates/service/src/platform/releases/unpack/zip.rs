@@ -25,7 +25,7 @@ const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
 /// Stands for "see the record of 64 bits".
 const IN_64: u32 = u32::MAX;
 /// Longest name that is looked at; longer ones are no paths. All of them are in memory at once.
-const MAX_NAME_BYTES: usize = FilePath::LONGEST + 64;
+const MAX_NAME_BYTES: usize = FilePath::MAX_BYTES + 64;
 /// Longest target of a link.
 const MAX_TARGET_BYTES: u64 = 4096;
 /// File types of Unix, in the upper half of the attributes.

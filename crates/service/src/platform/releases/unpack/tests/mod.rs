@@ -206,7 +206,7 @@ fn a_project_file_is_read_and_not_served() {
     assert_eq!(paths, ["a/liara.json"]);
     let config = settings.into_config();
     assert!(config.spa && !config.clean_urls);
-    let large = " ".repeat(LARGEST_PROJECT_FILE + 1);
+    let large = " ".repeat(MAX_PROJECT_FILE_BYTES + 1);
     for bad in ["{", large.as_str(), r#"{"spa": 1}"#] {
         let archive = tar_gz(&[("estrade.json", bad), ("a", "")]);
         let Err(UnpackError::Refused(reason, message)) = site(&archive, &json!({})) else {
