@@ -2,7 +2,7 @@
 
 use crate::Timestamp;
 use crate::amount::Amount;
-use crate::call::{CallId, Operation, Ticket};
+use crate::call::{BudgetReservation, CallId, Operation};
 use crate::key::Budget;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,16 +25,17 @@ pub struct CallEstimate {
 
 /// Whether a call may be sent.
 pub enum Admission {
-    Ready(Ticket),
+    Ready(BudgetReservation),
     /// It may when this says so: money has to be leased, or the call put on record, first.
     ///
     /// Dropped before its end when the caller leaves. Then what was set aside by then has to be given
-    /// back, and the call is closed with [`Ticket::NONE`], also if it is on record already.
+    /// back, and the call is closed with [`BudgetReservation::NONE`], also if it is on record already.
     Wait(PendingAdmission),
     Refused(AdmissionError),
 }
 
-pub type PendingAdmission = Pin<Box<dyn Future<Output = Result<Ticket, AdmissionError>> + Send>>;
+pub type PendingAdmission =
+    Pin<Box<dyn Future<Output = Result<BudgetReservation, AdmissionError>> + Send>>;
 
 /// Why a call may not be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -156,7 +156,7 @@ pub struct Call {
 
 /// What was set aside for a call before it went out. Given back when the call is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
+pub struct BudgetReservation {
     /// The slice of the key's budget.
     pub key_slice: Option<SliceId>,
     /// The slice of the workspace's budget.
@@ -164,24 +164,24 @@ pub struct Ticket {
     /// How much was set aside in each of them.
     pub reserved: Amount,
     /// What there is of the call in the database.
-    pub on_record: OnRecord,
+    pub row_state: RowState,
 }
 
 /// What there is of a call in the database before it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnRecord {
+pub enum RowState {
     /// Nothing.
-    No,
+    Absent,
     /// Perhaps a row, because somebody has waited for that, in vain or not.
-    Perhaps,
+    Unknown,
     /// A row, as open.
     Open,
 }
 
-impl Ticket {
+impl BudgetReservation {
     /// Nothing was set aside, but the call may be on record.
-    pub const AWAITED: Self = Self {
-        on_record: OnRecord::Perhaps,
+    pub const UNCONFIRMED: Self = Self {
+        row_state: RowState::Unknown,
         ..Self::NONE
     };
 
@@ -190,7 +190,7 @@ impl Ticket {
         key_slice: None,
         workspace_slice: None,
         reserved: Amount::ZERO,
-        on_record: OnRecord::No,
+        row_state: RowState::Absent,
     };
 }
 

@@ -17,7 +17,7 @@ pub use snapshot::Snapshot;
 use crate::usage::{self, Place, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, OnRecord, Operation, SliceId, Tokens};
+use estrade_model::call::{Call, NodeId, Operation, RowState, SliceId, Tokens};
 use std::collections::BTreeMap;
 
 /// The status of a call whose server died before it ended.
@@ -47,7 +47,7 @@ pub struct CallRow {
     /// What it is paid from.
     pub slices: Slices,
     /// What there is of it already.
-    pub on_record: OnRecord,
+    pub row_state: RowState,
 }
 
 /// What became of a batch.
@@ -97,7 +97,7 @@ pub async fn write_calls(
     }
     let mut fresh = close(tx, closed).await?;
     for (row, fresh) in closed.iter().zip(&mut fresh) {
-        if row.on_record == OnRecord::Open && !*fresh && reopen(tx, &row.call).await? {
+        if row.row_state == RowState::Open && !*fresh && reopen(tx, &row.call).await? {
             close(tx, std::slice::from_ref(row)).await?;
             *fresh = true;
         }
@@ -111,7 +111,7 @@ pub async fn write_calls(
 /// Writes calls that have ended and counts them; says of each whether it was not closed before.
 async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
     // Those that have, or may have, a row of their own: closing such a call twice counts once.
-    let is_alone = |row: &CallRow| row.on_record != OnRecord::No;
+    let is_alone = |row: &CallRow| row.row_state != RowState::Absent;
     let (alone, together): (Vec<_>, Vec<_>) = closed.iter().partition(|row| is_alone(row));
     let mut tally = Tally::default();
     let rows: Vec<_> = alone.iter().map(|row| values(&row.call)).collect();
@@ -149,7 +149,7 @@ pub async fn close_under_way(tx: &mut Tx, calls: &[Call]) -> Result<usize, Store
             ..call.clone()
         },
         slices: Slices::default(),
-        on_record: OnRecord::Perhaps,
+        row_state: RowState::Unknown,
     };
     let rows: Vec<_> = left.map(row).collect();
     let fresh = close(tx, &rows).await?;

@@ -10,7 +10,7 @@ use crate::trace::Trace;
 use crate::upstream::catalogue::Target;
 use estrade_model::Id;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, OnRecord, Operation, Price, Ticket, Tokens};
+use estrade_model::call::{Call, RowState, Operation, Price, BudgetReservation, Tokens};
 use estrade_model::provider::OnDisconnect;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct CallAccount {
     pub(crate) auth: AuthContext,
     /// None once it is closed.
     call: Option<Call>,
-    ticket: Ticket,
+    ticket: BudgetReservation,
     /// What was taken from the buckets: the request, and its tokens.
     request: Option<RateLimitCharge>,
     tokens: Option<RateLimitCharge>,
@@ -107,7 +107,7 @@ impl CallAccount {
             accounting,
             auth,
             call: Some(call),
-            ticket: Ticket::NONE,
+            ticket: BudgetReservation::NONE,
             request: None,
             tokens: None,
             started,
@@ -199,7 +199,7 @@ impl CallAccount {
     }
 
     /// What was set aside.
-    pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
+    pub(crate) fn set_ticket(&mut self, ticket: BudgetReservation) {
         self.ticket = ticket;
     }
 
@@ -229,7 +229,7 @@ impl CallAccount {
             let at_once = target.upstream.on_disconnect == OnDisconnect::CancelAndChargeReserved;
             cancel.store(at_once, Ordering::Relaxed);
         }
-        if self.ticket.on_record != OnRecord::No {
+        if self.ticket.row_state != RowState::Absent {
             return;
         }
         let Some(snapshot) = self.snapshot() else {

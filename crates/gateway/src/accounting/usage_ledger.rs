@@ -1,7 +1,7 @@
 //! The usage ledger as the gateway sees it: a budget is reserved before a call and settled after it.
 
 use crate::auth::AuthContext;
-use estrade_model::call::{Call, Ticket};
+use estrade_model::call::{BudgetReservation, Call};
 use futures_util::future::BoxFuture;
 
 pub use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
@@ -16,10 +16,10 @@ pub trait UsageLedger: Send + Sync + 'static {
     fn call_sent(&self);
 
     /// Writes down a call that has ended and gives back what was set aside. Every call that was let
-    /// in is closed exactly once, also those that were refused ([`Ticket::NONE`]). Never waits.
+    /// in is closed exactly once, also those that were refused ([`BudgetReservation::NONE`]). Never waits.
     ///
     /// In strict mode it returns what to wait for before the caller sees the end of the answer: whether the
     /// call is on disk, which is known after a bounded time. Nobody waits for it when the caller has left: the
     /// call is written all the same.
-    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, bool>>;
+    fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>>;
 }

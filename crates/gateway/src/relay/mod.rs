@@ -27,7 +27,7 @@ use crate::streaming::worker::WorkerState;
 use crate::upstream::Pool;
 use crate::upstream::catalogue::{Catalogue, ECHO_PROVIDER, Model, Target};
 use bytes::Bytes;
-use estrade_model::call::{CallId, Operation, Ticket};
+use estrade_model::call::{CallId, Operation, BudgetReservation};
 use fallback::{UpstreamCall, call_with_fallback};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use outcome::{CompleteResponse, Outcome};
@@ -376,7 +376,7 @@ impl WorkerState {
             Admission::Ready(ticket) => Ok((ticket, now)),
             Admission::Wait(waiting) => {
                 // Whoever leaves meanwhile may leave it on record.
-                account.set_ticket(Ticket::AWAITED);
+                account.set_ticket(BudgetReservation::UNCONFIRMED);
                 waiting.await.map(|ticket| (ticket, Instant::now()))
             }
             Admission::Refused(refused) => Err(refused),

@@ -5,7 +5,7 @@ use estrade_gateway::AdmissionError;
 use estrade_gateway::auth::RateLimits;
 use estrade_mock_upstream::{MockUpstream, json};
 use estrade_model::Timestamp;
-use estrade_model::call::Ticket;
+use estrade_model::call::BudgetReservation;
 use estrade_model::key::{Budget, Period};
 use serde_json::Value;
 use std::num::NonZeroU32;
@@ -47,7 +47,7 @@ async fn requests_per_minute_are_counted_and_said() {
     let (ticket, call) = gateway.ledger.wait(3).await.remove(2);
     assert_eq!(
         (ticket, call.status, call.cost.nanos(), call.attempts),
-        (Ticket::NONE, 429, 0, 0)
+        (BudgetReservation::NONE, 429, 0, 0)
     );
     assert_eq!(refused.header("x-estrade-call"), call.id.to_string());
 }
@@ -134,6 +134,7 @@ async fn a_spent_budget_is_said_with_its_amount_and_reset() {
     let rows = gateway.ledger.wait(4).await;
     assert!(
         rows.iter()
-            .all(|(ticket, call)| *ticket == Ticket::AWAITED && call.cost.nanos() == 0)
+            .all(|(ticket, call)| *ticket == BudgetReservation::UNCONFIRMED
+                && call.cost.nanos() == 0)
     );
 }

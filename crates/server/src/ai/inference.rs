@@ -24,7 +24,7 @@ use estrade_listener::express::{Express, Next};
 use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat};
 use estrade_model::Timestamp;
-use estrade_model::call::{Call, Operation, Ticket};
+use estrade_model::call::{BudgetReservation, Call, Operation};
 use estrade_model::error::error_chain;
 use estrade_model::ip_range::IpRange;
 use estrade_model::provider::Provider;
@@ -385,7 +385,7 @@ impl UsageLedger for ServiceLedger {
         self.ledger.goes_out();
     }
 
-    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, bool>> {
+    fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>> {
         self.ledger.close(ticket, call)
     }
 }

@@ -6,7 +6,7 @@ use crate::node::{
 use crate::support::{Installation, on_both_backends};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
-use estrade_model::call::{OnRecord, Ticket};
+use estrade_model::call::{BudgetReservation, RowState};
 use estrade_model::key::Budget;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,8 +31,8 @@ async fn rush(node: &Arc<Node>, who: Who, budget: &Budget, calls: usize) -> usiz
         tasks.spawn(async move {
             loop {
                 match node.admit(&who, Some(&budget)).await {
-                    Ok((id, ticket)) => {
-                        node.close(&who, id, ticket, whole(1));
+                    Ok((id, reservation)) => {
+                        node.close(&who, id, reservation, whole(1));
                         return true;
                     }
                     Err(AdmissionError::Budget { of_workspace, .. }) => {
@@ -100,13 +100,13 @@ async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
     let (who, budget) = (Who::new(), total(50));
     let deadline = Duration::from_secs(3);
     let node = Node::start(at, |usage| usage.deadline = deadline).await;
-    let mut tickets = Vec::new();
+    let mut reservations = Vec::new();
     for _ in 0..20 {
-        tickets.push(node.admit(&who, Some(&budget)).await.unwrap());
+        reservations.push(node.admit(&who, Some(&budget)).await.unwrap());
     }
     let quarter = Amount::from_nanos(250_000_000);
-    for (id, ticket) in tickets.drain(..5) {
-        node.close(&who, id, ticket, quarter);
+    for (id, reservation) in reservations.drain(..5) {
+        node.close(&who, id, reservation, quarter);
     }
     node.ledger.flush().await;
     let died = Instant::now();
@@ -133,7 +133,7 @@ async fn what_a_dead_server_left_is_settled_from_the_ledger(at: &Installation) {
 async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
     let (who, budget) = (Who::new(), total(10));
     let node = Node::start(at, |usage| usage.idle = Duration::from_mins(1)).await;
-    let (held, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    let (held, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     bury_all(&at.core).await;
     assert_eq!(books(&at.core, &who).await, (1, [whole(1).nanos(); 3]));
     let (id, second) = node.admit(&who, Some(&budget)).await.unwrap();
@@ -141,9 +141,9 @@ async fn a_server_that_was_taken_for_dead_goes_on(at: &Installation) {
     // It was settled at what it might have cost. Its end corrects that, once.
     let quarter = Amount::from_nanos(250_000_000);
     for _ in 0..2 {
-        let late = Ticket {
-            on_record: OnRecord::Open,
-            ..ticket
+        let late = BudgetReservation {
+            row_state: RowState::Open,
+            ..reservation
         };
         node.close(&who, held, late, quarter);
         node.ledger.flush().await;
@@ -166,7 +166,7 @@ async fn an_outage_makes_nobody_dead() {
     })
     .await;
     let other = Node::start(&at, |usage| usage.deadline = Duration::from_secs(2)).await;
-    let (held, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    let (held, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     at.database().set_read_only(true).await;
     sleep(Duration::from_secs(4)).await;
     at.database().set_read_only(false).await;
@@ -174,7 +174,7 @@ async fn an_outage_makes_nobody_dead() {
     let open = "SELECT COUNT(*) FROM calls WHERE open";
     assert_eq!(number(&at.core, open).await, 1);
     let quarter = Amount::from_nanos(250_000_000);
-    node.close(&who, held, ticket, quarter);
+    node.close(&who, held, reservation, quarter);
     node.stop().await;
     other.stop().await;
     assert_eq!(books(&at.core, &who).await, (1, [quarter.nanos(); 3]));
@@ -191,8 +191,8 @@ async fn what_is_given_back_of_a_lowered_budget_is_not_spent_again(at: &Installa
     assert_eq!(open.len(), 10);
     node.admit(&who, Some(&after)).await.unwrap_err();
     // They cost much less than they might have: there is room for four now, and for no more.
-    for (id, ticket) in open {
-        node.close(&who, id, ticket, Amount::from_nanos(1));
+    for (id, reservation) in open {
+        node.close(&who, id, reservation, Amount::from_nanos(1));
     }
     let mut more = Vec::new();
     while let Ok(admitted) = node.admit(&who, Some(&after)).await {
@@ -200,8 +200,8 @@ async fn what_is_given_back_of_a_lowered_budget_is_not_spent_again(at: &Installa
         assert!(more.len() < 5);
     }
     assert_eq!(more.len(), 4);
-    for (id, ticket) in more {
-        node.close(&who, id, ticket, whole(1));
+    for (id, reservation) in more {
+        node.close(&who, id, reservation, whole(1));
     }
     node.stop().await;
     let sum = whole(4).nanos() + 10;
@@ -212,8 +212,8 @@ async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
     let who = Who::new();
     let node = Node::start(at, |_| {}).await;
     for _ in 0..3 {
-        let (id, ticket) = node.admit(&who, Some(&total(80))).await.unwrap();
-        node.close(&who, id, ticket, whole(1));
+        let (id, reservation) = node.admit(&who, Some(&total(80))).await.unwrap();
+        node.close(&who, id, reservation, whole(1));
     }
     // The slice has room for more, but the budget has not.
     let refused = node.admit(&who, Some(&total(3))).await.unwrap_err();
@@ -225,10 +225,13 @@ async fn a_changed_budget_counts_for_the_next_call(at: &Installation) {
             resets_at: None
         }
     );
-    let (id, ticket) = node.admit(&who, Some(&total(4))).await.unwrap();
-    node.close(&who, id, ticket, whole(1));
+    let (id, reservation) = node.admit(&who, Some(&total(4))).await.unwrap();
+    node.close(&who, id, reservation, whole(1));
     node.admit(&who, Some(&total(4))).await.unwrap_err();
-    assert_eq!(node.admit(&who, None).await.unwrap().1, Ticket::NONE);
+    assert_eq!(
+        node.admit(&who, None).await.unwrap().1,
+        BudgetReservation::NONE
+    );
     node.stop().await;
 }
 
@@ -240,18 +243,19 @@ async fn who_stops_waiting_gives_back_what_was_set_aside(at: &Installation) {
         let admitted = node.admit_as(call, &who, Some(&budget));
         let admitted = timeout(Duration::from_micros(wait * 100), admitted).await;
         // Who leaves is written down by the gateway as well, whatever the ledger did of it.
-        let ticket = admitted.map_or(Ticket::AWAITED, |admitted| admitted.unwrap());
-        node.close(&who, call, ticket, Amount::ZERO);
+        let reservation =
+            admitted.map_or(BudgetReservation::UNCONFIRMED, |admitted| admitted.unwrap());
+        node.close(&who, call, reservation, Amount::ZERO);
     }
     node.ledger.flush().await;
     assert_eq!(kept(&at.core).await, 40, "each of them once");
-    let mut tickets = Vec::new();
+    let mut reservations = Vec::new();
     for _ in 0..5 {
-        tickets.push(node.admit(&who, Some(&budget)).await.unwrap());
+        reservations.push(node.admit(&who, Some(&budget)).await.unwrap());
     }
     node.admit(&who, Some(&budget)).await.unwrap_err();
-    for (id, ticket) in tickets {
-        node.close(&who, id, ticket, whole(1));
+    for (id, reservation) in reservations {
+        node.close(&who, id, reservation, whole(1));
     }
     node.stop().await;
     assert_eq!(books(&at.core, &who).await.1, [whole(5).nanos(); 3]);

@@ -6,7 +6,7 @@ use crate::node::{
 use crate::support::{Installation, on_both_backends};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
-use estrade_model::call::{LoggedCall, OnRecord, Ticket};
+use estrade_model::call::{BudgetReservation, LoggedCall, RowState};
 use estrade_service::ai::usage::list_calls;
 use estrade_store::StoreError;
 use estrade_store::calls::{CallFilter, CallRow, Slices, write_calls};
@@ -27,7 +27,7 @@ async fn a_batch_that_is_written_twice_counts_once(at: &Installation) {
     let row = |_| CallRow {
         call: call(&who, id(), at.core.now(), "model", whole(1)),
         slices: Slices::default(),
-        on_record: OnRecord::No,
+        row_state: RowState::Absent,
     };
     let rows: Arc<Vec<_>> = Arc::new((0..50).map(row).collect());
     for fresh in [true, false] {
@@ -59,15 +59,15 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
             call.latency_us = u64::MAX;
             call.provider = "\0".into();
         }
-        let ticket = Ticket {
-            on_record: if number == 4 {
-                OnRecord::Open
+        let reservation = BudgetReservation {
+            row_state: if number == 4 {
+                RowState::Open
             } else {
-                OnRecord::No
+                RowState::Absent
             },
-            ..Ticket::NONE
+            ..BudgetReservation::NONE
         };
-        drop(node.ledger.close(ticket, call));
+        drop(node.ledger.close(reservation, call));
     }
     let all = CallFilter::default();
     let written = list_calls(&node.ledger, &scope, workspace, &all, 9, 0).await;
@@ -85,12 +85,12 @@ async fn no_sum_is_too_large(at: &Installation) {
             .db
             .transact(move |tx| Box::pin(tx.query(sql).execute()))
     };
-    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.close(&who, id(), BudgetReservation::NONE, whole(1));
     node.ledger.flush().await;
     let nearly = "UPDATE usage_hours SET cost_nanos = 9223372036854775800";
     let changed: Result<u64, StoreError> = row(nearly).await;
     assert_eq!(changed.unwrap(), 1);
-    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.close(&who, id(), BudgetReservation::NONE, whole(1));
     node.stop().await;
     let (calls, [_, hours, _]) = books(&at.core, &who).await;
     assert_eq!((calls, hours), (2, i64::MAX));
@@ -102,10 +102,10 @@ async fn a_database_that_takes_no_writes_costs_no_call() {
     let at = Installation::on_postgres().await;
     let (who, budget) = (Who::new(), total(10));
     let node = Node::start(&at, |_| {}).await;
-    let (paid, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
+    let (paid, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     at.database().set_read_only(true).await;
-    node.close(&who, paid, ticket, whole(1));
-    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.close(&who, paid, reservation, whole(1));
+    node.close(&who, id(), BudgetReservation::NONE, whole(1));
     sleep(Duration::from_millis(500)).await;
     at.database().set_read_only(false).await;
     let written = timeout(PATIENCE, node.ledger.flush());
@@ -126,14 +126,14 @@ async fn in_strict_mode_a_call_is_on_disk_before_its_end(at: &Installation) {
         usage.deadline = Duration::from_millis(600);
     })
     .await;
-    let (id, ticket) = node.admit(&who, None).await.unwrap();
-    assert_eq!(ticket.on_record, OnRecord::Open);
+    let (id, reservation) = node.admit(&who, None).await.unwrap();
+    assert_eq!(reservation.row_state, RowState::Open);
     assert_eq!(
         number(&at.core, "SELECT COUNT(*) FROM calls WHERE open").await,
         1
     );
     let call = call(&who, id, at.core.now(), "model", whole(1));
-    node.ledger.close(ticket, call).unwrap().await;
+    node.ledger.close(reservation, call).unwrap().await;
     assert_eq!(
         number(&at.core, "SELECT COUNT(*) FROM calls WHERE NOT open").await,
         1
@@ -162,8 +162,8 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
     })
     .await;
     for _ in 0..3 {
-        let (id, ticket) = node.admit(&who, None).await.unwrap();
-        node.close(&who, id, ticket, whole(1));
+        let (id, reservation) = node.admit(&who, None).await.unwrap();
+        node.close(&who, id, reservation, whole(1));
     }
     assert_eq!(
         node.admit(&who, None).await,
@@ -171,14 +171,14 @@ async fn calls_wait_for_a_ledger_that_is_full(at: &Installation) {
     );
     // Refusals come without end, and none of them costs anything.
     for _ in 0..5 {
-        node.close(&who, id(), Ticket::NONE, Amount::ZERO);
+        node.close(&who, id(), BudgetReservation::NONE, Amount::ZERO);
     }
     assert_eq!((node.ledger.unwritten(), node.ledger.unrecorded()), (3, 5));
-    node.close(&who, id(), Ticket::NONE, whole(1));
+    node.close(&who, id(), BudgetReservation::NONE, whole(1));
     assert_eq!(node.ledger.unwritten(), 4);
     node.ledger.flush().await;
     node.admit(&who, None).await.unwrap();
-    node.close(&who, id(), Ticket::NONE, Amount::ZERO);
+    node.close(&who, id(), BudgetReservation::NONE, Amount::ZERO);
     node.stop().await;
     assert_eq!(kept(&at.core).await, 5);
 }
@@ -188,12 +188,12 @@ async fn the_end_of_a_call_waits_for_a_silent_database_only_so_long() {
     let at = Installation::on_postgres().await;
     let who = Who::new();
     let node = Node::start(&at, |usage| usage.strict = true).await;
-    let (id, ticket) = node.admit(&who, None).await.unwrap();
+    let (id, reservation) = node.admit(&who, None).await.unwrap();
     let silence = "DO $$ BEGIN LOCK TABLE calls; PERFORM pg_sleep(10); END $$";
     let closes = async {
         sleep(Duration::from_millis(300)).await;
         let call = call(&who, id, at.core.now(), "model", whole(1));
-        let on_disk = node.ledger.close(ticket, call).unwrap();
+        let on_disk = node.ledger.close(reservation, call).unwrap();
         let on_disk = timeout(Duration::from_secs(8), on_disk).await;
         assert_eq!(on_disk, Ok(false), "it says so before the database does");
     };
@@ -202,9 +202,9 @@ async fn the_end_of_a_call_waits_for_a_silent_database_only_so_long() {
     node.ledger.flush().await;
     let written = "SELECT COUNT(*) FROM calls WHERE NOT open";
     assert_eq!(number(&at.core, written).await, 1);
-    let (id, ticket) = node.admit(&who, None).await.unwrap();
+    let (id, reservation) = node.admit(&who, None).await.unwrap();
     let call = call(&who, id, at.core.now(), "model", whole(1));
-    assert!(node.ledger.close(ticket, call).unwrap().await);
+    assert!(node.ledger.close(reservation, call).unwrap().await);
     node.stop().await;
     at.remove().await;
 }
@@ -221,11 +221,15 @@ async fn nobody_waits_for_a_database_that_says_nothing() {
         assert_eq!(refused.unwrap().unwrap_err(), AdmissionError::Unavailable);
         // Refusals do not even wait in strict mode.
         let refused = call(&who, id(), at.core.now(), "model", Amount::ZERO);
-        assert!(node.ledger.close(Ticket::NONE, refused).is_none());
+        assert!(
+            node.ledger
+                .close(BudgetReservation::NONE, refused)
+                .is_none()
+        );
     };
     tokio::join!(at.database().query(silence), asks);
-    let (id, ticket) = node.admit(&who, Some(&budget)).await.unwrap();
-    node.close(&who, id, ticket, whole(1));
+    let (id, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
+    node.close(&who, id, reservation, whole(1));
     node.stop().await;
     assert_eq!(books(&at.core, &who).await.1, [whole(1).nanos(); 3]);
     at.remove().await;

@@ -4,7 +4,7 @@ use crate::support::Installation;
 use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
 use estrade_model::auth::{AuthContext, AuthorizedKey, AuthorizedWorkspace, RateLimits};
-use estrade_model::call::{Call, CallId, Operation, Ticket, Tokens};
+use estrade_model::call::{BudgetReservation, Call, CallId, Operation, Tokens};
 use estrade_model::key::{Budget, Period};
 use estrade_model::provider::Preference;
 use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
@@ -73,7 +73,7 @@ impl Node {
         &self,
         who: &Who,
         budget: Option<&Budget>,
-    ) -> Result<(CallId, Ticket), AdmissionError> {
+    ) -> Result<(CallId, BudgetReservation), AdmissionError> {
         let id = id();
         Ok((id, self.admit_as(id, who, budget).await?))
     }
@@ -84,8 +84,8 @@ impl Node {
         id: CallId,
         who: &Who,
         budget: Option<&Budget>,
-    ) -> Result<Ticket, AdmissionError> {
-        let draft = CallEstimate {
+    ) -> Result<BudgetReservation, AdmissionError> {
+        let estimate = CallEstimate {
             id,
             created_at: self.core.now(),
             operation: Operation::Chat,
@@ -94,16 +94,22 @@ impl Node {
             streamed: false,
             max_cost: whole(1),
         };
-        match self.ledger.admit(&who.pass(budget), &draft) {
-            Admission::Ready(ticket) => Ok(ticket),
+        match self.ledger.admit(&who.pass(budget), &estimate) {
+            Admission::Ready(reservation) => Ok(reservation),
             Admission::Wait(wait) => wait.await,
             Admission::Refused(refused) => Err(refused),
         }
     }
 
-    pub(crate) fn close(&self, who: &Who, id: CallId, ticket: Ticket, cost: Amount) {
+    pub(crate) fn close(
+        &self,
+        who: &Who,
+        id: CallId,
+        reservation: BudgetReservation,
+        cost: Amount,
+    ) {
         let call = call(who, id, self.core.now(), "model", cost);
-        drop(self.ledger.close(ticket, call));
+        drop(self.ledger.close(reservation, call));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_backends};
-use estrade_model::call::{CallId, OnRecord, Span, Ticket};
+use estrade_model::call::{CallId, RowState, Span, BudgetReservation};
 use estrade_model::{KeyId, WorkspaceId};
 use estrade_service::Scope;
 use estrade_service::ai::usage::{activity, list_calls, read_call, retention};
@@ -38,7 +38,7 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
         let id = id_at(created);
         let mut call = call(&who, id, created, model, whole(1));
         call.status = if number == 5 { 502 } else { 200 };
-        drop(node.ledger.close(Ticket::NONE, call));
+        drop(node.ledger.close(BudgetReservation::NONE, call));
         ids.push(id);
     }
     let ledger = &node.ledger;
@@ -122,7 +122,7 @@ async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
     };
     for model in ["old", "new", "new", "new"] {
         let call = call(&who, id(), at.core.now(), model, whole(1));
-        drop(node.ledger.close(Ticket::NONE, call));
+        drop(node.ledger.close(BudgetReservation::NONE, call));
     }
     node.stop().await;
     let filter = CallFilter {
@@ -160,7 +160,7 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
             let id = id_at(created);
             drop(
                 node.ledger
-                    .close(Ticket::NONE, call(&who, id, created, "model", whole(1))),
+                    .close(BudgetReservation::NONE, call(&who, id, created, "model", whole(1))),
             );
         }
     }
@@ -207,7 +207,7 @@ async fn sums_that_fit_no_more_are_still_shown_and_kept(at: &Installation) {
                 key,
             };
             let call = call(&who, id_at(created), created, "model", whole(1));
-            drop(node.ledger.close(Ticket::NONE, call));
+            drop(node.ledger.close(BudgetReservation::NONE, call));
         }
     }
     node.ledger.flush().await;
@@ -259,7 +259,7 @@ async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
         let created = now.before(Duration::from_hours(hours));
         for _ in 0..count {
             let call = call(&who, id_at(created), created, "model", whole(1));
-            drop(node.ledger.close(Ticket::NONE, call));
+            drop(node.ledger.close(BudgetReservation::NONE, call));
         }
     };
     calls(quiet, 10, 5);
@@ -299,13 +299,13 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
                 call.status = 404;
             }
             made.push((call.id, call.attempts));
-            let ticket = Ticket {
-                on_record: if recorded {
-                    OnRecord::Open
+            let ticket = BudgetReservation {
+                row_state: if recorded {
+                    RowState::Open
                 } else {
-                    OnRecord::No
+                    RowState::Absent
                 },
-                ..Ticket::NONE
+                ..BudgetReservation::NONE
             };
             drop(node.ledger.close(ticket, call));
         }

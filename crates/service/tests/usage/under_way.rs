@@ -3,7 +3,7 @@
 use crate::node::{Node, PATIENCE, Who, books, call, id, number, whole};
 use crate::support::{Installation, on_both_backends};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, Ticket};
+use estrade_model::call::{BudgetReservation, Call, CallId};
 use estrade_service::ai::usage::Ledger;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ fn goes_on(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
 }
 
 fn ends(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
-    node.close(who, id, Ticket::NONE, cost);
+    node.close(who, id, BudgetReservation::NONE, cost);
     relay.lock().unwrap().retain(|call| call.id != id);
 }
 
@@ -158,7 +158,7 @@ async fn many_are_closed_too_and_only_once(at: &Installation) {
     until_kept(place.path(), &[]).await;
     // Half of them end, and nobody has written down yet that they did.
     for call in calls.iter().step_by(2) {
-        node.close(&who, call.id, Ticket::NONE, whole(2));
+        node.close(&who, call.id, BudgetReservation::NONE, whole(2));
     }
     node.ledger.flush().await;
     node.die().await;
@@ -215,7 +215,7 @@ async fn what_could_not_be_written_before_the_end_is_written_after_the_next_star
     until_kept(place.path(), &[]).await;
     at.database().set_read_only(true).await;
     ends(&node, &relay, &who, known, whole(3));
-    node.close(&who, unknown, Ticket::NONE, whole(4));
+    node.close(&who, unknown, BudgetReservation::NONE, whole(4));
     node.stop().await;
     at.database().set_read_only(false).await;
     assert_eq!(books(&at.core, &who).await.0, 0);

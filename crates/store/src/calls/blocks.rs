@@ -279,7 +279,7 @@ fn take_text(rest: &mut &[u8], previous: Option<&Arc<str>>) -> Option<Arc<str>> 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use estrade_model::call::OnRecord;
+    use estrade_model::call::RowState;
 
     pub(in crate::calls) fn call(number: u64) -> Call {
         Call {
@@ -328,7 +328,7 @@ pub(super) mod tests {
                 let mut row = CallRow {
                     call: call(1),
                     slices: super::super::Slices::default(),
-                    on_record: OnRecord::No,
+                    row_state: RowState::Absent,
                 };
                 let millis = i64::from(minutes) * SPAN_MS / 3;
                 let text = format!("{millis:012x}000000000000");

@@ -3,7 +3,7 @@
 use crate::support::{assert_time, column, fields, new_key};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, Operation, Ticket, Tokens};
+use estrade_model::call::{Call, CallId, Operation, BudgetReservation, Tokens};
 use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn end_call(app: &TestApp, workspace: &str, key: &str, model: &str, status: u16)
         ttfb_us: 3_000,
         attempts: 1,
     };
-    assert!(app.ledger().close(Ticket::NONE, call).is_none());
+    assert!(app.ledger().close(BudgetReservation::NONE, call).is_none());
     id
 }
 

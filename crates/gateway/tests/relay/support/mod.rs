@@ -14,7 +14,7 @@ use estrade_gateway::{
 use estrade_listener::express::Next;
 use estrade_listener::{ConnectionHandle, ListenerOptions, Prefixed};
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, OnRecord, Price, Ticket};
+use estrade_model::call::{BudgetReservation, Call, Price, RowState};
 use estrade_model::provider::{
     FieldRules, OfferedModel, OnDisconnect, Preference, Provider, Timeouts,
 };
@@ -82,7 +82,7 @@ impl KeyAuthenticator for StaticKeys {
 /// Remembers every call that was closed.
 #[derive(Default)]
 pub(crate) struct RecordingLedger {
-    closed: Mutex<Vec<(Ticket, Call)>>,
+    closed: Mutex<Vec<(BudgetReservation, Call)>>,
     changed: Notify,
     refuse: Mutex<Option<AdmissionError>>,
     estimates: Mutex<Vec<CallEstimate>>,
@@ -99,9 +99,9 @@ pub(crate) struct RecordingLedger {
 }
 
 /// The ticket of every call that was let in.
-pub(crate) const TICKET: Ticket = Ticket {
-    on_record: OnRecord::Open,
-    ..Ticket::NONE
+pub(crate) const TICKET: BudgetReservation = BudgetReservation {
+    row_state: RowState::Open,
+    ..BudgetReservation::NONE
 };
 
 impl UsageLedger for RecordingLedger {
@@ -109,8 +109,10 @@ impl UsageLedger for RecordingLedger {
         self.estimates.lock().unwrap().push(estimate.clone());
         match self.refuse.lock().unwrap().clone() {
             Some(refused) => Admission::Wait(Box::pin(async { Err(refused) })),
-            None if self.relaxed.load(Ordering::Relaxed) => Admission::Ready(Ticket::NONE),
-            None if self.budgets.load(Ordering::Relaxed) => Admission::Ready(Ticket {
+            None if self.relaxed.load(Ordering::Relaxed) => {
+                Admission::Ready(BudgetReservation::NONE)
+            }
+            None if self.budgets.load(Ordering::Relaxed) => Admission::Ready(BudgetReservation {
                 key_slice: Some(Id::from_bytes([7; 12])),
                 reserved: estimate.max_cost,
                 ..TICKET
@@ -123,7 +125,7 @@ impl UsageLedger for RecordingLedger {
         self.gone_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn close(&self, ticket: Ticket, call: Call) -> Option<BoxFuture<'static, bool>> {
+    fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>> {
         self.closed.lock().unwrap().push((ticket, call));
         self.changed.notify_waiters();
         let durable = self.durable.lock().unwrap().clone()?;
@@ -144,12 +146,12 @@ impl RecordingLedger {
         self.estimates.lock().unwrap().last().unwrap().max_cost
     }
 
-    pub(crate) fn rows(&self) -> Vec<(Ticket, Call)> {
+    pub(crate) fn rows(&self) -> Vec<(BudgetReservation, Call)> {
         self.closed.lock().unwrap().clone()
     }
 
     /// Waits until so many calls are closed; there must not be more.
-    pub(crate) async fn wait(&self, count: usize) -> Vec<(Ticket, Call)> {
+    pub(crate) async fn wait(&self, count: usize) -> Vec<(BudgetReservation, Call)> {
         let enough = async {
             loop {
                 let changed = self.changed.notified();

@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
-use estrade_model::call::{NodeId, OnRecord};
+use estrade_model::call::{NodeId, RowState};
 use estrade_store::calls::{CallRow, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -89,7 +89,7 @@ impl Batch {
     pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
         for row in &*self.closed {
             ledger.done(row.slices);
-            if row.on_record == OnRecord::Open {
+            if row.row_state == RowState::Open {
                 ledger.closed();
             }
         }
@@ -116,7 +116,7 @@ impl Batch {
         let ended = self
             .closed
             .iter()
-            .filter(|row| row.on_record != OnRecord::Open);
+            .filter(|row| row.row_state != RowState::Open);
         let kept = ledger.watch.leave(ended.map(|row| row.call.clone()));
         ledger.count_unrecorded(self.closed.len() - kept);
         self.answer(ledger, Opened::Refused);

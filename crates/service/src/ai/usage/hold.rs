@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::queue::{Entry, Opened};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, NodeId, OnRecord, Ticket};
+use estrade_model::call::{BudgetReservation, Call, NodeId, RowState};
 use estrade_store::calls::{CallRow, Slices};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,10 @@ impl<'l> Hold<'l> {
     }
 
     /// Puts the call on record before a moment; none when this server was settled meanwhile.
-    pub(super) async fn record(mut self, until: Instant) -> Result<Option<Ticket>, AdmissionError> {
+    pub(super) async fn record(
+        mut self,
+        until: Instant,
+    ) -> Result<Option<BudgetReservation>, AdmissionError> {
         let (done, on_disk) = oneshot::channel();
         self.stage = Stage::Recorded;
         self.ledger.opened();
@@ -60,7 +63,7 @@ impl<'l> Hold<'l> {
             row: CallRow {
                 call: self.call.clone(),
                 slices: self.slices,
-                on_record: OnRecord::Open,
+                row_state: RowState::Open,
             },
             node: self.node,
             done,
@@ -71,11 +74,11 @@ impl<'l> Hold<'l> {
         };
         if opened == Ok(Opened::Yes) {
             self.stage = Stage::Over;
-            return Ok(Some(Ticket {
+            return Ok(Some(BudgetReservation {
                 key_slice: self.slices.key,
                 workspace_slice: self.slices.workspace,
                 reserved: self.call.cost,
-                on_record: OnRecord::Open,
+                row_state: RowState::Open,
             }));
         }
         // It is not on record and never will be.
@@ -110,7 +113,7 @@ impl Drop for Hold<'_> {
             row: CallRow {
                 call,
                 slices,
-                on_record: OnRecord::Open,
+                row_state: RowState::Open,
             },
             done: None,
         });

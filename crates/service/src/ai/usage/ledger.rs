@@ -11,7 +11,7 @@ use estrade_model::Timestamp;
 use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
 use estrade_model::auth::AuthContext;
-use estrade_model::call::{Call, NodeId, OnRecord, SliceId, Ticket, Tokens};
+use estrade_model::call::{BudgetReservation, Call, NodeId, RowState, SliceId, Tokens};
 use estrade_model::error::error_chain;
 use estrade_model::key::Budget;
 use estrade_store::budgets::{self, Account, Lease, Wish};
@@ -93,20 +93,20 @@ impl Ledger {
 
     /// Sets aside the most that a call may cost and puts it on record where it must not be lost.
     /// Without a budget and in relaxed mode the answer is there at once.
-    pub fn admit(self: &Arc<Self>, pass: &AuthContext, draft: &CallEstimate) -> Admission {
+    pub fn admit(self: &Arc<Self>, pass: &AuthContext, estimate: &CallEstimate) -> Admission {
         if self.is_full() {
             return Admission::Refused(AdmissionError::Unavailable);
         }
-        let most = Amount::from_nanos(draft.max_cost.nanos().min(MOST_COST));
+        let most = Amount::from_nanos(estimate.max_cost.nanos().min(MOST_COST));
         // What costs nothing fits into every budget; the most that a call may cost is nothing only
         // when it is free.
         let paid = most > Amount::ZERO;
         let key = pass.key.budget.clone().filter(|_| paid);
         let workspace = pass.workspace.budget.clone().filter(|_| paid);
         if key.is_none() && workspace.is_none() && !self.settings().strict {
-            return Admission::Ready(Ticket::NONE);
+            return Admission::Ready(BudgetReservation::NONE);
         }
-        let call = open_call(pass, draft, most);
+        let call = open_call(pass, estimate, most);
         let ledger = Arc::clone(self);
         Admission::Wait(async move { ledger.put_on_record(call, key, workspace).await }.boxed())
     }
@@ -116,7 +116,7 @@ impl Ledger {
         call: Call,
         key: Option<Budget>,
         workspace: Option<Budget>,
-    ) -> std::result::Result<Ticket, AdmissionError> {
+    ) -> std::result::Result<BudgetReservation, AdmissionError> {
         // A database that says nothing is one that is not there.
         let until = Instant::now() + PATIENCE;
         for _ in 0..ATTEMPTS {
@@ -133,8 +133,8 @@ impl Ledger {
                 let slice = slice.await.map_err(|why| why.refused(true, budget))?;
                 hold.slices.workspace = Some(slice);
             }
-            if let Some(ticket) = hold.record(until).await? {
-                return Ok(ticket);
+            if let Some(reservation) = hold.record(until).await? {
+                return Ok(reservation);
             }
             // This server was taken for dead: it goes on as a new one.
             self.lose(node)?;
@@ -266,21 +266,25 @@ impl Ledger {
     /// mode it returns what to wait for before the caller sees the end of the answer, if the call
     /// was on record: nobody waits for a refusal. It says whether the call is on disk, after
     /// five seconds at the latest; what is not is written when the database is back.
-    pub fn close(&self, ticket: Ticket, mut call: Call) -> Option<BoxFuture<'static, bool>> {
+    pub fn close(
+        &self,
+        reservation: BudgetReservation,
+        mut call: Call,
+    ) -> Option<BoxFuture<'static, bool>> {
         // Calls that cost something were counted when they were let in; refusals come without end.
-        let on_record = ticket.on_record;
-        let owed = on_record == OnRecord::Open || call.cost > Amount::ZERO;
+        let row_state = reservation.row_state;
+        let owed = row_state == RowState::Open || call.cost > Amount::ZERO;
         if !owed && self.is_full() {
             self.count_unrecorded(1);
             return None;
         }
         bound(&mut call);
         let slices = SliceIds {
-            key: ticket.key_slice,
-            workspace: ticket.workspace_slice,
+            key: reservation.key_slice,
+            workspace: reservation.workspace_slice,
         };
-        self.settle(slices, ticket.reserved, call.cost);
-        let (done, on_disk) = if self.settings().strict && on_record == OnRecord::Open {
+        self.settle(slices, reservation.reserved, call.cost);
+        let (done, on_disk) = if self.settings().strict && row_state == RowState::Open {
             let (done, on_disk) = oneshot::channel();
             let on_disk = timeout(PATIENCE, on_disk).map(|outcome| matches!(outcome, Ok(Ok(()))));
             (Some(done), Some(on_disk.boxed()))
@@ -291,7 +295,7 @@ impl Ledger {
             row: CallRow {
                 call,
                 slices,
-                on_record,
+                row_state,
             },
             done,
         });
@@ -387,17 +391,17 @@ impl NoRoom {
 }
 
 /// A call as it is on record while it goes on: what is not known is what it may be at worst.
-fn open_call(pass: &AuthContext, draft: &CallEstimate, most: Amount) -> Call {
+fn open_call(pass: &AuthContext, estimate: &CallEstimate, most: Amount) -> Call {
     let mut call = Call {
-        id: draft.id,
+        id: estimate.id,
         workspace: pass.workspace.id,
         key: pass.key.id,
-        created_at: draft.created_at,
-        operation: draft.operation,
-        model: Arc::clone(&draft.model),
-        provider: Arc::clone(&draft.provider),
+        created_at: estimate.created_at,
+        operation: estimate.operation,
+        model: Arc::clone(&estimate.model),
+        provider: Arc::clone(&estimate.provider),
         status: 0,
-        streamed: draft.streamed,
+        streamed: estimate.streamed,
         partial: true,
         estimated: true,
         cached: false,
