@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use estrade_model::error::error_chain;
 use estrade_service::idempotency::{
-    self, Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket,
+    self, IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
 };
 use estrade_service::{Caller, Error};
 use serde::Serialize;
@@ -120,11 +120,11 @@ pub async fn execute(
     let Some(key) = key_of(caller, head, body_hash)? else {
         return Ok(work.await);
     };
-    let ticket = match idempotency::begin(&app.core, key).await? {
-        Begun::Replay(answer) => return Ok(replayed(answer)),
-        Begun::Fresh(ticket) => ticket,
+    let guard = match idempotency::begin(&app.core, key).await? {
+        RequestStart::Replay(answer) => return Ok(replayed(answer)),
+        RequestStart::New(guard) => guard,
     };
-    let work = async move { store(ticket, work.await).await };
+    let work = async move { store(guard, work.await).await };
     let task = app.tasks.spawn(work.in_current_span());
     Ok(task.await.map_err(Error::internal)?)
 }
@@ -167,9 +167,9 @@ fn replayed(answer: StoredAnswer) -> Response {
 }
 
 /// Keeps the answer for repeats and hands it on.
-async fn store(ticket: Ticket, response: Response) -> Response {
-    if response.extensions().get::<NotStored>().is_some() {
-        report(ticket.give_up().await);
+async fn store(guard: IdempotencyGuard, response: Response) -> Response {
+    if response.extensions().get::<Passing>().is_some() {
+        report(guard.give_up().await);
         return response;
     }
     let (parts, body) = response.into_parts();
@@ -189,7 +189,7 @@ async fn store(ticket: Ticket, response: Response) -> Response {
         headers: stored_headers(&parts.headers),
         body: kept.to_vec(),
     };
-    report(ticket.finish(answer).await);
+    report(guard.finish(answer).await);
     Response::from_parts(parts, Body::from(body))
 }
 

@@ -1,7 +1,7 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
 use crate::core::{Clock, Core, Settings};
-use crate::idempotency::Tickets;
+use crate::idempotency::InFlightRequests;
 use crate::identity::jwt::{self, Audience, Keyring};
 use crate::identity::login::LoginGate;
 use crate::platform::containers::Fleet;
@@ -143,7 +143,7 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
         settings,
         master,
         keyring: ArcSwap::from_pointee(keyring),
-        tickets: Tickets::default(),
+        in_flight_requests: InFlightRequests::default(),
         logins: LoginGate::default(),
         priority_gate: PriorityGate::default(),
         eager_compressor: EagerCompressor::default(),

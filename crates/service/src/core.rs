@@ -1,7 +1,7 @@
 //! What every service needs, built once at start.
 
 use crate::ai::usage::UsageSettings;
-use crate::idempotency::Tickets;
+use crate::idempotency::InFlightRequests;
 use crate::identity::jwt::Keyring;
 use crate::identity::login::LoginGate;
 use crate::platform::containers::logs::{LogCollectorSlot, LogNotifier};
@@ -43,7 +43,7 @@ pub struct Core {
     /// Signs and checks tokens.
     pub(crate) keyring: ArcSwap<Keyring>,
     /// Requests with an idempotency key that this process is carrying out.
-    pub(crate) tickets: Tickets,
+    pub(crate) in_flight_requests: InFlightRequests,
     /// Logins that are under way.
     pub(crate) logins: LoginGate,
     /// What somebody waits for, so that other work gives way.

@@ -1,23 +1,23 @@
 //! Idempotency keys: a request that is repeated is carried out once and answered twice.
 //!
-//! The first request with a key reserves it and gets a [`Ticket`]; repeats find the reservation
+//! The first request with a key reserves it and gets an [`IdempotencyGuard`]; repeats find the reservation
 //! (409, in progress) or the stored answer. The reservation is a row, so it also holds on other
-//! nodes. It is a lease that the ticket's process renews while the request runs: when the process
+//! nodes. It is a lease that the guard's process renews while the request runs: when the process
 //! dies, the next repeat takes the key over as soon as the lease is out.
 //!
-//! Carry a request with a ticket out to its end even when the client hangs up (in a task of its
-//! own): a client that lost its connection is exactly the one that repeats, and a ticket dropped
+//! Carry a request with a guard out to its end even when the client hangs up (in a task of its
+//! own): a client that lost its connection is exactly the one that repeats, and a guard dropped
 //! after the work was done lets the repeat do it again.
 
-mod tickets;
+mod guard;
 
 use crate::{Core, Error, Result};
 use estrade_store::idempotency::{self as store, AnswerRow, Reservation};
 use futures_util::future::BoxFuture;
+use guard::LEASE_DURATION;
+pub use guard::{IdempotencyGuard, release_dropped, renew_leases};
+pub(crate) use guard::{InFlightRequests, RENEW_INTERVAL};
 use std::sync::Arc;
-use tickets::LEASE;
-pub(crate) use tickets::{RENEW_EVERY, Tickets};
-pub use tickets::{Ticket, release_dropped, renew_leases};
 
 /// A request with an idempotency key, as far as repeats are recognised by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,9 +118,9 @@ impl StoredAnswer {
 }
 
 /// What to do with a request that has an idempotency key.
-pub enum Begun {
-    /// Carry it out, then [`Ticket::finish`].
-    Fresh(Ticket),
+pub enum RequestStart {
+    /// Carry it out, then [`IdempotencyGuard::finish`].
+    New(IdempotencyGuard),
     /// It was carried out before: answer this.
     Replay(StoredAnswer),
 }
@@ -129,7 +129,7 @@ pub enum Begun {
 ///
 /// [`Error::IdempotencyMismatch`] when the key belongs to another request,
 /// [`Error::IdempotencyInProgress`] while the first one is being carried out.
-pub fn begin(core: &Arc<Core>, key: IdempotencyKey) -> BoxFuture<'_, Result<Begun>> {
+pub fn begin(core: &Arc<Core>, key: IdempotencyKey) -> BoxFuture<'_, Result<RequestStart>> {
     Box::pin(async move {
         let (holder, now) = (core.new_id()?, core.now());
         let held = Reservation {
@@ -138,12 +138,13 @@ pub fn begin(core: &Arc<Core>, key: IdempotencyKey) -> BoxFuture<'_, Result<Begu
         };
         // Registered first: a caller that goes away while we wait for the database must not leave a
         // reservation behind that nobody gives up.
-        let ticket = Ticket::new(core, held);
+        let guard = IdempotencyGuard::new(core, held);
         let known = core
             .db
             .transact(move |tx| {
                 Box::pin(async move {
-                    if store::reserve(tx, held, key.request, now, now.after(LEASE)).await? {
+                    if store::reserve(tx, held, key.request, now, now.after(LEASE_DURATION)).await?
+                    {
                         return Ok(None);
                     }
                     let entry = store::entry_by_scope(tx, key.scope).await?;
@@ -155,13 +156,13 @@ pub fn begin(core: &Arc<Core>, key: IdempotencyKey) -> BoxFuture<'_, Result<Begu
             })
             .await?;
         let Some(entry) = known else {
-            return Ok(Begun::Fresh(ticket));
+            return Ok(RequestStart::New(guard));
         };
-        ticket.discard();
+        guard.discard();
         match entry.answer {
             _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
             None => Err(Error::IdempotencyInProgress),
-            Some(answer) => Ok(Begun::Replay(StoredAnswer::from_row(answer)?)),
+            Some(answer) => Ok(RequestStart::Replay(StoredAnswer::from_row(answer)?)),
         }
     })
 }

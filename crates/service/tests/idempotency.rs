@@ -11,7 +11,8 @@ mod support;
 
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::idempotency::{
-    Begun, IdempotencyKey, KeyedRequest, StoredAnswer, Ticket, begin, release_dropped, renew_leases,
+    IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer, begin,
+    release_dropped, renew_leases,
 };
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::{Core, Error, Settings, gc::rows};
@@ -57,10 +58,10 @@ fn answer(status: u16) -> StoredAnswer {
     }
 }
 
-async fn fresh(core: &Arc<Core>) -> Ticket {
+async fn fresh(core: &Arc<Core>) -> IdempotencyGuard {
     match begin(core, key(REQUEST)).await {
-        Ok(Begun::Fresh(ticket)) => ticket,
-        Ok(Begun::Replay(answer)) => panic!("{answer:?}"),
+        Ok(RequestStart::New(guard)) => guard,
+        Ok(RequestStart::Replay(answer)) => panic!("{answer:?}"),
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -68,8 +69,8 @@ async fn fresh(core: &Arc<Core>) -> Ticket {
 /// What a request was told, in one word.
 async fn told(core: &Arc<Core>, request: KeyedRequest<'_>) -> String {
     match begin(core, key(request)).await {
-        Ok(Begun::Fresh(_)) => "fresh".into(),
-        Ok(Begun::Replay(answer)) => answer.status.to_string(),
+        Ok(RequestStart::New(_)) => "fresh".into(),
+        Ok(RequestStart::Replay(answer)) => answer.status.to_string(),
         Err(error) => error.code().into(),
     }
 }
@@ -78,7 +79,7 @@ async fn the_same_request_gets_the_stored_answer(at: &Installation) {
     fresh(&at.core).await.finish(answer(201)).await.unwrap();
     for _ in 0..2 {
         match begin(&at.core, key(REQUEST)).await {
-            Ok(Begun::Replay(replayed)) => assert_eq!(replayed, answer(201)),
+            Ok(RequestStart::Replay(replayed)) => assert_eq!(replayed, answer(201)),
             _ => panic!("not replayed"),
         }
     }
@@ -88,7 +89,7 @@ async fn the_same_request_gets_the_stored_answer(at: &Installation) {
 }
 
 async fn a_different_request_is_refused(at: &Installation) {
-    let ticket = fresh(&at.core).await;
+    let guard = fresh(&at.core).await;
     let others = [
         KeyedRequest {
             query: "a=b",
@@ -106,7 +107,7 @@ async fn a_different_request_is_refused(at: &Installation) {
     for other in others {
         assert_eq!(told(&at.core, other).await, "idempotency_mismatch");
     }
-    ticket.finish(answer(200)).await.unwrap();
+    guard.finish(answer(200)).await.unwrap();
     for other in others {
         assert_eq!(told(&at.core, other).await, "idempotency_mismatch");
     }
@@ -130,12 +131,12 @@ async fn a_different_request_is_refused(at: &Installation) {
 }
 
 async fn what_is_in_flight_is_not_repeated(at: &Installation) {
-    let ticket = fresh(&at.core).await;
+    let guard = fresh(&at.core).await;
     let other = at.another_core(Settings::default()).await;
     for core in [&at.core, &other] {
         assert_eq!(told(core, REQUEST).await, "idempotency_in_progress");
     }
-    ticket.finish(answer(409)).await.unwrap();
+    guard.finish(answer(409)).await.unwrap();
     for core in [&at.core, &other] {
         assert_eq!(told(core, REQUEST).await, "409");
     }
@@ -147,12 +148,12 @@ async fn fifty_at_once_run_once(at: &Installation) {
         let core = Arc::clone(&at.core);
         requests.spawn(async move {
             match begin(&core, key(REQUEST)).await {
-                Ok(Begun::Fresh(ticket)) => {
+                Ok(RequestStart::New(guard)) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
-                    ticket.finish(answer(201)).await.unwrap();
+                    guard.finish(answer(201)).await.unwrap();
                     "ran"
                 }
-                Ok(Begun::Replay(replayed)) => {
+                Ok(RequestStart::Replay(replayed)) => {
                     assert_eq!(replayed, answer(201));
                     "replayed"
                 }
@@ -213,14 +214,14 @@ async fn a_dead_process_blocks_until_its_lease_is_out(at: &Installation) {
 }
 
 async fn a_long_request_keeps_its_lease(at: &Installation) {
-    let ticket = fresh(&at.core).await;
+    let guard = fresh(&at.core).await;
     for _ in 0..10 {
         at.core.clock.advance(Duration::from_secs(50));
         renew_leases(&at.core).await.unwrap();
         rows::sweep(&at.core, &CancellationToken::new()).await;
     }
     assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
-    ticket.finish(answer(200)).await.unwrap();
+    guard.finish(answer(200)).await.unwrap();
     renew_leases(&at.core).await.unwrap();
     assert_eq!(told(&at.core, REQUEST).await, "200");
 }

@@ -9,27 +9,27 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How long an answer is kept.
-const KEPT: Duration = Duration::from_hours(24);
+const ANSWER_RETENTION: Duration = Duration::from_hours(24);
 /// How long a reservation outlives the process that made it.
-pub(super) const LEASE: Duration = Duration::from_mins(1);
+pub(super) const LEASE_DURATION: Duration = Duration::from_mins(1);
 /// How often reservations are renewed: two renewals may fail before one is lost.
-pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(20);
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 /// The largest body that is stored. No answer of ours that creates something comes near it; one
 /// that did would not be stored, and a repeat would be carried out again.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The right to carry a request out. Dropped, it lets a repeat be carried out instead.
 #[must_use]
-pub struct Ticket {
+pub struct IdempotencyGuard {
     core: Arc<Core>,
     held: Reservation,
 }
 
-impl Ticket {
+impl IdempotencyGuard {
     pub(super) fn new(core: &Arc<Core>, held: Reservation) -> Self {
-        core.tickets
+        core.in_flight_requests
             .lock()
-            .insert(held.holder, (held, Use::Running));
+            .insert(held.holder, (held, GuardState::Running));
         Self {
             core: Arc::clone(core),
             held,
@@ -46,7 +46,11 @@ impl Ticket {
             }
             return self.give_up().await;
         }
-        let (held, row, until) = (self.held, answer.to_row()?, self.core.now().after(KEPT));
+        let (held, row, until) = (
+            self.held,
+            answer.to_row()?,
+            self.core.now().after(ANSWER_RETENTION),
+        );
         let kept = self
             .core
             .db
@@ -71,42 +75,50 @@ impl Ticket {
         Ok(())
     }
 
-    /// Ends the ticket without giving its reservation up: there is none any more.
+    /// Ends the guard without giving its reservation up: there is none any more.
     pub(super) fn discard(self) {
-        self.core.tickets.lock().remove(&self.held.holder);
+        self.core
+            .in_flight_requests
+            .lock()
+            .remove(&self.held.holder);
     }
 }
 
-impl Drop for Ticket {
+impl Drop for IdempotencyGuard {
     fn drop(&mut self) {
-        if let Some((_, state)) = self.core.tickets.lock().get_mut(&self.held.holder) {
-            *state = Use::Dropped;
-            self.core.tickets.dropped.notify_one();
+        if let Some((_, state)) = self
+            .core
+            .in_flight_requests
+            .lock()
+            .get_mut(&self.held.holder)
+        {
+            *state = GuardState::Dropped;
+            self.core.in_flight_requests.dropped.notify_one();
         }
     }
 }
 
-/// The tickets of this process; [`crate::gc::rows`] renews and releases their reservations.
+/// The guards of this process; [`crate::gc::rows`] renews and releases their reservations.
 #[derive(Debug, Default)]
-pub(crate) struct Tickets {
-    held: Mutex<HashMap<HolderId, (Reservation, Use)>>,
+pub(crate) struct InFlightRequests {
+    held: Mutex<HashMap<HolderId, (Reservation, GuardState)>>,
     dropped: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum GuardState {
     Running,
     Dropped,
 }
 
-impl Tickets {
-    fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, (Reservation, Use)>> {
+impl InFlightRequests {
+    fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, (Reservation, GuardState)>> {
         self.held
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn in_use(&self, wanted: Use) -> Vec<Reservation> {
+    fn in_state(&self, wanted: GuardState) -> Vec<Reservation> {
         self.lock()
             .values()
             .filter(|(_, state)| *state == wanted)
@@ -114,7 +126,7 @@ impl Tickets {
             .collect()
     }
 
-    /// Waits until a ticket is dropped.
+    /// Waits until a guard is dropped.
     pub(crate) async fn dropped(&self) {
         self.dropped.notified().await;
     }
@@ -122,11 +134,11 @@ impl Tickets {
 
 /// Keeps the reservations of requests that are still running.
 pub async fn renew_leases(core: &Core) -> Result<()> {
-    let held = core.tickets.in_use(Use::Running);
+    let held = core.in_flight_requests.in_state(GuardState::Running);
     if held.is_empty() {
         return Ok(());
     }
-    let (held, until) = (Arc::new(held), core.now().after(LEASE));
+    let (held, until) = (Arc::new(held), core.now().after(LEASE_DURATION));
     core.db
         .transact(move |tx| {
             let held = Arc::clone(&held);
@@ -135,16 +147,16 @@ pub async fn renew_leases(core: &Core) -> Result<()> {
         .await
 }
 
-/// Gives up the reservations of tickets that were dropped.
+/// Gives up the reservations of guards that were dropped.
 pub async fn release_dropped(core: &Core) -> Result<()> {
-    let held = core.tickets.in_use(Use::Dropped);
+    let held = core.in_flight_requests.in_state(GuardState::Dropped);
     if held.is_empty() {
         return Ok(());
     }
     release(core, held.clone()).await?;
-    let mut tickets = core.tickets.lock();
+    let mut guards = core.in_flight_requests.lock();
     for held in held {
-        tickets.remove(&held.holder);
+        guards.remove(&held.holder);
     }
     Ok(())
 }
