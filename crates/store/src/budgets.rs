@@ -30,9 +30,9 @@ impl Account {
     }
 }
 
-/// A wish for room in a slice.
+/// A request for more of a budget.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct LeaseRequest {
     /// Who asks.
     pub node: NodeId,
     /// The server's slice of this account; made if it is not there.
@@ -47,15 +47,15 @@ pub struct Wish {
     pub need: i64,
 }
 
-/// What a slice has after a wish.
+/// What a slice has after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lease {
+pub enum LeaseOutcome {
     /// There was room: the slice has this much now, all in all.
     Granted(i64),
     /// There was not: the slice has this much, all in all.
-    Full(i64),
+    Exhausted(i64),
     /// This server was settled; it may go on as a new one.
-    Lost,
+    NodeSettled,
 }
 
 struct SliceRow {
@@ -109,53 +109,53 @@ pub(crate) async fn is_alive(tx: &mut Tx, node: NodeId) -> Result<bool, StoreErr
 }
 
 /// Gives a slice more room, or less when the budget became smaller.
-pub async fn lease(tx: &mut Tx, wish: &Wish) -> Result<Lease, StoreError> {
-    if !is_alive(tx, wish.node).await? {
-        return Ok(Lease::Lost);
+pub async fn lease(tx: &mut Tx, request: &LeaseRequest) -> Result<LeaseOutcome, StoreError> {
+    if !is_alive(tx, request.node).await? {
+        return Ok(LeaseOutcome::NodeSettled);
     }
-    let spent = spent(tx, &wish.account).await?;
-    let slices = slices(tx, &wish.account).await?;
+    let spent = spent(tx, &request.account).await?;
+    let slices = slices(tx, &request.account).await?;
     let taken = |slice: &SliceRow| slice.amount.max(slice.settled);
-    let others = slices.iter().filter(|slice| slice.id != wish.slice);
+    let others = slices.iter().filter(|slice| slice.id != request.slice);
     let others = others.map(taken).fold(0, i64::saturating_add);
-    let own = slices.iter().find(|slice| slice.id == wish.slice);
-    let used = wish.used.max(own.map_or(0, |slice| slice.settled));
+    let own = slices.iter().find(|slice| slice.id == request.slice);
+    let used = request.used.max(own.map_or(0, |slice| slice.settled));
     let present = own.map_or(0, |slice| slice.amount);
     // The most that this slice may have.
-    let room = wish.limit.saturating_sub(spent).saturating_sub(others);
-    let need = used.saturating_add(wish.need);
+    let room = request.limit.saturating_sub(spent).saturating_sub(others);
+    let need = used.saturating_add(request.need);
     let (amount, lease) = if need <= room {
         // An eighth of what is there, so that the end of a budget is shared finely.
         let kept = present.min(room);
         let amount = need.max(kept + (room - kept) / 8);
-        (amount, Lease::Granted(amount))
+        (amount, LeaseOutcome::Granted(amount))
     } else {
         // What is used stays, and may turn out to be less: then no more may be spent of it than there is room for.
         let amount = present.min(room.max(used)).max(0);
-        (amount, Lease::Full(amount.min(room.max(0))))
+        (amount, LeaseOutcome::Exhausted(amount.min(room.max(0))))
     };
     if own.is_some() && amount != present {
         tx.query("UPDATE budget_slices SET amount = $2 WHERE id = $1")
-            .bind(wish.slice)
+            .bind(request.slice)
             .bind(amount)
             .execute()
             .await?;
-    } else if own.is_none() && matches!(lease, Lease::Granted(_)) {
-        add_slice(tx, wish, amount).await?;
+    } else if own.is_none() && matches!(lease, LeaseOutcome::Granted(_)) {
+        add_slice(tx, request, amount).await?;
     }
     Ok(lease)
 }
 
-async fn add_slice(tx: &mut Tx, wish: &Wish, amount: i64) -> Result<(), StoreError> {
+async fn add_slice(tx: &mut Tx, request: &LeaseRequest, amount: i64) -> Result<(), StoreError> {
     tx.query(
         "INSERT INTO budget_slices (id, node, subject, period, period_start, amount, settled)
          VALUES ($1, $2, $3, $4, $5, $6, 0)",
     )
-    .bind(wish.slice)
-    .bind(wish.node)
-    .bind(wish.account.subject())
-    .bind(wish.account.period.as_str())
-    .bind(wish.account.start)
+    .bind(request.slice)
+    .bind(request.node)
+    .bind(request.account.subject())
+    .bind(request.account.period.as_str())
+    .bind(request.account.start)
     .bind(amount)
     .execute()
     .await

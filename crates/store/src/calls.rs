@@ -136,7 +136,7 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
 
 /// Closes calls that a server had under way when it died, or that had ended and that it could not write, unless they
 /// were closed before; sorted by workspace and id. Returns how many were not.
-pub async fn close_under_way(tx: &mut Tx, calls: &[Call]) -> Result<usize, StoreError> {
+pub async fn close_in_flight(tx: &mut Tx, calls: &[Call]) -> Result<usize, StoreError> {
     let closed = blocks::those_in_blocks(tx, calls).await?;
     let left = calls.iter().filter(|call| !closed.contains(&call.id));
     let row = |call: &Call| CallRow {

@@ -107,7 +107,7 @@ pub(crate) async fn keep_under_way(
         let gateway = gateway.upgrade();
         gateway.map_or_else(Default::default, |gateway| gateway.in_flight())
     };
-    ledger.keep_under_way(directory, under_way).await
+    ledger.open_journal(directory, under_way).await
 }
 
 /// Serves the AI listener until `stop` is cancelled and what is in flight has ended. Instances, which have
@@ -382,7 +382,7 @@ impl UsageLedger for ServiceLedger {
     }
 
     fn call_sent(&self) {
-        self.ledger.goes_out();
+        self.ledger.notify_in_flight();
     }
 
     fn close(&self, ticket: BudgetReservation, call: Call) -> Option<BoxFuture<'static, bool>> {

@@ -29,7 +29,7 @@ async fn start(at: &Installation, directory: &Path) -> (Node, Relay) {
         at,
         |_| {},
         async |ledger: &Ledger| {
-            ledger.keep_under_way(directory, source).await.unwrap();
+            ledger.open_journal(directory, source).await.unwrap();
         },
     );
     (node.await, relay)
@@ -43,7 +43,7 @@ fn goes_on(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
     (call.status, call.partial) = (0, true);
     calls.push(call);
     drop(calls);
-    node.ledger.goes_out();
+    node.ledger.notify_in_flight();
 }
 
 fn ends(node: &Node, relay: &Relay, who: &Who, id: CallId, cost: Amount) {
@@ -154,7 +154,7 @@ async fn many_are_closed_too_and_only_once(at: &Installation) {
     };
     let calls: Vec<Call> = std::iter::repeat_with(calls).take(1200).collect();
     relay.lock().unwrap().extend(calls.iter().cloned());
-    node.ledger.goes_out();
+    node.ledger.notify_in_flight();
     until_kept(place.path(), &[]).await;
     // Half of them end, and nobody has written down yet that they did.
     for call in calls.iter().step_by(2) {

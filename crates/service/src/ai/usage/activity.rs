@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a reader waits for what has just ended to be on disk.
-const FRESH_WITHIN: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Calls that one request looks at: a search for what is not there must not read a whole workspace.
-const MAX_LOOKED_AT: u32 = 20_000;
+const MAX_SCANNED_CALLS: u32 = 20_000;
 
 /// What was used in a workspace, by hour, day, week or month and model, oldest first.
 pub async fn activity(
@@ -26,7 +26,7 @@ pub async fn activity(
     key: Option<KeyId>,
 ) -> Result<Vec<Activity>> {
     read_workspace(&ledger.core, scope, workspace).await?;
-    freshen(ledger).await;
+    flush_recent(ledger).await;
     let since = span.first(ledger.core.now());
     let db = &ledger.core.db;
     let rows = usage::usage_since(db, scope.owner, workspace, key, since).await?;
@@ -73,19 +73,19 @@ pub async fn list_calls(
         ));
     }
     read_workspace(&ledger.core, scope, workspace).await?;
-    freshen(ledger).await;
+    flush_recent(ledger).await;
     let db = &ledger.core.db;
     let page = CallPage {
         count,
         skip,
-        within: MAX_LOOKED_AT,
+        within: MAX_SCANNED_CALLS,
     };
     let found = calls::list_calls(db, scope.owner, workspace, filter, page).await?;
     if let (true, true, Some((id, _))) = (skip > 0, found.calls.is_empty(), found.stopped_at) {
         return Err(Error::Invalid {
             code: "page_out_of_reach",
             message: format!(
-                "page: numbers reach no further than the newest 10000 matches among the newest {MAX_LOOKED_AT} calls; \
+                "page: numbers reach no further than the newest 10000 matches among the newest {MAX_SCANNED_CALLS} calls; \
                  go on with before={id} instead, then with the `next` of each answer"
             ),
         });
@@ -106,14 +106,14 @@ pub async fn read_call(
     workspace: WorkspaceId,
     id: CallId,
 ) -> Result<LoggedCall> {
-    freshen(ledger).await;
+    flush_recent(ledger).await;
     let found = calls::read_call(&ledger.core.db, scope.owner, workspace, id).await?;
     found.ok_or(Error::NotFound("the call"))
 }
 
 /// A call that has ended on this server is seen by who asks afterwards.
-async fn freshen(ledger: &Ledger) {
+async fn flush_recent(ledger: &Ledger) {
     if ledger.unwritten() > 0 && !ledger.is_full() {
-        drop(tokio::time::timeout(FRESH_WITHIN, ledger.flush()).await);
+        drop(tokio::time::timeout(FLUSH_TIMEOUT, ledger.flush()).await);
     }
 }

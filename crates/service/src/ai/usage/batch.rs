@@ -1,7 +1,7 @@
 //! What one transaction of the writer brings to disk, and who waits for it.
 
 use super::ledger::Ledger;
-use super::queue::{Entry, Opened};
+use super::queue::{Entry, OpenResult};
 use estrade_model::call::{NodeId, RowState};
 use estrade_store::calls::{CallRow, Written};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ pub(super) struct Batch {
     pub(super) open: Arc<Vec<CallRow>>,
     /// Calls that have ended.
     pub(super) closed: Arc<Vec<CallRow>>,
-    opened: Vec<oneshot::Sender<Opened>>,
+    opened: Vec<oneshot::Sender<OpenResult>>,
     /// Who is told that a call is closed on disk.
     closing: Vec<Option<oneshot::Sender<()>>>,
-    marks: Vec<oneshot::Sender<()>>,
+    flushes: Vec<oneshot::Sender<()>>,
 }
 
 impl Batch {
     /// Sorts entries. What was set aside by a server that we no longer are is lost.
-    pub(super) fn of(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
+    pub(super) fn new(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
         // In the order of the table: fewer pages are touched.
-        entries.sort_by_key(Entry::place);
+        entries.sort_by_key(Entry::sort_key);
         let node = ledger.slices().node;
         let (mut open, mut opened) = (Vec::new(), Vec::new());
         let (mut closed, mut closing) = (Vec::with_capacity(entries.len()), Vec::new());
-        let mut marks = Vec::new();
+        let mut flushes = Vec::new();
         for entry in entries {
             match entry {
                 Entry::Open { node: of, done, .. } if of != node => {
-                    ledger.queue.written(1);
+                    ledger.queue.mark_written(1);
                     // A caller that went away does not need the answer; the same below.
-                    let _ = done.send(Opened::Lost);
+                    let _ = done.send(OpenResult::NodeSettled);
                 }
                 Entry::Open { row, done, .. } => {
                     open.push(row);
@@ -45,7 +45,7 @@ impl Batch {
                     closed.push(row);
                     closing.push(done);
                 }
-                Entry::Mark(done) => marks.push(done),
+                Entry::Flush(done) => flushes.push(done),
             }
         }
         Self {
@@ -54,7 +54,7 @@ impl Batch {
             closed: Arc::new(closed),
             opened,
             closing,
-            marks,
+            flushes,
         }
     }
 
@@ -64,7 +64,7 @@ impl Batch {
     }
 
     /// Two batches of the same rows; the one to be written first is the last.
-    pub(super) fn halves(mut self) -> [Self; 2] {
+    pub(super) fn split(mut self) -> [Self; 2] {
         let (open, closed) = if self.open.is_empty() {
             (0, self.closed.len() / 2)
         } else if self.closed.is_empty() {
@@ -78,7 +78,7 @@ impl Batch {
             closed: Arc::new(self.closed[closed..].to_vec()),
             opened: self.opened.split_off(open),
             closing: self.closing.split_off(closed),
-            marks: std::mem::take(&mut self.marks),
+            flushes: std::mem::take(&mut self.flushes),
         };
         self.open = Arc::new(self.open[..open].to_vec());
         self.closed = Arc::new(self.closed[..closed].to_vec());
@@ -86,55 +86,55 @@ impl Batch {
     }
 
     /// Tells everybody that it is on disk.
-    pub(super) fn finish(self, ledger: &Ledger, written: &Written) {
+    pub(super) fn complete(self, ledger: &Ledger, written: &Written) {
         for row in &*self.closed {
-            ledger.done(row.slices);
+            ledger.release(row.slices);
             if row.row_state == RowState::Open {
                 ledger.closed();
             }
         }
-        self.answer(
+        self.notify(
             ledger,
             if written.alive {
-                Opened::Yes
+                OpenResult::Recorded
             } else {
-                Opened::Lost
+                OpenResult::NodeSettled
             },
         );
     }
 
     /// Tells everybody that it will never be. What its calls were paid from stays leased: on record
     /// they are open, at what was set aside, and so they are settled when this server is gone.
-    pub(super) fn give_up(self, ledger: &Ledger) {
+    pub(super) fn abandon(self, ledger: &Ledger) {
         ledger.count_unrecorded(self.closed.len());
-        self.answer(ledger, Opened::Refused);
+        self.notify(ledger, OpenResult::Rejected);
     }
 
     /// Tells everybody that it will not be while this server runs. Calls that have ended are written after its next
     /// start; those that are on record as open are settled as when it is given up. Returns how many are kept.
-    pub(super) fn put_off(self, ledger: &Ledger) -> usize {
+    pub(super) fn defer_to_next_start(self, ledger: &Ledger) -> usize {
         let ended = self
             .closed
             .iter()
             .filter(|row| row.row_state != RowState::Open);
-        let kept = ledger.watch.leave(ended.map(|row| row.call.clone()));
+        let kept = ledger.journal.defer(ended.map(|row| row.call.clone()));
         ledger.count_unrecorded(self.closed.len() - kept);
-        self.answer(ledger, Opened::Refused);
+        self.notify(ledger, OpenResult::Rejected);
         kept
     }
 
-    fn answer(self, ledger: &Ledger, opened: Opened) {
-        ledger.queue.written(self.len() + self.marks.len());
+    fn notify(self, ledger: &Ledger, opened: OpenResult) {
+        ledger.queue.mark_written(self.len() + self.flushes.len());
         for done in self.opened {
             let _ = done.send(opened);
         }
         // Whoever is told nothing knows that it is not on disk.
         for done in self.closing.into_iter().flatten() {
-            if opened != Opened::Refused {
+            if opened != OpenResult::Rejected {
                 let _ = done.send(());
             }
         }
-        for done in self.marks {
+        for done in self.flushes {
             let _ = done.send(());
         }
     }

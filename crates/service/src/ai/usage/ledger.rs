@@ -1,11 +1,11 @@
 //! The ledger, as a relay sees it.
 
-use super::hold::{Hold, PATIENCE};
+use super::journal::files::JournalFiles;
+use super::journal::{self, InFlightJournal};
 use super::queue::{Entry, Queue};
-use super::slices::{Slices, Step};
-use super::under_way_file::Files;
-use super::watch::{self, Watch};
-use super::{UsageSettings, keeper, writer};
+use super::reservation_guard::{DATABASE_TIMEOUT, ReservationGuard};
+use super::slices::{ReserveOutcome, Slices};
+use super::{UsageSettings, leases, writer};
 use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
@@ -14,7 +14,7 @@ use estrade_model::auth::AuthContext;
 use estrade_model::call::{BudgetReservation, Call, NodeId, RowState, SliceId, Tokens};
 use estrade_model::error::error_chain;
 use estrade_model::key::Budget;
-use estrade_store::budgets::{self, Account, Lease, Wish};
+use estrade_store::budgets::{self, Account, LeaseOutcome, LeaseRequest};
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use estrade_store::installation;
 use futures_util::FutureExt;
@@ -28,13 +28,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// The most that one call is written down with: a million. Sums of them fit whatever happens.
-const MOST_COST: i64 = 1_000_000 * 1_000_000_000;
+const MAX_COST_NANOS: i64 = 1_000_000 * 1_000_000_000;
 /// The same for its tokens.
-const MOST_TOKENS: u64 = 1_000_000_000;
+const MAX_TOKENS: u64 = 1_000_000_000;
 /// Longest name of a model that is written down.
-const LONGEST_MODEL: usize = 200;
+const MAX_MODEL_BYTES: usize = 200;
 /// How often a call that lost what it had set aside tries again.
-const ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// Keeps the books of this server.
 pub struct Ledger {
@@ -43,7 +43,7 @@ pub struct Ledger {
     slices: Mutex<Slices>,
     /// Calls that are on record as open.
     open: AtomicUsize,
-    pub(super) watch: Watch,
+    pub(super) journal: InFlightJournal,
     /// Calls that were not written down.
     unrecorded: AtomicU64,
 }
@@ -56,7 +56,7 @@ impl Ledger {
             queue: Queue::default(),
             slices: Mutex::new(Slices::new(core.new_id()?, core.now())),
             open: AtomicUsize::new(0),
-            watch: Watch::default(),
+            journal: InFlightJournal::default(),
             unrecorded: AtomicU64::new(0),
         }))
     }
@@ -64,7 +64,7 @@ impl Ledger {
     /// From now on what calls took so far that are under way is kept in this directory, which no other server
     /// uses; `source` knows them, and whether there are others that it will know soon. What an earlier run has
     /// left there is closed when this one runs.
-    pub async fn keep_under_way(
+    pub async fn open_journal(
         &self,
         directory: &Path,
         source: impl Fn() -> (Vec<Call>, bool) + Send + Sync + 'static,
@@ -72,22 +72,22 @@ impl Ledger {
         let new = self.core.new_id::<()>().map_err(io::Error::other)?;
         let name = installation::name_installation(&self.core.db, new.to_string()).await;
         let name = name.map_err(io::Error::other)?;
-        let (files, left) = Files::open(directory, &name)?;
-        self.watch.over(files, left, Box::new(source));
+        let (files, recovered) = JournalFiles::open(directory, &name)?;
+        self.journal.attach(files, recovered, Box::new(source));
         Ok(())
     }
 
     /// Writes, renews and settles until `stop`; then everything is written and given back.
     pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let keeping = watch::start(&self);
+            let journal_task = journal::start(&self);
             tokio::join!(
                 writer::run(&self, &stop),
-                keeper::run(&self, &stop),
-                watch::close_left(&self, &stop),
+                leases::run(&self, &stop),
+                journal::close_recovered(&self, &stop),
             );
-            keeping.end().await;
-            keeper::leave(&self).await;
+            journal_task.end().await;
+            leases::release_all(&self).await;
         })
     }
 
@@ -97,60 +97,61 @@ impl Ledger {
         if self.is_full() {
             return Admission::Refused(AdmissionError::Unavailable);
         }
-        let most = Amount::from_nanos(estimate.max_cost.nanos().min(MOST_COST));
+        let max_cost = Amount::from_nanos(estimate.max_cost.nanos().min(MAX_COST_NANOS));
         // What costs nothing fits into every budget; the most that a call may cost is nothing only
         // when it is free.
-        let paid = most > Amount::ZERO;
+        let paid = max_cost > Amount::ZERO;
         let key = pass.key.budget.clone().filter(|_| paid);
         let workspace = pass.workspace.budget.clone().filter(|_| paid);
         if key.is_none() && workspace.is_none() && !self.settings().strict {
             return Admission::Ready(BudgetReservation::NONE);
         }
-        let call = open_call(pass, estimate, most);
+        let call = open_call(pass, estimate, max_cost);
         let ledger = Arc::clone(self);
-        Admission::Wait(async move { ledger.put_on_record(call, key, workspace).await }.boxed())
+        Admission::Wait(async move { ledger.record_open(call, key, workspace).await }.boxed())
     }
 
-    async fn put_on_record(
+    async fn record_open(
         self: Arc<Self>,
         call: Call,
         key: Option<Budget>,
         workspace: Option<Budget>,
     ) -> std::result::Result<BudgetReservation, AdmissionError> {
         // A database that says nothing is one that is not there.
-        let until = Instant::now() + PATIENCE;
-        for _ in 0..ATTEMPTS {
-            let node = timeout_at(until, self.register()).await;
+        let deadline = Instant::now() + DATABASE_TIMEOUT;
+        for _ in 0..MAX_ATTEMPTS {
+            let node = timeout_at(deadline, self.register()).await;
             let node = node.unwrap_or(Err(AdmissionError::Unavailable))?;
-            let mut hold = Hold::new(&self, node, &call);
+            let mut guard = ReservationGuard::new(&self, node, &call);
             if let Some(budget) = &key {
-                let slice = self.set_aside(call.key.as_bytes(), budget, call.cost, until);
+                let slice = self.reserve_before(call.key.as_bytes(), budget, call.cost, deadline);
                 let slice = slice.await.map_err(|why| why.refused(false, budget))?;
-                hold.slices.key = Some(slice);
+                guard.slices.key = Some(slice);
             }
             if let Some(budget) = &workspace {
-                let slice = self.set_aside(call.workspace.as_bytes(), budget, call.cost, until);
+                let slice =
+                    self.reserve_before(call.workspace.as_bytes(), budget, call.cost, deadline);
                 let slice = slice.await.map_err(|why| why.refused(true, budget))?;
-                hold.slices.workspace = Some(slice);
+                guard.slices.workspace = Some(slice);
             }
-            if let Some(reservation) = hold.record(until).await? {
+            if let Some(reservation) = guard.record(deadline).await? {
                 return Ok(reservation);
             }
             // This server was taken for dead: it goes on as a new one.
-            self.lose(node)?;
+            self.replace_node(node)?;
         }
         Err(AdmissionError::Unavailable)
     }
 
-    async fn set_aside(
+    async fn reserve_before(
         &self,
         subject: &[u8; 12],
         budget: &Budget,
-        most: Amount,
-        until: Instant,
-    ) -> std::result::Result<SliceId, NoRoom> {
-        let reserved = timeout_at(until, self.reserve(subject, budget, most)).await;
-        reserved.unwrap_or(Err(NoRoom::Unavailable))
+        max_cost: Amount,
+        deadline: Instant,
+    ) -> std::result::Result<SliceId, ReserveError> {
+        let reserved = timeout_at(deadline, self.reserve(subject, budget, max_cost)).await;
+        reserved.unwrap_or(Err(ReserveError::Unavailable))
     }
 
     /// Sets `most` aside in this server's slice of a budget.
@@ -158,66 +159,74 @@ impl Ledger {
         &self,
         subject: &[u8; 12],
         budget: &Budget,
-        most: Amount,
-    ) -> std::result::Result<SliceId, NoRoom> {
-        let (limit, most) = (budget.amount.nanos(), most.nanos());
-        for _ in 0..ATTEMPTS * 16 {
+        max_cost: Amount,
+    ) -> std::result::Result<SliceId, ReserveError> {
+        let (limit, max_cost) = (budget.amount.nanos(), max_cost.nanos());
+        for _ in 0..MAX_ATTEMPTS * 16 {
             let now = self.core.now();
             let account = Account {
                 subject: *subject,
                 period: budget.period,
                 start: budget.period.start(now),
             };
-            let spare = self.core.new_id().map_err(|_| NoRoom::Unavailable)?;
-            let step = || self.slices().reserve(&account, limit, most, now, spare);
-            let turn = match step() {
-                Step::Reserved(slice) => return Ok(slice),
-                Step::Full => return Err(NoRoom::Full(now)),
-                Step::Turn(turn) => turn,
+            let new_id = self.core.new_id().map_err(|_| ReserveError::Unavailable)?;
+            let try_reserve = || {
+                self.slices()
+                    .reserve(&account, limit, max_cost, now, new_id)
+            };
+            let lease_lock = match try_reserve() {
+                ReserveOutcome::Reserved(slice) => return Ok(slice),
+                ReserveOutcome::Exhausted => return Err(ReserveError::Exhausted(now)),
+                ReserveOutcome::NeedsLease(lock) => lock,
             };
             // One caller asks the database, the others wait here for what it gets.
-            let turn = turn.lock_owned().await;
-            match step() {
-                Step::Reserved(slice) => return Ok(slice),
-                Step::Full => return Err(NoRoom::Full(now)),
-                Step::Turn(now) if Arc::ptr_eq(&now, OwnedMutexGuard::mutex(&turn)) => {}
+            let held = lease_lock.lock_owned().await;
+            match try_reserve() {
+                ReserveOutcome::Reserved(slice) => return Ok(slice),
+                ReserveOutcome::Exhausted => return Err(ReserveError::Exhausted(now)),
+                ReserveOutcome::NeedsLease(lock)
+                    if Arc::ptr_eq(&lock, OwnedMutexGuard::mutex(&held)) => {}
                 // What we waited for was given back; this is a new one.
-                Step::Turn(_) => continue,
+                ReserveOutcome::NeedsLease(_) => continue,
             }
-            let wish = self.slices().wish(&account, most);
-            self.lease(wish.ok_or(NoRoom::Unavailable)?).await?;
+            let request = self.slices().lease_request(&account, max_cost);
+            self.lease(request.ok_or(ReserveError::Unavailable)?)
+                .await?;
             // Before the next one has its turn: what we leased is for us.
-            if let Step::Reserved(slice) = step() {
+            if let ReserveOutcome::Reserved(slice) = try_reserve() {
                 return Ok(slice);
             }
-            drop(turn);
+            drop(held);
         }
-        Err(NoRoom::Unavailable)
+        Err(ReserveError::Unavailable)
     }
 
-    async fn lease(&self, wish: Wish) -> std::result::Result<(), NoRoom> {
-        let wish = Arc::new(wish);
-        let job = Arc::clone(&wish);
+    async fn lease(&self, request: LeaseRequest) -> std::result::Result<(), ReserveError> {
+        let request = Arc::new(request);
+        let job = Arc::clone(&request);
         let leased = self.core.db.transact(move |tx| {
-            let wish = Arc::clone(&job);
-            Box::pin(async move { Ok::<_, crate::Error>(budgets::lease(tx, &wish).await?) })
+            let request = Arc::clone(&job);
+            Box::pin(async move { Ok::<_, crate::Error>(budgets::lease(tx, &request).await?) })
         });
         match leased.await {
-            Ok(Lease::Granted(amount)) => self.slices().leased(&wish, amount, None),
-            Ok(Lease::Full(amount)) => {
+            Ok(LeaseOutcome::Granted(amount)) => self.slices().apply_lease(&request, amount, None),
+            Ok(LeaseOutcome::Exhausted(amount)) => {
                 let now = self.core.now();
-                self.slices().leased(&wish, amount, Some(now));
+                self.slices().apply_lease(&request, amount, Some(now));
             }
-            Ok(Lease::Lost) => {
-                self.lose(wish.node).map_err(|_| NoRoom::Unavailable)?;
-                self.register().await.map_err(|_| NoRoom::Unavailable)?;
+            Ok(LeaseOutcome::NodeSettled) => {
+                self.replace_node(request.node)
+                    .map_err(|_| ReserveError::Unavailable)?;
+                self.register()
+                    .await
+                    .map_err(|_| ReserveError::Unavailable)?;
             }
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
                     "cannot lease a part of a budget"
                 );
-                return Err(NoRoom::Unavailable);
+                return Err(ReserveError::Unavailable);
             }
         }
         Ok(())
@@ -248,18 +257,18 @@ impl Ledger {
         Ok(node)
     }
 
-    pub(super) fn lose(&self, node: NodeId) -> std::result::Result<(), AdmissionError> {
+    pub(super) fn replace_node(&self, node: NodeId) -> std::result::Result<(), AdmissionError> {
         let new = self
             .core
             .new_id()
             .map_err(|_| AdmissionError::Unavailable)?;
-        self.slices().lose(node, new);
+        self.slices().replace_node(node, new);
         Ok(())
     }
 
     /// A call goes out that is not on record; whoever is asked what is under way knows of it.
-    pub fn goes_out(&self) {
-        self.watch.wake();
+    pub fn notify_in_flight(&self) {
+        self.journal.wake();
     }
 
     /// Writes down a call that has ended and gives back what was set aside. Never waits; in strict
@@ -278,7 +287,7 @@ impl Ledger {
             self.count_unrecorded(1);
             return None;
         }
-        bound(&mut call);
+        clamp(&mut call);
         let slices = SliceIds {
             key: reservation.key_slice,
             workspace: reservation.workspace_slice,
@@ -286,7 +295,8 @@ impl Ledger {
         self.settle(slices, reservation.reserved, call.cost);
         let (done, on_disk) = if self.settings().strict && row_state == RowState::Open {
             let (done, on_disk) = oneshot::channel();
-            let on_disk = timeout(PATIENCE, on_disk).map(|outcome| matches!(outcome, Ok(Ok(()))));
+            let on_disk =
+                timeout(DATABASE_TIMEOUT, on_disk).map(|outcome| matches!(outcome, Ok(Ok(()))));
             (Some(done), Some(on_disk.boxed()))
         } else {
             (None, None)
@@ -305,7 +315,7 @@ impl Ledger {
     /// Returns when everything that was closed before is on disk.
     pub async fn flush(&self) {
         let (done, on_disk) = oneshot::channel();
-        self.queue.push(Entry::Mark(done));
+        self.queue.push(Entry::Flush(done));
         drop(on_disk.await);
     }
 
@@ -340,12 +350,12 @@ impl Ledger {
     }
 
     /// A call of these slices is over, on disk too.
-    pub(super) fn done(&self, ids: SliceIds) {
+    pub(super) fn release(&self, ids: SliceIds) {
         if ids.key.is_none() && ids.workspace.is_none() {
             return;
         }
         let mut slices = self.slices();
-        ids.iter().for_each(|id| slices.done(id));
+        ids.iter().for_each(|id| slices.release(id));
     }
 
     pub(super) fn opened(&self) {
@@ -372,15 +382,15 @@ impl Ledger {
 }
 
 /// Why nothing could be set aside.
-enum NoRoom {
-    Full(Timestamp),
+enum ReserveError {
+    Exhausted(Timestamp),
     Unavailable,
 }
 
-impl NoRoom {
+impl ReserveError {
     fn refused(self, of_workspace: bool, budget: &Budget) -> AdmissionError {
         match self {
-            Self::Full(now) => AdmissionError::Budget {
+            Self::Exhausted(now) => AdmissionError::Budget {
                 of_workspace,
                 budget: budget.clone(),
                 resets_at: budget.period.end(now),
@@ -391,7 +401,7 @@ impl NoRoom {
 }
 
 /// A call as it is on record while it goes on: what is not known is what it may be at worst.
-fn open_call(pass: &AuthContext, estimate: &CallEstimate, most: Amount) -> Call {
+fn open_call(pass: &AuthContext, estimate: &CallEstimate, max_cost: Amount) -> Call {
     let mut call = Call {
         id: estimate.id,
         workspace: pass.workspace.id,
@@ -406,22 +416,22 @@ fn open_call(pass: &AuthContext, estimate: &CallEstimate, most: Amount) -> Call 
         estimated: true,
         cached: false,
         tokens: Tokens::default(),
-        cost: most,
+        cost: max_cost,
         latency_us: 0,
         ttfb_us: 0,
         attempts: 0,
     };
-    bound(&mut call);
+    clamp(&mut call);
     call
 }
 
 /// Keeps a call within what the ledger can hold, whatever an upstream claims.
-pub(super) fn bound(call: &mut Call) {
-    call.cost = call.cost.min(Amount::from_nanos(MOST_COST));
-    call.tokens.prompt = call.tokens.prompt.min(MOST_TOKENS);
-    call.tokens.completion = call.tokens.completion.min(MOST_TOKENS);
-    if call.model.len() > LONGEST_MODEL || call.model.contains('\0') {
-        let end = call.model.floor_char_boundary(LONGEST_MODEL);
+pub(super) fn clamp(call: &mut Call) {
+    call.cost = call.cost.min(Amount::from_nanos(MAX_COST_NANOS));
+    call.tokens.prompt = call.tokens.prompt.min(MAX_TOKENS);
+    call.tokens.completion = call.tokens.completion.min(MAX_TOKENS);
+    if call.model.len() > MAX_MODEL_BYTES || call.model.contains('\0') {
+        let end = call.model.floor_char_boundary(MAX_MODEL_BYTES);
         let text = call.model.get(..end).unwrap_or_default();
         // PostgreSQL has no NUL in texts.
         call.model = text.replace('\0', "").into();

@@ -17,7 +17,7 @@ pub(super) enum Entry {
         /// As whom the money was set aside.
         node: NodeId,
         /// Told when it is on disk.
-        done: oneshot::Sender<Opened>,
+        done: oneshot::Sender<OpenResult>,
     },
     /// A call that has ended.
     Close {
@@ -27,17 +27,17 @@ pub(super) enum Entry {
         done: Option<oneshot::Sender<()>>,
     },
     /// Nothing: somebody wants to know when everything before it is on disk.
-    Mark(oneshot::Sender<()>),
+    Flush(oneshot::Sender<()>),
 }
 
 impl Entry {
     /// Where it will lie in the table.
-    pub(super) fn place(&self) -> Option<(WorkspaceId, CallId)> {
+    pub(super) fn sort_key(&self) -> Option<(WorkspaceId, CallId)> {
         match self {
             Self::Open { row, .. } | Self::Close { row, .. } => {
                 Some((row.call.workspace, row.call.id))
             }
-            Self::Mark(_) => None,
+            Self::Flush(_) => None,
         }
     }
 
@@ -49,13 +49,13 @@ impl Entry {
 
 /// What became of a call that wants to go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum OpenResult {
     /// It is on record.
-    Yes,
+    Recorded,
     /// This server was settled as one that died; what was set aside is void.
-    Lost,
+    NodeSettled,
     /// It cannot be written.
-    Refused,
+    Rejected,
 }
 
 #[derive(Default)]
@@ -73,9 +73,9 @@ pub(super) struct Queue {
     /// Entries that are not on disk yet, those that are being written included.
     unwritten: AtomicUsize,
     /// How often everything that waited was taken, and how often all of it was on disk then.
-    taken: AtomicU64,
-    done: AtomicU64,
-    some: Notify,
+    rounds_taken: AtomicU64,
+    rounds_written: AtomicU64,
+    not_empty: Notify,
     urgent: Notify,
 }
 
@@ -94,7 +94,7 @@ impl Queue {
         waiting.entries.push(entry);
         drop(waiting);
         if was_empty {
-            self.some.notify_one();
+            self.not_empty.notify_one();
         }
         if urgent && !was_urgent {
             self.urgent.notify_one();
@@ -102,12 +102,12 @@ impl Queue {
     }
 
     /// Returns when there is something to write, and since when.
-    pub(super) async fn some(&self) -> Instant {
+    pub(super) async fn not_empty(&self) -> Instant {
         loop {
             if let Some(since) = self.waiting().since {
                 return since;
             }
-            self.some.notified().await;
+            self.not_empty.notified().await;
         }
     }
 
@@ -123,30 +123,30 @@ impl Queue {
         let mut waiting = self.waiting();
         waiting.urgent = false;
         waiting.since = None;
-        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.rounds_taken.fetch_add(1, Ordering::Relaxed);
         std::mem::take(&mut waiting.entries)
     }
 
     /// Says that all that was taken last is on disk.
-    pub(super) fn all_done(&self) {
-        let taken = self.taken.load(Ordering::Relaxed);
-        self.done.store(taken, Ordering::Release);
+    pub(super) fn finish_round(&self) {
+        let taken = self.rounds_taken.load(Ordering::Relaxed);
+        self.rounds_written.store(taken, Ordering::Release);
     }
 
     /// How often what waited was taken. What was added before is in one of these, or in the next.
-    pub(super) fn taken(&self) -> u64 {
+    pub(super) fn rounds_taken(&self) -> u64 {
         // Under the lock: whoever takes has the lock when it counts.
         let _waiting = self.waiting();
-        self.taken.load(Ordering::Relaxed)
+        self.rounds_taken.load(Ordering::Relaxed)
     }
 
     /// How many of those are on disk.
-    pub(super) fn done(&self) -> u64 {
-        self.done.load(Ordering::Acquire)
+    pub(super) fn rounds_written(&self) -> u64 {
+        self.rounds_written.load(Ordering::Acquire)
     }
 
     /// Says that so many of what was taken are on disk.
-    pub(super) fn written(&self, count: usize) {
+    pub(super) fn mark_written(&self, count: usize) {
         self.unwritten.fetch_sub(count, Ordering::Relaxed);
     }
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Rows that one transaction removes.
-const BATCH: u32 = 1000;
+const DELETE_BATCH: u32 = 1000;
 /// Hours that are older than this become days.
-const HOURS_KEPT: Duration = Duration::from_hours(90 * 24);
+const HOUR_RETENTION: Duration = Duration::from_hours(90 * 24);
 /// What was spent in a period is kept this long after it began.
-const PERIODS_KEPT: Duration = Duration::from_hours(400 * 24);
+const PERIOD_RETENTION: Duration = Duration::from_hours(400 * 24);
 
 /// A call that ends so late is not corrected in its budget any more.
-const SETTLED_KEPT: Duration = Duration::from_hours(7 * 24);
+const SETTLED_RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Removes calls that are too old or too many, and sums up what is old, until done or stopped.
 pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
@@ -33,19 +33,19 @@ pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
             Some(share) => cutoff(core, workspace, oldest, share).await?,
             None => oldest,
         };
-        while calls::prune_calls(db, workspace, before, BATCH).await? {
+        while calls::prune_calls(db, workspace, before, DELETE_BATCH).await? {
             if stop.is_cancelled() {
                 return Ok(());
             }
         }
         last = Some(workspace);
     }
-    let old = now.before(HOURS_KEPT).start_of_day();
+    let old = now.before(HOUR_RETENTION).start_of_day();
     while !stop.is_cancelled() && usage::roll_up_day(db, old).await? {}
-    let old = now.before(PERIODS_KEPT);
-    while !stop.is_cancelled() && budgets::prune_budgets(db, old, BATCH).await? > 0 {}
-    let old = now.before(SETTLED_KEPT);
-    while !stop.is_cancelled() && budgets::prune_settled(db, old, BATCH).await? > 0 {}
+    let old = now.before(PERIOD_RETENTION);
+    while !stop.is_cancelled() && budgets::prune_budgets(db, old, DELETE_BATCH).await? > 0 {}
+    let old = now.before(SETTLED_RETENTION);
+    while !stop.is_cancelled() && budgets::prune_settled(db, old, DELETE_BATCH).await? > 0 {}
     Ok(())
 }
 

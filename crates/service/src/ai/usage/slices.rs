@@ -5,14 +5,14 @@
 
 use estrade_model::Timestamp;
 use estrade_model::call::{NodeId, SliceId};
-use estrade_store::budgets::{Account, Wish};
+use estrade_store::budgets::{Account, LeaseRequest};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// How long the database's word that a budget is spent is believed: other servers may give back.
-const BELIEVE_FULL: Duration = Duration::from_millis(250);
+const EXHAUSTED_TTL: Duration = Duration::from_millis(250);
 
 /// A part of a budget.
 struct Slice {
@@ -27,21 +27,21 @@ struct Slice {
     pending: u32,
     touched: Timestamp,
     /// When the database last said that so much does not fit.
-    full: Option<(Timestamp, i64)>,
+    exhausted: Option<(Timestamp, i64)>,
     /// Whether it is being given back, and nobody knows whether it is gone already.
     returning: bool,
     /// Whose turn it is to ask for more. Held while the database is asked.
-    turn: Arc<Mutex<()>>,
+    lease_lock: Arc<Mutex<()>>,
 }
 
-/// What became of the wish to set something aside.
-pub(super) enum Step {
+/// What became of the request to set something aside.
+pub(super) enum ReserveOutcome {
     /// It is set aside.
     Reserved(SliceId),
     /// There is no room, and the database said so.
-    Full,
+    Exhausted,
     /// The database must be asked; wait for this turn and then try again.
-    Turn(Arc<Mutex<()>>),
+    NeedsLease(Arc<Mutex<()>>),
 }
 
 /// All slices of this server.
@@ -71,24 +71,24 @@ impl Slices {
         self.by_id.is_empty()
     }
 
-    /// Begins anew, because the server `lost` was settled. What was set aside before is void.
-    pub(super) fn lose(&mut self, lost: NodeId, new: NodeId) {
-        if self.node == lost {
+    /// Begins anew, because the server `old` was settled. What was set aside before is void.
+    pub(super) fn replace_node(&mut self, old: NodeId, new: NodeId) {
+        if self.node == old {
             *self = Self::new(new, self.active);
         }
     }
 
-    /// Sets `most` aside if there is room.
+    /// Sets `max_cost` aside if there is room.
     pub(super) fn reserve(
         &mut self,
         account: &Account,
         limit: i64,
-        most: i64,
+        max_cost: i64,
         now: Timestamp,
-        spare: SliceId,
-    ) -> Step {
+        new_id: SliceId,
+    ) -> ReserveOutcome {
         self.active = now;
-        let id = *self.by_account.entry(account.clone()).or_insert(spare);
+        let id = *self.by_account.entry(account.clone()).or_insert(new_id);
         let slice = self.by_id.entry(id).or_insert_with(|| Slice {
             account: account.clone(),
             limit,
@@ -96,54 +96,61 @@ impl Slices {
             used: 0,
             pending: 0,
             touched: now,
-            full: None,
+            exhausted: None,
             returning: false,
-            turn: Arc::default(),
+            lease_lock: Arc::default(),
         });
         if slice.returning {
-            return Step::Turn(Arc::clone(&slice.turn));
+            return ReserveOutcome::NeedsLease(Arc::clone(&slice.lease_lock));
         }
         if slice.limit != limit {
             // The budget was changed: nothing more goes out before the database was asked.
             slice.limit = limit;
             slice.amount = 0;
-            slice.full = None;
+            slice.exhausted = None;
         }
-        if slice.used.saturating_add(most) <= slice.amount {
-            slice.used += most;
+        if slice.used.saturating_add(max_cost) <= slice.amount {
+            slice.used += max_cost;
             slice.pending += 1;
             slice.touched = now;
-            return Step::Reserved(id);
+            return ReserveOutcome::Reserved(id);
         }
-        match slice.full {
-            Some((at, least)) if most >= least && now < at.after(BELIEVE_FULL) && at <= now => {
-                Step::Full
+        match slice.exhausted {
+            Some((at, least))
+                if max_cost >= least && now < at.after(EXHAUSTED_TTL) && at <= now =>
+            {
+                ReserveOutcome::Exhausted
             }
-            _ => Step::Turn(Arc::clone(&slice.turn)),
+            _ => ReserveOutcome::NeedsLease(Arc::clone(&slice.lease_lock)),
         }
     }
 
-    /// What to ask the database for, so that `most` fits; none when nobody knows what is there.
-    pub(super) fn wish(&self, account: &Account, most: i64) -> Option<Wish> {
+    /// What to ask the database for, so that `max_cost` fits; none when nobody knows what is there.
+    pub(super) fn lease_request(&self, account: &Account, max_cost: i64) -> Option<LeaseRequest> {
         let id = *self.by_account.get(account)?;
         let slice = self.by_id.get(&id).filter(|slice| !slice.returning)?;
-        Some(Wish {
+        Some(LeaseRequest {
             node: self.node,
             slice: id,
             account: account.clone(),
             limit: slice.limit,
             used: slice.used,
-            need: most,
+            need: max_cost,
         })
     }
 
-    /// Notes what the database said to a wish.
-    pub(super) fn leased(&mut self, wish: &Wish, amount: i64, full: Option<Timestamp>) {
-        if let Some(slice) = self.by_id.get_mut(&wish.slice)
-            && slice.limit == wish.limit
+    /// Notes what the database said to a request.
+    pub(super) fn apply_lease(
+        &mut self,
+        request: &LeaseRequest,
+        amount: i64,
+        exhausted: Option<Timestamp>,
+    ) {
+        if let Some(slice) = self.by_id.get_mut(&request.slice)
+            && slice.limit == request.limit
         {
             slice.amount = amount;
-            slice.full = full.map(|at| (at, wish.need));
+            slice.exhausted = exhausted.map(|at| (at, request.need));
         }
     }
 
@@ -152,40 +159,45 @@ impl Slices {
         if let Some(slice) = self.by_id.get_mut(&id) {
             slice.used = slice.used.saturating_sub(reserved).saturating_add(cost);
             slice.touched = now;
-            slice.full = None;
+            slice.exhausted = None;
         }
     }
 
     /// A call is closed on disk, or never went out.
-    pub(super) fn done(&mut self, id: SliceId) {
+    pub(super) fn release(&mut self, id: SliceId) {
         if let Some(slice) = self.by_id.get_mut(&id) {
             slice.pending = slice.pending.saturating_sub(1);
         }
     }
 
     /// Takes slices out of use that were not used since `before`, or whose period is over: they can
-    /// be given back, up to `most` of them. Whoever needs one of them waits for its turn meanwhile.
-    pub(super) fn take_idle(&mut self, before: Timestamp, now: Timestamp, most: usize) -> Idle {
-        let mut idle = Idle::default();
+    /// be given back, up to `max_count` of them. Whoever needs one of them waits for its turn meanwhile.
+    pub(super) fn begin_return(
+        &mut self,
+        before: Timestamp,
+        now: Timestamp,
+        max_count: usize,
+    ) -> ReturningSlices {
+        let mut idle = ReturningSlices::default();
         for (id, slice) in &mut self.by_id {
-            if idle.slices.len() == most {
+            if idle.slices.len() == max_count {
                 break;
             }
             let over = slice.account.period.start(now) != slice.account.start;
             if slice.pending > 0 || !(over || slice.returning || slice.touched <= before) {
                 continue;
             }
-            if let Ok(turn) = Arc::clone(&slice.turn).try_lock_owned() {
+            if let Ok(lock) = Arc::clone(&slice.lease_lock).try_lock_owned() {
                 slice.returning = true;
                 idle.slices.push(*id);
-                idle.turns.push(turn);
+                idle.locks.push(lock);
             }
         }
         idle
     }
 
     /// Forgets slices that were given back.
-    pub(super) fn forget(&mut self, slices: &[SliceId]) {
+    pub(super) fn remove(&mut self, slices: &[SliceId]) {
         for id in slices {
             if let Some(slice) = self.by_id.remove(id) {
                 self.by_account.remove(&slice.account);
@@ -196,7 +208,7 @@ impl Slices {
 
 /// Slices that are being given back.
 #[derive(Default)]
-pub(super) struct Idle {
+pub(super) struct ReturningSlices {
     pub(super) slices: Vec<SliceId>,
-    turns: Vec<OwnedMutexGuard<()>>,
+    locks: Vec<OwnedMutexGuard<()>>,
 }

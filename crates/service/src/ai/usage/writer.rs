@@ -11,18 +11,18 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// Entries that one transaction writes: other writers of the database wait no longer than that.
-const CHUNK: usize = 2000;
+const MAX_BATCH_ROWS: usize = 2000;
 /// How long to wait before a batch is tried again: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(20);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// For how long the last batch is tried when the server stops without a database.
-const LAST_TRIES: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes what is closed and opened until `stop`, and then what is left.
 pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     let mut end = None;
     loop {
-        if let Some(since) = stop.run_until_cancelled(ledger.queue.some()).await {
+        if let Some(since) = stop.run_until_cancelled(ledger.queue.not_empty()).await {
             // Rows wait for company, unless somebody waits for them. Those that came while others
             // were written have waited already.
             tokio::select! {
@@ -37,10 +37,10 @@ pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
         }
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
-            let chunk: Vec<_> = entries.by_ref().take(CHUNK).collect();
-            write_until_done(ledger, Batch::of(ledger, chunk), stop, &mut end).await;
+            let chunk: Vec<_> = entries.by_ref().take(MAX_BATCH_ROWS).collect();
+            write_until_done(ledger, Batch::new(ledger, chunk), stop, &mut end).await;
         }
-        ledger.queue.all_done();
+        ledger.queue.finish_round();
     }
 }
 
@@ -51,27 +51,27 @@ async fn write_until_done(
     stop: &CancellationToken,
     end: &mut Option<Instant>,
 ) {
-    let mut pause = FIRST_PAUSE;
+    let mut delay = MIN_RETRY_DELAY;
     let mut waiting = vec![batch];
     while let Some(batch) = waiting.pop() {
         match write(ledger, &batch).await {
-            Ok(written) => batch.finish(ledger, &written),
+            Ok(written) => batch.complete(ledger, &written),
             // Something in it can never be written: halve it until that one is alone.
             Err(error) if error.is_about_values() => {
                 if batch.len() > 1 {
-                    waiting.extend(batch.halves());
+                    waiting.extend(batch.split());
                     continue;
                 }
                 tracing::error!(error = error_chain(&error), "a call cannot be written");
-                batch.give_up(ledger);
+                batch.abandon(ledger);
             }
             // Everything else passes, or somebody mends it.
             Err(error) => {
                 if stop.is_cancelled() {
-                    let end = *end.get_or_insert_with(|| Instant::now() + LAST_TRIES);
+                    let end = *end.get_or_insert_with(|| Instant::now() + SHUTDOWN_TIMEOUT);
                     if Instant::now() >= end {
                         let calls = batch.len();
-                        let kept = batch.put_off(ledger);
+                        let kept = batch.defer_to_next_start(ledger);
                         tracing::error!(
                             calls,
                             kept,
@@ -87,8 +87,8 @@ async fn write_until_done(
                     "cannot write calls yet"
                 );
                 waiting.push(batch);
-                sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                sleep(delay).await;
+                delay = (delay * 2).min(MAX_RETRY_DELAY);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Keeps what this server has leased, gives back what it does not use, and settles what servers
 //! that died have left.
 
+use super::failure_detector::FailureDetector;
 use super::ledger::Ledger;
-use super::suspects::Suspects;
 use crate::{Error, Result};
 use estrade_model::Timestamp;
 use estrade_model::call::NodeId;
@@ -14,35 +14,35 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 /// How often to look at least.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Calls or slices that one transaction settles.
-const CHUNK: u32 = 500;
+const SETTLE_BATCH: u32 = 500;
 /// Slices that one transaction gives back: who needs one of them waits no longer than that.
-const GIVEN_BACK: usize = 100;
+const RETURN_BATCH: usize = 100;
 /// After this time without a call that needs it, a server needs no deadline.
-const RESIGN_AFTER: Duration = Duration::from_secs(30);
+const DEREGISTER_DELAY: Duration = Duration::from_secs(30);
 
 /// Looks after leases until `stop`.
 pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     // Beside each other: whoever has much to tidy up keeps what it has meanwhile.
-    tokio::join!(keep(ledger, stop), tidy_up(ledger, stop));
+    tokio::join!(renew_until(ledger, stop), reclaim_until(ledger, stop));
 }
 
-fn every(ledger: &Ledger) -> Duration {
+fn poll_interval(ledger: &Ledger) -> Duration {
     let often = ledger.settings().deadline / 4;
-    LOOK_EVERY.min(often).max(Duration::from_millis(10))
+    MAX_POLL_INTERVAL.min(often).max(Duration::from_millis(10))
 }
 
-fn looks(every: Duration) -> Interval {
+fn ticker(every: Duration) -> Interval {
     let mut ticks = interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
 
 /// Renews the deadline; what fails is tried again at the next look.
-async fn keep(ledger: &Arc<Ledger>, stop: &CancellationToken) {
-    let (deadline, every) = (ledger.settings().deadline, every(ledger));
-    let (mut ticks, mut renewed) = (looks(every), Instant::now());
+async fn renew_until(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    let (deadline, every) = (ledger.settings().deadline, poll_interval(ledger));
+    let (mut ticks, mut renewed) = (ticker(every), Instant::now());
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let now = Instant::now();
         if now - renewed + every >= deadline / 3 {
@@ -56,25 +56,28 @@ async fn keep(ledger: &Arc<Ledger>, stop: &CancellationToken) {
 }
 
 /// Gives back what this server does not use, and settles what others left.
-async fn tidy_up(ledger: &Arc<Ledger>, stop: &CancellationToken) {
-    let mut ticks = looks(every(ledger));
-    let mut suspects = Suspects::default();
+async fn reclaim_until(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    let mut ticks = ticker(poll_interval(ledger));
+    let mut detector = FailureDetector::default();
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let idle = ledger.core.now().before(ledger.settings().idle);
-        report("give back parts of budgets", give_back(ledger, idle).await);
-        let settled = settle_others(ledger, &mut suspects).await;
+        report(
+            "give back parts of budgets",
+            return_idle_slices(ledger, idle).await,
+        );
+        let settled = settle_dead_nodes(ledger, &mut detector).await;
         if settled.is_err() {
-            suspects = Suspects::default();
+            detector = FailureDetector::default();
         }
         report("settle what a server left", settled);
     }
 }
 
 /// Gives everything back; what calls still hold is settled after the deadline.
-pub(super) async fn leave(ledger: &Arc<Ledger>) {
-    let given = give_back(ledger, ledger.core.now()).await;
+pub(super) async fn release_all(ledger: &Arc<Ledger>) {
+    let given = return_idle_slices(ledger, ledger.core.now()).await;
     report("give back parts of budgets", given);
-    report("leave the ledger", resign(ledger).await);
+    report("leave the ledger", deregister(ledger).await);
 }
 
 async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
@@ -84,10 +87,10 @@ async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
         if !slices.registered {
             return Ok(());
         }
-        (slices.node, slices.active.after(RESIGN_AFTER) < now)
+        (slices.node, slices.active.after(DEREGISTER_DELAY) < now)
     };
-    if unused && has_nothing(ledger) {
-        return resign(ledger).await;
+    if unused && is_idle(ledger) {
+        return deregister(ledger).await;
     }
     let deadline = now.after(ledger.settings().deadline);
     let renewed = ledger.core.db.transact(move |tx| {
@@ -95,39 +98,41 @@ async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
     });
     if !renewed.await? {
         tracing::warn!("this server was taken for dead; what it had leased is settled");
-        replace(ledger, node)?;
+        replace_node(ledger, node)?;
     }
     Ok(())
 }
 
 /// Goes on as a server that has nothing, when it has nothing.
-async fn resign(ledger: &Arc<Ledger>) -> Result<()> {
-    if !has_nothing(ledger) {
+async fn deregister(ledger: &Arc<Ledger>) -> Result<()> {
+    if !is_idle(ledger) {
         return Ok(());
     }
     let node = ledger.slices().node;
     // First, so that who comes now begins as the new one.
-    replace(ledger, node)?;
+    replace_node(ledger, node)?;
     let removed = ledger.core.db.transact(move |tx| {
         Box::pin(async move { Ok::<_, Error>(budgets::remove_node(tx, node).await?) })
     });
     removed.await
 }
 
-fn has_nothing(ledger: &Ledger) -> bool {
+fn is_idle(ledger: &Ledger) -> bool {
     ledger.open_calls() == 0 && ledger.slices().is_empty()
 }
 
-fn replace(ledger: &Ledger, node: NodeId) -> Result<()> {
+fn replace_node(ledger: &Ledger, node: NodeId) -> Result<()> {
     let new = ledger.core.new_id()?;
-    ledger.slices().lose(node, new);
+    ledger.slices().replace_node(node, new);
     Ok(())
 }
 
-async fn give_back(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Result<()> {
+async fn return_idle_slices(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Result<()> {
     loop {
         let now = ledger.core.now();
-        let idle = ledger.slices().take_idle(unused_since, now, GIVEN_BACK);
+        let idle = ledger
+            .slices()
+            .begin_return(unused_since, now, RETURN_BATCH);
         if idle.slices.is_empty() {
             return Ok(());
         }
@@ -137,11 +142,11 @@ async fn give_back(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Result<()> 
             Box::pin(async move { Ok::<_, Error>(budgets::return_slices(tx, &ids).await?) })
         });
         returned.await?;
-        ledger.slices().forget(&idle.slices);
+        ledger.slices().remove(&idle.slices);
     }
 }
 
-async fn settle_others(ledger: &Arc<Ledger>, suspects: &mut Suspects) -> Result<()> {
+async fn settle_dead_nodes(ledger: &Arc<Ledger>, detector: &mut FailureDetector) -> Result<()> {
     let (db, now) = (&ledger.core.db, ledger.core.now());
     let own = ledger.slices().node;
     let mut nodes = budgets::list_nodes(db).await?;
@@ -149,13 +154,13 @@ async fn settle_others(ledger: &Arc<Ledger>, suspects: &mut Suspects) -> Result<
     if nodes.iter().any(|node| node.deadline < now) {
         budgets::touch_ended(db, now).await?;
     }
-    let mut still = suspects.look(&nodes, ledger.settings().deadline, Instant::now());
-    still.retain(|node| node.deadline < now);
-    for node in still {
+    let mut dead = detector.observe(&nodes, ledger.settings().deadline, Instant::now());
+    dead.retain(|node| node.deadline < now);
+    for node in dead {
         let settle = || {
             db.transact(move |tx| {
                 Box::pin(async move {
-                    Ok::<_, Error>(budgets::settle_node(tx, node, now, CHUNK).await?)
+                    Ok::<_, Error>(budgets::settle_node(tx, node, now, SETTLE_BATCH).await?)
                 })
             })
         };

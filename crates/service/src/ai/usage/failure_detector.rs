@@ -11,29 +11,29 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Looks that are further apart than half of the patience, and than this, prove nothing.
-const LONGEST_GAP: Duration = Duration::from_secs(2);
+/// Looks that are further apart than half of the timeout, and than this, prove nothing.
+const MAX_OBSERVATION_GAP: Duration = Duration::from_secs(2);
 
 /// The deadlines of other servers, and since when they were not moved.
 #[derive(Default)]
-pub(super) struct Suspects {
+pub(super) struct FailureDetector {
     seen: HashMap<NodeId, (Timestamp, Instant)>,
-    looked: Option<Instant>,
+    last_observed: Option<Instant>,
 }
 
-impl Suspects {
-    /// Notes the deadlines; returns those that were not moved for `patience`.
-    pub(super) fn look(
+impl FailureDetector {
+    /// Notes the deadlines; returns those that were not moved for `timeout`.
+    pub(super) fn observe(
         &mut self,
         nodes: &[LedgerNode],
-        patience: Duration,
+        timeout: Duration,
         now: Instant,
     ) -> Vec<LedgerNode> {
-        let gap = (patience / 2).max(LONGEST_GAP);
+        let gap = (timeout / 2).max(MAX_OBSERVATION_GAP);
         let before = std::mem::take(&mut self.seen);
-        let known = self.looked.is_some_and(|at| now - at <= gap);
-        self.looked = Some(now);
-        let mut still = Vec::new();
+        let known = self.last_observed.is_some_and(|at| now - at <= gap);
+        self.last_observed = Some(now);
+        let mut dead = Vec::new();
         for node in nodes {
             // By its own clock, which may be behind ours: one that moves is alive.
             let since = match before.get(&node.id) {
@@ -41,11 +41,11 @@ impl Suspects {
                 _ => now,
             };
             self.seen.insert(node.id, (node.deadline, since));
-            if now - since >= patience {
-                still.push(*node);
+            if now - since >= timeout {
+                dead.push(*node);
             }
         }
-        still
+        dead
     }
 }
 
@@ -60,31 +60,34 @@ mod tests {
             id: Id::generate(1, 2),
             deadline: Timestamp::from_millis(deadline),
         };
-        let (start, patience) = (Instant::now(), Duration::from_secs(10));
+        let (start, timeout) = (Instant::now(), Duration::from_secs(10));
         let second = |number| start + Duration::from_secs(number);
         let (dead, mut behind) = (node(5), node(5));
-        let mut suspects = Suspects::default();
+        let mut detector = FailureDetector::default();
         for number in 0..10 {
             behind.deadline = Timestamp::from_millis(5 + i64::try_from(number).unwrap());
-            let found = suspects.look(&[dead, behind], patience, second(number));
+            let found = detector.observe(&[dead, behind], timeout, second(number));
             assert!(found.is_empty(), "{number}");
         }
-        assert_eq!(suspects.look(&[dead, behind], patience, second(10)), [dead]);
+        assert_eq!(
+            detector.observe(&[dead, behind], timeout, second(10)),
+            [dead]
+        );
         // Nobody could look for a while: nobody could renew.
         assert!(
-            suspects
-                .look(&[dead, behind], patience, second(30))
+            detector
+                .observe(&[dead, behind], timeout, second(30))
                 .is_empty()
         );
         // Who was gone from the list begins anew.
-        assert!(suspects.look(&[behind], patience, second(34)).is_empty());
+        assert!(detector.observe(&[behind], timeout, second(34)).is_empty());
         assert!(
-            suspects
-                .look(&[dead, behind], patience, second(38))
+            detector
+                .observe(&[dead, behind], timeout, second(38))
                 .is_empty()
         );
         assert_eq!(
-            suspects.look(&[dead, behind], patience, second(40)),
+            detector.observe(&[dead, behind], timeout, second(40)),
             [behind]
         );
     }

@@ -12,25 +12,28 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
-const NAMES: [&str; 2] = ["under-way.0", "under-way.1"];
-const HASH: usize = blake3::OUT_LEN;
-const HEAD: usize = HASH + size_of::<u64>();
+const FILE_NAMES: [&str; 2] = ["under-way.0", "under-way.1"];
+const HASH_BYTES: usize = blake3::OUT_LEN;
+const HEADER_BYTES: usize = HASH_BYTES + size_of::<u64>();
 
 /// The two files.
-pub(super) struct Files {
-    both: [File; 2],
+pub(in crate::ai::usage) struct JournalFiles {
+    files: [File; 2],
     /// How long each is at most.
     lengths: [usize; 2],
     /// How often something was written; tells which file is the next.
-    count: u64,
+    sequence: u64,
     buffer: Vec<u8>,
     /// The installation that the calls are of: in another one's database they have no place.
-    name: String,
+    installation: String,
 }
 
-impl Files {
+impl JournalFiles {
     /// Opens them; also returns the calls that an earlier run has left.
-    pub(super) fn open(directory: &Path, name: &str) -> io::Result<(Self, Vec<Call>)> {
+    pub(in crate::ai::usage) fn open(
+        directory: &Path,
+        name: &str,
+    ) -> io::Result<(Self, Vec<Call>)> {
         let naming = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
         };
@@ -39,17 +42,18 @@ impl Files {
             .mode(0o700)
             .create(directory)
             .map_err(naming)?;
-        let paths = NAMES.map(|name| directory.join(name));
+        let paths = FILE_NAMES.map(|name| directory.join(name));
         let read = |path: &Path| match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             read => read.map_err(naming),
         };
         let contents = [read(&paths[0])?, read(&paths[1])?];
         let newest = contents.iter().filter_map(|content| parse(name, content));
-        let newest = newest.max_by_key(|(count, _)| *count);
-        let (count, left) = newest.map_or((0, None), |(count, calls)| (count, Some(calls)));
-        let left = left.map_or(Some(Vec::new()), Snapshot::calls);
-        let left = left.unwrap_or_else(|| {
+        let newest = newest.max_by_key(|(sequence, _)| *sequence);
+        let (sequence, recovered) =
+            newest.map_or((0, None), |(sequence, calls)| (sequence, Some(calls)));
+        let recovered = recovered.map_or(Some(Vec::new()), Snapshot::calls);
+        let recovered = recovered.unwrap_or_else(|| {
             tracing::error!("calls that an earlier run had under way cannot be read");
             Vec::new()
         });
@@ -58,40 +62,40 @@ impl Files {
             options.create(true).truncate(false).write(true).mode(0o600);
             options.open(path).map_err(naming)
         };
-        let both = [open(&paths[0])?, open(&paths[1])?];
+        let files = [open(&paths[0])?, open(&paths[1])?];
         let lengths = contents.each_ref().map(Vec::len);
-        let (count, buffer) = (count + 1, Vec::new());
+        let (sequence, buffer) = (sequence + 1, Vec::new());
         let this = Self {
-            both,
+            files,
             lengths,
-            count,
+            sequence,
             buffer,
-            name: name.to_owned(),
+            installation: name.to_owned(),
         };
-        Ok((this, left))
+        Ok((this, recovered))
     }
 
     /// Keeps these calls in the place of those before.
-    pub(super) fn write(&mut self, calls: &Snapshot) -> io::Result<()> {
+    pub(in crate::ai::usage) fn write(&mut self, calls: &Snapshot) -> io::Result<()> {
         self.buffer.clear();
-        self.buffer.extend([0; HASH]);
-        self.buffer.extend(self.count.to_be_bytes());
+        self.buffer.extend([0; HASH_BYTES]);
+        self.buffer.extend(self.sequence.to_be_bytes());
         self.buffer.extend(calls.bytes());
-        let hash = hash(&self.name, &self.buffer[HASH..]);
-        self.buffer[..HASH].copy_from_slice(hash.as_bytes());
-        let written = self.put(usize::from(self.count % 2 == 1));
+        let hash = hash(&self.installation, &self.buffer[HASH_BYTES..]);
+        self.buffer[..HASH_BYTES].copy_from_slice(hash.as_bytes());
+        let written = self.replace(usize::from(self.sequence % 2 == 1));
         if written.is_err() {
             // What nobody brings up to date any more must not be found: those calls are written down elsewhere.
-            self.both.iter().for_each(|file| drop(file.set_len(0)));
+            self.files.iter().for_each(|file| drop(file.set_len(0)));
             self.lengths = [usize::MAX; 2];
         }
-        self.count += 1;
+        self.sequence += 1;
         written
     }
 
     /// Replaces what one of them has.
-    fn put(&mut self, which: usize) -> io::Result<()> {
-        let (file, length) = (&self.both[which], &mut self.lengths[which]);
+    fn replace(&mut self, which: usize) -> io::Result<()> {
+        let (file, length) = (&self.files[which], &mut self.lengths[which]);
         file.write_all_at(&self.buffer, 0)?;
         // To cut costs more than to write.
         if self.buffer.len() < *length {
@@ -109,11 +113,11 @@ fn hash(name: &str, rest: &[u8]) -> blake3::Hash {
 
 /// The number and the calls of a file that is whole.
 fn parse<'c>(name: &str, content: &'c [u8]) -> Option<(u64, &'c [u8])> {
-    let (head, calls) = content.split_at_checked(HEAD)?;
-    let (stored, count) = head.split_at(HASH);
-    let is_whole = hash(name, &content[HASH..]).as_bytes() == stored;
-    let count = u64::from_be_bytes(count.try_into().ok()?);
-    is_whole.then_some((count, calls))
+    let (head, calls) = content.split_at_checked(HEADER_BYTES)?;
+    let (stored, sequence) = head.split_at(HASH_BYTES);
+    let is_whole = hash(name, &content[HASH_BYTES..]).as_bytes() == stored;
+    let sequence = u64::from_be_bytes(sequence.try_into().ok()?);
+    is_whole.then_some((sequence, calls))
 }
 
 #[cfg(test)]
@@ -145,36 +149,39 @@ mod tests {
         }
     }
 
-    fn left(directory: &Path) -> usize {
-        Files::open(directory, "here").unwrap().1.len()
+    fn recovered(directory: &Path) -> usize {
+        JournalFiles::open(directory, "here").unwrap().1.len()
     }
 
     #[test]
     fn what_was_written_last_is_found_and_damage_leaves_what_was_before() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path().join("calls");
-        assert_eq!(left(&directory), 0);
+        assert_eq!(recovered(&directory), 0);
         let calls: Vec<_> = (0..9).map(call).collect();
         // Shorter and longer than what was there before, over several lives.
         for counts in [[3, 9, 5], [1, 2, 8], [9, 3, 4]] {
-            let (mut files, _) = Files::open(&directory, "here").unwrap();
-            for count in counts {
-                let some: Vec<_> = calls.iter().take(count).collect();
+            let (mut files, _) = JournalFiles::open(&directory, "here").unwrap();
+            for sequence in counts {
+                let some: Vec<_> = calls.iter().take(sequence).collect();
                 files.write(&Snapshot::of(&some)).unwrap();
-                assert_eq!(left(&directory), count);
+                assert_eq!(recovered(&directory), sequence);
             }
         }
         // As if killed in the middle of writing.
-        let newest = NAMES.map(|name| directory.join(name)).into_iter();
+        let newest = FILE_NAMES.map(|name| directory.join(name)).into_iter();
         let newest = newest.max_by_key(|path| parse("here", &fs::read(path).unwrap()).unwrap().0);
         let newest = newest.unwrap();
         let content = fs::read(&newest).unwrap();
-        assert_eq!(Files::open(&directory, "elsewhere").unwrap().1.len(), 0);
+        assert_eq!(
+            JournalFiles::open(&directory, "elsewhere").unwrap().1.len(),
+            0
+        );
         fs::write(&newest, &content[..content.len() - 1]).unwrap();
-        assert_eq!(left(&directory), 3);
-        for name in NAMES {
+        assert_eq!(recovered(&directory), 3);
+        for name in FILE_NAMES {
             fs::write(directory.join(name), "nonsense").unwrap();
         }
-        assert_eq!(left(&directory), 0);
+        assert_eq!(recovered(&directory), 0);
     }
 }

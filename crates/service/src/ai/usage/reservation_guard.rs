@@ -1,7 +1,7 @@
 //! What a call has set aside, until it goes out. Whoever stops waiting gives it back.
 
 use super::ledger::Ledger;
-use super::queue::{Entry, Opened};
+use super::queue::{Entry, OpenResult};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{BudgetReservation, Call, NodeId, RowState};
@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// The status of a call whose caller left before it went out…
-const LEFT: u16 = 499;
+const CLIENT_CLOSED_STATUS: u16 = 499;
 /// …and of one that could not be put on record in time.
-const UNAVAILABLE: u16 = 503;
+const UNAVAILABLE_STATUS: u16 = 503;
 /// How long a caller waits for that: then the database is not there.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a call has set aside.
-pub(super) struct Hold<'l> {
+pub(super) struct ReservationGuard<'l> {
     ledger: &'l Arc<Ledger>,
     node: NodeId,
     call: &'l Call,
@@ -36,10 +36,10 @@ enum Stage {
     /// It is, or will be, on record as open.
     Recorded,
     /// Somebody else has it.
-    Over,
+    HandedOver,
 }
 
-impl<'l> Hold<'l> {
+impl<'l> ReservationGuard<'l> {
     pub(super) fn new(ledger: &'l Arc<Ledger>, node: NodeId, call: &'l Call) -> Self {
         Self {
             ledger,
@@ -47,14 +47,14 @@ impl<'l> Hold<'l> {
             call,
             slices: Slices::default(),
             stage: Stage::Reserved,
-            status: LEFT,
+            status: CLIENT_CLOSED_STATUS,
         }
     }
 
     /// Puts the call on record before a moment; none when this server was settled meanwhile.
     pub(super) async fn record(
         mut self,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Option<BudgetReservation>, AdmissionError> {
         let (done, on_disk) = oneshot::channel();
         self.stage = Stage::Recorded;
@@ -68,12 +68,12 @@ impl<'l> Hold<'l> {
             node: self.node,
             done,
         });
-        let Ok(opened) = timeout_at(until, on_disk).await else {
-            self.status = UNAVAILABLE;
+        let Ok(opened) = timeout_at(deadline, on_disk).await else {
+            self.status = UNAVAILABLE_STATUS;
             return Err(AdmissionError::Unavailable);
         };
-        if opened == Ok(Opened::Yes) {
-            self.stage = Stage::Over;
+        if opened == Ok(OpenResult::Recorded) {
+            self.stage = Stage::HandedOver;
             return Ok(Some(BudgetReservation {
                 key_slice: self.slices.key,
                 workspace_slice: self.slices.workspace,
@@ -85,21 +85,21 @@ impl<'l> Hold<'l> {
         self.ledger.closed();
         self.stage = Stage::Reserved;
         match opened {
-            Ok(Opened::Lost) => Ok(None),
+            Ok(OpenResult::NodeSettled) => Ok(None),
             _ => Err(AdmissionError::Unavailable),
         }
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for ReservationGuard<'_> {
     fn drop(&mut self) {
-        if self.stage == Stage::Over {
+        if self.stage == Stage::HandedOver {
             return;
         }
-        let (slices, most) = (self.slices, self.call.cost);
-        self.ledger.settle(slices, most, Amount::ZERO);
+        let (slices, max_cost) = (self.slices, self.call.cost);
+        self.ledger.settle(slices, max_cost, Amount::ZERO);
         if self.stage == Stage::Reserved {
-            self.ledger.done(slices);
+            self.ledger.release(slices);
             return;
         }
         let call = Call {
