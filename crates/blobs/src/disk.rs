@@ -1,6 +1,6 @@
 //! The directories of a blob store and the few operations on them.
 //!
-//! Every path of the store is made in this file, from a [`PlaceId`]: no text that a user sent
+//! Every path of the store is made in this file, from a [`ObjectId`]: no text that a user sent
 //! ever becomes part of one. Errors name the path, since only a log ever shows them.
 
 use std::fs::{self, DirBuilder, File};
@@ -14,7 +14,7 @@ use tempfile::{NamedTempFile, TempPath};
 use super::claims::Claims;
 use super::orphans::Orphans;
 use super::shared::SharedPack;
-use super::{Digest, PlaceId};
+use super::{Digest, ObjectId};
 
 const PACK_SUFFIX: &str = ".pack";
 
@@ -27,7 +27,7 @@ pub(super) struct Disk {
     files: PathBuf,
     temporary: PathBuf,
     /// Places that are published while their rows are on the way.
-    pub(super) claims: Claims<PlaceId>,
+    pub(super) claims: Claims<ObjectId>,
     /// Contents that a release on its way may have found to be stored.
     pub(super) wanted: Claims<Digest>,
     /// Where small stagings go.
@@ -75,15 +75,15 @@ impl Disk {
         self.root.join("orphans")
     }
 
-    pub(super) fn path(&self, id: PlaceId) -> PathBuf {
+    pub(super) fn path(&self, id: ObjectId) -> PathBuf {
         match id {
-            PlaceId::Pack(id) => self.packs.join(format!("{id}{PACK_SUFFIX}")),
-            PlaceId::File(id) => self.files.join(id.to_string()),
+            ObjectId::Pack(id) => self.packs.join(format!("{id}{PACK_SUFFIX}")),
+            ObjectId::File(id) => self.files.join(id.to_string()),
         }
     }
 
     /// Opens what lies at `id` for reading.
-    pub(super) fn open_place(&self, id: PlaceId) -> io::Result<File> {
+    pub(super) fn open_object(&self, id: ObjectId) -> io::Result<File> {
         let path = self.path(id);
         File::open(&path).map_err(naming(&path))
     }
@@ -97,19 +97,19 @@ impl Disk {
     ///
     /// The file's content must have been synced before: a name must never outlive a crash that
     /// the bytes behind it do not.
-    pub(super) fn publish(&self, synced: TempPath, id: PlaceId) -> io::Result<()> {
+    pub(super) fn publish(&self, synced: TempPath, id: ObjectId) -> io::Result<()> {
         let path = self.path(id);
         synced
             .persist_noclobber(&path)
             .map_err(|refused| naming(&path)(refused.error))
     }
 
-    /// Makes all names durable that were given to places of these ids' kinds.
-    pub(super) fn sync(&self, published: &[PlaceId]) -> io::Result<()> {
-        if published.iter().any(|id| matches!(id, PlaceId::Pack(_))) {
+    /// Makes all names durable that were given to objects of these ids' kinds.
+    pub(super) fn sync(&self, published: &[ObjectId]) -> io::Result<()> {
+        if published.iter().any(|id| matches!(id, ObjectId::Pack(_))) {
             sync_directory(&self.packs)?;
         }
-        if published.iter().any(|id| matches!(id, PlaceId::File(_))) {
+        if published.iter().any(|id| matches!(id, ObjectId::File(_))) {
             sync_directory(&self.files)?;
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Disk {
 
     /// Removes what lies at `id`, if anything does. Not synced: if a power cut brings it back,
     /// it is an orphan like any other.
-    pub(super) fn remove(&self, id: PlaceId) -> io::Result<()> {
+    pub(super) fn remove(&self, id: ObjectId) -> io::Result<()> {
         remove_file(&self.path(id)).map(drop)
     }
 
@@ -130,7 +130,7 @@ impl Disk {
     }
 
     /// Lists every pack and file that has its final name.
-    pub(super) fn list(&self) -> io::Result<impl Iterator<Item = io::Result<PlaceId>> + use<>> {
+    pub(super) fn list(&self) -> io::Result<impl Iterator<Item = io::Result<ObjectId>> + use<>> {
         let packs = read_directory(&self.packs)?
             .map(|entry| Ok(parse_pack_name(&entry?)))
             .filter_map(Result::transpose);
@@ -143,15 +143,15 @@ impl Disk {
 
 // A name that is not ours was put there by a person; it is left alone.
 
-fn parse_pack_name(entry: &fs::DirEntry) -> Option<PlaceId> {
+fn parse_pack_name(entry: &fs::DirEntry) -> Option<ObjectId> {
     let name = entry.file_name();
     let id = name.to_str()?.strip_suffix(PACK_SUFFIX)?;
-    id.parse().ok().map(PlaceId::Pack)
+    id.parse().ok().map(ObjectId::Pack)
 }
 
-fn parse_file_name(entry: &fs::DirEntry) -> Option<PlaceId> {
+fn parse_file_name(entry: &fs::DirEntry) -> Option<ObjectId> {
     let name = entry.file_name();
-    name.to_str()?.parse().ok().map(PlaceId::File)
+    name.to_str()?.parse().ok().map(ObjectId::File)
 }
 
 fn read_directory(path: &Path) -> io::Result<fs::ReadDir> {

@@ -7,13 +7,13 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::orphans::Orphans;
-use super::{BlobError, BlobStore, LookupError, PlaceId, owner};
+use super::{BlobError, BlobStore, LookupError, ObjectId, owner};
 
 /// One pack or file as it lies on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlaceEntry {
+pub struct ObjectEntry {
     /// Which one.
-    pub id: PlaceId,
+    pub id: ObjectId,
     /// Its length in bytes.
     pub size: u64,
     /// When something was written to it for the last time.
@@ -24,19 +24,19 @@ pub struct PlaceEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemovedOrphans {
     /// How many packs and files.
-    pub places: u64,
+    pub objects: u64,
     /// How many bytes they had together.
     pub bytes: u64,
 }
 
 impl BlobStore {
     /// Goes through every pack and file, in no order. One that disappears meanwhile is left out.
-    pub fn places(
+    pub fn objects(
         &self,
-    ) -> Result<impl Iterator<Item = Result<PlaceEntry, BlobError>> + '_, BlobError> {
+    ) -> Result<impl Iterator<Item = Result<ObjectEntry, BlobError>> + '_, BlobError> {
         let entries = self.disk.list()?;
         Ok(entries.filter_map(|id| {
-            id.and_then(|id| self.look_at(id))
+            id.and_then(|id| self.stat(id))
                 .map_err(BlobError::from)
                 .transpose()
         }))
@@ -47,11 +47,11 @@ impl BlobStore {
     ///
     /// Each is kept for `min_age` after it was found to be without a row for the first time, so that a database
     /// that is restored from a backup finds what it names, and after the last write to it, for the sake of other
-    /// processes whose commit may be under way. Left alone are whatever a [`Published`](super::Published) of this process holds, the pack that
+    /// processes whose commit may be under way. Left alone are whatever a [`PublishedBlobs`](super::PublishedBlobs) of this process holds, the pack that
     /// its small stagings add to, and everything if the directory belongs to another installation by now.
     pub fn remove_orphans(
         &self,
-        is_known: impl FnMut(PlaceId) -> Result<bool, LookupError>,
+        is_known: impl FnMut(ObjectId) -> Result<bool, LookupError>,
         now: SystemTime,
         min_age: Duration,
     ) -> Result<RemovedOrphans, BlobError> {
@@ -69,7 +69,7 @@ impl BlobStore {
 
     fn remove_old(
         &self,
-        mut is_known: impl FnMut(PlaceId) -> Result<bool, LookupError>,
+        mut is_known: impl FnMut(ObjectId) -> Result<bool, LookupError>,
         now: SystemTime,
         min_age: Duration,
         orphans: &mut Orphans,
@@ -77,8 +77,8 @@ impl BlobStore {
         orphans.load(&self.disk)?;
         let mut removed = RemovedOrphans::default();
         let mut met = HashSet::new();
-        for entry in self.places()? {
-            let PlaceEntry { id, size, written } = entry?;
+        for entry in self.objects()? {
+            let ObjectEntry { id, size, written } = entry?;
             // The claim is asked first: whoever gave it up has ended the transaction, so that
             // the database, asked after that, gives the final answer.
             if self.disk.claims.contains(&id) {
@@ -93,7 +93,7 @@ impl BlobStore {
                 continue;
             }
             self.disk.remove(id)?;
-            removed.places += 1;
+            removed.objects += 1;
             removed.bytes += size;
             met.remove(&id);
         }
@@ -106,9 +106,9 @@ impl BlobStore {
         orphans.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_at(&self, id: PlaceId) -> io::Result<Option<PlaceEntry>> {
+    fn stat(&self, id: ObjectId) -> io::Result<Option<ObjectEntry>> {
         match fs::metadata(self.disk.path(id)) {
-            Ok(metadata) => Ok(Some(PlaceEntry {
+            Ok(metadata) => Ok(Some(ObjectEntry {
                 id,
                 size: metadata.len(),
                 written: metadata.modified()?,

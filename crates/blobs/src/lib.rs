@@ -2,12 +2,12 @@
 //! never changed: a file may grow, but what is in it stays as it is until the file is removed.
 //!
 //! The bytes lie here, the index lies in the database: a row says for each [`Digest`] in which
-//! [`Place`] its content is. A release is stored in this order, so that a crash at any point
+//! [`BlobLocation`] its content is. A release is stored in this order, so that a crash at any point
 //! leaves at worst files that no row names:
 //!
 //! 1. [`BlobStore::stage`] collects new contents under `tmp/`.
 //! 2. [`Staging::publish`] makes them durable and gives them their final names.
-//! 3. The caller commits the rows for [`Published::blobs`], or calls [`Published::discard`].
+//! 3. The caller commits the rows for [`PublishedBlobs::blobs`], or calls [`PublishedBlobs::discard`].
 //!
 //! ```text
 //! <root>/packs/<24 hex>.pack   small contents, back to back; small stagings share one
@@ -27,10 +27,10 @@ mod digest;
 mod disk;
 mod error;
 mod inventory;
+mod location;
 mod orphans;
 mod owner;
 mod pack;
-mod place;
 mod published;
 mod read;
 mod shared;
@@ -43,11 +43,11 @@ use std::sync::Arc;
 
 pub use digest::{BadDigest, Digest, DigestMap, DigestSet};
 pub use error::{BlobError, LookupError};
-pub use inventory::{PlaceEntry, RemovedOrphans};
-pub use place::{BadPlace, Place, PlaceId, StoredBlob, UniqueId};
-pub use published::{HeldBlobs, Published};
+pub use inventory::{ObjectEntry, RemovedOrphans};
+pub use location::{BlobLocation, InvalidLocation, ObjectId, StoredBlob, UniqueId};
+pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
-pub use staging::{Hashed, Staging};
+pub use staging::{HashedContent, Staging};
 pub use writer::{Content, ContentWriter};
 
 use disk::Disk;
@@ -122,14 +122,14 @@ impl BlobStore {
     }
 
     /// Ends the pack that small stagings add to, if it is this one; whether it was. The next ones begin another.
-    pub fn close_pack(&self, id: PlaceId) -> bool {
+    pub fn close_pack(&self, id: ObjectId) -> bool {
         self.disk.close_shared(id)
     }
 
     /// Removes a pack or file; that it is gone already is fine.
     ///
     /// Remove the rows that name it first. Who has it open keeps reading.
-    pub fn remove_place(&self, id: PlaceId) -> Result<(), BlobError> {
+    pub fn remove_object(&self, id: ObjectId) -> Result<(), BlobError> {
         Ok(self.disk.remove(id)?)
     }
 }

@@ -13,7 +13,7 @@ pub struct UniqueId([u8; 12]);
 /// One physical file of the store, as the garbage collector sees it; in text `pack:<id>` or
 /// `file:<id>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PlaceId {
+pub enum ObjectId {
     /// A pack of many small contents.
     Pack(UniqueId),
     /// A file that is one large content.
@@ -22,7 +22,7 @@ pub enum PlaceId {
 
 /// Where one content lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum BlobLocation {
     /// Inside a pack, from `offset` on.
     Pack {
         /// The pack.
@@ -45,13 +45,13 @@ pub struct StoredBlob {
     /// Its length in bytes.
     pub size: u64,
     /// Where it lies.
-    pub place: Place,
+    pub location: BlobLocation,
 }
 
-/// A text or a pair of columns that names no place.
+/// A text or a pair of columns that names no location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the place of a blob")]
-pub struct BadPlace;
+#[error("not the location of a blob")]
+pub struct InvalidLocation;
 
 impl UniqueId {
     /// Makes an id that has never been used: 96 random bits.
@@ -62,12 +62,12 @@ impl UniqueId {
     }
 }
 
-impl Place {
+impl BlobLocation {
     /// The pack or file that holds the content.
-    pub const fn id(&self) -> PlaceId {
+    pub const fn object(&self) -> ObjectId {
         match *self {
-            Self::Pack { id, .. } => PlaceId::Pack(id),
-            Self::File { id } => PlaceId::File(id),
+            Self::Pack { id, .. } => ObjectId::Pack(id),
+            Self::File { id } => ObjectId::File(id),
         }
     }
 
@@ -81,36 +81,36 @@ impl Place {
 
     /// The two columns (place, offset) that say this in the database.
     pub fn to_columns(&self) -> (String, i64) {
-        (self.id().to_string(), self.offset().cast_signed())
+        (self.object().to_string(), self.offset().cast_signed())
     }
 
     /// Reads what [`to_columns`](Self::to_columns) wrote.
-    pub fn from_columns(place: &str, offset: i64) -> Result<Self, BadPlace> {
-        let offset = u64::try_from(offset).map_err(|_| BadPlace)?;
+    pub fn from_columns(place: &str, offset: i64) -> Result<Self, InvalidLocation> {
+        let offset = u64::try_from(offset).map_err(|_| InvalidLocation)?;
         match (place.parse()?, offset) {
-            (PlaceId::Pack(id), offset) => Ok(Self::Pack { id, offset }),
-            (PlaceId::File(id), 0) => Ok(Self::File { id }),
-            (PlaceId::File(_), _) => Err(BadPlace),
+            (ObjectId::Pack(id), offset) => Ok(Self::Pack { id, offset }),
+            (ObjectId::File(id), 0) => Ok(Self::File { id }),
+            (ObjectId::File(_), _) => Err(InvalidLocation),
         }
     }
 }
 
 impl FromStr for UniqueId {
-    type Err = BadPlace;
+    type Err = InvalidLocation;
 
-    fn from_str(text: &str) -> Result<Self, BadPlace> {
-        parse_hex(text).map(Self).ok_or(BadPlace)
+    fn from_str(text: &str) -> Result<Self, InvalidLocation> {
+        parse_hex(text).map(Self).ok_or(InvalidLocation)
     }
 }
 
-impl FromStr for PlaceId {
-    type Err = BadPlace;
+impl FromStr for ObjectId {
+    type Err = InvalidLocation;
 
-    fn from_str(text: &str) -> Result<Self, BadPlace> {
+    fn from_str(text: &str) -> Result<Self, InvalidLocation> {
         match text.split_once(':') {
             Some(("pack", id)) => Ok(Self::Pack(id.parse()?)),
             Some(("file", id)) => Ok(Self::File(id.parse()?)),
-            _ => Err(BadPlace),
+            _ => Err(InvalidLocation),
         }
     }
 }
@@ -127,7 +127,7 @@ impl fmt::Debug for UniqueId {
     }
 }
 
-impl fmt::Display for PlaceId {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pack(id) => write!(f, "pack:{id}"),
@@ -143,21 +143,21 @@ mod tests {
     #[test]
     fn columns_round_trip() -> Result<(), BlobError> {
         let id = UniqueId::new()?;
-        for place in [
-            Place::Pack { id, offset: 0 },
-            Place::Pack { id, offset: 4096 },
-            Place::File { id },
+        for location in [
+            BlobLocation::Pack { id, offset: 0 },
+            BlobLocation::Pack { id, offset: 4096 },
+            BlobLocation::File { id },
         ] {
-            let (text, offset) = place.to_columns();
-            assert_eq!(Place::from_columns(&text, offset), Ok(place));
+            let (text, offset) = location.to_columns();
+            assert_eq!(BlobLocation::from_columns(&text, offset), Ok(location));
         }
         Ok(())
     }
 
     #[test]
-    fn columns_that_name_no_place_are_refused() {
+    fn columns_that_name_no_location_are_refused() {
         let id = "0123456789abcdef01234567";
-        assert!(Place::from_columns(&format!("pack:{id}"), 1).is_ok());
+        assert!(BlobLocation::from_columns(&format!("pack:{id}"), 1).is_ok());
         for (text, offset) in [
             (format!("pack:{id}"), -1),
             (format!("file:{id}"), 1),
@@ -166,7 +166,11 @@ mod tests {
             ("pack:../../etc/passwd".to_owned(), 0),
             (id.to_owned(), 0),
         ] {
-            assert_eq!(Place::from_columns(&text, offset), Err(BadPlace), "{text}");
+            assert_eq!(
+                BlobLocation::from_columns(&text, offset),
+                Err(InvalidLocation),
+                "{text}"
+            );
         }
     }
 }

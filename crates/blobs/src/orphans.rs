@@ -9,15 +9,15 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::PlaceId;
+use super::ObjectId;
 use super::disk::{Disk, naming};
 
 /// Orphans, each with the time at which it was found to be one.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
-    since: HashMap<PlaceId, SystemTime>,
+    since: HashMap<ObjectId, SystemTime>,
     /// What the file says.
-    written: Option<HashMap<PlaceId, SystemTime>>,
+    written: Option<HashMap<ObjectId, SystemTime>>,
 }
 
 impl Orphans {
@@ -31,15 +31,15 @@ impl Orphans {
         Ok(())
     }
 
-    /// Notes that a place has no row; returns since when. A time that has not come yet is one of a wrong clock.
-    pub(super) fn note(&mut self, id: PlaceId, now: SystemTime) -> SystemTime {
+    /// Notes that an object has no row; returns since when. A time that has not come yet is one of a wrong clock.
+    pub(super) fn note(&mut self, id: ObjectId, now: SystemTime) -> SystemTime {
         let since = self.since.entry(id).or_insert(now);
         *since = now.min(*since);
         *since
     }
 
     /// Forgets all but these.
-    pub(super) fn retain(&mut self, orphans: &HashSet<PlaceId>) {
+    pub(super) fn retain(&mut self, orphans: &HashSet<ObjectId>) {
         self.since.retain(|id, _| orphans.contains(id));
     }
 
@@ -57,7 +57,7 @@ impl Orphans {
     }
 }
 
-fn read(disk: &Disk) -> io::Result<HashMap<PlaceId, SystemTime>> {
+fn read(disk: &Disk) -> io::Result<HashMap<ObjectId, SystemTime>> {
     let path = disk.orphans_path();
     match fs::read(&path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes)
@@ -69,7 +69,7 @@ fn read(disk: &Disk) -> io::Result<HashMap<PlaceId, SystemTime>> {
     }
 }
 
-fn write(disk: &Disk, since: &HashMap<PlaceId, SystemTime>) -> io::Result<()> {
+fn write(disk: &Disk, since: &HashMap<ObjectId, SystemTime>) -> io::Result<()> {
     let mut text = String::new();
     for (id, since) in since {
         let millis = since.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -84,7 +84,7 @@ fn write(disk: &Disk, since: &HashMap<PlaceId, SystemTime>) -> io::Result<()> {
         .map_err(|failed| naming(&path)(failed.error))
 }
 
-fn parse_line(line: &str) -> Option<(PlaceId, SystemTime)> {
+fn parse_line(line: &str) -> Option<(ObjectId, SystemTime)> {
     let (id, millis) = line.split_once(' ')?;
     let since = UNIX_EPOCH.checked_add(Duration::from_millis(millis.parse().ok()?))?;
     Some((id.parse().ok()?, since))

@@ -8,7 +8,7 @@ use tempfile::TempPath;
 use super::claims::Wanted;
 use super::disk::Disk;
 use super::shared::SharedPart;
-use super::{Place, PlaceId, StoredBlob, UniqueId};
+use super::{BlobLocation, ObjectId, StoredBlob, UniqueId};
 
 /// What [`Staging::publish`](super::Staging::publish) put in place.
 ///
@@ -20,10 +20,10 @@ use super::{Place, PlaceId, StoredBlob, UniqueId};
 /// later, a file too few is a lost release.
 #[must_use = "call `keep` after the commit, `discard` if the transaction was rolled back"]
 #[derive(Debug)]
-pub struct Published {
+pub struct PublishedBlobs {
     disk: Arc<Disk>,
     /// Packs and files of its own.
-    places: Vec<PlaceId>,
+    objects: Vec<ObjectId>,
     /// What lies in a pack that others have parts of, too.
     shared: Option<SharedPart>,
     blobs: Vec<StoredBlob>,
@@ -31,20 +31,20 @@ pub struct Published {
     wanted: Arc<Wanted>,
 }
 
-impl Published {
+impl PublishedBlobs {
     pub(super) fn new(disk: Arc<Disk>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
         Self {
             disk,
-            places: Vec::new(),
+            objects: Vec::new(),
             shared: None,
             blobs,
             wanted: Arc::new(wanted),
         }
     }
 
-    pub(super) fn publish(&mut self, synced: TempPath, id: PlaceId) -> io::Result<()> {
+    pub(super) fn publish(&mut self, synced: TempPath, id: ObjectId) -> io::Result<()> {
         self.disk.claims.add(id);
-        self.places.push(id);
+        self.objects.push(id);
         self.disk.publish(synced, id)
     }
 
@@ -54,18 +54,18 @@ impl Published {
         let (id, base) = (part.id, part.offset);
         self.shared = Some(part);
         for blob in &mut self.blobs {
-            if let Place::Pack { id: of, offset } = blob.place
+            if let BlobLocation::Pack { id: of, offset } = blob.location
                 && of == pack
             {
                 let offset = base + offset;
-                blob.place = Place::Pack { id, offset };
+                blob.location = BlobLocation::Pack { id, offset };
             }
         }
         Ok(())
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.disk.sync(&self.places)
+        self.disk.sync(&self.objects)
     }
 
     /// The contents that are new, in the order in which they were added.
@@ -79,21 +79,21 @@ impl Published {
     /// Keeps the search for orphans and for garbage away for as long as the transaction that inserts the rows may
     /// take place: move it into that. Its caller may stop waiting, and then this value is dropped
     /// while the transaction goes on.
-    pub fn hold(&self) -> HeldBlobs {
-        let places: Vec<_> = self.claimed().collect();
-        for &id in &places {
+    pub fn hold(&self) -> PublishedGuard {
+        let objects: Vec<_> = self.claimed().collect();
+        for &id in &objects {
             self.disk.claims.add(id);
         }
-        HeldBlobs {
+        PublishedGuard {
             disk: Arc::clone(&self.disk),
-            places,
+            objects,
             _wanted: Arc::clone(&self.wanted),
         }
     }
 
-    fn claimed(&self) -> impl Iterator<Item = PlaceId> {
-        let shared = self.shared.iter().map(SharedPart::place);
-        self.places.iter().copied().chain(shared)
+    fn claimed(&self) -> impl Iterator<Item = ObjectId> {
+        let shared = self.shared.iter().map(SharedPart::object);
+        self.objects.iter().copied().chain(shared)
     }
 
     /// The rows are committed, or may be: leave the files alone.
@@ -105,9 +105,9 @@ impl Published {
     /// Call [`keep`](Self::keep) instead if the outcome is unknown, as after a connection that
     /// broke during the commit.
     pub fn discard(mut self) {
-        for &id in &self.places {
+        for &id in &self.objects {
             if let Err(error) = self.disk.remove(id) {
-                tracing::warn!(place = %id, %error, "left an orphaned blob for the next clean-up");
+                tracing::warn!(object = %id, %error, "left an orphaned blob for the next clean-up");
             }
         }
         if let Some(part) = self.shared.take() {
@@ -116,7 +116,7 @@ impl Published {
     }
 }
 
-impl Drop for Published {
+impl Drop for PublishedBlobs {
     fn drop(&mut self) {
         for id in self.claimed() {
             self.disk.claims.release(id);
@@ -124,18 +124,18 @@ impl Drop for Published {
     }
 }
 
-/// Published files that a transaction needs; made by [`Published::hold`].
+/// PublishedBlobs files that a transaction needs; made by [`PublishedBlobs::hold`].
 #[must_use = "move it into the transaction"]
 #[derive(Debug)]
-pub struct HeldBlobs {
+pub struct PublishedGuard {
     disk: Arc<Disk>,
-    places: Vec<PlaceId>,
+    objects: Vec<ObjectId>,
     _wanted: Arc<Wanted>,
 }
 
-impl Drop for HeldBlobs {
+impl Drop for PublishedGuard {
     fn drop(&mut self) {
-        for &id in &self.places {
+        for &id in &self.objects {
             self.disk.claims.release(id);
         }
     }

@@ -9,15 +9,15 @@ use futures_util::Stream;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
-use super::{BlobError, BlobStore, Digest, MIN_LARGE_BYTES, PlaceId, StoredBlob};
+use super::{BlobError, BlobStore, Digest, MIN_LARGE_BYTES, ObjectId, StoredBlob};
 
 /// The size of the pieces of [`BlobStore::stream`].
 const CHUNK_BYTES: usize = 64 * 1024;
 
 impl BlobStore {
     /// Opens a pack or file, for who reads parts of it at will.
-    pub fn open_place(&self, id: PlaceId) -> Result<File, BlobError> {
-        match self.disk.open_place(id) {
+    pub fn open_object(&self, id: ObjectId) -> Result<File, BlobError> {
+        match self.disk.open_object(id) {
             Ok(file) => Ok(file),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(BlobError::Missing),
             Err(error) => Err(error.into()),
@@ -33,7 +33,7 @@ impl BlobStore {
         };
         let file = self.open_file(blob)?;
         let mut content = vec![0; size];
-        match file.read_exact_at(&mut content, blob.place.offset()) {
+        match file.read_exact_at(&mut content, blob.location.offset()) {
             Ok(()) => Ok(content.into()),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(BlobError::Damaged),
             Err(error) => Err(error.into()),
@@ -49,7 +49,7 @@ impl BlobStore {
     pub fn open_random(&self, blob: &StoredBlob) -> Result<RandomReader, BlobError> {
         Ok(RandomReader {
             file: self.open_positioned(blob)?,
-            start: blob.place.offset(),
+            start: blob.location.offset(),
             size: blob.size,
         })
     }
@@ -83,11 +83,11 @@ impl BlobStore {
 
     /// Opens the file and goes to where the content begins.
     ///
-    /// Published files never shrink or change, so one look at the length here is enough to promise that
+    /// PublishedBlobs files never shrink or change, so one look at the length here is enough to promise that
     /// a reader does not end early.
     fn open_positioned(&self, blob: &StoredBlob) -> Result<File, BlobError> {
         let mut file = self.open_file(blob)?;
-        let offset = blob.place.offset();
+        let offset = blob.location.offset();
         let end = offset.checked_add(blob.size).ok_or(BlobError::Damaged)?;
         if file.metadata()?.len() < end {
             return Err(BlobError::Damaged);
@@ -97,7 +97,7 @@ impl BlobStore {
     }
 
     fn open_file(&self, blob: &StoredBlob) -> Result<File, BlobError> {
-        self.open_place(blob.place.id())
+        self.open_object(blob.location.object())
     }
 }
 

@@ -2,7 +2,7 @@
 //! small sites would be ten thousand open files, which cost twice as much to read from as few, and each
 //! release two fsyncs instead of one.
 //!
-//! It only grows. A place that was handed out is never written again, not even after its staging has given
+//! It only grows. A range that was handed out is never written again, not even after its staging has given
 //! it up: the edge may have been told of it before the commit that then did not happen, and must find there
 //! what it was told, or nothing. So what is given up stays as garbage, like what a crash leaves behind the
 //! last row, until the clean-up moves the rest out. A process never adds to what another one has begun.
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{Disk, naming};
-use super::{PlaceId, UniqueId};
+use super::{ObjectId, UniqueId};
 
 /// From this length on, the next staging begins another one.
 const MAX_PACK_BYTES: u64 = 64 << 20;
@@ -100,8 +100,8 @@ impl SharedFile {
 }
 
 impl SharedPart {
-    pub(super) const fn place(&self) -> PlaceId {
-        PlaceId::Pack(self.id)
+    pub(super) const fn object(&self) -> ObjectId {
+        ObjectId::Pack(self.id)
     }
 }
 
@@ -114,35 +114,35 @@ impl Disk {
             return Ok(part);
         };
         // Nobody knows what the disk has of it, or it is full.
-        let place = part.place();
-        self.close_shared(place);
+        let object = part.object();
+        self.close_shared(object);
         self.give_up(part);
-        Err(naming(&self.path(place))(error))
+        Err(naming(&self.path(object))(error))
     }
 
     /// Gives up a part, and the claim that came with it. The pack goes when all of its parts were given up:
     /// then whoever was told of one finds nothing. Else the bytes stay as they are.
     pub(super) fn give_up(&self, part: SharedPart) {
         let SharedPart { id, file, .. } = part;
-        let place = PlaceId::Pack(id);
+        let object = ObjectId::Pack(id);
         let mut shared = lock(&self.shared.0);
         if file.parts.fetch_sub(1, Ordering::Relaxed) == 1 {
             // Still under the lock, so that nobody begins another part in it.
             let closed = shared.take_if(|open| open.id == id);
             drop(shared);
             if closed.is_some() {
-                self.claims.release(place);
+                self.claims.release(object);
             }
-            if let Err(error) = self.remove(place) {
-                tracing::warn!(%place, %error, "left an orphaned blob for the next clean-up");
+            if let Err(error) = self.remove(object) {
+                tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
             }
         }
-        self.claims.release(place);
+        self.claims.release(object);
     }
 
     /// Ends a shared pack, so that nobody adds to it any more; whether it was one.
-    pub(super) fn close_shared(&self, id: PlaceId) -> bool {
-        let closed = lock(&self.shared.0).take_if(|open| PlaceId::Pack(open.id) == id);
+    pub(super) fn close_shared(&self, id: ObjectId) -> bool {
+        let closed = lock(&self.shared.0).take_if(|open| ObjectId::Pack(open.id) == id);
         if closed.is_some() {
             self.claims.release(id);
         }
@@ -154,7 +154,7 @@ impl Disk {
         if let Some(full) =
             shared.take_if(|open| open.length.saturating_add(length) > MAX_PACK_BYTES)
         {
-            self.claims.release(PlaceId::Pack(full.id));
+            self.claims.release(ObjectId::Pack(full.id));
         }
         let open = match &mut *shared {
             Some(open) => open,
@@ -164,7 +164,7 @@ impl Disk {
         let offset = if length == 0 { 0 } else { open.length };
         open.length += length;
         open.file.parts.fetch_add(1, Ordering::Relaxed);
-        self.claims.add(PlaceId::Pack(open.id));
+        self.claims.add(ObjectId::Pack(open.id));
         Ok(SharedPart {
             id: open.id,
             offset,
@@ -175,10 +175,10 @@ impl Disk {
     /// A new one, claimed for as long as it is open.
     fn begin_shared(&self) -> io::Result<Open> {
         let id = UniqueId::new().map_err(io::Error::other)?;
-        let place = PlaceId::Pack(id);
-        self.claims.add(place);
-        let file = self.create_pack(place);
-        let file = file.inspect_err(|_| self.claims.release(place))?;
+        let object = ObjectId::Pack(id);
+        self.claims.add(object);
+        let file = self.create_pack(object);
+        let file = file.inspect_err(|_| self.claims.release(object))?;
         Ok(Open {
             id,
             file: Arc::new(SharedFile::new(file)),
@@ -187,16 +187,16 @@ impl Disk {
     }
 
     /// An empty pack, whose name lasts: else nothing in it would.
-    fn create_pack(&self, place: PlaceId) -> io::Result<File> {
-        let path = self.path(place);
+    fn create_pack(&self, object: ObjectId) -> io::Result<File> {
+        let path = self.path(object);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
             .map_err(naming(&path))?;
-        self.sync(&[place])
-            .inspect_err(|_| drop(self.remove(place)))?;
+        self.sync(&[object])
+            .inspect_err(|_| drop(self.remove(object)))?;
         Ok(file)
     }
 }
@@ -215,17 +215,17 @@ mod tests {
     use std::thread;
 
     /// A disk whose open pack has a name, but writes to a device that fails in its own way.
-    fn with_device(root: &Path, device: &str) -> io::Result<(Disk, PlaceId, Arc<SharedFile>)> {
+    fn with_device(root: &Path, device: &str) -> io::Result<(Disk, ObjectId, Arc<SharedFile>)> {
         let disk = Disk::open(root, "test")?;
         let mut open = disk.begin_shared()?;
-        let (place, device) = (
-            PlaceId::Pack(open.id),
+        let (object, device) = (
+            ObjectId::Pack(open.id),
             OpenOptions::new().write(true).open(device)?,
         );
         let file = Arc::new(SharedFile::new(device));
         open.file = Arc::clone(&file);
         *lock(&disk.shared.0) = Some(open);
-        Ok((disk, place, file))
+        Ok((disk, object, file))
     }
 
     fn packs(root: &Path) -> io::Result<usize> {
@@ -235,12 +235,12 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_no_empty_pack() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, place, _) = with_device(root.path(), "/dev/full")?;
+        let (disk, object, _) = with_device(root.path(), "/dev/full")?;
         assert_eq!(packs(root.path())?, 1);
         let refused = disk.append(b"x").err().map(|error| error.kind());
         assert_eq!(refused, Some(ErrorKind::StorageFull));
         assert_eq!(packs(root.path())?, 0);
-        assert!(!disk.claims.contains(&place) && !disk.close_shared(place));
+        assert!(!disk.claims.contains(&object) && !disk.close_shared(object));
         // There is room again.
         disk.append(b"x")?;
         assert_eq!(packs(root.path())?, 1);
@@ -250,14 +250,14 @@ mod tests {
     #[test]
     fn a_full_disk_takes_nothing_from_who_was_before() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, place, _) = with_device(root.path(), "/dev/full")?;
+        let (disk, object, _) = with_device(root.path(), "/dev/full")?;
         let before = disk.reserve(1)?;
         assert!(disk.append(b"x").is_err());
-        assert!(disk.path(place).exists() && disk.claims.contains(&place));
-        assert!(!disk.close_shared(place), "nobody adds to it");
-        assert_ne!(disk.append(b"y")?.place(), place);
+        assert!(disk.path(object).exists() && disk.claims.contains(&object));
+        assert!(!disk.close_shared(object), "nobody adds to it");
+        assert_ne!(disk.append(b"y")?.object(), object);
         disk.give_up(before);
-        assert!(!disk.path(place).exists() && !disk.claims.contains(&place));
+        assert!(!disk.path(object).exists() && !disk.claims.contains(&object));
         Ok(())
     }
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn after_a_failed_flush_nobody_trusts_the_pack() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, place, file) = with_device(root.path(), "/dev/null")?;
+        let (disk, object, file) = with_device(root.path(), "/dev/null")?;
         let waiting = disk.reserve(1)?;
         let failed = disk.append(b"x").err().map(|error| error.kind());
         assert!(failed.is_some());
@@ -274,14 +274,14 @@ mod tests {
         let late = file.write(b"y", waiting.offset);
         let late = late.err().map(|error| error.to_string());
         assert!(late.is_some_and(|it| it.contains("an earlier write")));
-        assert_ne!(disk.append(b"z")?.place(), place);
+        assert_ne!(disk.append(b"z")?.object(), object);
         Ok(())
     }
 
     #[test]
     fn all_who_wait_for_a_failed_flush_hear_of_it() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, place, file) = with_device(root.path(), "/dev/null")?;
+        let (disk, object, file) = with_device(root.path(), "/dev/null")?;
         let held = lock(&file.durable);
         thread::scope(|scope| {
             let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| disk.append(b"x"))).collect();
@@ -294,7 +294,7 @@ mod tests {
                 assert!(caller.join().is_ok_and(|appended| appended.is_err()));
             }
         });
-        assert!(!disk.claims.contains(&place));
+        assert!(!disk.claims.contains(&object));
         assert_eq!(packs(root.path())?, 0, "none of them has anything in it");
         Ok(())
     }

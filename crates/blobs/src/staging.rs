@@ -11,8 +11,8 @@ use super::disk::Disk;
 use super::pack::{Finished, PackWriter, sync_temporary};
 use super::writer::Body;
 use super::{
-    BlobError, Content, ContentWriter, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, Place,
-    PlaceId, Published, StoredBlob, UniqueId,
+    BlobError, BlobLocation, Content, ContentWriter, Digest, DigestSet, LookupError,
+    MIN_LARGE_BYTES, ObjectId, PublishedBlobs, StoredBlob, UniqueId,
 };
 
 pub(super) type FindKnown<'k> =
@@ -27,12 +27,12 @@ const MAX_PENDING_BYTES: usize = 1 << 20;
 
 /// A content in memory, and its hash: only the two together, so that they belong together.
 #[derive(Debug, Clone)]
-pub struct Hashed {
+pub struct HashedContent {
     digest: Digest,
     bytes: Bytes,
 }
 
-impl Hashed {
+impl HashedContent {
     /// Hashes a content.
     pub fn new(bytes: Bytes) -> Self {
         Self {
@@ -68,7 +68,7 @@ pub struct Staging<'k> {
     pending: Vec<(Digest, Bytes)>,
     pending_bytes: usize,
     pack: Option<PackWriter>,
-    large: Vec<(PlaceId, TempPath)>,
+    large: Vec<(ObjectId, TempPath)>,
     stored: Vec<StoredBlob>,
 }
 
@@ -98,11 +98,11 @@ impl<'k> Staging<'k> {
     /// Adds a content that is in memory.
     pub fn add(&mut self, content: &[u8]) -> Result<Digest, BlobError> {
         self.check_room(content.len() as u64)?;
-        self.add_hashed(Hashed::new(Bytes::copy_from_slice(content)))
+        self.add_hashed(HashedContent::new(Bytes::copy_from_slice(content)))
     }
 
     /// The same with one that was hashed already.
-    pub fn add_hashed(&mut self, content: Hashed) -> Result<Digest, BlobError> {
+    pub fn add_hashed(&mut self, content: HashedContent) -> Result<Digest, BlobError> {
         let (digest, bytes) = (content.digest, content.bytes);
         let size = bytes.len() as u64;
         self.check_room(size)?;
@@ -146,20 +146,20 @@ impl<'k> Staging<'k> {
         Ok((digest, size))
     }
 
-    /// Makes every new content durable and gives it its place.
+    /// Makes every new content durable and gives it its location.
     ///
     /// On an error nothing stays on disk, but for what a failed write may have left at the end of a pack that
     /// others share.
-    pub fn publish(mut self) -> Result<Published, BlobError> {
+    pub fn publish(mut self) -> Result<PublishedBlobs, BlobError> {
         self.write_pending(None)?;
-        let mut published = Published::new(self.disk, self.stored, self.wanted);
+        let mut published = PublishedBlobs::new(self.disk, self.stored, self.wanted);
         let outcome = (|| {
             let mut small = None;
             if let Some(pack) = self.pack {
                 let id = pack.id();
                 match pack.finish()? {
                     Finished::Small(bytes) => small = Some((id, bytes)),
-                    Finished::Synced(file) => published.publish(file, PlaceId::Pack(id))?,
+                    Finished::Synced(file) => published.publish(file, ObjectId::Pack(id))?,
                 }
             }
             for (id, file) in self.large {
@@ -222,8 +222,8 @@ impl<'k> Staging<'k> {
         if !self.write_pending(Some(digest))? {
             let synced = sync_temporary(file(&self.disk)?)?;
             let id = UniqueId::new()?;
-            self.large.push((PlaceId::File(id), synced));
-            self.record(digest, size, Place::File { id });
+            self.large.push((ObjectId::File(id), synced));
+            self.record(digest, size, BlobLocation::File { id });
         }
         Ok(())
     }
@@ -247,11 +247,11 @@ impl<'k> Staging<'k> {
                 none => none.insert(PackWriter::new(UniqueId::new()?)),
             };
             let offset = pack.append(&self.disk, &content)?;
-            let place = Place::Pack {
+            let location = BlobLocation::Pack {
                 id: pack.id(),
                 offset,
             };
-            self.record(digest, content.len() as u64, place);
+            self.record(digest, content.len() as u64, location);
             if let Some(watch) = &mut self.watch_new {
                 watch(digest, &content);
             }
@@ -259,11 +259,11 @@ impl<'k> Staging<'k> {
         Ok(also.is_some_and(|digest| known.contains(&digest)))
     }
 
-    fn record(&mut self, digest: Digest, size: u64, place: Place) {
+    fn record(&mut self, digest: Digest, size: u64, location: BlobLocation) {
         self.stored.push(StoredBlob {
             digest,
             size,
-            place,
+            location,
         });
     }
 }

@@ -168,7 +168,7 @@ fn replayed(answer: StoredAnswer) -> Response {
 
 /// Keeps the answer for repeats and hands it on.
 async fn store(guard: IdempotencyGuard, response: Response) -> Response {
-    if response.extensions().get::<Passing>().is_some() {
+    if response.extensions().get::<NotStored>().is_some() {
         report(guard.give_up().await);
         return response;
     }

@@ -1,7 +1,7 @@
 //! Which contents are stored, and where they lie: the index of [`estrade_blobs`].
 
 use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
-use estrade_blobs::{Digest, DigestMap, DigestSet, Place, PlaceId, StoredBlob};
+use estrade_blobs::{BlobLocation, Digest, DigestMap, DigestSet, ObjectId, StoredBlob};
 use foldhash::fast::RandomState;
 
 /// How many digests one statement asks for. A shorter list is filled up, so that there is one
@@ -38,7 +38,7 @@ impl Record for StoredBlob {
         Ok(Self {
             digest: digest.into(),
             size,
-            place: Place::from_columns(&place, offset).map_err(StoreError::bug)?,
+            location: BlobLocation::from_columns(&place, offset).map_err(StoreError::bug)?,
         })
     }
 }
@@ -100,7 +100,7 @@ impl Record for KnownRow {
 /// nothing is an orphan.
 async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreError> {
     let row = |blob: &StoredBlob| {
-        let (place, offset) = blob.place.to_columns();
+        let (place, offset) = blob.location.to_columns();
         Ok(vec![
             Value::from(blob.digest.as_bytes()),
             Value::from(i64::try_from(blob.size).map_err(StoreError::bug)?),
@@ -141,7 +141,7 @@ pub async fn read_blobs(db: &Db, digests: &[Digest]) -> Result<DigestMap<StoredB
 }
 
 /// Whether any content lies in this pack or file.
-pub async fn is_known_place(db: &Db, place: PlaceId) -> Result<bool, StoreError> {
+pub async fn is_known_object(db: &Db, place: ObjectId) -> Result<bool, StoreError> {
     let found: Option<[u8; 32]> = db
         .read("SELECT digest FROM blobs WHERE place = $1 LIMIT 1")
         .bind(place.to_string())

@@ -22,7 +22,7 @@ use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
 use crate::db::Engine;
 use crate::postgres::CleanupLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
-use estrade_blobs::{Digest, PlaceId, StoredBlob};
+use estrade_blobs::{Digest, ObjectId, StoredBlob};
 use estrade_model::Timestamp;
 use estrade_model::release::ArtifactId;
 
@@ -274,7 +274,7 @@ pub async fn count_blobs(tx: &mut Tx, digests: &[Digest]) -> Result<usize, Store
 }
 
 /// How many bytes of a pack or file are contents that have a row; none when nothing is.
-pub async fn live_bytes(db: &Db, place: PlaceId) -> Result<Option<u64>, StoreError> {
+pub async fn live_bytes(db: &Db, place: ObjectId) -> Result<Option<u64>, StoreError> {
     let sum: Option<i64> = db
         .read("SELECT CAST(SUM(size) AS BIGINT) FROM blobs WHERE place = $1")
         .bind(place.to_string())
@@ -285,7 +285,7 @@ pub async fn live_bytes(db: &Db, place: PlaceId) -> Result<Option<u64>, StoreErr
 }
 
 /// The contents that lie in a pack.
-pub async fn blobs_in(db: &Db, place: PlaceId) -> Result<Vec<StoredBlob>, StoreError> {
+pub async fn blobs_in(db: &Db, place: ObjectId) -> Result<Vec<StoredBlob>, StoreError> {
     db.read(
         "SELECT digest, size, place, place_offset FROM blobs
          WHERE place = $1 ORDER BY place_offset",
@@ -296,9 +296,9 @@ pub async fn blobs_in(db: &Db, place: PlaceId) -> Result<Vec<StoredBlob>, StoreE
 }
 
 /// Notes that contents lie elsewhere now, unless they are gone or were moved already.
-pub async fn move_blobs(tx: &mut Tx, moves: &[(StoredBlob, PlaceId)]) -> Result<(), StoreError> {
-    let row = |(blob, from): &(StoredBlob, PlaceId)| {
-        let (place, offset) = blob.place.to_columns();
+pub async fn move_blobs(tx: &mut Tx, moves: &[(StoredBlob, ObjectId)]) -> Result<(), StoreError> {
+    let row = |(blob, from): &(StoredBlob, ObjectId)| {
+        let (place, offset) = blob.location.to_columns();
         vec![
             Value::from(blob.digest.as_bytes()),
             Value::from(place),

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use estrade_blobs::{BlobError, BlobStore, MIN_LARGE_BYTES, PlaceId};
+use estrade_blobs::{BlobError, BlobStore, MIN_LARGE_BYTES, ObjectId};
 
 use crate::{LARGE, bytes, close_packs, counts, new_store, publish, soon, stage, store_contents};
 
@@ -20,8 +20,8 @@ const DAY: Duration = Duration::from_hours(24);
 fn orphans_of_a_crash_are_found_once_they_are_old_enough() {
     let (root, store) = new_store();
     let kept = store_contents(&store, &[b"kept", &bytes(LARGE, 1)]);
-    let rows: HashSet<PlaceId> = kept.iter().map(|blob| blob.place.id()).collect();
-    // Published, and then the process died: no row, and nobody is left to hold a claim.
+    let rows: HashSet<ObjectId> = kept.iter().map(|blob| blob.location.object()).collect();
+    // PublishedBlobs, and then the process died: no row, and nobody is left to hold a claim.
     let store = BlobStore::open(root.path(), "test").unwrap();
     publish(&store, &[b"lost", &bytes(LARGE, 2)]).keep();
     let store = BlobStore::open(root.path(), "test").unwrap();
@@ -30,18 +30,18 @@ fn orphans_of_a_crash_are_found_once_they_are_old_enough() {
 
     let look = |store: &BlobStore, now| store.remove_orphans(is_known, now, DAY).unwrap();
     // As old as one may be: that says nothing about since when it is an orphan.
-    for entry in store.places().unwrap() {
+    for entry in store.objects().unwrap() {
         age(&root.path().join(path_of(entry.unwrap().id)));
     }
     let (first, margin) = (SystemTime::now(), Duration::from_secs(1));
-    assert_eq!(look(&store, first).places, 0);
+    assert_eq!(look(&store, first).objects, 0);
     // Another process goes on where this one was.
     let store = BlobStore::open(root.path(), "test").unwrap();
-    assert_eq!(look(&store, first + DAY - margin).places, 0);
+    assert_eq!(look(&store, first + DAY - margin).objects, 0);
     let removed = look(&store, first + DAY + margin);
-    assert_eq!((removed.places, removed.bytes), (2, 4 + MIN_LARGE_BYTES));
+    assert_eq!((removed.objects, removed.bytes), (2, 4 + MIN_LARGE_BYTES));
     let left: HashSet<_> = store
-        .places()
+        .objects()
         .unwrap()
         .map(|entry| entry.unwrap().id)
         .collect();
@@ -58,10 +58,10 @@ fn age(path: &Path) {
         .unwrap();
 }
 
-fn path_of(id: PlaceId) -> String {
+fn path_of(id: ObjectId) -> String {
     match id {
-        PlaceId::Pack(id) => format!("packs/{id}.pack"),
-        PlaceId::File(id) => format!("files/{id}"),
+        ObjectId::Pack(id) => format!("packs/{id}.pack"),
+        ObjectId::File(id) => format!("files/{id}"),
     }
 }
 
@@ -72,7 +72,7 @@ fn an_orphan_that_is_known_again_has_another_day() {
     let hours = |hours| SystemTime::now() + Duration::from_hours(hours);
     let look = |known: bool, now| {
         let removed = store.remove_orphans(|_| Ok(known), now, Duration::from_hours(24));
-        removed.unwrap().places
+        removed.unwrap().objects
     };
     assert_eq!(look(false, hours(1)), 0);
     // The right database was restored, and lost again.
@@ -108,7 +108,7 @@ fn what_another_installation_wrote_is_never_removed() {
     // A store of an earlier version has no owner yet.
     BlobStore::open(root.path(), "test").unwrap();
     let removed = store.remove_orphans(|_| Ok(false), soon(), Duration::ZERO);
-    assert_eq!(removed.unwrap().places, 1);
+    assert_eq!(removed.unwrap().objects, 1);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn what_waits_for_its_commit_is_no_orphan() {
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 0);
+    assert_eq!(removed.objects, 0);
     for blob in &blobs {
         store.verify(blob).unwrap();
     }
@@ -128,12 +128,12 @@ fn what_waits_for_its_commit_is_no_orphan() {
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 1);
+    assert_eq!(removed.objects, 1);
     assert_eq!(close_packs(&store), 1);
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 1);
+    assert_eq!(removed.objects, 1);
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn what_a_transaction_needs_is_no_orphan_when_its_caller_is_gone() {
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 0);
+    assert_eq!(removed.objects, 0);
     drop(held);
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 1);
+    assert_eq!(removed.objects, 1);
 }
 
 #[test]

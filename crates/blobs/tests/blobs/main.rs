@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use estrade_blobs::{BlobStore, DigestSet, Published, Staging, StoredBlob};
+use estrade_blobs::{BlobStore, DigestSet, PublishedBlobs, Staging, StoredBlob};
 use tempfile::TempDir;
 
 /// The size from which a content has a file of its own.
@@ -31,7 +31,7 @@ fn stage(store: &BlobStore) -> Staging<'static> {
     store.stage(NO_LIMIT, |_| Ok(DigestSet::default()))
 }
 
-fn publish(store: &BlobStore, contents: &[&[u8]]) -> Published {
+fn publish(store: &BlobStore, contents: &[&[u8]]) -> PublishedBlobs {
     let mut staging = stage(store);
     for content in contents {
         staging.add(content).unwrap();
@@ -56,8 +56,8 @@ fn read_all(store: &BlobStore, blob: &StoredBlob) -> Vec<u8> {
 
 /// Ends the packs that new contents are added to; how many there were.
 fn close_packs(store: &BlobStore) -> usize {
-    let places = store.places().unwrap().map(|entry| entry.unwrap().id);
-    places.filter(|id| store.close_pack(*id)).count()
+    let objects = store.objects().unwrap().map(|entry| entry.unwrap().id);
+    objects.filter(|id| store.close_pack(*id)).count()
 }
 
 /// After everything that was published so far.

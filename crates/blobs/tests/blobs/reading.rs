@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use estrade_blobs::{BlobError, BlobStore, Digest, MIN_LARGE_BYTES, Place, StoredBlob};
+use estrade_blobs::{BlobError, BlobLocation, BlobStore, Digest, MIN_LARGE_BYTES, StoredBlob};
 use futures_util::TryStreamExt;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -30,7 +30,7 @@ fn contents_of_every_size_read_back() {
         assert_eq!(blob.size, content.len() as u64);
         assert!(read_all(&store, blob) == *content);
         store.verify(blob).unwrap();
-        let is_file = matches!(blob.place, Place::File { .. });
+        let is_file = matches!(blob.location, BlobLocation::File { .. });
         assert_eq!(is_file, content.len() >= LARGE);
         match store.read(blob) {
             Ok(read) => assert!(read == content),
@@ -47,9 +47,9 @@ fn a_store_that_is_opened_again_has_its_contents() {
     drop(store);
     let store = BlobStore::open(root.path(), "test").unwrap();
     for blob in &blobs {
-        let (place, offset) = blob.place.to_columns();
-        let place = Place::from_columns(&place, offset).unwrap();
-        store.verify(&StoredBlob { place, ..*blob }).unwrap();
+        let (place, offset) = blob.location.to_columns();
+        let location = BlobLocation::from_columns(&place, offset).unwrap();
+        store.verify(&StoredBlob { location, ..*blob }).unwrap();
     }
 }
 
@@ -119,8 +119,8 @@ fn damage_and_loss_are_told_apart() {
         Some(BlobError::Damaged)
     ));
 
-    store.remove_place(blobs[0].place.id()).unwrap();
-    store.remove_place(blobs[0].place.id()).unwrap();
+    store.remove_object(blobs[0].location.object()).unwrap();
+    store.remove_object(blobs[0].location.object()).unwrap();
     assert!(matches!(store.read(&blobs[0]), Err(BlobError::Missing)));
     assert!(matches!(store.verify(&blobs[0]), Err(BlobError::Missing)));
 }
@@ -142,7 +142,7 @@ fn only_the_owner_can_read() {
 }
 
 fn any_content() -> impl Strategy<Value = Vec<u8>> {
-    // Small alphabets make equal contents likely; sizes around the limit make both places likely.
+    // Small alphabets make equal contents likely; sizes around the limit make both locations likely.
     prop_oneof![
         8 => proptest::collection::vec(0..3u8, 0..6),
         4 => proptest::collection::vec(any::<u8>(), 0..5_000),

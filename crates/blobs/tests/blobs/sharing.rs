@@ -13,7 +13,7 @@ use crate::{LARGE, bytes, close_packs, counts, new_store, publish, soon, stage, 
 
 /// Where a content begins and ends.
 fn extent(blob: &StoredBlob) -> (u64, u64) {
-    let offset = blob.place.offset();
+    let offset = blob.location.offset();
     (offset, offset + blob.size)
 }
 
@@ -63,7 +63,10 @@ fn a_pack_that_others_have_parts_of_is_never_removed() {
     // Also when nobody can add to it any more.
     assert_eq!(close_packs(&store), 1);
     let fourth = publish(&store, &[b"fourth"]);
-    assert_ne!(fourth.blobs()[0].place.id(), blobs[1].place.id());
+    assert_ne!(
+        fourth.blobs()[0].location.object(),
+        blobs[1].location.object()
+    );
     fourth.discard();
     store.verify(&blobs[1]).unwrap();
     assert_eq!(counts(root.path()), [1, 0, 0]);
@@ -71,7 +74,11 @@ fn a_pack_that_others_have_parts_of_is_never_removed() {
     assert_eq!(counts(root.path()), [0, 0, 0]);
     assert!(matches!(store.verify(&blobs[1]), Err(BlobError::Missing)));
     let next = store_contents(&store, &[b"next"])[0];
-    assert!(!blobs.map(|it| it.place.id()).contains(&next.place.id()));
+    assert!(
+        !blobs
+            .map(|it| it.location.object())
+            .contains(&next.location.object())
+    );
     store.verify(&next).unwrap();
 }
 
@@ -126,7 +133,7 @@ fn stagings_that_come_and_go_at_once_do_not_disturb_each_other() {
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert!(removed.places > 0);
+    assert!(removed.objects > 0);
     assert_eq!(counts(root.path()), [0, 0, 0]);
 }
 
@@ -140,7 +147,7 @@ fn small_stagings_share_a_pack_until_it_is_full() {
         stored.extend(store_contents(&store, &[&content]));
     }
     assert_eq!(counts(root.path()), [2, 0, 0]);
-    for entry in store.places().unwrap() {
+    for entry in store.objects().unwrap() {
         assert!(entry.unwrap().size <= 64 << 20);
     }
     for blob in &stored {
@@ -151,7 +158,7 @@ fn small_stagings_share_a_pack_until_it_is_full() {
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 2);
+    assert_eq!(removed.objects, 2);
 }
 
 #[test]
@@ -163,8 +170,8 @@ fn what_is_not_small_has_a_pack_of_its_own() {
     let mut bounds: Vec<_> = own.iter().map(extent).collect();
     bounds.sort_unstable();
     assert_eq!(bounds[0].0, 0);
-    assert!(!store.close_pack(own[0].place.id()));
-    assert!(store.close_pack(shared[0].place.id()));
+    assert!(!store.close_pack(own[0].location.object()));
+    assert!(store.close_pack(shared[0].location.object()));
     for blob in shared.iter().chain(&own) {
         store.verify(blob).unwrap();
     }
@@ -183,20 +190,20 @@ fn nobody_adds_to_a_pack_of_an_earlier_process() {
 
     let store = BlobStore::open(root.path(), "test").unwrap();
     let after = store_contents(&store, &[b"after"])[0];
-    assert_ne!(before.place.id(), after.place.id());
+    assert_ne!(before.location.object(), after.location.object());
     assert_eq!(fs::metadata(&path).unwrap().len(), length);
     store.verify(&before).unwrap();
     store.verify(&after).unwrap();
     // Known by one row it stays, without one it goes; the new one is open.
-    let known = before.place.id();
+    let known = before.location.object();
     let removed = store
         .remove_orphans(|id| Ok(id == known), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!(removed.places, 0);
+    assert_eq!(removed.objects, 0);
     let removed = store
         .remove_orphans(|_| Ok(false), soon(), Duration::ZERO)
         .unwrap();
-    assert_eq!((removed.places, removed.bytes), (1, length));
+    assert_eq!((removed.objects, removed.bytes), (1, length));
     store.verify(&after).unwrap();
 }
 
@@ -204,7 +211,7 @@ fn nobody_adds_to_a_pack_of_an_earlier_process() {
 fn what_was_added_lately_makes_a_pack_young() {
     let (_root, store) = new_store();
     store_contents(&store, &[b"first"]);
-    let age = || store.places().unwrap().next().unwrap().unwrap().written;
+    let age = || store.objects().unwrap().next().unwrap().unwrap().written;
     let before = age();
     // The clock of a file system ticks a hundred times a second.
     thread::sleep(Duration::from_millis(50));
@@ -216,7 +223,7 @@ fn what_was_added_lately_makes_a_pack_young() {
     let removed = store
         .remove_orphans(|_| Ok(false), after, Duration::from_nanos(1))
         .unwrap();
-    assert_eq!(removed.places, 0, "its commit may be under way");
+    assert_eq!(removed.objects, 0, "its commit may be under way");
     store.verify(&second).unwrap();
 }
 

@@ -142,8 +142,8 @@ fn a_failed_publication_leaves_nothing() {
         assert!(matches!(staging.publish(), Err(BlobError::Io(_))));
         fs::create_dir(root.path().join("files")).unwrap();
         assert_eq!(counts(root.path()), [1, 0, 0]);
-        let pack = store.places().unwrap().next().unwrap().unwrap();
-        assert_eq!((pack.id, pack.size), (kept[0].place.id(), 4));
+        let pack = store.objects().unwrap().next().unwrap().unwrap();
+        assert_eq!((pack.id, pack.size), (kept[0].location.object(), 4));
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::id_table::IdTable;
 use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
-use estrade_blobs::{BlobError, BlobStore, PlaceId};
+use estrade_blobs::{BlobError, BlobStore, ObjectId};
 use foldhash::fast::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -38,17 +38,17 @@ pub struct ContentCache {
     /// Keyed by the whole location: an empty content has the same offset as the next one.
     small: Cache<ContentLocation, Bytes, ByLength>,
     admission: AdmissionFilter,
-    files: Cache<PlaceId, Arc<OpenFile>>,
+    files: Cache<ObjectId, Arc<OpenFile>>,
     /// Open files by the ids that entries of the response cache hold; weak, so that eviction closes them.
     open_files: IdTable<Weak<OpenFile>>,
     /// Assigned ids. A file that is opened again keeps its id: otherwise opening and closing many files would
     /// use up the ids.
-    file_ids: Mutex<HashMap<PlaceId, u32>>,
+    file_ids: Mutex<HashMap<ObjectId, u32>>,
 }
 
 /// A pack or file that is open.
 struct OpenFile {
-    place: PlaceId,
+    place: ObjectId,
     file: Arc<File>,
     /// Assigned on first use by the response cache.
     id: OnceLock<Option<u32>>,
@@ -169,7 +169,7 @@ impl ContentCache {
     }
 
     /// The number of the file that a content lies in; none when it cannot have one.
-    pub(crate) fn file_id(&self, place: PlaceId) -> Option<u32> {
+    pub(crate) fn file_id(&self, place: ObjectId) -> Option<u32> {
         let open = self.file(place).ok()?;
         let id = (*open.id.get_or_init(|| self.assign_file_id(place)))?;
         // Two threads may have opened the file at once, and the one with the id may be closed again.
@@ -179,7 +179,7 @@ impl ContentCache {
         Some(id)
     }
 
-    fn assign_file_id(&self, place: PlaceId) -> Option<u32> {
+    fn assign_file_id(&self, place: ObjectId) -> Option<u32> {
         let mut file_ids = self.file_ids();
         if let Some(id) = file_ids.get(&place) {
             return Some(*id);
@@ -189,7 +189,7 @@ impl ContentCache {
         Some(id)
     }
 
-    fn file_ids(&self) -> MutexGuard<'_, HashMap<PlaceId, u32>> {
+    fn file_ids(&self) -> MutexGuard<'_, HashMap<ObjectId, u32>> {
         // Nothing can be left half-done under it.
         self.file_ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,13 +243,13 @@ impl ContentCache {
         Ok(Content::Bytes(bytes))
     }
 
-    fn file(&self, place: PlaceId) -> Result<Arc<OpenFile>, BlobError> {
+    fn file(&self, place: ObjectId) -> Result<Arc<OpenFile>, BlobError> {
         if let Some(open) = self.files.get(&place) {
             return Ok(open);
         }
         let open = Arc::new(OpenFile {
             place,
-            file: Arc::new(self.store.open_place(place)?),
+            file: Arc::new(self.store.open_object(place)?),
             id: OnceLock::new(),
         });
         self.files.insert(place, Arc::clone(&open));
@@ -327,15 +327,15 @@ async fn read(file: &Arc<File>, offset: u64, length: u64) -> io::Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_blobs::{DigestSet, Place, StoredBlob};
+    use estrade_blobs::{DigestSet, BlobLocation, StoredBlob};
 
     #[test]
     fn a_content_is_kept_the_second_time() {
         let admission = AdmissionFilter::new(8 << 20);
         let stored = |offset| ContentLocation {
-            place: Place::from_columns("pack:0123456789abcdef01234567", 0)
+            place: BlobLocation::from_columns("pack:0123456789abcdef01234567", 0)
                 .unwrap()
-                .id(),
+                .object(),
             offset,
             size: 1,
         };
@@ -362,34 +362,34 @@ mod tests {
         };
         let contents = ContentCache::new(store.clone(), limits);
         let kept = publish(b"kept");
-        store.close_pack(kept.blobs()[0].place.id());
+        store.close_pack(kept.blobs()[0].location.object());
         let removed = publish(b"removed");
         for published in [&kept, &removed] {
             let blob = published.blobs()[0];
             let stored = ContentLocation {
-                place: blob.place.id(),
-                offset: blob.place.offset(),
+                place: blob.location.object(),
+                offset: blob.location.offset(),
                 size: blob.size,
             };
             contents.open(stored).await.unwrap();
         }
         assert_eq!(contents.files.len(), 2);
         let [kept, removed] = [&kept, &removed].map(|it| it.blobs()[0]);
-        let file_ids = [kept, removed].map(|it| contents.file_id(it.place.id()).unwrap());
+        let file_ids = [kept, removed].map(|it| contents.file_id(it.location.object()).unwrap());
         let again = async |at: usize, blob: StoredBlob| {
-            let opened = contents.open_by_id(file_ids[at], blob.place.offset(), blob.size);
+            let opened = contents.open_by_id(file_ids[at], blob.location.offset(), blob.size);
             opened.await.map(|content| content.length())
         };
         assert_eq!(again(0, kept).await, Some(4));
         assert_eq!(again(1, removed).await, Some(7));
-        store.remove_place(removed.place.id()).unwrap();
+        store.remove_object(removed.location.object()).unwrap();
         contents.close_removed();
         assert_eq!(contents.files.len(), 1);
         assert_eq!(again(1, removed).await, None);
         // One that was closed for lack of room is found again under its number, once it is open again.
-        contents.files.remove(&kept.place.id());
+        contents.files.remove(&kept.location.object());
         assert_eq!(again(0, kept).await, None);
-        assert_eq!(contents.file_id(kept.place.id()), Some(file_ids[0]));
+        assert_eq!(contents.file_id(kept.location.object()), Some(file_ids[0]));
         assert_eq!(again(0, kept).await, Some(4));
     }
 }

@@ -259,7 +259,7 @@ impl CachedFile {
 mod tests {
     use super::*;
     use crate::static_files::request::Headers;
-    use estrade_blobs::Place;
+    use estrade_blobs::BlobLocation;
 
     fn request<'r>(host: &'r str, path: &'r str, codings: Option<&'r str>) -> StaticRequest<'r> {
         let mut headers = Headers::default();
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn only_what_fits_is_noted() {
-        let place = Place::from_columns("pack:0123456789abcdef01234567", 0);
+        let place = BlobLocation::from_columns("pack:0123456789abcdef01234567", 0);
         let place = place.unwrap().id();
         let stored = |offset, size| ContentLocation {
             place,

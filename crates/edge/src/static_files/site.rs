@@ -6,7 +6,7 @@
 
 use crate::static_files::header_rules::{self, HeaderRules};
 use crate::static_files::redirects::{self, Redirects};
-use estrade_blobs::{Digest, DigestMap, PlaceId, StoredBlob};
+use estrade_blobs::{Digest, DigestMap, ObjectId, StoredBlob};
 use estrade_model::coding::Coding;
 use estrade_model::site::SiteConfig;
 use estrade_store::manifest::{Manifest, ManifestFile};
@@ -26,7 +26,7 @@ pub struct Site {
     /// Its `_headers`, and those of its configuration.
     pub headers: HeaderRules,
     /// Packs and files that contents lie in.
-    places: Box<[PlaceId]>,
+    places: Box<[ObjectId]>,
     /// One entry per file, back to back.
     entries: Box<[u8]>,
     /// Where entries begin, by the hashes of their paths; each is as near behind its place as there was
@@ -44,7 +44,7 @@ static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentLocation {
     /// The pack or file.
-    pub place: PlaceId,
+    pub place: ObjectId,
     /// Where it begins there.
     pub offset: u64,
     /// How long it is.
@@ -65,8 +65,8 @@ pub struct FileEntry {
 impl FileEntry {
     fn new(plain: &StoredBlob, variants: Option<&[Option<StoredBlob>; 3]>) -> Self {
         let stored = |blob: &StoredBlob| ContentLocation {
-            place: blob.place.id(),
-            offset: blob.place.offset(),
+            place: blob.location.object(),
+            offset: blob.location.offset(),
             size: blob.size,
         };
         let variant = |it: &Option<StoredBlob>| it.as_ref().map(stored);
@@ -168,7 +168,7 @@ impl Site {
     /// How much memory it takes, roughly.
     pub fn bytes(&self) -> u64 {
         let table =
-            self.entries.len() + self.index.len() * 4 + self.places.len() * size_of::<PlaceId>();
+            self.entries.len() + self.index.len() * 4 + self.places.len() * size_of::<ObjectId>();
         (table + self.redirects.bytes() + self.headers.bytes() + 512) as u64
     }
 
@@ -208,8 +208,8 @@ fn places(path: &[u8], length: usize) -> impl Iterator<Item = usize> {
 /// The table while it is being written.
 #[derive(Default)]
 struct TableBuilder {
-    places: Vec<PlaceId>,
-    numbers: HashMap<PlaceId, u64>,
+    places: Vec<ObjectId>,
+    numbers: HashMap<ObjectId, u64>,
     entries: Vec<u8>,
     /// Where each entry begins.
     starts: Vec<u32>,
@@ -284,7 +284,7 @@ impl<'t> Reader<'t> {
         self.0.split_off(..length)
     }
 
-    fn stored(&mut self, places: &[PlaceId]) -> Option<ContentLocation> {
+    fn stored(&mut self, places: &[ObjectId]) -> Option<ContentLocation> {
         let place = *places.get(usize::try_from(self.number()?).ok()?)?;
         let (offset, size) = (self.number()?, self.number()?);
         Some(ContentLocation {
@@ -314,14 +314,14 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_blobs::Place;
+    use estrade_blobs::BlobLocation;
     use estrade_model::paths::FilePath;
 
     fn blob(content: &[u8], place: &str, offset: i64) -> StoredBlob {
         StoredBlob {
             digest: Digest::of(content),
             size: content.len() as u64 * 1000,
-            place: Place::from_columns(place, offset).unwrap(),
+            location: BlobLocation::from_columns(place, offset).unwrap(),
         }
     }
 
@@ -366,8 +366,8 @@ mod tests {
             let entry = site.find(path).unwrap();
             assert_eq!(entry.digest, blob.digest);
             let plain = ContentLocation {
-                place: blob.place.id(),
-                offset: blob.place.offset(),
+                place: blob.location.object(),
+                offset: blob.location.offset(),
                 size: blob.size,
             };
             assert_eq!(entry.plain, plain);

@@ -47,7 +47,7 @@ pub(crate) async fn remove_orphans(core: &Arc<Core>) -> Result<u64> {
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
     let (core, runtime) = (Arc::clone(core), Handle::current());
     let look = move || {
-        let is_known = |place| Ok(runtime.block_on(blob_rows::is_known_place(&core.db, place))?);
+        let is_known = |place| Ok(runtime.block_on(blob_rows::is_known_object(&core.db, place))?);
         let min_age = core.settings.min_orphan_age;
         core.blobs.remove_orphans(is_known, now, min_age)
     };
@@ -55,5 +55,5 @@ pub(crate) async fn remove_orphans(core: &Arc<Core>) -> Result<u64> {
         .await
         .map_err(Error::internal)?
         .map_err(Error::internal)?;
-    Ok(removed.places)
+    Ok(removed.objects)
 }

@@ -141,7 +141,7 @@ pub(crate) async fn count(core: &Core, sql: &'static str) -> i64 {
 
 /// How long all packs and files are together: many releases may share one pack.
 pub(crate) fn bytes_on_disk(core: &Core) -> u64 {
-    let places = core.blobs.places().unwrap();
+    let places = core.blobs.objects().unwrap();
     places.map(|entry| entry.unwrap().size).sum()
 }
 

@@ -98,14 +98,14 @@ async fn contents(core: &Core, id: ReleaseId) -> Option<HashSet<Digest>> {
 async fn places(core: &Core) -> (BTreeSet<String>, BTreeSet<String>) {
     let sql = "SELECT DISTINCT place FROM blobs";
     let known: Vec<String> = core.db.read(sql).fetch_all().await.unwrap();
-    let on_disk = core.blobs.places().unwrap();
+    let on_disk = core.blobs.objects().unwrap();
     let on_disk = on_disk.map(|entry| entry.unwrap().id.to_string());
     (known.into_iter().collect(), on_disk.collect())
 }
 
 /// At least half of each pack is needed.
 async fn assert_packs_are_worth_it(core: &Core) {
-    for entry in core.blobs.places().unwrap() {
+    for entry in core.blobs.objects().unwrap() {
         let entry = entry.unwrap();
         let live = cleanup::live_bytes(&core.db, entry.id).await.unwrap();
         let live = live.unwrap_or_default();
@@ -266,7 +266,7 @@ async fn a_deleted_project_leaves_nothing(at: &Installation) {
     // A pack that was open is closed by the first, and found to be without rows by the second.
     clean(&core, &mut collector).await;
     // Files without rows are kept for an hour after that.
-    assert!(core.blobs.places().unwrap().count() > 0);
+    assert!(core.blobs.objects().unwrap().count() > 0);
     core.clock.advance(Duration::from_hours(1));
     clean(&core, &mut collector).await;
     for sql in [
@@ -275,7 +275,7 @@ async fn a_deleted_project_leaves_nothing(at: &Installation) {
     ] {
         assert_eq!(count(&core, sql).await, 0, "{sql}");
     }
-    assert_eq!(core.blobs.places().unwrap().count(), 0);
+    assert_eq!(core.blobs.objects().unwrap().count(), 0);
     worker.stop().await;
 }
 
@@ -518,7 +518,7 @@ async fn sparse_packs_are_emptied(at: &Installation) {
     let (known, _) = places(&core).await;
     let bytes = || {
         core.blobs
-            .places()
+            .objects()
             .unwrap()
             .map(|entry| entry.unwrap().size)
             .sum::<u64>()

@@ -77,8 +77,8 @@ async fn what_is_gone_and_what_never_was(at: &Installation) {
     assert_eq!(code(download_source(core, &ada, image).await), "not_found");
 
     let large = deploy(core, &ada, "shop", &[("a", &vec![1; 2 << 20])]).await;
-    for place in core.blobs.places().unwrap() {
-        core.blobs.remove_place(place.unwrap().id).unwrap();
+    for place in core.blobs.objects().unwrap() {
+        core.blobs.remove_object(place.unwrap().id).unwrap();
     }
     assert_eq!(code(download_source(core, &ada, large).await), "gone");
 

@@ -20,7 +20,7 @@ on_both_backends! {
 
 /// How many files the blob store has, published and unfinished.
 fn files_on_disk(core: &Core) -> (usize, u64) {
-    let published = core.blobs.places().unwrap().count();
+    let published = core.blobs.objects().unwrap().count();
     (published, core.blobs.sweep_temporary().unwrap())
 }
 

@@ -133,7 +133,7 @@ async fn what_does_not_shrink_is_noted_and_not_kept(at: &Installation) {
         assert_eq!(tried.len(), 2, "so that nobody tries again");
     }
     // A pack and a large file; nothing was left by what was tried.
-    assert_eq!(core.blobs.places().unwrap().count(), 2);
+    assert_eq!(core.blobs.objects().unwrap().count(), 2);
     assert_eq!(bytes_on_disk(core), 5000 + 6000 + (3 << 20));
     assert_eq!(core.blobs.sweep_temporary().unwrap(), 0);
     worker.stop().await;
@@ -336,8 +336,8 @@ async fn what_was_shown_before_the_commit_is_never_something_else(at: &Installat
     let shown = verify_all();
     let (first, rest) = shown.split_at(2);
     let again = rest.iter().filter(|it| it.of == first[0].of);
-    let again: Vec<_> = again.map(|it| it.blob.place).collect();
+    let again: Vec<_> = again.map(|it| it.blob.location).collect();
     assert_eq!(again.len(), 2, "the first time was in vain");
-    assert!(first.iter().all(|it| !again.contains(&it.blob.place)));
+    assert!(first.iter().all(|it| !again.contains(&it.blob.location)));
     assert_eq!(variants_of(core, &text(100)).await.len(), 2);
 }

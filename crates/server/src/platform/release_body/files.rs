@@ -4,7 +4,7 @@ use crate::strict_json::TextId;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use estrade_blobs::{BadDigest, Digest, Hashed};
+use estrade_blobs::{BadDigest, Digest, HashedContent};
 use estrade_service::Error;
 use estrade_service::platform::releases::Upload;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ impl FileSink<'_> for Upload {
 }
 
 /// Contents that an upload has before it knows their paths, by the numbers of their texts.
-pub(super) type EarlyContents = HashMap<usize, Hashed>;
+pub(super) type EarlyContents = HashMap<usize, HashedContent>;
 
 /// From a document whose texts are elsewhere.
 pub(super) struct ExtractedFiles<'u> {
@@ -59,7 +59,7 @@ pub(super) fn add_early(
 ) -> Result<EarlyContents, Error> {
     let mut early = EarlyContents::new();
     for (TextId(number), text) in texts {
-        let content = Hashed::new(text);
+        let content = HashedContent::new(text);
         if !upload.add_ahead(&content)? {
             // Somebody will say what is too much when the paths are known.
             break;
@@ -77,9 +77,9 @@ pub(super) struct ResolvedFile {
 
 enum Content {
     /// It came along.
-    Sent(Hashed),
+    Sent(HashedContent),
     /// It came along, and the upload has it already.
-    Early(Hashed),
+    Early(HashedContent),
     /// The project should have it.
     Named(Digest, u64),
 }
@@ -125,7 +125,7 @@ impl<T> File<T> {
     fn with_text(
         mut self,
         text: impl FnOnce(T) -> Bytes,
-        early: Option<Hashed>,
+        early: Option<HashedContent>,
     ) -> Result<ResolvedFile, Error> {
         let digest = self.digest()?;
         let content = match (self.data.take(), digest, self.size) {
@@ -133,7 +133,7 @@ impl<T> File<T> {
                 let is_early = early.is_some();
                 let content = match early {
                     Some(content) => content,
-                    None => Hashed::new(self.bytes(text(data))?),
+                    None => HashedContent::new(self.bytes(text(data))?),
                 };
                 self.check_sent(&content, digest)?;
                 if is_early {
@@ -152,7 +152,7 @@ impl<T> File<T> {
         })
     }
 
-    fn check_sent(&self, content: &Hashed, digest: Option<Digest>) -> Result<(), Error> {
+    fn check_sent(&self, content: &HashedContent, digest: Option<Digest>) -> Result<(), Error> {
         if self
             .size
             .is_some_and(|size| size != content.bytes().len() as u64)

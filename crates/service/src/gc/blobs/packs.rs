@@ -2,7 +2,7 @@
 
 use crate::{Core, Error, Result};
 use estrade_blobs::{
-    BlobError, BlobStore, Digest, DigestSet, PlaceEntry, PlaceId, Published, StoredBlob,
+    BlobError, BlobStore, Digest, DigestSet, ObjectEntry, ObjectId, PublishedBlobs, StoredBlob,
 };
 use estrade_store::cleanup;
 use std::collections::HashMap;
@@ -43,27 +43,27 @@ pub(super) async fn compact(core: &Core) -> Result<usize> {
     Ok(emptied)
 }
 
-fn list_packs(blobs: &BlobStore) -> std::result::Result<Vec<PlaceEntry>, BlobError> {
-    let is_pack = |entry: &std::result::Result<PlaceEntry, BlobError>| {
+fn list_packs(blobs: &BlobStore) -> std::result::Result<Vec<ObjectEntry>, BlobError> {
+    let is_pack = |entry: &std::result::Result<ObjectEntry, BlobError>| {
         !matches!(
             entry,
-            Ok(PlaceEntry {
-                id: PlaceId::File(_),
+            Ok(ObjectEntry {
+                id: ObjectId::File(_),
                 ..
             })
         )
     };
-    blobs.places()?.filter(is_pack).collect()
+    blobs.objects()?.filter(is_pack).collect()
 }
 
-async fn move_out(core: &Core, packs: Vec<PlaceId>) -> Result<()> {
+async fn move_out(core: &Core, packs: Vec<ObjectId>) -> Result<()> {
     let mut contents = Vec::new();
     for pack in &packs {
         contents.extend(cleanup::blobs_in(&core.db, *pack).await?);
     }
-    let from: HashMap<Digest, PlaceId> = contents
+    let from: HashMap<Digest, ObjectId> = contents
         .iter()
-        .map(|blob| (blob.digest, blob.place.id()))
+        .map(|blob| (blob.digest, blob.location.object()))
         .collect();
     let blobs = core.blobs.clone();
     let published = tokio::task::spawn_blocking(move || copy(&blobs, &contents))
@@ -88,7 +88,10 @@ async fn move_out(core: &Core, packs: Vec<PlaceId>) -> Result<()> {
 }
 
 /// Copies contents into a new pack, those that are what they should be.
-fn copy(blobs: &BlobStore, contents: &[StoredBlob]) -> std::result::Result<Published, BlobError> {
+fn copy(
+    blobs: &BlobStore,
+    contents: &[StoredBlob],
+) -> std::result::Result<PublishedBlobs, BlobError> {
     let mut staging = blobs.stage(u64::MAX, |_| Ok(DigestSet::default()));
     for blob in contents {
         // What is damaged stays where it is: it must not keep the rest from being cleaned up.
@@ -97,7 +100,7 @@ fn copy(blobs: &BlobStore, contents: &[StoredBlob]) -> std::result::Result<Publi
                 staging.add(&content)?;
             }
             Ok(_) | Err(BlobError::Damaged | BlobError::Missing) => {
-                tracing::error!(digest = %blob.digest, place = %blob.place.id(), "a stored content is damaged");
+                tracing::error!(digest = %blob.digest, place = %blob.location.object(), "a stored content is damaged");
             }
             Err(error) => return Err(error),
         }

@@ -98,7 +98,7 @@ impl Archive {
     fn check_contents(&self) -> Result<()> {
         let mut checked = HashSet::new();
         for blob in self.places.values() {
-            if checked.insert(blob.place.id()) {
+            if checked.insert(blob.location.object()) {
                 self.blobs.open_reader(blob).map_err(Error::internal)?;
             }
         }

@@ -7,7 +7,7 @@ use super::create::known_contents;
 use super::incoming::cleaned_up;
 use super::transition::{Failure, MAX_QUEUED, Transition, apply_transition, time_allowed};
 use crate::{Core, Error, Result};
-use estrade_blobs::{HeldBlobs, StoredBlob};
+use estrade_blobs::{PublishedGuard, StoredBlob};
 use estrade_model::release::ReleaseState;
 use estrade_model::{OwnerId, ProjectId, ReleaseId};
 use estrade_store::images::{self, ImageKey};
@@ -217,7 +217,7 @@ pub(super) struct Built {
     /// Contents that are new.
     pub(super) new: Vec<StoredBlob>,
     /// Until the transaction is over, also when nobody waits for it any more.
-    pub(super) _held: HeldBlobs,
+    pub(super) _held: PublishedGuard,
     /// How it is served, as JSON; none as usual.
     pub(super) site: Option<String>,
     /// What the build said.

@@ -7,7 +7,7 @@ use super::transition::MAX_QUEUED;
 use super::{Upload, queue_release};
 use crate::identity::access::Permission;
 use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
-use estrade_blobs::{Digest, DigestSet, HeldBlobs, Published, StoredBlob};
+use estrade_blobs::{Digest, DigestSet, PublishedGuard, PublishedBlobs, StoredBlob};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
@@ -186,11 +186,11 @@ struct Contents {
     /// The rest.
     known: Vec<Digest>,
     /// Until the transaction is over, also when nobody waits for it any more.
-    _held: HeldBlobs,
+    _held: PublishedGuard,
 }
 
 impl Contents {
-    fn new(manifest: Manifest, published: &Published, similar: Option<SimilarArtifact>) -> Self {
+    fn new(manifest: Manifest, published: &PublishedBlobs, similar: Option<SimilarArtifact>) -> Self {
         let new = published.blobs().to_vec();
         let mut known = known_contents(&manifest, &new);
         let similar = similar.map(|similar| {

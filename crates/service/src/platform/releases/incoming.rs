@@ -4,7 +4,7 @@
 
 use super::limits::{ReleaseLimits, storing};
 use crate::{Core, Error, Result, Scope, platform::projects};
-use estrade_blobs::{BlobError, Content, Digest, Published};
+use estrade_blobs::{BlobError, Content, Digest, PublishedBlobs};
 use estrade_model::ProjectId;
 use estrade_model::project::ProjectKey;
 use estrade_model::team::Role;
@@ -119,7 +119,7 @@ impl ReceivedContent {
     }
 
     /// Makes it durable, unless it is stored already.
-    pub(super) async fn publish(self, core: &Core) -> Result<Published> {
+    pub(super) async fn publish(self, core: &Core) -> Result<PublishedBlobs> {
         let mut staging = self.limits.stage(core);
         let content = self.content;
         let publish = move || {
@@ -156,7 +156,7 @@ pub(super) fn cleaned_up() -> Error {
 }
 
 /// Ends what began with publishing, as far as the outcome of the commit is known.
-pub(super) fn settle<T>(published: Published, committed: &Result<T>) {
+pub(super) fn settle<T>(published: PublishedBlobs, committed: &Result<T>) {
     match committed {
         // A refusal of ours was certainly rolled back; after a failure nobody knows.
         Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {

@@ -8,7 +8,7 @@ use super::limits::{ReleaseLimits, storing};
 use crate::priority_gate::{ForegroundGuard, PriorityGate};
 use crate::{Core, Error, Result, Scope, platform::projects};
 use bytes::Bytes;
-use estrade_blobs::{BlobError, Digest, Hashed, Published, Staging};
+use estrade_blobs::{BlobError, Digest, HashedContent, PublishedBlobs, Staging};
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::platform::Platform;
 use estrade_model::site_settings::{MAX_PROJECT_FILE_BYTES, PROJECT_FILES, SiteSettings};
@@ -74,11 +74,11 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
 impl Upload {
     /// Adds one file; an error refuses the whole release.
     pub fn add_file(&mut self, path: String, content: &[u8]) -> Result<()> {
-        self.add_hashed(path, Hashed::new(Bytes::copy_from_slice(content)))
+        self.add_hashed(path, HashedContent::new(Bytes::copy_from_slice(content)))
     }
 
     /// The same with a content that was hashed elsewhere.
-    pub fn add_hashed(&mut self, path: String, content: Hashed) -> Result<()> {
+    pub fn add_hashed(&mut self, path: String, content: HashedContent) -> Result<()> {
         self.add_arrived(path, &content)?;
         self.staging.add_hashed(content).map_err(storing)?;
         Ok(())
@@ -86,7 +86,7 @@ impl Upload {
 
     /// Takes the content of a file that will be [added](Self::add_arrived) later; false when it
     /// would be too much, so that nothing should be added any more before the paths are known.
-    pub fn add_ahead(&mut self, content: &Hashed) -> Result<bool> {
+    pub fn add_ahead(&mut self, content: &HashedContent) -> Result<bool> {
         self.foreground
             .get_or_insert_with(|| self.priority_gate.enter_foreground());
         if self.ahead >= self.limits.files {
@@ -112,7 +112,7 @@ impl Upload {
     }
 
     /// Adds one file whose content was added already.
-    pub fn add_arrived(&mut self, path: String, content: &Hashed) -> Result<()> {
+    pub fn add_arrived(&mut self, path: String, content: &HashedContent) -> Result<()> {
         let (digest, size) = (content.digest(), content.bytes().len() as u64);
         let path = self.add_path(path, size)?;
         if is_project_file(path.as_str()) {
@@ -231,7 +231,7 @@ impl Upload {
     }
 
     /// Makes the contents durable; blocks.
-    pub(super) fn publish(mut self) -> Result<(Manifest, Published, UploadScope)> {
+    pub(super) fn publish(mut self) -> Result<(Manifest, PublishedBlobs, UploadScope)> {
         let published = self.staging.publish().map_err(storing)?;
         self.sent.append(&mut self.named);
         Ok((Manifest::new(self.sent), published, self.upload_scope))

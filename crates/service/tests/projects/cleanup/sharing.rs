@@ -5,7 +5,7 @@ use super::{
 };
 use crate::acting::{RunningWorker, bytes_on_disk, create};
 use crate::support::{Installation, on_both_backends};
-use estrade_blobs::{BlobError, DigestSet, Published};
+use estrade_blobs::{BlobError, DigestSet, PublishedBlobs};
 use estrade_service::Core;
 use estrade_service::gc::blobs::{BlobCollector, CollectedBlobs};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ on_both_backends! {
 }
 
 /// Stores a content whose row is not committed.
-async fn publish(core: &Core, content: Vec<u8>) -> Published {
+async fn publish(core: &Core, content: Vec<u8>) -> PublishedBlobs {
     let blobs = core.blobs.clone();
     let publish = move || {
         let mut staging = blobs.stage(u64::MAX, |_| Ok(DigestSet::default()));
@@ -85,7 +85,7 @@ async fn what_is_added_while_the_rest_moves_stays(at: &Installation) {
     assert_eq!(clean(&core, &mut collector).await.packs, 1);
     let blob = late.blobs()[0];
     let next = store(&core, &page(3)).await;
-    assert_ne!(next.place.id(), blob.place.id(), "nobody adds to it");
+    assert_ne!(next.location.object(), blob.location.object(), "nobody adds to it");
     let committed = core
         .db
         .transact(move |tx| Box::pin(super::blob_rows_keep(tx, blob)));

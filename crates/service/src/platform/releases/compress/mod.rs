@@ -13,7 +13,7 @@ pub use brotli::run as run_brotli;
 pub(crate) use eager::{EagerCompressor, UploadScope};
 
 use crate::{Core, Error, Result};
-use estrade_blobs::{Digest, DigestMap, DigestSet, HeldBlobs, Published, StoredBlob};
+use estrade_blobs::{Digest, DigestMap, DigestSet, PublishedGuard, PublishedBlobs, StoredBlob};
 use estrade_model::ProjectId;
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;
@@ -65,7 +65,7 @@ impl MissingVariants {
 /// Variants that are durable; their rows are not committed yet.
 pub(super) struct PreparedVariants {
     pub(super) rows: Arc<PreparedRows>,
-    published: Vec<Published>,
+    published: Vec<PublishedBlobs>,
 }
 
 /// What has to be committed for variants.
@@ -75,14 +75,14 @@ pub(super) struct PreparedRows {
     new: Vec<StoredBlob>,
     known: Vec<Digest>,
     /// Until the transaction is over, also when nobody waits for it any more.
-    _held: Vec<HeldBlobs>,
+    _held: Vec<PublishedGuard>,
 }
 
 impl PreparedVariants {
     fn new(artifact: ArtifactId, batch: CompressedBatch) -> Self {
         let rows = PreparedRows {
             artifact,
-            _held: batch.published.iter().map(Published::hold).collect(),
+            _held: batch.published.iter().map(PublishedBlobs::hold).collect(),
             new: batch.new_blobs(),
             known: batch.known_blobs(),
             variants: batch.variants,
@@ -109,8 +109,8 @@ impl PreparedVariants {
     /// Tells whether the rows were committed; an error means that nobody knows.
     pub(super) fn settle(self, committed: &Result<bool>) {
         let end = match committed {
-            Ok(false) => Published::discard,
-            Ok(true) | Err(_) => Published::keep,
+            Ok(false) => PublishedBlobs::discard,
+            Ok(true) | Err(_) => PublishedBlobs::keep,
         };
         self.published.into_iter().for_each(end);
     }

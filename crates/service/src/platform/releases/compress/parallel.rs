@@ -7,7 +7,7 @@ use super::file_types::{SNIFFED_BYTES, looks_like_text};
 use crate::priority_gate::PriorityGate;
 use crate::{Error, Result};
 use estrade_blobs::{
-    BlobError, BlobStore, Digest, DigestSet, MIN_LARGE_BYTES, LookupError, Published, Staging,
+    BlobError, BlobStore, Digest, DigestSet, MIN_LARGE_BYTES, LookupError, PublishedBlobs, Staging,
     StoredBlob,
 };
 use estrade_model::coding::Coding;
@@ -39,7 +39,7 @@ pub(super) struct CompressionJob {
 #[derive(Default)]
 pub(super) struct CompressedBatch {
     pub(super) variants: Vec<NewVariant>,
-    pub(super) published: Vec<Published>,
+    pub(super) published: Vec<PublishedBlobs>,
 }
 
 /// What compressing needs. It blocks: use it inside `spawn_blocking`.
@@ -245,7 +245,7 @@ impl CompressedBatch {
 
     /// The variants that lie in new places.
     pub(super) fn new_blobs(&self) -> Vec<StoredBlob> {
-        let blobs = self.published.iter().map(Published::blobs);
+        let blobs = self.published.iter().map(PublishedBlobs::blobs);
         blobs.flatten().copied().collect()
     }
 
@@ -259,7 +259,7 @@ impl CompressedBatch {
 
     /// The rows are certainly not committed.
     pub(super) fn discard(self) {
-        self.published.into_iter().for_each(Published::discard);
+        self.published.into_iter().for_each(PublishedBlobs::discard);
     }
 }
 

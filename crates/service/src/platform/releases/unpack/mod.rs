@@ -21,7 +21,7 @@ use super::limits::ReleaseLimits;
 use super::steps::StepError;
 use super::transition::Failure;
 use crate::{Core, Error};
-use estrade_blobs::Published;
+use estrade_blobs::PublishedBlobs;
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArchiveFormat, SourceId};
 use estrade_model::site::SiteConfig;
@@ -213,7 +213,7 @@ struct Site {
     manifest: Manifest,
     /// JSON; none when everything is as usual.
     config: Option<String>,
-    published: Published,
+    published: PublishedBlobs,
     said: BuildLog,
     warnings: Vec<String>,
 }

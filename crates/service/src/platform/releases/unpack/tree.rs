@@ -6,7 +6,7 @@ use super::links::{self, Link};
 use super::{UnpackError, refuse};
 use crate::platform::releases::layout::is_project_file;
 use crate::platform::releases::limits::{ReleaseLimits, storing};
-use estrade_blobs::{BlobError, Published, Staging};
+use estrade_blobs::{BlobError, PublishedBlobs, Staging};
 use estrade_model::paths::{FilePath, FileTree};
 use estrade_model::site_settings::MAX_PROJECT_FILE_BYTES;
 use estrade_store::manifest::ManifestFile;
@@ -196,7 +196,7 @@ impl Tree {
 }
 
 /// Makes the contents durable, once it is certain that they will be served.
-pub(super) fn publish(staging: Staging<'static>) -> Result<Published, UnpackError> {
+pub(super) fn publish(staging: Staging<'static>) -> Result<PublishedBlobs, UnpackError> {
     staging.publish().map_err(stored)
 }
 

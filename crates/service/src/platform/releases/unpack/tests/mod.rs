@@ -62,7 +62,7 @@ impl Bench {
     /// How many files there are, and how long they are together.
     fn files(&self) -> (usize, u64) {
         assert_eq!(count_files(&self.directory.path().join("tmp")), 0);
-        let places = self.blobs.places().unwrap();
+        let places = self.blobs.objects().unwrap();
         let sizes: Vec<_> = places.map(|entry| entry.unwrap().size).collect();
         (sizes.len(), sizes.iter().sum())
     }
