@@ -1,6 +1,6 @@
 //! Accounts at ACME servers, and what to answer to their challenges.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, StoreError, Tx};
 use estrade_model::Timestamp;
 use estrade_model::domain::HostName;

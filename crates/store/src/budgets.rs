@@ -5,7 +5,7 @@
 //! what was set aside, and what its slices settled is spent. From then on it can open no call any
 //! more, whatever its own clock says, because that is checked where calls are opened.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::usage::sum;
 use crate::{Db, Record, Row, StoreError, Tx, Value, calls};
 use estrade_model::Timestamp;

@@ -4,8 +4,8 @@
 //! same transaction. On the node that made it, it is published right after the commit. Other
 //! processes follow the table: woken by `NOTIFY` on PostgreSQL, by `PRAGMA data_version` on SQLite.
 
-use crate::db::{Engine, Tx};
-use crate::housekeeping::prune;
+use crate::db::{Backend, Tx};
+use crate::prune::prune;
 use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
@@ -185,9 +185,9 @@ pub fn follow(db: Db, stop: CancellationToken) -> BoxFuture<'static, ()> {
             version: None,
             seen: HashSet::new(),
         };
-        let mut notified = match db.engine() {
-            Engine::Sqlite(_) => None,
-            Engine::Postgres(postgres) => Some(postgres.listen(stop.clone())),
+        let mut notified = match db.backend() {
+            Backend::Sqlite(_) => None,
+            Backend::Postgres(postgres) => Some(postgres.listen(stop.clone())),
         };
         let mut failing = false;
         while !stop.is_cancelled() {
@@ -229,8 +229,8 @@ struct Follower<'d> {
 
 impl Follower<'_> {
     async fn catch_up(&mut self) -> Result<(), StoreError> {
-        match self.db.engine() {
-            Engine::Sqlite(sqlite) => {
+        match self.db.backend() {
+            Backend::Sqlite(sqlite) => {
                 let version = Some(sqlite.data_version()?);
                 if self.version != version {
                     self.catch_up_sqlite().await?;
@@ -238,7 +238,7 @@ impl Follower<'_> {
                 }
                 Ok(())
             }
-            Engine::Postgres(_) => self.catch_up_postgres().await,
+            Backend::Postgres(_) => self.catch_up_postgres().await,
         }
     }
 

@@ -19,7 +19,7 @@
 
 use crate::artifacts::ArtifactContents;
 use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
-use crate::db::Engine;
+use crate::db::Backend;
 use crate::postgres::CleanupLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_blobs::{Digest, ObjectId, StoredBlob};
@@ -36,10 +36,10 @@ pub struct CleanupGuard(Option<CleanupLock>);
 impl CleanupGuard {
     /// Takes it, unless another node has it.
     pub async fn take(db: &Db) -> Result<Option<Self>, StoreError> {
-        match db.engine() {
+        match db.backend() {
             // One server owns the file.
-            Engine::Sqlite(_) => Ok(Some(Self(None))),
-            Engine::Postgres(postgres) => {
+            Backend::Sqlite(_) => Ok(Some(Self(None))),
+            Backend::Postgres(postgres) => {
                 let lock = postgres.try_lock_cleanup().await?;
                 Ok(lock.map(|lock| Self(Some(lock))))
             }

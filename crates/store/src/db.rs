@@ -1,7 +1,7 @@
-//! One store, two engines.
+//! One store, two backends.
 //!
 //! SQL is written once, in the dialect that SQLite and PostgreSQL share: `$1` parameters,
-//! `RETURNING`, `ON CONFLICT`, and the column types TEXT, BIGINT, BOOLEAN and bytes. The engine is
+//! `RETURNING`, `ON CONFLICT`, and the column types TEXT, BIGINT, BOOLEAN and bytes. The backend is
 //! picked at start from the database URL.
 //!
 //! Writes go through [`Db::transact`]. On SQLite one writer thread commits the transactions that
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub type Job<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
 
 /// A job without its types: it keeps its result to itself and only says whether what it did shall
-/// stay. So the engines are compiled once, and not once for every transaction of the product.
+/// stay. So the backends are compiled once, and not once for every transaction of the product.
 pub(crate) type ErasedJob =
     Box<dyn for<'t> Fn(&'t mut Tx) -> Boxed<'t, bool> + Send + Sync + 'static>;
 
@@ -45,11 +45,11 @@ pub enum Location {
 pub struct Db(Arc<Inner>);
 
 struct Inner {
-    engine: Engine,
+    backend: Backend,
     changes: Arc<Changes>,
 }
 
-pub(crate) enum Engine {
+pub(crate) enum Backend {
     Sqlite(Sqlite),
     Postgres(Postgres),
 }
@@ -65,22 +65,22 @@ impl Db {
         Fut: Future<Output = Result<(), E>>,
         E: From<StoreError>,
     {
-        let engine = match location {
+        let backend = match location {
             Location::Sqlite(file) => {
                 let lock = migrate::lock_file(file).await?;
-                let engine = Engine::Sqlite(Sqlite::open(file)?);
-                let db = Self::over(engine);
+                let backend = Backend::Sqlite(Sqlite::open(file)?);
+                let db = Self::with_backend(backend);
                 migrate::run(&db).await?;
                 first(db.clone()).await?;
                 drop(lock);
                 return Ok(db);
             }
-            Location::Postgres(url) => Engine::Postgres(Postgres::connect(url).await?),
+            Location::Postgres(url) => Backend::Postgres(Postgres::connect(url).await?),
         };
-        let db = Self::over(engine);
-        let lock = match db.engine() {
-            Engine::Postgres(postgres) => postgres.lock_migrations().await?,
-            Engine::Sqlite(_) => return Ok(db),
+        let db = Self::with_backend(backend);
+        let lock = match db.backend() {
+            Backend::Postgres(postgres) => postgres.lock_migrations().await?,
+            Backend::Sqlite(_) => return Ok(db),
         };
         migrate::run(&db).await?;
         first(db.clone()).await?;
@@ -88,15 +88,15 @@ impl Db {
         Ok(db)
     }
 
-    fn over(engine: Engine) -> Self {
+    fn with_backend(backend: Backend) -> Self {
         Self(Arc::new(Inner {
-            engine,
+            backend,
             changes: Arc::default(),
         }))
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.0.engine
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.0.backend
     }
 
     /// What followers of changes need.
@@ -106,13 +106,13 @@ impl Db {
 
     /// Whether this is SQLite, where one server owns the file.
     pub fn is_sqlite(&self) -> bool {
-        matches!(self.engine(), Engine::Sqlite(_))
+        matches!(self.backend(), Backend::Sqlite(_))
     }
 
     /// Starts a statement that only reads.
     pub fn read(&self, sql: &'static str) -> Query<'_> {
         Query {
-            target: Target::Pool(self.engine()),
+            target: Target::Pool(self.backend()),
             sql,
             values: Vec::new(),
         }
@@ -149,9 +149,9 @@ impl Db {
     /// Carries out a job; an error means that nothing of it stayed, whatever the job said.
     fn run(&self, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
         let changes = Arc::clone(&self.0.changes);
-        match self.engine() {
-            Engine::Sqlite(sqlite) => Box::pin(sqlite.writer().transact(job, changes)),
-            Engine::Postgres(postgres) => Box::pin(postgres.transact(job, changes)),
+        match self.backend() {
+            Backend::Sqlite(sqlite) => Box::pin(sqlite.writer().transact(job, changes)),
+            Backend::Postgres(postgres) => Box::pin(postgres.transact(job, changes)),
         }
     }
 
@@ -187,9 +187,9 @@ impl Db {
 
     /// Tidies up; called when the server stops.
     pub fn close(&self) -> Result<(), StoreError> {
-        match self.engine() {
-            Engine::Sqlite(sqlite) => sqlite.close(),
-            Engine::Postgres(postgres) => {
+        match self.backend() {
+            Backend::Sqlite(sqlite) => sqlite.close(),
+            Backend::Postgres(postgres) => {
                 postgres.close();
                 Ok(())
             }
@@ -198,9 +198,9 @@ impl Db {
 
     /// The file of a SQLite database.
     pub fn file(&self) -> Option<&Path> {
-        match self.engine() {
-            Engine::Sqlite(sqlite) => Some(sqlite.file()),
-            Engine::Postgres(_) => None,
+        match self.backend() {
+            Backend::Sqlite(sqlite) => Some(sqlite.file()),
+            Backend::Postgres(_) => None,
         }
     }
 }
@@ -314,7 +314,7 @@ fn read_all<T: Record>(rows: &[tokio_postgres::Row]) -> Result<Vec<T>, StoreErro
 }
 
 enum Target<'e> {
-    Pool(&'e Engine),
+    Pool(&'e Backend),
     Tx(&'e mut Tx),
 }
 
@@ -346,8 +346,8 @@ impl Query<'_> {
     /// Returns every row.
     pub async fn fetch_all<T: Record>(self) -> Result<Vec<T>, StoreError> {
         match self.target {
-            Target::Pool(Engine::Sqlite(sqlite)) => sqlite.read(self.sql, &self.values).await,
-            Target::Pool(Engine::Postgres(postgres)) => {
+            Target::Pool(Backend::Sqlite(sqlite)) => sqlite.read(self.sql, &self.values).await,
+            Target::Pool(Backend::Postgres(postgres)) => {
                 read_all(&postgres.read(self.sql, &self.values).await?)
             }
             Target::Tx(tx) => tx.fetch(self.sql, &self.values).await,

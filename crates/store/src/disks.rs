@@ -1,6 +1,6 @@
 //! Disks of projects.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, value};
 use estrade_model::disk::{Disk, DiskId};
 use estrade_model::{ProjectId, Timestamp};

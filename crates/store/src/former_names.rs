@@ -1,6 +1,6 @@
 //! Names that deleted projects had.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::{OwnerId, Timestamp};
 

@@ -4,7 +4,7 @@
 //! holder's lease. With a status it is an answer. Either way a row whose time is over counts as
 //! absent, so a holder that died blocks nobody for longer than its lease.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{Id, Timestamp};
 

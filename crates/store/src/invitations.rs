@@ -1,6 +1,6 @@
 //! Invitations into teams: hashes of their links, for whom they are, and when they end.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::id::kind;
 use estrade_model::team::Role;

@@ -1,5 +1,6 @@
 //! AI keys: what the wire shows, and the live state that checks a secret.
 
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::key::{Budget, CreatedBy, Key, KeyLimits};
@@ -423,4 +424,11 @@ pub async fn key_state(db: &Db, id: KeyId) -> Result<Option<KeyState>, StoreErro
         old_secrets,
         key: row.key,
     }))
+}
+
+/// Removes up to `most` secrets that rotations replaced and that no longer work.
+pub async fn prune_old_secrets(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM key_old_secrets WHERE (key_id, secret_hash) IN
+               (SELECT key_id, secret_hash FROM key_old_secrets WHERE valid_until < $1 LIMIT $2)";
+    prune(db, sql, now, most).await
 }

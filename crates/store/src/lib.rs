@@ -1,6 +1,6 @@
 //! Facts in a database.
 //!
-//! [`Db`] is one handle over two engines, SQLite and PostgreSQL. Queries live in one file per
+//! [`Db`] is one handle over two backends, SQLite and PostgreSQL. Queries live in one file per
 //! resource, each SQL text written once.
 
 pub mod accounts;
@@ -22,7 +22,6 @@ pub mod envs;
 pub mod error;
 pub mod events;
 pub mod former_names;
-pub mod housekeeping;
 pub mod idempotency;
 pub mod images;
 pub mod installation;
@@ -38,6 +37,7 @@ pub mod networks;
 mod postgres;
 pub mod projects;
 pub mod providers;
+mod prune;
 pub mod quotas;
 pub mod release_queue;
 pub mod releases;

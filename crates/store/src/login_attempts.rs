@@ -1,6 +1,6 @@
 //! Who failed to log in how often, and who did not, so that guessing has an end.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{AccountId, Timestamp};
 

@@ -72,12 +72,12 @@ async fn apply_missing(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the engines spell differently in a schema.
+/// What the backends spell differently in a schema.
 struct Dialect {
     bytes: &'static str,
     serial: &'static str,
     txid: &'static str,
-    /// Behind a table that lies in the order of its primary key, if the engine knows such a thing.
+    /// Behind a table that lies in the order of its primary key, if the backend knows such a thing.
     clustered: &'static str,
 }
 

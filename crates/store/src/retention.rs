@@ -1,6 +1,6 @@
 //! What releases are made of, once it is older than a project's history goes back.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::release::{ArtifactId, ReleaseState, SourceId};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};

@@ -1,6 +1,6 @@
 //! Account tokens: hashes of their secrets, names, and when they end.
 
-use crate::housekeeping::prune;
+use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{AccountId, Timestamp, TokenId};
 

@@ -1,4 +1,4 @@
-//! Values that both engines understand, on their way in and out.
+//! Values that both backends understand, on their way in and out.
 
 use crate::StoreError;
 use estrade_model::{Id, Timestamp};
@@ -133,7 +133,7 @@ impl<'r> Row<'r> {
     }
 }
 
-/// A type that a column of either engine can be read as.
+/// A type that a column of either backend can be read as.
 pub trait Column: Sized {
     /// From a SQLite row.
     fn from_sqlite(row: &rusqlite::Row<'_>, index: usize) -> Result<Self, StoreError>;
@@ -228,7 +228,7 @@ impl<T> Column for Option<Id<T>> {
     }
 }
 
-/// Something that can be read from a row of either engine.
+/// Something that can be read from a row of either backend.
 pub trait Record: Sized {
     /// Reads the columns in the order in which the query names them.
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError>;

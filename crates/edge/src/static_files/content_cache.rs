@@ -327,7 +327,7 @@ async fn read(file: &Arc<File>, offset: u64, length: u64) -> io::Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estrade_blobs::{DigestSet, BlobLocation, StoredBlob};
+    use estrade_blobs::{BlobLocation, DigestSet, StoredBlob};
 
     #[test]
     fn a_content_is_kept_the_second_time() {

@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn only_what_fits_is_noted() {
         let place = BlobLocation::from_columns("pack:0123456789abcdef01234567", 0);
-        let place = place.unwrap().id();
+        let place = place.unwrap().object();
         let stored = |offset, size| ContentLocation {
             place,
             offset,

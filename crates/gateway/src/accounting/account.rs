@@ -10,7 +10,7 @@ use crate::trace::Trace;
 use crate::upstream::catalogue::Target;
 use estrade_model::Id;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, RowState, Operation, Price, BudgetReservation, Tokens};
+use estrade_model::call::{BudgetReservation, Call, Operation, Price, RowState, Tokens};
 use estrade_model::provider::OnDisconnect;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;

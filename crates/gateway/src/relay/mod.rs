@@ -27,7 +27,7 @@ use crate::streaming::worker::WorkerState;
 use crate::upstream::Pool;
 use crate::upstream::catalogue::{Catalogue, ECHO_PROVIDER, Model, Target};
 use bytes::Bytes;
-use estrade_model::call::{CallId, Operation, BudgetReservation};
+use estrade_model::call::{BudgetReservation, CallId, Operation};
 use fallback::{UpstreamCall, call_with_fallback};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use outcome::{CompleteResponse, Outcome};

@@ -2,14 +2,14 @@
 //! One task, started by the server and ended by its token.
 
 use crate::ai::key_check::KeyCheck;
-use crate::idempotency::RENEW_EVERY;
+use crate::idempotency::RENEW_INTERVAL;
 use crate::identity::credentials::AccountTokens;
 use crate::{Core, Result, ai::usage, idempotency, identity::login};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
 use estrade_store::{
-    StoreError, acme, changes, disks, former_names, housekeeping as secrets,
-    idempotency as answers, invitations, login_attempts, tokens,
+    StoreError, acme, changes, disks, former_names, idempotency as answers, invitations, keys,
+    login_attempts, tokens,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub fn run(
                 let pruned = usage::retention::prune(&core, &stop).await;
                 report("remove calls that are too old", pruned);
             }),
-            repeat(RENEW_EVERY, &stop, || renew_idempotency_leases(&core)),
+            repeat(RENEW_INTERVAL, &stop, || renew_idempotency_leases(&core)),
             release_as_dropped(&core, &stop),
         );
         flush(&tokens, &keys).await;
@@ -98,7 +98,7 @@ async fn release(core: &Core) {
 
 async fn release_as_dropped(core: &Core, stop: &CancellationToken) {
     while stop
-        .run_until_cancelled(core.tickets.dropped())
+        .run_until_cancelled(core.in_flight_requests.dropped())
         .await
         .is_some()
     {
@@ -156,7 +156,7 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     })
     .await;
     drain("key_old_secrets", stop, || {
-        secrets::prune_old_secrets(db, now, BATCH_ROWS)
+        keys::prune_old_secrets(db, now, BATCH_ROWS)
     })
     .await;
 }

@@ -2,7 +2,7 @@
 
 use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_backends};
-use estrade_model::call::{CallId, RowState, Span, BudgetReservation};
+use estrade_model::call::{BudgetReservation, CallId, RowState, Span};
 use estrade_model::{KeyId, WorkspaceId};
 use estrade_service::Scope;
 use estrade_service::ai::usage::{activity, list_calls, read_call, retention};
@@ -158,10 +158,10 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
             };
             let created = now.before(Duration::from_hours(hours));
             let id = id_at(created);
-            drop(
-                node.ledger
-                    .close(BudgetReservation::NONE, call(&who, id, created, "model", whole(1))),
-            );
+            drop(node.ledger.close(
+                BudgetReservation::NONE,
+                call(&who, id, created, "model", whole(1)),
+            ));
         }
     }
     node.ledger.flush().await;

@@ -45,7 +45,7 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
         failed,
     } = tx
     else {
-        return Err(StoreError::bug("the transaction changed its engine"));
+        return Err(StoreError::bug("the transaction changed its backend"));
     };
     if keep && !failed {
         return match inner.commit(!changes.is_empty()).await {

@@ -76,7 +76,7 @@ impl Writer {
 
 impl WriteJob {
     fn run(&self, tx: &mut Tx) -> Outcome {
-        // On this engine nothing in a job ever waits, so one poll is all it takes.
+        // On this backend nothing in a job ever waits, so one poll is all it takes.
         let body = async { (self.job)(tx).await };
         let keep = AssertUnwindSafe(body).catch_unwind().now_or_never();
         let changes = std::mem::take(&mut tx.changes);
@@ -247,7 +247,7 @@ fn control(tx: &mut Tx, sql: &'static str) -> Result<(), StoreError> {
     match &mut tx.inner {
         TxInner::Sqlite(inner) => inner.control(sql),
         TxInner::Postgres(_) => Err(StoreError::bug(
-            "the SQLite writer holds another engine's transaction",
+            "the SQLite writer holds another backend's transaction",
         )),
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::{assert_time, column, fields, new_key};
 use estrade_model::Id;
 use estrade_model::amount::Amount;
-use estrade_model::call::{Call, CallId, Operation, BudgetReservation, Tokens};
+use estrade_model::call::{BudgetReservation, Call, CallId, Operation, Tokens};
 use estrade_testkit::{TestApp, User, on_both_backends};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use super::transition::MAX_QUEUED;
 use super::{Upload, queue_release};
 use crate::identity::access::Permission;
 use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
-use estrade_blobs::{Digest, DigestSet, PublishedGuard, PublishedBlobs, StoredBlob};
+use estrade_blobs::{Digest, DigestSet, PublishedBlobs, PublishedGuard, StoredBlob};
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
@@ -190,7 +190,11 @@ struct Contents {
 }
 
 impl Contents {
-    fn new(manifest: Manifest, published: &PublishedBlobs, similar: Option<SimilarArtifact>) -> Self {
+    fn new(
+        manifest: Manifest,
+        published: &PublishedBlobs,
+        similar: Option<SimilarArtifact>,
+    ) -> Self {
         let new = published.blobs().to_vec();
         let mut known = known_contents(&manifest, &new);
         let similar = similar.map(|similar| {

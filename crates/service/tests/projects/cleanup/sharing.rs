@@ -85,7 +85,11 @@ async fn what_is_added_while_the_rest_moves_stays(at: &Installation) {
     assert_eq!(clean(&core, &mut collector).await.packs, 1);
     let blob = late.blobs()[0];
     let next = store(&core, &page(3)).await;
-    assert_ne!(next.location.object(), blob.location.object(), "nobody adds to it");
+    assert_ne!(
+        next.location.object(),
+        blob.location.object(),
+        "nobody adds to it"
+    );
     let committed = core
         .db
         .transact(move |tx| Box::pin(super::blob_rows_keep(tx, blob)));

@@ -13,7 +13,7 @@ pub use brotli::run as run_brotli;
 pub(crate) use eager::{EagerCompressor, UploadScope};
 
 use crate::{Core, Error, Result};
-use estrade_blobs::{Digest, DigestMap, DigestSet, PublishedGuard, PublishedBlobs, StoredBlob};
+use estrade_blobs::{Digest, DigestMap, DigestSet, PublishedBlobs, PublishedGuard, StoredBlob};
 use estrade_model::ProjectId;
 use estrade_model::coding::Coding;
 use estrade_model::release::ArtifactId;

@@ -7,7 +7,7 @@ use super::file_types::{SNIFFED_BYTES, looks_like_text};
 use crate::priority_gate::PriorityGate;
 use crate::{Error, Result};
 use estrade_blobs::{
-    BlobError, BlobStore, Digest, DigestSet, MIN_LARGE_BYTES, LookupError, PublishedBlobs, Staging,
+    BlobError, BlobStore, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, PublishedBlobs, Staging,
     StoredBlob,
 };
 use estrade_model::coding::Coding;
