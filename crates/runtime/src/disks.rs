@@ -52,7 +52,7 @@ impl Engine {
         let stray = |name: String| {
             let (_project, volume) = name.strip_prefix(&prefix)?.split_once('-')?;
             let volume = volume.to_owned();
-            (!volumes.contains(&name)).then_some(StrayDisk { name, volume })
+            (!volumes.contains(&name)).then_some(StrayDisk { volume, name })
         };
         Ok(found.into_iter().filter_map(stray).collect())
     }

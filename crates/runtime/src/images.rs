@@ -185,7 +185,7 @@ impl Engine {
                 Ok(_) => return Ok(()),
                 // The engine does that for one caller at a time.
                 Err(Error::Conflict { .. }) if Instant::now() < deadline => {
-                    sleep(SETTLE_DELAY).await
+                    sleep(SETTLE_DELAY).await;
                 }
                 Err(error) => return Err(error),
             }

@@ -121,7 +121,7 @@ async fn what_an_older_backup_does_not_know_is_kept_for_a_day() {
         }
     };
     sweep("first").await;
-    assert_eq!(volumes(&world), [newest.clone()], "kept");
+    assert_eq!(volumes(&world), std::slice::from_ref(&newest), "kept");
     world.app.core().clock.advance(Duration::from_hours(25));
     sweep("second").await;
     eventually("the unknown disk is gone", || gone(newest.clone())).await;

@@ -30,7 +30,7 @@ pub struct Upload {
     project: ProjectId,
     staging: Staging<'static>,
     /// What is compressed ahead of time.
-    upload_scope: UploadScope,
+    compression: UploadScope,
     /// Files whose contents came along.
     sent: Vec<ManifestFile>,
     /// Files whose contents were only named, by their digests.
@@ -59,7 +59,7 @@ pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<U
     Ok(Upload {
         project: row.id,
         staging,
-        upload_scope,
+        compression: upload_scope,
         sent: Vec::new(),
         named: Vec::new(),
         ahead: 0,
@@ -234,7 +234,7 @@ impl Upload {
     pub(super) fn publish(mut self) -> Result<(Manifest, PublishedBlobs, UploadScope)> {
         let published = self.staging.publish().map_err(storing)?;
         self.sent.append(&mut self.named);
-        Ok((Manifest::new(self.sent), published, self.upload_scope))
+        Ok((Manifest::new(self.sent), published, self.compression))
     }
 }
 

@@ -211,7 +211,7 @@ async fn compress(
         blobs: core.blobs.clone(),
         db: core.db.clone(),
         runtime: Handle::current(),
-        eager_compressor: core.eager_compressor.clone(),
+        eager: core.eager_compressor.clone(),
         stop,
         threads,
         yield_to: background.then(|| core.priority_gate.clone()),

@@ -48,7 +48,7 @@ pub(super) struct Compressor {
     pub(super) db: Db,
     pub(super) runtime: Handle,
     /// What was made already.
-    pub(super) eager_compressor: EagerCompressor,
+    pub(super) eager: EagerCompressor,
     pub(super) stop: CancellationToken,
     /// Most threads.
     pub(super) threads: usize,
@@ -185,7 +185,7 @@ impl Compressor {
             coding,
             packed,
         };
-        if let Some(made) = self.eager_compressor.take(&job.blob.digest)
+        if let Some(made) = self.eager.take(&job.blob.digest)
             && job.codings.iter().all(|coding| QUICK.contains(coding))
         {
             let made = made.into_iter();
