@@ -1,7 +1,7 @@
 //! The edge on its way to its listeners: its certificates, its ports, its tasks.
 
 use crate::run::named;
-use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates};
+use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates, ProxyOptions};
 use estrade_listener::{FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, lanes};
 use estrade_model::error::error_chain;
 use estrade_service::Core;
@@ -57,6 +57,7 @@ impl OpenEdge {
             tls: Some(TlsSource::Certificates(Arc::clone(certificates) as _)),
             ..bind.options.clone()
         };
+        let max_tunnels = max_tunnels(&bind.edge.proxy, bind.options.max_connections);
         let (options, secured) = match (bind.tls_address, &certificates) {
             (Some(_), None) => {
                 return Err(io::Error::new(
@@ -84,6 +85,10 @@ impl OpenEdge {
         let options = EdgeOptions {
             certificates,
             redirect_to: tls_address.filter(|_| bind.redirect).map(|it| it.port()),
+            proxy: ProxyOptions {
+                max_tunnels,
+                ..bind.edge.proxy
+            },
             ..bind.edge
         };
         let edge = Edge::open(core, options, Arc::clone(&access_log)).await;
@@ -118,6 +123,15 @@ impl OpenEdge {
     }
 }
 
+/// Leaves a quarter of the connections to requests.
+///
+/// A tunnel counts as a connection and is never closed to make room. If tunnels could be all of them, two addresses, each
+/// with its half, would keep everybody else out for as long as they like.
+fn max_tunnels(proxy: &ProxyOptions, max_connections: usize) -> usize {
+    let for_requests = max_connections / 4;
+    proxy.max_tunnels.min(max_connections - for_requests)
+}
+
 /// Where certificates come from, if there are any.
 async fn certificates(
     files: Option<TlsFiles>,
@@ -133,4 +147,22 @@ async fn certificates(
 
 fn failed(error: &estrade_service::Error) -> io::Error {
     io::Error::other(error_chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use estrade_edge::ProxyOptions;
+
+    #[test]
+    fn tunnels_leave_connections_for_requests() {
+        let limited = |max_tunnels, max_connections| {
+            let proxy = ProxyOptions {
+                max_tunnels,
+                ..ProxyOptions::default()
+            };
+            super::max_tunnels(&proxy, max_connections)
+        };
+        assert_eq!(limited(10_000, 10_000), 7_500);
+        assert_eq!(limited(100, 10_000), 100);
+    }
 }
