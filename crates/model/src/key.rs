@@ -130,7 +130,7 @@ impl FromStr for Period {
     }
 }
 
-/// At least one workspace, at most [`MAX_WORKSPACES`], duplicates collapsed, in the order given.
+/// At least one workspace, at most 100, duplicates collapsed, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "Vec<WorkspaceLabel>")]
 #[schema(value_type = Vec<WorkspaceLabel>, min_items = 1, max_items = 100)]
@@ -159,7 +159,7 @@ impl TryFrom<Vec<WorkspaceLabel>> for WorkspaceSet {
     }
 }
 
-/// The models a key may use: at most [`MAX_MODELS`] names of 1 to 200 characters.
+/// The models a key may use: at most 200 names of 1 to 200 characters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "Vec<String>")]
 #[schema(value_type = Vec<String>, max_items = 200)]
