@@ -119,8 +119,15 @@ impl World {
         for instance in engine.instances().await.unwrap() {
             engine.remove_instance(&instance.id).await.unwrap();
         }
-        for network in engine.networks().await.unwrap() {
-            engine.remove_network(&network).await.unwrap();
+        for network in &engine.networks().await.unwrap() {
+            // The engine ends the container of a build that was given up in its own time.
+            eventually("the network is removed", || async move {
+                match engine.remove_network(network).await {
+                    Err(error) if error.is_conflict() => false,
+                    removed => removed.map(|()| true).unwrap(),
+                }
+            })
+            .await;
         }
         for volume in engine.volumes().await.unwrap() {
             engine.remove_volume(&volume).await.unwrap();
