@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
     pub(super) starts: Semaphore,
     /// Build slots.
     pub(crate) builds: Arc<BuildSlots>,
-    /// The turn at resizing a disk.
+    /// Disks are resized one at a time: the size that one took back after a failure must be one that was reached.
     pub(crate) resizes: Semaphore,
 }
 

@@ -2,7 +2,7 @@
 //! made again from what the release was made of, by a release of its own that runs the same.
 //!
 //! Retries back off exponentially and are bounded: a source that is gone or a registry that refuses does not come back
-//! by itself, and every attempt costs a turn at building and a failed release. After [`MAX_ATTEMPTS`] the project says
+//! by itself, and every attempt costs a build slot and a failed release. After [`MAX_ATTEMPTS`] the project says
 //! that it gave up, until another release is live or somebody restarts the project or the server.
 
 use super::crash_loop::CrashReport;

@@ -5,7 +5,7 @@
 //! over owners: whoever has the fewest in work is next, then whoever was served the longest ago. So what one
 //! owner queues, however much, delays another by one release.
 //!
-//! A build whose worker or engine went away waits for a turn like any other, or the builds that took its turn
+//! A build whose worker or engine went away waits for a build slot like any other, or the builds that took its slot
 //! meanwhile and it would together be more than [`MAX_BUILDS`]. It goes before those that were not begun, because its
 //! deadline runs.
 
@@ -240,7 +240,7 @@ mod tests {
     fn interrupted_builds_take_turns_before_those_that_were_not_begun() {
         let mut schedule = Schedule::default();
         let owners = owners::<6>();
-        // As after an engine that went away and came back: some began meanwhile and hold turns.
+        // As after an engine that went away and came back: some began meanwhile and hold slots.
         let waiting: Vec<_> = owners
             .iter()
             .flat_map(|owner| {
