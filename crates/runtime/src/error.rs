@@ -1,6 +1,6 @@
 //! What can go wrong between us and the engine.
 
-use crate::host::EngineHost;
+use crate::docker::host::EngineHost;
 use std::io;
 
 /// Why the engine did not do what it was asked for.

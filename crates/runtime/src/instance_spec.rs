@@ -1,9 +1,9 @@
 //! What an instance shall be, and how that is said to the engine.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
+use crate::docker::labels::{DISK, INSTANCE, InstanceKey, OWNER, PORT, PROJECT, RELEASE, SPEC};
+use crate::docker::volumes::VolumeKey;
 use crate::image_ref::ImageRef;
-use crate::labels::{DISK, INSTANCE, InstanceKey, OWNER, PORT, PROJECT, RELEASE, SPEC};
-use crate::volumes::VolumeKey;
 use bollard::models;
 use estrade_model::secret::Secret;
 use std::collections::HashMap;

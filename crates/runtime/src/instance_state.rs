@@ -1,7 +1,7 @@
 //! What the engine says of an instance.
 
-use crate::instances::InstanceId;
-use crate::labels::{self, DISK, InstanceKey, PORT, SPEC};
+use crate::docker::instances::InstanceId;
+use crate::docker::labels::{self, DISK, InstanceKey, PORT, SPEC};
 use bollard::models::{
     ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary,
     ContainerSummaryStateEnum, EndpointSettings,

@@ -1,6 +1,6 @@
 //! Is an instance ready? Asked from outside, as its visitors will.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
 use crate::instance_state::Instance;
 use bytes::Bytes;
 use http::Request;

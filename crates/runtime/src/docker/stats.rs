@@ -1,8 +1,8 @@
 //! What an instance uses.
 
-use crate::engine::{Engine, QUICK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT};
+use crate::docker::instances::InstanceId;
 use crate::error::Error;
-use crate::instances::InstanceId;
 use bollard::models;
 use bollard::query_parameters::StatsOptions;
 use futures_util::TryStreamExt;

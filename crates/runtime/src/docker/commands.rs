@@ -1,8 +1,8 @@
 //! Commands that are run inside of an instance.
 
-use crate::engine::{Engine, QUICK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT};
+use crate::docker::instances::InstanceId;
 use crate::error::Error;
-use crate::instances::InstanceId;
 use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use futures_util::TryStreamExt;

@@ -10,13 +10,13 @@
 //! The builder knows no limit of processes, and what it is given as argument can be read in the image's
 //! history.
 
-use crate::build_log::{BuildLog, Message};
-use crate::cache_guard::Building;
-use crate::engine::Engine;
+use crate::docker::build_log::{BuildLog, Message};
+use crate::docker::cache_guard::Building;
+use crate::docker::engine::Engine;
+use crate::docker::images::OwnImage;
+use crate::docker::labels::CACHE;
 use crate::error::Error;
 use crate::image_ref::ImageRef;
-use crate::images::OwnImage;
-use crate::labels::CACHE;
 use bytes::Bytes;
 use estrade_model::built_image::LAYERS;
 use estrade_model::secret::Secret;

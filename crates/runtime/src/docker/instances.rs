@@ -3,12 +3,12 @@
 //! Every call may be repeated: to make what is made, to start what runs, to stop what stands still and to
 //! remove what is gone are no errors.
 
-use crate::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
+use crate::docker::half_started::end_half_started;
+use crate::docker::labels::INSTANCE;
 use crate::error::Error;
-use crate::half_started::end_half_started;
 use crate::instance_spec::InstanceSpec;
 use crate::instance_state::{self, Instance};
-use crate::labels::INSTANCE;
 use bollard::models;
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,

@@ -1,13 +1,13 @@
 //! A Docker Engine, as one installation of Estrade sees it.
 
-use crate::cache_guard::CacheGuard;
-use crate::capabilities::Capabilities;
-use crate::disks::Disks;
+use crate::docker::cache_guard::CacheGuard;
+use crate::docker::capabilities::Capabilities;
+use crate::docker::disks::Disks;
+use crate::docker::host::EngineHost;
+use crate::docker::labels::Installation;
+use crate::docker::networks::SubnetPool;
+use crate::docker::transport::{Transport, body_of};
 use crate::error::Error;
-use crate::host::EngineHost;
-use crate::labels::Installation;
-use crate::networks::SubnetPool;
-use crate::transport::{Transport, body_of};
 use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker, body_full};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};

@@ -1,6 +1,6 @@
 //! What the engine can do, as far as making things depends on it. Asked once.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

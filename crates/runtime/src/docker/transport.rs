@@ -7,8 +7,8 @@
 //! The version of the API is agreed on first and then part of every path, so that a newer engine
 //! answers in the words that we know. bollard leaves it out of its addresses.
 
+use crate::docker::host::EngineHost;
 use crate::error::Error;
-use crate::host::EngineHost;
 use bollard::{API_DEFAULT_VERSION, BollardRequest, body_full};
 use bytes::Bytes;
 use http::header::HOST;

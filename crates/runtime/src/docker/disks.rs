@@ -7,7 +7,7 @@
 //! volume ([`Engine::stray_disks`]). So does a restore onto another engine: the files are there and their volumes are
 //! not yet.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
 use crate::error::Error;
 use std::collections::HashSet;
 use std::fs;

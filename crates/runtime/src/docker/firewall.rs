@@ -19,7 +19,7 @@
 //! listeners' look at their peers ([`SubnetPool::range`](crate::SubnetPool::range)). The same rules are set for
 //! IPv6 where the host has it, although our networks are made without.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
 use estrade_model::Invalid;
 use std::fmt::{self, Write};
 use std::net::IpAddr;

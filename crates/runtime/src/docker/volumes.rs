@@ -1,8 +1,8 @@
 //! Volumes: what an instance keeps across releases.
 
-use crate::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
+use crate::docker::labels::{self, OWNER, PROJECT, VOLUME};
 use crate::error::Error;
-use crate::labels::{self, OWNER, PROJECT, VOLUME};
 use bollard::models;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 use estrade_model::{Invalid, OwnerId, ProjectId};

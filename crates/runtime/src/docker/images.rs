@@ -4,7 +4,7 @@
 //! such a name beside its own, so that removing a release's image removes our name of it and never
 //! somebody else's.
 
-use crate::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::error::Error;
 use crate::image_ref::ImageRef;
 use bollard::models;

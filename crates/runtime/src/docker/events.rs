@@ -1,9 +1,9 @@
 //! What happens to instances, as it happens.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
+use crate::docker::instances::InstanceId;
+use crate::docker::labels::{INSTANCE, InstanceKey};
 use crate::error::Error;
-use crate::instances::InstanceId;
-use crate::labels::{INSTANCE, InstanceKey};
 use bollard::models;
 use bollard::query_parameters::EventsOptions;
 use estrade_model::Timestamp;

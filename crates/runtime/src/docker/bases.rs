@@ -2,7 +2,7 @@
 //! one of ours that says when they were used last: `estrade-<installation>/bases:<seconds>-<mark of the name>`.
 //! Images that were there before belong to somebody else and get none.
 
-use crate::engine::{Engine, QUICK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT};
 use crate::error::Error;
 use crate::image_ref::ImageRef;
 use estrade_model::Timestamp;

@@ -24,9 +24,9 @@
 //! looked at here: a subnet that the host has a route to already, for a VPN or for another engine, is passed
 //! over.
 
-use crate::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
+use crate::docker::labels::{self, OWNER};
 use crate::error::Error;
-use crate::labels::{self, OWNER};
 use bollard::models;
 use bollard::query_parameters::ListNetworksOptions;
 use estrade_model::ip_range::IpRange;

@@ -3,9 +3,9 @@
 //! The engine lets a command live on when its terminal is gone. So the command tells its process id
 //! first, and is hung up on when the [`Shell`] is dropped, as it would be by a real terminal.
 
-use crate::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
+use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
+use crate::docker::instances::InstanceId;
 use crate::error::Error;
-use crate::instances::InstanceId;
 use bollard::body_full;
 use bollard::models::ExecConfig;
 use bollard::query_parameters::ResizeExecOptions;

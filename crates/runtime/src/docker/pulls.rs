@@ -1,9 +1,9 @@
 //! Pulls: an image comes from its registry.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
+use crate::docker::images::OwnImage;
 use crate::error::Error;
 use crate::image_ref::ImageRef;
-use crate::images::OwnImage;
 use bollard::auth::DockerCredentials;
 use bollard::models::CreateImageInfo;
 use bollard::query_parameters::CreateImageOptions;

@@ -1,8 +1,8 @@
 //! What instances write.
 
-use crate::engine::Engine;
+use crate::docker::engine::Engine;
+use crate::docker::instances::InstanceId;
 use crate::error::Error;
-use crate::instances::InstanceId;
 use crate::lines::LONGEST;
 use bollard::container::LogOutput;
 use bollard::query_parameters::LogsOptions;
