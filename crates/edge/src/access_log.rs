@@ -4,7 +4,7 @@
 //! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
 
 use crate::static_files::request::StaticRequest;
-use estrade_listener::Second;
+use estrade_http1::Second;
 use estrade_model::Timestamp;
 use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};

@@ -11,11 +11,12 @@ use crate::request::{CallBody, CallRequest, SentKey};
 use crate::streaming::body::GatewayBody;
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
-use estrade_listener::express::{
+use estrade_http1::server::fast_path::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,
 };
-use estrade_listener::sending::{Ahead, End, Sending, while_there};
-use estrade_listener::{ConnectionHandle, ListenerOptions, Second, spare};
+use estrade_http1::server::sending::{Ahead, End, Sending, while_there};
+use estrade_http1::{Second, buffer_pool};
+use estrade_listener::{ConnectionHandle, ListenerOptions};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use http_body::Body;
@@ -194,7 +195,7 @@ struct Head {
 
 impl Head {
     fn parse(input: &[u8], options: &ListenerOptions) -> Parsed<Self> {
-        express::parse(input, |request, length| {
+        fast_path::parse(input, |request, length| {
             // The path is found by its place, and httparse skips empty lines before it.
             let head = Self::ordinary(request, length, options)?;
             let head = Some(head).filter(|_| input.starts_with(METHOD))?;
@@ -298,7 +299,7 @@ async fn send(
     date: &str,
     close: bool,
 ) -> (Option<Client>, bool) {
-    client.output = spare::take();
+    client.output = buffer_pool::take();
     let end = write_head(&mut client.output, &response, date, close);
     // What was said of it is not kept for as long as it takes.
     let mut body = response.into_body();

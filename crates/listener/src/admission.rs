@@ -6,6 +6,7 @@
 
 use crate::descriptors::DescriptorShare;
 use crate::peer::TrustedProxies;
+use estrade_http1::server::fast_path::ConnectionState;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,22 +83,24 @@ impl ConnectionHandle {
         &self.close
     }
 
-    /// It waits for a request.
-    pub fn set_idle(&self, now: Instant) {
+    /// Since when it waits for a request, if it does.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let since = self.idle_since.load(Ordering::Relaxed);
+        (since != BUSY).then(|| self.epoch + Duration::from_millis(since))
+    }
+}
+
+impl ConnectionState for ConnectionHandle {
+    #[inline]
+    fn set_idle(&self, now: Instant) {
         let since = now.saturating_duration_since(self.epoch).as_millis();
         let since = u64::try_from(since).unwrap_or(BUSY - 1);
         self.idle_since.store(since, Ordering::Relaxed);
     }
 
-    /// It has one.
-    pub fn set_busy(&self) {
+    #[inline]
+    fn set_busy(&self) {
         self.idle_since.store(BUSY, Ordering::Relaxed);
-    }
-
-    /// Since when it waits for a request, if it does.
-    pub fn idle_since(&self) -> Option<Instant> {
-        let since = self.idle_since.load(Ordering::Relaxed);
-        (since != BUSY).then(|| self.epoch + Duration::from_millis(since))
     }
 }
 

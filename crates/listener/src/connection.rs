@@ -1,11 +1,11 @@
 //! One connection at a time: handshake, requests, end.
 
 use crate::linger::Lingering;
-use crate::strict_heads::StrictHeads;
 use crate::tracked::TrackedService;
 use crate::{
     BoxError, ConnectionHandle, ConnectionSlot, Handshake, HttpBody, HttpService, ListenerOptions,
 };
+use estrade_http1::server::StrictHeads;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use std::net::{IpAddr, SocketAddr};
@@ -184,7 +184,8 @@ impl Shared {
     {
         let service = TrackedService::new(service, peer, &self.options, Arc::clone(handle));
         let requests = Arc::clone(service.requests());
-        let io = TokioIo::new(StrictHeads::new(io, Arc::clone(&requests)));
+        let upgraded = Arc::clone(&requests);
+        let io = TokioIo::new(StrictHeads::new(io, move || upgraded.are_over()));
         let mut connection = pin!(self.http.serve_connection_with_upgrades(io, service));
         let mut closed = pin!(handle.close().cancelled());
         // hyper's own timer knows nothing of an HTTP/2 connection without streams.

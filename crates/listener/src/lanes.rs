@@ -3,11 +3,12 @@
 //! Each lane listens on the same port, and the kernel spreads the connections. A request is read,
 //! answered and written on one thread, so nothing of it is handed from core to core.
 
-use crate::express::{Express, Next};
 use crate::{
-    Accepted, Admission, ConnectionSlot, Connections, Handshake, HttpBody, HttpService, Lingering,
-    ListenerOptions, Prefixed, accept, bind_again, bind_shared,
+    Accepted, Admission, ConnectionHandle, ConnectionSlot, Connections, Handshake, HttpBody,
+    HttpService, Lingering, ListenerOptions, accept, bind_again, bind_shared,
 };
+use estrade_http1::Prefixed;
+use estrade_http1::server::fast_path::Next;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,6 +31,19 @@ pub struct Port {
     sockets: Vec<std::net::TcpListener>,
     options: ListenerOptions,
     tls: Option<Handshake>,
+}
+
+/// A service that answers ordinary requests itself.
+pub trait Express: Sync {
+    /// Serves a plain connection for as long as its requests are ordinary, and until it is told to
+    /// close.
+    fn serve_express(
+        &self,
+        stream: TcpStream,
+        peer: IpAddr,
+        options: &ListenerOptions,
+        connection: &Arc<ConnectionHandle>,
+    ) -> impl Future<Output = Next> + Send;
 }
 
 /// What a lane works with.

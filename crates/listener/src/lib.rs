@@ -5,34 +5,26 @@
 
 mod admission;
 mod certificates;
-mod clock;
 mod connection;
 mod descriptors;
-pub mod express;
-pub mod framing;
 mod hosts;
 mod lanes;
 mod linger;
 pub mod peer;
-mod prefixed;
-pub mod sending;
-pub mod spare;
-mod strict_heads;
 mod tls;
 mod tracked;
 
 pub use admission::{Admission, ConnectionHandle, ConnectionSlot};
 pub use certificates::FileCertificates;
-pub use clock::Second;
 pub use connection::Connections;
 pub use descriptors::{DescriptorPool, DescriptorShare};
 pub use hosts::AllowedHosts;
-pub use lanes::{Port, Seat, lanes};
+pub use lanes::{Express, Port, Seat, lanes};
 pub use linger::Lingering;
-pub use prefixed::Prefixed;
 pub use tls::{Certificates, Found, Handshake, TlsFiles, TlsSource};
 
 use bytes::Bytes;
+use estrade_http1::server::WRITE_TIMEOUT;
 use estrade_model::ip_range::IpRange;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
@@ -52,9 +44,6 @@ use tokio_util::sync::CancellationToken;
 const BACKLOG: i32 = 4096;
 /// Pause after a failed accept, so that running out of file descriptors does not spin a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A client that takes no byte of an answer for this long is dropped: by the kernel where it can, and
-/// by express lanes everywhere.
-const STALLED_WRITE: Duration = Duration::from_mins(1);
 
 /// How a listener treats its connections.
 #[derive(Debug, Clone)]
@@ -281,5 +270,5 @@ fn tune(stream: &TcpStream) {
     // Without it small chunks of a stream wait for the client's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(STALLED_WRITE));
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(WRITE_TIMEOUT));
 }

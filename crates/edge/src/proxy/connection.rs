@@ -2,7 +2,7 @@
 
 use crate::proxy::response_head::{self, MalformedResponse, ResponseContext, ResponseHead};
 use bytes::{Bytes, BytesMut};
-use estrade_listener::framing::{BadEnd, Framing, Step};
+use estrade_http1::framing::{BadEnd, Framing, Step};
 use futures_util::task::noop_waker_ref;
 use rustix::net::RecvFlags;
 use std::future::Future;

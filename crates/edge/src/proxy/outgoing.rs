@@ -2,7 +2,7 @@
 
 use crate::proxy::connection::Connection;
 use bytes::{Buf, Bytes};
-use estrade_listener::sending::begin_chunk;
+use estrade_http1::server::sending::begin_chunk;
 use http_body::Body;
 use hyper::body::Incoming;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! The head of an instance's answer: where its body ends, and what of it the visitor gets.
 
 use bytes::{Buf, BytesMut};
-use estrade_listener::framing::Framing;
+use estrade_http1::framing::Framing;
 use http::StatusCode;
 use std::mem::MaybeUninit;
 

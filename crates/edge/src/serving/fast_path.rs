@@ -13,12 +13,13 @@ use crate::static_files::content_cache::{Content, FileSlice};
 use crate::static_files::error_pages::Page;
 use crate::static_files::request::{Headers, Method, StaticRequest};
 use crate::static_files::response::{Body, StaticResponse};
-use estrade_listener::express::{
+use estrade_http1::Second;
+use estrade_http1::server::fast_path::{
     self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
     write_all,
 };
-use estrade_listener::sending::{Ahead, Sending};
-use estrade_listener::{ConnectionHandle, Second};
+use estrade_http1::server::sending::{Ahead, Sending};
+use estrade_listener::ConnectionHandle;
 use rustix::net::SendFlags;
 use std::io;
 use std::net::IpAddr;
@@ -57,7 +58,7 @@ pub(crate) async fn serve(
     // What a visitor sends while an instance answers it.
     let (mut ahead, mut origins) = (Ahead::default(), OriginCache::new(worker, peer));
     loop {
-        let parsed = match express::parse(input.bytes(), ParsedRequest::from_head) {
+        let parsed = match fast_path::parse(input.bytes(), ParsedRequest::from_head) {
             Parsed::Ordinary(parsed) => parsed,
             Parsed::Other => return Some(input),
             Parsed::Partial => {
@@ -350,7 +351,7 @@ mod tests {
     fn a_second_word_on_the_connection_does_not_undo_the_first() {
         let head =
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
-        let Parsed::Ordinary(parsed) = express::parse(head.as_bytes(), ParsedRequest::from_head)
+        let Parsed::Ordinary(parsed) = fast_path::parse(head.as_bytes(), ParsedRequest::from_head)
         else {
             panic!("it is simple");
         };

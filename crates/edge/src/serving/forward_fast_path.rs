@@ -10,9 +10,9 @@ use crate::serving::logged_body::client_closed_request;
 use crate::serving::worker::Worker;
 use crate::static_files::error_pages::Page;
 use crate::static_files::request::{Method, StaticRequest};
-use estrade_listener::express::{begin_head, begin_status};
-use estrade_listener::sending::{End, Sending, while_there};
-use estrade_listener::spare;
+use estrade_http1::buffer_pool;
+use estrade_http1::server::fast_path::{begin_head, begin_status};
+use estrade_http1::server::sending::{End, Sending, while_there};
 use http::StatusCode;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
@@ -112,7 +112,7 @@ pub(crate) async fn forward(
     } else {
         End::Chunks
     };
-    *sending.output = spare::take();
+    *sending.output = buffer_pool::take();
     begin_response(sending.output, &head, &request, end);
     let complete = sending.send_body(&mut body, end).await;
     Ok(SentResponse {

@@ -1,7 +1,7 @@
 //! A visitor and an instance that speak a protocol of their own, such as WebSocket: bytes are passed
 //! on both ways until one of them has enough.
 
-use estrade_listener::Prefixed;
+use estrade_http1::Prefixed;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::io;

@@ -4,7 +4,7 @@ use crate::error::GatewayError;
 use crate::streaming::body_error::BodyError;
 use crate::streaming::metered_response::{SharedResponse, lock};
 use bytes::Bytes;
-use estrade_listener::sending::{Output, Part, Parts};
+use estrade_http1::server::sending::{Output, Part, Parts};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;

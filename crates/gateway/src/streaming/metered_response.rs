@@ -19,9 +19,9 @@ use crate::streaming::worker::WorkerState;
 use crate::upstream::catalogue::Target;
 use crate::upstream::{Connection, ResponseError};
 use bytes::Bytes;
-use estrade_listener::framing::find_chunk;
-use estrade_listener::sending::{Output, Part};
-use estrade_listener::spare;
+use estrade_http1::buffer_pool;
+use estrade_http1::framing::find_chunk;
+use estrade_http1::server::sending::{Output, Part};
 use estrade_model::call::Operation;
 use http_body::Frame;
 use std::collections::VecDeque;
@@ -130,7 +130,7 @@ impl MeteredResponse {
             return None;
         }
         let connection = self.connection.as_mut().filter(|it| it.is_before_chunk())?;
-        let mut read = spare::take();
+        let mut read = buffer_pool::take();
         let came = connection.poll_read_into(cx, &mut read);
         let polled = match came {
             Poll::Ready(Ok(1..)) => self
@@ -142,7 +142,7 @@ impl MeteredResponse {
             }
             Poll::Pending => self.poll_silence(cx).is_pending().then_some(Poll::Pending),
         };
-        spare::give_back(read);
+        buffer_pool::give_back(read);
         if let Some(polled) = &polled {
             self.unread = polled.is_ready().then_some(0);
         }

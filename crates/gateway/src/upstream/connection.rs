@@ -7,7 +7,7 @@
 use crate::upstream::Upstream;
 use crate::upstream::head::{self, ResponseHead};
 use bytes::{Bytes, BytesMut};
-use estrade_listener::framing::{BadEnd, Framing, Step};
+use estrade_http1::framing::{BadEnd, Framing, Step};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use futures_util::task::noop_waker_ref;

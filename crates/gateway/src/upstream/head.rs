@@ -1,7 +1,7 @@
 //! The head of a provider's answer: what is taken from it, and that nothing else is.
 
 use bytes::{Buf, BytesMut};
-use estrade_listener::framing::Framing;
+use estrade_http1::framing::Framing;
 use http::{HeaderName, HeaderValue, header};
 use std::mem::MaybeUninit;
 use std::time::Duration;

@@ -20,9 +20,9 @@ use estrade_gateway::{
     Admission, AuthContext, AuthError, CallRequest, Endpoint, Gateway, GatewayBody, InferenceRoute,
     KeyAuthenticator, Options, Relay, Tracing, UsageLedger, WorkspaceSelector, route,
 };
-use estrade_listener::express::{Express, Next};
+use estrade_http1::server::fast_path::Next;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
-use estrade_listener::{ConnectionHandle, ListenerOptions, Port, Seat};
+use estrade_listener::{ConnectionHandle, Express, ListenerOptions, Port, Seat};
 use estrade_model::Timestamp;
 use estrade_model::call::{BudgetReservation, Call, Operation};
 use estrade_model::error::error_chain;

@@ -11,8 +11,9 @@ use estrade_gateway::{
     Admission, AdmissionError, AuthContext, AuthError, CallRequest, Gateway, GatewayBody,
     InferenceRoute, KeyAuthenticator, Options, Relay, UsageLedger, WorkspaceSelector, route,
 };
-use estrade_listener::express::Next;
-use estrade_listener::{ConnectionHandle, ListenerOptions, Prefixed};
+use estrade_http1::Prefixed;
+use estrade_http1::server::fast_path::Next;
+use estrade_listener::{ConnectionHandle, ListenerOptions};
 use estrade_model::amount::Amount;
 use estrade_model::call::{BudgetReservation, Call, Price, RowState};
 use estrade_model::provider::{

@@ -1,7 +1,7 @@
 //! Bodies on their way out of an express lane, while an eye is kept on whether the caller is still there.
 
-use crate::express::{Input, try_send, write_all};
-use crate::spare;
+use crate::buffer_pool;
+use crate::server::fast_path::{Input, try_send, write_all};
 use bytes::Bytes;
 use http_body::Body;
 use rustix::net::SendFlags;
@@ -299,7 +299,7 @@ impl Sending<'_> {
                         self.output.extend_from_slice(b"0\r\n\r\n");
                     }
                     let sent = write_all(self.stream, self.output, &[]).await.is_ok();
-                    spare::give_back(std::mem::take(self.output));
+                    buffer_pool::give_back(std::mem::take(self.output));
                     return sent;
                 }
                 Collected::Cut => {
@@ -326,11 +326,11 @@ impl Sending<'_> {
     ) -> Poll<Collected> {
         let mut bytes = std::mem::take(self.output);
         if bytes.capacity() == 0 {
-            bytes = spare::take();
+            bytes = buffer_pool::take();
         }
         let polled = self.poll_collect_in(&mut bytes, body, end, watch, cx);
         if polled.is_pending() && bytes.is_empty() {
-            spare::give_back(bytes);
+            buffer_pool::give_back(bytes);
         } else {
             *self.output = bytes;
         }

@@ -1,13 +1,12 @@
 //! What express lanes share: plain HTTP/1.1 connections whose ordinary requests are answered without
 //! a framework, until one comes that is not.
 
-use crate::{ConnectionHandle, ListenerOptions, STALLED_WRITE};
+use crate::server::WRITE_TIMEOUT;
 use bytes::BufMut;
 use http::StatusCode;
 use rustix::net::{SendFlags, send};
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,17 +33,13 @@ pub enum Next {
     HandOver(TcpStream, Input),
 }
 
-/// A service that answers ordinary requests itself.
-pub trait Express: Sync {
-    /// Serves a plain connection for as long as its requests are ordinary, and until it is told to
-    /// close.
-    fn serve_express(
-        &self,
-        stream: TcpStream,
-        peer: IpAddr,
-        options: &ListenerOptions,
-        connection: &Arc<ConnectionHandle>,
-    ) -> impl Future<Output = Next> + Send;
+/// What is told whether a connection waits for a request: who closes idle connections to make room for others.
+pub trait ConnectionState {
+    /// It waits for a request since `now`.
+    fn set_idle(&self, now: Instant);
+
+    /// It has one.
+    fn set_busy(&self);
 }
 
 /// What was read of a connection and not answered yet.
@@ -143,10 +138,10 @@ pub fn wants_to_close(value: &[u8]) -> Option<bool> {
 }
 
 /// Reads what there is; false when the client is done, or has been silent for too long.
-pub async fn read_more(
+pub async fn read_more<C: ConnectionState>(
     stream: &mut TcpStream,
     input: &mut Input,
-    patience: &mut Patience,
+    patience: &mut Patience<C>,
     mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
 ) -> io::Result<bool> {
     let waiting = input.is_empty();
@@ -168,19 +163,19 @@ pub async fn read_more(
 }
 
 /// How long a client may take. The timer is moved when it rings and not with every request.
-pub struct Patience {
+pub struct Patience<C> {
     sleep: Pin<Box<Sleep>>,
     due: Instant,
     in_head: bool,
     for_head: Duration,
     for_next: Duration,
     /// Told when it waits for a request.
-    connection: Arc<ConnectionHandle>,
+    connection: Arc<C>,
 }
 
-impl Patience {
+impl<C: ConnectionState> Patience<C> {
     /// The first request must be complete as soon as any other, counted from the beginning.
-    pub fn new(for_head: Duration, for_next: Duration, connection: &Arc<ConnectionHandle>) -> Self {
+    pub fn new(for_head: Duration, for_next: Duration, connection: &Arc<C>) -> Self {
         let due = Instant::now() + for_head;
         let sleep = Box::pin(sleep_until(due));
         Self {
@@ -247,7 +242,7 @@ pub fn begin_status(head: &mut Vec<u8>, status: StatusCode) {
 
 /// Waits until the client takes more, for a while.
 pub async fn writable(stream: &TcpStream) -> io::Result<()> {
-    let ready = timeout(STALLED_WRITE, stream.writable()).await;
+    let ready = timeout(WRITE_TIMEOUT, stream.writable()).await;
     ready.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
@@ -283,6 +278,13 @@ pub fn try_send(stream: &TcpStream, bytes: &[u8], flags: SendFlags) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Unobserved;
+
+    impl ConnectionState for Unobserved {
+        fn set_idle(&self, _: Instant) {}
+        fn set_busy(&self) {}
+    }
 
     #[tokio::test]
     async fn the_room_of_a_large_request_is_not_kept() {
@@ -325,9 +327,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_request_has_its_own_time_for_its_head() {
         let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
-        let stop = tokio_util::sync::CancellationToken::new();
-        let connection = Arc::new(ConnectionHandle::uncounted(&stop));
-        let mut patience = Patience::new(head, idle, &connection);
+        let mut patience = Patience::new(head, idle, &Arc::new(Unobserved));
         // Each read ends in the middle of a request, as with a client that never waits.
         for _ in 0..10 {
             tokio::time::advance(Duration::from_secs(4)).await;

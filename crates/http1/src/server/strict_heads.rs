@@ -5,10 +5,8 @@
 //! It follows HTTP/1 just far enough to know where heads begin and end. In place of a refused byte
 //! hyper gets a NUL, which no head may contain, so that it answers 400 and closes the connection.
 
-use crate::tracked::Requests;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -22,19 +20,21 @@ const HTTP2: &[u8] = b"PRI * HTTP/2.0";
 const SPOILED: &[u8] = b"\0\r\n\r\n";
 
 /// A stream whose HTTP/1 heads are looked at while they are read.
-pub(crate) struct StrictHeads<I> {
+pub struct StrictHeads<I, U> {
     io: I,
-    requests: Arc<Requests>,
+    /// Whether the connection was upgraded, so that what follows are no requests any more.
+    is_upgraded: U,
     follower: Follower,
     /// How much of [`SPOILED`] was given.
     spoiled: usize,
 }
 
-impl<I> StrictHeads<I> {
-    pub(crate) fn new(io: I, requests: Arc<Requests>) -> Self {
+impl<I, U: Fn() -> bool> StrictHeads<I, U> {
+    /// Looks at heads until `is_upgraded` says that there will be no more.
+    pub fn new(io: I, is_upgraded: U) -> Self {
         Self {
             io,
-            requests,
+            is_upgraded,
             follower: Follower::default(),
             spoiled: 0,
         }
@@ -207,7 +207,7 @@ fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     start.eq_ignore_ascii_case(name).then_some(value)
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for StrictHeads<I> {
+impl<I: AsyncRead + Unpin, U: Fn() -> bool + Unpin> AsyncRead for StrictHeads<I, U> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -221,7 +221,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for StrictHeads<I> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
-        if this.requests.are_over() {
+        if (this.is_upgraded)() {
             this.follower.state = State::Opaque;
         }
         if let Some(at) = this.follower.inspect(&buf.filled()[before..]) {
@@ -232,7 +232,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for StrictHeads<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for StrictHeads<I> {
+impl<I: AsyncWrite + Unpin, U: Unpin> AsyncWrite for StrictHeads<I, U> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
