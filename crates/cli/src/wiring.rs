@@ -11,7 +11,7 @@ use estrade_model::secret::Secret;
 use estrade_runtime::{EngineHost, Registries};
 use estrade_server::app::MetricsAccess;
 use estrade_server::run::{Bind, EdgeBind, ServeOptions};
-use estrade_service::bootstrap::{OpenError, Places};
+use estrade_service::bootstrap::{InstallationPaths, OpenError};
 use estrade_service::platform::certificates::{self, AcmeSettings};
 use estrade_service::platform::containers::ContainerSettings;
 use estrade_service::platform::domains::DomainSettings;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the installation keeps its things.
-pub fn places(config: &Config) -> Places {
-    Places {
+pub fn paths(config: &Config) -> InstallationPaths {
+    InstallationPaths {
         data_dir: config.data_dir.clone(),
         database: match config.database() {
             DatabaseUrl::Sqlite(file) => Location::Sqlite(file),
@@ -145,12 +145,12 @@ fn domains(config: &Config) -> DomainSettings {
 
 /// Opens the installation that the configuration names.
 pub async fn open(config: &Config) -> Result<Arc<Core>, OpenError> {
-    open_at(&places(config), config).await
+    open_at(&paths(config), config).await
 }
 
-/// Opens it at these places.
-pub async fn open_at(places: &Places, config: &Config) -> Result<Arc<Core>, OpenError> {
-    estrade_service::bootstrap::open(places, settings(config)?).await
+/// Opens it at these paths.
+pub async fn open_at(paths: &InstallationPaths, config: &Config) -> Result<Arc<Core>, OpenError> {
+    estrade_service::bootstrap::open(paths, settings(config)?).await
 }
 
 /// How the server shall listen.

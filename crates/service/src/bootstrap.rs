@@ -1,14 +1,17 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
-use crate::core::{Clock, Core, Settings};
+use crate::clock::Clock;
+use crate::core::Core;
 use crate::idempotency::InFlightRequests;
-use crate::identity::jwt::{self, Audience, Keyring};
 use crate::identity::login::LoginGate;
+use crate::keyring::{self, Audience, Keyring};
+use crate::open_error::cannot;
 use crate::platform::containers::Fleet;
 use crate::platform::containers::logs::{LogCollectorSlot, LogNotifier};
 use crate::platform::releases::EagerCompressor;
 use crate::priority_gate::PriorityGate;
 use crate::seal::{KEY_LENGTH, MasterKey};
+use crate::settings::Settings;
 use crate::write_probe::WriteProbe;
 use crate::{Error, first_start, identity::accounts, integrity, random};
 use arc_swap::ArcSwap;
@@ -18,110 +21,59 @@ use estrade_model::{Invalid, TokenId};
 use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
 use estrade_store::tokens::NewToken;
-use estrade_store::{Db, Location, StoreError, installation, signing_keys, tokens};
+use estrade_store::{Db, Location, installation, signing_keys, tokens};
 use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
+
+pub use crate::installation_paths::{ADMIN_TOKEN_FILE, InstallationPaths};
+pub use crate::open_error::OpenError;
 
 /// The address of the account that a first start makes.
 pub const ADMIN: &str = "admin@localhost";
-/// Where a first start leaves the administrator's token.
-pub const ADMIN_TOKEN_FILE: &str = "admin.token";
-
-/// Why an installation could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Something that the administrator has to put right first.
-    #[error("{0}")]
-    Refused(String),
-    /// The database's file is damaged.
-    #[error("the database is damaged")]
-    Damaged(#[source] StoreError),
-    /// Something failed that should not.
-    #[error("cannot open the installation")]
-    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl From<StoreError> for OpenError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Unusable(reason) => Self::Refused(reason),
-            damage if damage.is_damage() => Self::Damaged(damage),
-            other => Self::Failed(other.into()),
-        }
-    }
-}
-impl From<Error> for OpenError {
-    fn from(error: Error) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-/// Where an installation keeps its things.
-#[derive(Debug, Clone)]
-pub struct Places {
-    /// The data directory.
-    pub data_dir: PathBuf,
-    /// The database; by default a file inside the data directory.
-    pub database: Location,
-    /// The master key; by default a file inside the data directory.
-    pub master_key: PathBuf,
-    /// Whether the administrator named the master key's file: then it proves no earlier installation.
-    pub master_key_is_given: bool,
-    /// Make a new installation even where another one lies, whose files are moved away.
-    pub new_installation: bool,
-}
-
-impl Places {
-    /// The default places inside a data directory.
-    pub fn inside(data_dir: &Path) -> Self {
-        Self {
-            data_dir: data_dir.to_owned(),
-            database: Location::Sqlite(data_dir.join("estrade.db")),
-            master_key: data_dir.join("master.key"),
-            master_key_is_given: false,
-            new_installation: false,
-        }
-    }
-}
-
 /// Opens an installation, and makes it first where there is none.
 ///
 /// Boxed, so that it is compiled here and not in every program that opens one.
-pub fn open(places: &Places, settings: Settings) -> BoxFuture<'_, Result<Arc<Core>, OpenError>> {
+pub fn open(
+    paths: &InstallationPaths,
+    settings: Settings,
+) -> BoxFuture<'_, Result<Arc<Core>, OpenError>> {
     Box::pin(async move {
-        let opened = open_places(places, settings).await;
-        opened.map_err(|error| name_damage(error, &places.database))
+        let opened = open_installation(paths, settings).await;
+        opened.map_err(|error| name_damage(error, &paths.database))
     })
 }
 
-async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, OpenError> {
-    make_directory(&places.data_dir)?;
+async fn open_installation(
+    paths: &InstallationPaths,
+    settings: Settings,
+) -> Result<Arc<Core>, OpenError> {
+    make_directory(&paths.data_dir)?;
     let clock = Clock::default();
     let now = clock.now();
-    first_start::check_before_opening(places, now)?;
+    first_start::check_before_opening(paths, now)?;
     let mut opened = None;
-    let db = Db::open(&places.database, async |db: Db| {
+    let db = Db::open(&paths.database, async |db: Db| {
         let rows = signing_keys::list_signing_keys(&db).await?;
         let first = rows.is_empty();
-        match (first, places.new_installation) {
-            (true, _) => first_start::begin(places, now)?,
+        match (first, paths.new_installation) {
+            (true, _) => first_start::begin(paths, now)?,
             (false, true) => return Err(in_use()),
             (false, false) => {}
         }
-        let master = load_master_key(&places.master_key, first)?;
+        let master = load_master_key(&paths.master_key, first)?;
         let rows = if first {
-            vec![first_start(&db, places, &master, now).await?]
+            vec![first_start(&db, paths, &master, now).await?]
         } else {
             rows
         };
         let keyring = Keyring::open(&master, &rows).map_err(|_| {
             OpenError::Refused(format!(
                 "the master key in {} does not open this database's signing keys; restore the key that belongs to it",
-                places.master_key.display()
+                paths.master_key.display()
             ))
         })?;
         opened = Some((master, keyring));
@@ -130,11 +82,11 @@ async fn open_places(places: &Places, settings: Settings) -> Result<Arc<Core>, O
     .await?;
     let (master, keyring) =
         opened.ok_or_else(|| OpenError::Failed("the database was not initialised".into()))?;
-    first_start::end(places)?;
+    first_start::end(paths)?;
     let fresh = random::id::<()>(now)?.to_string();
     let name = installation::name_installation(&db, fresh).await?;
-    let blobs = open_blobs(&places.data_dir.join("blobs"), &name)?;
-    let engine = open_engine(&name, places, &settings)?;
+    let blobs = open_blobs(&paths.data_dir.join("blobs"), &name)?;
+    let engine = open_engine(&name, paths, &settings)?;
     Ok(Arc::new(Core {
         db,
         blobs,
@@ -186,13 +138,17 @@ fn open_blobs(directory: &Path, installation: &str) -> Result<BlobStore, OpenErr
 }
 
 /// The container engine, as this installation sees it; it is not asked anything yet.
-fn open_engine(name: &str, places: &Places, settings: &Settings) -> Result<Engine, OpenError> {
+fn open_engine(
+    name: &str,
+    paths: &InstallationPaths,
+    settings: &Settings,
+) -> Result<Engine, OpenError> {
     let refused = |Invalid(reason)| OpenError::Failed(reason.into());
     let name = name.parse().map_err(refused)?;
     let containers = &settings.containers;
     let engine = Engine::new(containers.host.clone(), name, containers.subnets);
     let engine = engine.map_err(|error| OpenError::Failed(error.into()))?;
-    Ok(engine.with_disks(places.data_dir.join("disks")))
+    Ok(engine.with_disks(paths.data_dir.join("disks")))
 }
 
 /// Held by the one server that may use a data directory.
@@ -218,10 +174,6 @@ pub fn lock_server(data_dir: &Path) -> Result<ServerLock, OpenError> {
         ))),
         Err(fs::TryLockError::Error(error)) => Err(cannot("lock", &path, &error)),
     }
-}
-
-fn cannot(verb: &str, path: &Path, error: &io::Error) -> OpenError {
-    OpenError::Refused(format!("cannot {verb} {}: {error}", path.display()))
 }
 
 fn make_directory(path: &Path) -> Result<(), OpenError> {
@@ -255,11 +207,11 @@ fn load_master_key(path: &Path, first_start: bool) -> Result<MasterKey, OpenErro
 /// Makes what every installation has once: a signing key, the administrator and their token.
 async fn first_start(
     db: &Db,
-    places: &Places,
+    paths: &InstallationPaths,
     master: &MasterKey,
     now: estrade_model::Timestamp,
 ) -> Result<signing_keys::SigningKeyRow, OpenError> {
-    let signing_key = jwt::generate_signing_key(master, now)?;
+    let signing_key = keyring::generate_signing_key(master, now)?;
     let keyring = Keyring::open(master, std::slice::from_ref(&signing_key))?;
     let (token_id, network): (TokenId, _) = (random::id(now)?, random::id(now)?);
     let signed = keyring.sign(Audience::Account, token_id, now, None)?;
@@ -281,7 +233,7 @@ async fn first_start(
         session: false,
     };
     // The file first: a token that is in the database but in no file would be lost for good.
-    let file = places.data_dir.join(ADMIN_TOKEN_FILE);
+    let file = paths.data_dir.join(ADMIN_TOKEN_FILE);
     let line = format!("{}\n", signed.token.expose());
     write_secret(&file, line.as_bytes()).map_err(|error| cannot("write", &file, &error))?;
     let row = signing_key.clone();

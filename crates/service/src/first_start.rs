@@ -4,7 +4,8 @@
 //! too. A marker file is there from before the first secret is written until the database has its first rows: a first
 //! start that was killed in between goes on.
 
-use crate::bootstrap::{ADMIN_TOKEN_FILE, OpenError, Places};
+use crate::installation_paths::{ADMIN_TOKEN_FILE, InstallationPaths};
+use crate::open_error::{OpenError, cannot};
 use estrade_blobs::BlobStore;
 use estrade_model::Timestamp;
 use estrade_store::Location;
@@ -19,8 +20,11 @@ const MARKER: &str = "first-start";
 const ALSO_MOVED: &str = "calls";
 
 /// Before a SQLite file is opened: SQLite would delete the write-ahead log of a file that is missing.
-pub(crate) fn check_before_opening(places: &Places, now: Timestamp) -> Result<(), OpenError> {
-    let Location::Sqlite(file) = &places.database else {
+pub(crate) fn check_before_opening(
+    paths: &InstallationPaths,
+    now: Timestamp,
+) -> Result<(), OpenError> {
+    let Location::Sqlite(file) = &paths.database else {
         return Ok(());
     };
     match fs::metadata(file) {
@@ -30,17 +34,17 @@ pub(crate) fn check_before_opening(places: &Places, now: Timestamp) -> Result<()
         }
         _ => {}
     }
-    let mut remains = find_remains(places)?;
+    let mut remains = find_remains(paths)?;
     let mut log = file.clone().into_os_string();
     log.push("-wal");
     remains.extend(Some(PathBuf::from(log)).filter(|log| has_bytes(log)));
-    refuse_or_move(places, &remains, now)
+    refuse_or_move(paths, &remains, now)
 }
 
 /// Begins a first start, now that the database is known to be empty.
-pub(crate) fn begin(places: &Places, now: Timestamp) -> Result<(), OpenError> {
-    refuse_or_move(places, &find_remains(places)?, now)?;
-    let marker = places.data_dir.join(MARKER);
+pub(crate) fn begin(paths: &InstallationPaths, now: Timestamp) -> Result<(), OpenError> {
+    refuse_or_move(paths, &find_remains(paths)?, now)?;
+    let marker = paths.data_dir.join(MARKER);
     let write = || {
         let file = OpenOptions::new()
             .write(true)
@@ -49,18 +53,16 @@ pub(crate) fn begin(places: &Places, now: Timestamp) -> Result<(), OpenError> {
             .mode(0o600)
             .open(&marker)?;
         file.sync_all()?;
-        sync_directory(&places.data_dir)
+        sync_directory(&paths.data_dir)
     };
     write().map_err(|error| cannot("write", &marker, &error))
 }
 
 /// Ends a first start: the database is not empty any more.
-pub(crate) fn end(places: &Places) -> Result<(), OpenError> {
-    let marker = places.data_dir.join(MARKER);
+pub(crate) fn end(paths: &InstallationPaths) -> Result<(), OpenError> {
+    let marker = paths.data_dir.join(MARKER);
     match fs::remove_file(&marker) {
-        Ok(()) => {
-            sync_directory(&places.data_dir).map_err(|error| cannot("write", &marker, &error))
-        }
+        Ok(()) => sync_directory(&paths.data_dir).map_err(|error| cannot("write", &marker, &error)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(cannot("remove", &marker, &error)),
     }
@@ -68,20 +70,20 @@ pub(crate) fn end(places: &Places) -> Result<(), OpenError> {
 
 /// What in the data directory says that there was an installation. A first start that was cut off has written secrets,
 /// but no contents.
-fn find_remains(places: &Places) -> Result<Vec<PathBuf>, OpenError> {
+fn find_remains(paths: &InstallationPaths) -> Result<Vec<PathBuf>, OpenError> {
     let mut remains = Vec::new();
-    if !places.data_dir.join(MARKER).exists() {
-        let key = Some(&places.master_key).filter(|_| !places.master_key_is_given);
+    if !paths.data_dir.join(MARKER).exists() {
+        let key = Some(&paths.master_key).filter(|_| !paths.master_key_is_given);
         remains.extend(key.filter(|path| path.exists()).cloned());
-        let token = places.data_dir.join(ADMIN_TOKEN_FILE);
+        let token = paths.data_dir.join(ADMIN_TOKEN_FILE);
         remains.extend(Some(token).filter(|path| path.exists()));
     }
-    let blobs = places.data_dir.join("blobs");
+    let blobs = paths.data_dir.join("blobs");
     let in_use = BlobStore::is_in_use(&blobs);
     if in_use.map_err(|error| OpenError::Failed(error.into()))? {
         remains.push(blobs);
     }
-    let disks = places.data_dir.join("disks");
+    let disks = paths.data_dir.join("disks");
     if fs::read_dir(&disks).is_ok_and(|mut entries| entries.next().is_some()) {
         remains.push(disks);
     }
@@ -92,18 +94,22 @@ fn has_bytes(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-fn refuse_or_move(places: &Places, remains: &[PathBuf], now: Timestamp) -> Result<(), OpenError> {
+fn refuse_or_move(
+    paths: &InstallationPaths,
+    remains: &[PathBuf],
+    now: Timestamp,
+) -> Result<(), OpenError> {
     if remains.is_empty() {
         return Ok(());
     }
-    if places.new_installation {
-        return set_aside(places, remains, now);
+    if paths.new_installation {
+        return set_aside(paths, remains, now);
     }
-    let database = match &places.database {
+    let database = match &paths.database {
         Location::Sqlite(file) => file.display().to_string(),
         Location::Postgres(_) => "named by database_url".into(),
     };
-    let data_dir = places.data_dir.display();
+    let data_dir = paths.data_dir.display();
     Err(OpenError::Refused(format!(
         "the database {database} is missing or empty, but {data_dir} holds an installation ({}); \
          correct the path or name of the database, or restore it from your backup; nothing was removed. \
@@ -122,17 +128,21 @@ fn names(paths: &[PathBuf]) -> String {
 
 /// Moves what another installation left into a directory of its own. Nothing is deleted, and whoever is killed here
 /// only has to start again.
-fn set_aside(places: &Places, remains: &[PathBuf], now: Timestamp) -> Result<(), OpenError> {
-    let directory = places.data_dir.join(format!("replaced-{}", now.millis()));
+fn set_aside(
+    paths: &InstallationPaths,
+    remains: &[PathBuf],
+    now: Timestamp,
+) -> Result<(), OpenError> {
+    let directory = paths.data_dir.join(format!("replaced-{}", now.millis()));
     let made = DirBuilder::new().mode(0o700).create(&directory);
     made.map_err(|error| cannot("create", &directory, &error))?;
-    let also = places.data_dir.join(ALSO_MOVED);
+    let also = paths.data_dir.join(ALSO_MOVED);
     let also = Some(&also).filter(|path| path.exists());
     for from in remains.iter().chain(also) {
         let to = directory.join(from.file_name().unwrap_or(from.as_os_str()));
         fs::rename(from, &to).map_err(|error| cannot("move away", from, &error))?;
     }
-    sync_directory(&places.data_dir).map_err(|error| cannot("write", &directory, &error))?;
+    sync_directory(&paths.data_dir).map_err(|error| cannot("write", &directory, &error))?;
     tracing::warn!(
         kept_in = %directory.display(),
         moved = names(remains),
@@ -143,8 +153,4 @@ fn set_aside(places: &Places, remains: &[PathBuf], now: Timestamp) -> Result<(),
 
 fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
-}
-
-fn cannot(verb: &str, path: &Path, error: &io::Error) -> OpenError {
-    OpenError::Refused(format!("cannot {verb} {}: {error}", path.display()))
 }

@@ -2,7 +2,8 @@
 //! background of a running server.
 
 use crate::Core;
-use crate::bootstrap::{OpenError, Places};
+use crate::installation_paths::InstallationPaths;
+use crate::open_error::OpenError;
 use estrade_model::error::error_chain;
 use estrade_store::Location;
 use estrade_store::integrity::{Integrity, check_file};
@@ -85,8 +86,8 @@ impl RunMarker {
 }
 
 /// Looks at the database for a second at most, and refuses one that is damaged. SQLite only.
-pub async fn check_after_crash(places: &Places) -> Result<(), OpenError> {
-    let Location::Sqlite(file) = places.database.clone() else {
+pub async fn check_after_crash(paths: &InstallationPaths) -> Result<(), OpenError> {
+    let Location::Sqlite(file) = paths.database.clone() else {
         return Ok(());
     };
     match fs::metadata(&file) {

@@ -1,8 +1,8 @@
 //! A bounded cache of live state that never serves what a change has made stale.
 
-use crate::{Core, Result};
+use crate::Result;
 use estrade_model::Id;
-use estrade_store::{Change, ChangeKind};
+use estrade_store::{Change, ChangeKind, Db};
 use quick_cache::sync::Cache;
 use std::future::Future;
 use std::hash::Hash;
@@ -21,7 +21,7 @@ impl<T: 'static, V: Send + Sync + 'static> StateCache<Id<T>, V> {
     /// A cache of at most `most` states. A change of kind `one` drops the state it names; a change
     /// of a kind in `all`, and one that cannot be told, drops everything.
     pub(crate) fn hooked(
-        core: &Core,
+        db: &Db,
         most: usize,
         one: ChangeKind,
         all: &'static [ChangeKind],
@@ -31,7 +31,7 @@ impl<T: 'static, V: Send + Sync + 'static> StateCache<Id<T>, V> {
             epoch: Mutex::new(0),
         });
         let hooked = Arc::clone(&states);
-        core.db.changes().on_change(move |Change { kind, id }| {
+        db.changes().on_change(move |Change { kind, id }| {
             if *kind == one
                 && let Ok(id) = id.parse()
             {

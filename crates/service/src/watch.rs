@@ -3,8 +3,7 @@
 //! Start to watch before the first look at the database: then no change can fall in between. The
 //! change feed only makes waiting short; who waits looks again from time to time anyway.
 
-use crate::Core;
-use estrade_store::{Change, ChangeKind};
+use estrade_store::{Change, ChangeKind, Db};
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -17,8 +16,8 @@ pub struct Watch(Receiver<Change>);
 
 impl Watch {
     /// Starts to listen.
-    pub fn start(core: &Core) -> Self {
-        Self(core.db.changes().subscribe())
+    pub fn start(db: &Db) -> Self {
+        Self(db.changes().subscribe())
     }
 
     /// Returns when the thing of this id may have changed.

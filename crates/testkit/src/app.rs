@@ -18,7 +18,7 @@ use estrade_server::ai::inference::InferenceOptions;
 use estrade_server::app::{AppState, MetricsAccess};
 use estrade_server::run::{Bind, EdgeBind, ServeOptions, Server};
 use estrade_service::ai::usage::Ledger;
-use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, Places};
+use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPaths};
 use estrade_service::platform::certificates::AcmeSettings;
 use estrade_service::platform::containers::usage::UsageMeter;
 use estrade_service::{Core, Settings, identity::accounts, identity::tokens};
@@ -139,18 +139,18 @@ impl TestApp {
     pub async fn start_with(backend: Backend, setup: Setup) -> Self {
         log::capture();
         let directory = TempDir::new().expect("a temporary directory");
-        let mut places = Places::inside(directory.path());
+        let mut paths = InstallationPaths::inside(directory.path());
         let database = match backend {
             Backend::Sqlite => None,
             Backend::Postgres => Some(TestDatabase::create().await),
         };
         if let Some(database) = &database {
-            places.database = Location::Postgres(database.url());
+            paths.database = Location::Postgres(database.url());
         }
         let dns = DnsServer::start().await;
         let mut settings = setup.settings;
         settings.domains.dns_server = Some(dns.address());
-        let core = bootstrap::open(&places, settings)
+        let core = bootstrap::open(&paths, settings)
             .await
             .expect("a new installation");
         let bind = |port| Bind {

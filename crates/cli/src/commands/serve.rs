@@ -6,7 +6,7 @@ use crate::printer::Printer;
 use crate::wiring;
 use anyhow::{Context, bail};
 use estrade_server::run::Server;
-use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, OpenError, Places};
+use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPaths, OpenError};
 use estrade_service::integrity::{self, RunMarker};
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,15 +21,15 @@ pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow
     // the last one has ended nobody else may use the directory.
     Box::leak(Box::new(bootstrap::lock_server(&config.data_dir)?));
     let options = wiring::serve_options(config)?;
-    let places = Places {
+    let paths = InstallationPaths {
         new_installation: args.new_installation,
-        ..wiring::places(config)
+        ..wiring::paths(config)
     };
     let marker = RunMarker::find(&config.data_dir);
     if marker.is_after_crash() && !args.accept_damaged_database {
-        integrity::check_after_crash(&places).await?;
+        integrity::check_after_crash(&paths).await?;
     }
-    let core = wiring::open_at(&places, config).await?;
+    let core = wiring::open_at(&paths, config).await?;
     marker.begin()?;
     let shutdown = CancellationToken::new();
     let server = Server::start(core, options, shutdown.clone()).await?;

@@ -3,7 +3,7 @@
 use crate::support::{clean, deploy, engine, eventually, new_live, new_project, running, scale};
 use estrade_model::ProjectId;
 use estrade_runtime::EngineHost;
-use estrade_service::bootstrap::{self, ADMIN, Places};
+use estrade_service::bootstrap::{self, ADMIN, InstallationPaths};
 use estrade_service::platform::containers::usage::{Measuring, UsageMeter};
 use estrade_service::{Core, Settings, identity::accounts};
 use estrade_store::Value as Cell;
@@ -127,8 +127,8 @@ async fn a_project_that_does_not_run_has_no_samples(app: &TestApp) {
 async fn lonely(directory: &Path, engine: PathBuf) -> Arc<Core> {
     let mut settings = Settings::default();
     settings.containers.host = EngineHost::Unix(engine);
-    let places = Places::inside(directory);
-    bootstrap::open(&places, settings).await.unwrap()
+    let paths = InstallationPaths::inside(directory);
+    bootstrap::open(&paths, settings).await.unwrap()
 }
 
 async fn add_image(core: &Core) {

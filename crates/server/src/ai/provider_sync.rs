@@ -70,7 +70,7 @@ impl ProviderSync {
 
     /// Follows changes of this server and others until `stop`.
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) {
-        let mut watch = Watch::start(&self.core);
+        let mut watch = Watch::start(&self.core.db);
         loop {
             self.refresh().await;
             let heard = watch.any_changed(ChangeKind::Provider);

@@ -4,7 +4,7 @@
 
 use crate::ai::workspace_lists::{WorkspaceList, WorkspaceLists};
 use crate::identity::credentials::{Touches, Verifier};
-use crate::identity::jwt::{Audience, Proof, SecretMark};
+use crate::keyring::{Audience, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Result, Scope};
 use bytes::Bytes;
@@ -235,7 +235,7 @@ impl KeyCheck {
     /// Builds the caches and hooks them to the change feed.
     pub fn new(core: &Arc<Core>) -> Self {
         let states = StateCache::hooked(
-            core,
+            &core.db,
             MAX_CACHED_KEYS,
             ChangeKind::Key,
             &[ChangeKind::Account],
@@ -246,7 +246,12 @@ impl KeyCheck {
             verifier,
             states,
             lists: WorkspaceLists::default(),
-            workspaces: StateCache::hooked(core, MAX_CACHED_WORKSPACES, ChangeKind::Workspace, &[]),
+            workspaces: StateCache::hooked(
+                &core.db,
+                MAX_CACHED_WORKSPACES,
+                ChangeKind::Workspace,
+                &[],
+            ),
             touches: Touches::default(),
         }
     }

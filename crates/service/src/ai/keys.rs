@@ -2,7 +2,7 @@
 
 use crate::ai::workspaces::Resolver;
 use crate::audit::Note;
-use crate::identity::jwt::Audience;
+use crate::keyring::Audience;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
 use estrade_model::key::{CreateKey, CreatedBy, Grace, Key, KeyLimits, RotatedKey, UpdateKey};

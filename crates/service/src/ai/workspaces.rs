@@ -1,7 +1,7 @@
 //! Workspaces: what AI keys are for.
 
+use crate::UnknownWorkspace;
 use crate::audit::Note;
-use crate::core::UnknownWorkspace;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::audit::Action;
 use estrade_model::key::WorkspaceSet;

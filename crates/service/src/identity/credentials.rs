@@ -6,7 +6,7 @@
 //! not cached.
 
 use crate::identity::access::{Caller, Origin};
-use crate::identity::jwt::{Audience, Keyring, Proof, SecretMark};
+use crate::keyring::{Audience, Keyring, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Error, Result, random};
 use estrade_model::id::kind;
@@ -170,7 +170,7 @@ impl AccountTokens {
     pub fn new(core: &Arc<Core>) -> Self {
         // An account's tokens are not indexed here; accounts change rarely.
         let all = &[ChangeKind::Account];
-        let states = StateCache::hooked(core, MAX_CACHED_TOKENS, ChangeKind::Token, all);
+        let states = StateCache::hooked(&core.db, MAX_CACHED_TOKENS, ChangeKind::Token, all);
         let verifier = Verifier::new(Arc::clone(core), Audience::Account);
         Self {
             core: Arc::clone(core),

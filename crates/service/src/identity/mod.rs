@@ -4,7 +4,6 @@ pub mod access;
 pub mod accounts;
 pub mod credentials;
 pub mod invitations;
-pub(crate) mod jwt;
 pub mod login;
 pub mod members;
 pub(crate) mod passwords;

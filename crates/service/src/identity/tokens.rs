@@ -1,6 +1,6 @@
 //! Account tokens: made, listed, revoked.
 
-use crate::identity::jwt::Audience;
+use crate::keyring::Audience;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::account::{CreatedToken, Token};
 use estrade_model::time::Lifetime;

@@ -103,7 +103,7 @@ pub async fn follow_events(
     project: &str,
     after: Option<EventId>,
 ) -> Result<EventFollower> {
-    let watch = Watch::start(core);
+    let watch = Watch::start(&core.db);
     let project = projects::find_project(core, scope, project).await?.id;
     Ok(EventFollower {
         core: Arc::clone(core),

@@ -12,7 +12,7 @@ use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
 use estrade_runtime::EngineHost;
-use estrade_service::bootstrap::{self, Places};
+use estrade_service::bootstrap::{self, InstallationPaths};
 use estrade_service::identity::access::Origin;
 use estrade_service::{Caller, Core, Settings, identity::accounts};
 use estrade_store::Location;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// An installation in a temporary directory.
 pub(crate) struct Installation {
     pub(crate) core: Arc<Core>,
-    places: Places,
+    paths: InstallationPaths,
     _directory: TempDir,
     database: Option<TestDatabase>,
 }
@@ -30,27 +30,31 @@ pub(crate) struct Installation {
 impl Installation {
     pub(crate) async fn on_sqlite() -> Self {
         let directory = TempDir::new().unwrap();
-        let places = Places::inside(directory.path());
-        Self::open(directory, places, None).await
+        let paths = InstallationPaths::inside(directory.path());
+        Self::open(directory, paths, None).await
     }
 
     pub(crate) async fn on_postgres() -> Self {
         let (directory, database) = (TempDir::new().unwrap(), TestDatabase::create().await);
-        let places = Places {
+        let paths = InstallationPaths {
             database: Location::Postgres(database.url()),
-            ..Places::inside(directory.path())
+            ..InstallationPaths::inside(directory.path())
         };
-        Self::open(directory, places, Some(database)).await
+        Self::open(directory, paths, Some(database)).await
     }
 
-    async fn open(directory: TempDir, places: Places, database: Option<TestDatabase>) -> Self {
+    async fn open(
+        directory: TempDir,
+        paths: InstallationPaths,
+        database: Option<TestDatabase>,
+    ) -> Self {
         let mut settings = Settings::default();
         // What the machine may have is none of these tests' business.
         settings.containers.host = EngineHost::Unix(directory.path().join("no-engine.sock"));
-        let core = bootstrap::open(&places, settings).await.unwrap();
+        let core = bootstrap::open(&paths, settings).await.unwrap();
         Self {
             core,
-            places,
+            paths,
             _directory: directory,
             database,
         }
@@ -58,7 +62,7 @@ impl Installation {
 
     /// Another process on the same database.
     pub(crate) async fn another_core(&self, settings: Settings) -> Arc<Core> {
-        bootstrap::open(&self.places, settings).await.unwrap()
+        bootstrap::open(&self.paths, settings).await.unwrap()
     }
 
     /// The database, when it is PostgreSQL.

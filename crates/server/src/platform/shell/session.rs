@@ -172,7 +172,7 @@ async fn forward_input(
 
 /// Ends when the caller may not do this any more.
 async fn recheck_access(app: &AppState, request: &ShellRequest) -> CloseReason {
-    let mut changes = Watch::start(&app.core);
+    let mut changes = Watch::start(&app.core.db);
     loop {
         // A token that is revoked is heard of; who leaves a team is not.
         tokio::select! {

@@ -47,7 +47,7 @@ impl Acme {
     /// Orders certificates until `stop`.
     pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let mut watch = Watch::start(&self.core);
+            let mut watch = Watch::start(&self.core.db);
             report(self.take_over().await);
             let mut jobs = JoinSet::new();
             let mut look_at = Instant::now();

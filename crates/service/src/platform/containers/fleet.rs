@@ -5,7 +5,7 @@ use super::crashes::Crashes;
 use super::rebuild::Rebuilds;
 use super::reconcile::ObservedInstances;
 use crate::Core;
-use crate::core::Publisher;
+use crate::Publisher;
 use crate::platform::releases::BuildSlots;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{Instance, InstanceId};

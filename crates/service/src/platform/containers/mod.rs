@@ -29,14 +29,13 @@ pub mod logs;
 mod rebuild;
 mod reconcile;
 mod reconciler;
-mod settings;
 pub mod shell;
 mod shutdown;
 pub mod usage;
 mod workload;
 
+pub use crate::settings::ContainerSettings;
 pub(crate) use deploy::{BringUpError, bring_up};
 pub(crate) use disk_room::ran_out;
 pub(crate) use fleet::Fleet;
 pub use reconciler::Reconciler;
-pub use settings::ContainerSettings;

@@ -100,7 +100,7 @@ pub async fn wait_release(
     state: ReleaseState,
     timeout: Duration,
 ) -> Result<(Release, i64)> {
-    let mut watch = Watch::start(core);
+    let mut watch = Watch::start(&core.db);
     let reached = async {
         loop {
             let (release, version) = read_release(core, scope, id).await?;

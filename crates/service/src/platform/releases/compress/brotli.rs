@@ -32,7 +32,7 @@ const MAX_CANDIDATES: u32 = 64;
 /// Makes Brotli variants of what is live, until `stop`.
 pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let mut watch = Watch::start(&core);
+        let mut watch = Watch::start(&core.db);
         let mut failed = HashSet::new();
         let mut forget = Instant::now() + RETRY_INTERVAL;
         loop {

@@ -1,0 +1,31 @@
+//! The one clock of the services.
+
+use estrade_model::Timestamp;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time as the services see it; tests can move it forward.
+#[derive(Debug, Default)]
+pub struct Clock {
+    ahead_ms: AtomicI64,
+}
+
+impl Clock {
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(millis.saturating_add(self.ahead_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Moves the clock forward, for tests of what expires.
+    pub fn advance(&self, span: Duration) {
+        self.ahead_ms.fetch_add(
+            i64::try_from(span.as_millis()).unwrap_or(0),
+            Ordering::Relaxed,
+        );
+    }
+}
