@@ -65,7 +65,7 @@ start_engine() {
     done
 }
 
-# The image on which the samples of tests/apps are built, as $1. It trusts what this machine trusts, and uses its
+# The image on which examples/ and tests/apps are built, as $1. It trusts what this machine trusts, and uses its
 # registries and proxies.
 import_apps_image() {
     local certificates=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} images=$target/test-images
