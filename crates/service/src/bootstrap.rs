@@ -1,6 +1,5 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
-use crate::clock::Clock;
 use crate::core::Core;
 use crate::idempotency::InFlightRequests;
 use crate::identity::login::LoginGate;
@@ -20,6 +19,7 @@ use estrade_model::error::error_chain;
 use estrade_model::{Invalid, TokenId};
 use estrade_runtime::Engine;
 use estrade_store::accounts::AccountRow;
+use estrade_store::clock::Clock;
 use estrade_store::tokens::NewToken;
 use estrade_store::{Db, Location, installation, signing_keys, tokens};
 use futures_util::future::BoxFuture;

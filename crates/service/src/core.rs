@@ -1,6 +1,5 @@
 //! What every service needs, built once at start.
 
-use crate::clock::Clock;
 use crate::idempotency::InFlightRequests;
 use crate::identity::login::LoginGate;
 use crate::keyring::Keyring;
@@ -18,6 +17,7 @@ use estrade_blobs::BlobStore;
 use estrade_model::{Id, Timestamp};
 use estrade_runtime::Engine;
 use estrade_store::Db;
+use estrade_store::clock::Clock;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Handles and settings that the services share.

@@ -7,7 +7,6 @@
 pub mod ai;
 pub mod audit;
 pub mod bootstrap;
-mod clock;
 pub mod core;
 pub mod error;
 mod first_start;
@@ -28,9 +27,9 @@ mod state_cache;
 pub mod watch;
 pub mod write_probe;
 
-pub use clock::Clock;
 pub use core::Core;
 pub use error::{Error, Result};
+pub use estrade_store::clock::Clock;
 pub use identity::access::{Caller, Origin, Scope};
 pub use publisher::{Publisher, Traffic};
 pub use settings::{Quotas, Settings, UnknownWorkspace};

@@ -1,20 +1,18 @@
-//! Randomness from the operating system: for secrets through the one crypto provider.
+//! Randomness, with failures as errors of the services.
 
 use crate::Error;
 use estrade_model::{Id, Timestamp};
+use estrade_store::random;
 use std::hash::{BuildHasher, RandomState};
 
-/// Fresh random bytes.
+/// Fresh random bytes, good enough for secrets.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| Error::internal("the system gave no randomness"))?;
-    Ok(bytes)
+    random::bytes().map_err(Error::internal)
 }
 
 /// A new identifier.
 pub(crate) fn id<T>(now: Timestamp) -> Result<Id<T>, Error> {
-    Ok(Id::generate(now.millis(), u64::from_le_bytes(bytes()?)))
+    random::id(now).map_err(Error::internal)
 }
 
 /// A key for a hash in memory, that nobody outside can foresee.

@@ -1,13 +1,14 @@
-//! The one clock of the services.
+//! The one clock of a server.
 
 use estrade_model::Timestamp;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time as the services see it; tests can move it forward.
-#[derive(Debug, Default)]
+/// Wall-clock time. Clones share their offset: when a test advances one, every component sees it.
+#[derive(Debug, Clone, Default)]
 pub struct Clock {
-    ahead_ms: AtomicI64,
+    ahead_ms: Arc<AtomicI64>,
 }
 
 impl Clock {
