@@ -11,6 +11,7 @@ use crate::request::{CallBody, CallRequest, SentKey};
 use crate::streaming::body::GatewayBody;
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
+use estrade_http1::framing::parse_digits;
 use estrade_http1::server::fast_path::{
     self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,
 };
@@ -229,7 +230,7 @@ impl Head {
             let is = |known: &str| header.name.eq_ignore_ascii_case(known);
             match header.name.len() {
                 14 if is("content-length") => {
-                    let said = parse_length(header.value)?;
+                    let said = usize::try_from(parse_digits(header.value)?).ok()?;
                     if body.replace(said).is_some() {
                         return None;
                     }
@@ -269,13 +270,6 @@ impl Head {
             close,
         })
     }
-}
-
-/// Digits and nothing else: `+1` is a number for Rust, but not for everybody on the way.
-fn parse_length(value: &[u8]) -> Option<usize> {
-    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(value).ok().filter(|_| digits)?;
-    text.parse().ok()
 }
 
 /// The headers that a call looks at, the key aside.

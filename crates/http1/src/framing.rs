@@ -1,56 +1,142 @@
-//! Where the body of an answer ends: by length, in chunks, or with the connection. For those of us who
-//! are clients.
+//! Message framing: where a body ends (RFC 9112, sections 6 and 7).
+//!
+//! The one place for the rules of `Content-Length` and `Transfer-Encoding`. [`BodyHeaders`] reads both fields of a head
+//! and says the [`Framing`] of the body; `Framing` then takes the body out of what was read, as a state machine whose
+//! result does not depend on how the bytes were split. Two parties that disagree about where a message ends can be made
+//! to see different messages (request smuggling, section 11.2), so everything that is not plainly valid is an error.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::ops::Range;
 
-/// A line with a chunk's size, its extensions included, is no longer than this…
-const LONGEST_SIZE_LINE: usize = 1024;
-/// …and all trailers together than this.
-const MOST_TRAILERS: usize = 8 * 1024;
+/// Longest line with a chunk's size, extensions included: who sends one must not make us buffer without end.
+const MAX_CHUNK_LINE: usize = 1024;
+/// All trailer fields of a message together.
+const MAX_TRAILER_BYTES: usize = 8 * 1024;
+/// Hexadecimal digits of a chunk's size: fifteen are more than anybody sends, and cannot overflow.
+const MAX_CHUNK_SIZE_DIGITS: usize = 15;
+/// Digits of a chunk's size that the short parser looks at; with them a chunk has at most 1 MiB.
+const MAX_SHORT_SIZE_DIGITS: usize = 5;
 
 /// Why a body has no proper end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadEnd {
-    /// The connection broke off.
-    Closed,
-    /// What came is not HTTP.
-    Garbage,
+pub enum FramingError {
+    /// The connection ended before the body.
+    UnexpectedEof,
+    /// What came is not HTTP, or can be read in two ways.
+    Malformed,
 }
 
-/// What is left of a body.
+/// The fields of a head that say where its body ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BodyHeaders {
+    content_length: Option<u64>,
+    chunked: bool,
+}
+
+impl BodyHeaders {
+    /// Adds a `Content-Length` field. Several must agree (section 6.3, rule 5).
+    #[inline]
+    pub fn add_content_length(&mut self, value: &[u8]) -> Result<(), FramingError> {
+        let length = parse_digits(value).ok_or(FramingError::Malformed)?;
+        if self.content_length.is_some_and(|earlier| earlier != length) {
+            return Err(FramingError::Malformed);
+        }
+        self.content_length = Some(length);
+        Ok(())
+    }
+
+    /// Adds a `Transfer-Encoding` field. `chunked` is the only coding that is known here, and is applied once (section
+    /// 6.1): with any other the end of the body would be a guess.
+    #[inline]
+    pub fn add_transfer_encoding(&mut self, value: &[u8]) -> Result<(), FramingError> {
+        if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(FramingError::Malformed);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    /// The value of `Content-Length`, which is no length of the body when that is chunked.
+    #[inline]
+    pub fn content_length(self) -> Option<u64> {
+        self.content_length
+    }
+
+    /// Whether both fields were there. Chunked wins, and the connection must be closed after the message (section 6.3,
+    /// rule 3): somebody on the way may have believed the length.
+    #[inline]
+    pub fn is_ambiguous(self) -> bool {
+        self.chunked && self.content_length.is_some()
+    }
+
+    /// The framing of a response with these fields. `bodiless` by its status or its request (section 6.3, rules 1 and
+    /// 2): 1xx, 204, 304, and whatever answers HEAD.
+    #[inline]
+    pub fn response_framing(self, bodiless: bool) -> Framing {
+        match self.content_length {
+            _ if bodiless => Framing::Done,
+            _ if self.chunked => Framing::ChunkSize,
+            Some(0) => Framing::Done,
+            Some(length) => Framing::Length(length),
+            None => Framing::UntilClose,
+        }
+    }
+
+    /// The framing of a request with these fields. Without any it has no body: a request never ends with its connection
+    /// (section 6.3, rule 7). One with both is refused, which the RFC leaves to servers.
+    #[inline]
+    pub fn request_framing(self) -> Result<Framing, FramingError> {
+        match self.content_length {
+            Some(_) if self.chunked => Err(FramingError::Malformed),
+            None if self.chunked => Ok(Framing::ChunkSize),
+            None | Some(0) => Ok(Framing::Done),
+            Some(length) => Ok(Framing::Length(length)),
+        }
+    }
+}
+
+/// The number that a field such as `Content-Length` has: digits and nothing else. `+1` is a number for Rust, but not for
+/// everybody on the way.
+#[inline]
+pub fn parse_digits(value: &[u8]) -> Option<u64> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| digits)?;
+    text.parse().ok()
+}
+
+/// State of a body's decoder: what is to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// So much is left.
+    /// So many bytes of a body with a known length.
     Length(u64),
-    /// A size line comes next.
-    Size,
-    /// So much of a chunk is left.
-    Chunk(u64),
-    /// The end of a chunk's line comes next.
-    ChunkEnd,
-    /// Trailers come next, after so many bytes of them.
+    /// A line with a chunk's size.
+    ChunkSize,
+    /// So many bytes of a chunk's data.
+    ChunkData(u64),
+    /// The line end after a chunk's data.
+    ChunkDataEnd,
+    /// Trailer fields, after so many bytes of them.
     Trailers(usize),
-    /// It goes on until the connection ends.
+    /// Data until the connection ends.
     UntilClose,
-    /// It has ended.
+    /// Nothing: the body is complete.
     Done,
 }
 
-/// What a look into the buffer gave.
+/// What [`Framing::decode`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A part of the body.
+pub enum Decoded {
+    /// Bytes of the body.
     Data(Bytes),
     /// More has to be read.
-    More,
-    /// It has ended.
+    NeedMore,
+    /// The body is complete; what is left in the buffer is not part of it.
     Done,
 }
 
 impl Framing {
-    /// How much of the body is left, if that is known.
-    pub fn left(self) -> Option<u64> {
+    /// How many bytes of the body are left, if that is known.
+    pub fn remaining(self) -> Option<u64> {
         match self {
             Self::Done => Some(0),
             Self::Length(left) => Some(left),
@@ -58,28 +144,28 @@ impl Framing {
         }
     }
 
-    /// The next part of the body from what was read.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Step, BadEnd> {
+    /// Takes the next bytes of the body out of the buffer, without copying them.
+    pub fn decode(&mut self, buffer: &mut BytesMut) -> Result<Decoded, FramingError> {
         if self.has_ended() {
-            return Ok(Step::Done);
+            return Ok(Decoded::Done);
         }
-        // Often there is nothing yet: it is asked several times per event of a stream.
+        // Often there is nothing yet: this is called several times per event of a stream.
         if buffer.is_empty() {
-            return Ok(Step::More);
+            return Ok(Decoded::NeedMore);
         }
-        if *self == Self::Size
-            && let Some(data) = whole_chunk(buffer)
+        if *self == Self::ChunkSize
+            && let Some(data) = take_whole_chunk(buffer)
         {
-            return Ok(Step::Data(data));
+            return Ok(Decoded::Data(data));
         }
-        self.settle(buffer)?;
+        self.skip_syntax(buffer)?;
         let (left, then) = match self {
-            Self::Done => return Ok(Step::Done),
-            _ if buffer.is_empty() => return Ok(Step::More),
-            Self::UntilClose => return Ok(Step::Data(buffer.split().freeze())),
+            Self::Done => return Ok(Decoded::Done),
+            _ if buffer.is_empty() => return Ok(Decoded::NeedMore),
+            Self::UntilClose => return Ok(Decoded::Data(buffer.split().freeze())),
             Self::Length(left) => (left, Self::Done),
-            Self::Chunk(left) => (left, Self::ChunkEnd),
-            _ => return Ok(Step::More),
+            Self::ChunkData(left) => (left, Self::ChunkDataEnd),
+            _ => return Ok(Decoded::NeedMore),
         };
         let part = usize::try_from(*left)
             .unwrap_or(usize::MAX)
@@ -88,46 +174,45 @@ impl Framing {
         if *left == 0 {
             *self = then;
         }
-        Ok(Step::Data(buffer.split_to(part).freeze()))
+        Ok(Decoded::Data(buffer.split_to(part).freeze()))
     }
 
-    /// Reads over what is not data, as far as the buffer goes.
-    fn settle(&mut self, buffer: &mut BytesMut) -> Result<(), BadEnd> {
+    /// Consumes size lines, line ends and trailers, up to the next data or the end of the buffer.
+    fn skip_syntax(&mut self, buffer: &mut BytesMut) -> Result<(), FramingError> {
         loop {
             if buffer.is_empty() {
                 return Ok(());
             }
             match *self {
-                Self::ChunkEnd => match &buffer[..] {
+                Self::ChunkDataEnd => match &buffer[..] {
                     [b'\r', b'\n', ..] => {
                         buffer.advance(2);
-                        *self = Self::Size;
+                        *self = Self::ChunkSize;
                     }
                     [b'\r'] => return Ok(()),
-                    _ => return Err(BadEnd::Garbage),
+                    _ => return Err(FramingError::Malformed),
                 },
-                Self::Size => {
-                    if let Some((size, length)) = usual_size(buffer) {
+                Self::ChunkSize => {
+                    if let Some((size, length)) = parse_short_size(buffer) {
                         buffer.advance(length);
-                        *self = Self::Chunk(size);
+                        *self = Self::ChunkData(size);
                         continue;
                     }
-                    let Some(end) = memchr::memchr(b'\n', buffer) else {
-                        let long = buffer.len() > LONGEST_SIZE_LINE;
-                        return if long { Err(BadEnd::Garbage) } else { Ok(()) };
+                    let Some(end) = find_line_end(buffer, MAX_CHUNK_LINE)? else {
+                        return Ok(());
                     };
-                    let size = chunk_size(&buffer[..end]).ok_or(BadEnd::Garbage)?;
+                    let size = parse_chunk_size(&buffer[..end]).ok_or(FramingError::Malformed)?;
                     buffer.advance(end + 1);
                     *self = if size == 0 {
                         Self::Trailers(0)
                     } else {
-                        Self::Chunk(size)
+                        Self::ChunkData(size)
                     };
                 }
                 Self::Trailers(before) => {
-                    let Some(end) = memchr::memchr(b'\n', buffer) else {
-                        let long = before + buffer.len() > MOST_TRAILERS;
-                        return if long { Err(BadEnd::Garbage) } else { Ok(()) };
+                    let room = MAX_TRAILER_BYTES.saturating_sub(before);
+                    let Some(end) = find_line_end(buffer, room)? else {
+                        return Ok(());
                     };
                     let empty = matches!(&buffer[..end], [] | [b'\r']);
                     buffer.advance(end + 1);
@@ -136,21 +221,17 @@ impl Framing {
                     } else {
                         Self::Trailers(before + end + 1)
                     };
-                    if before + end > MOST_TRAILERS {
-                        return Err(BadEnd::Garbage);
-                    }
                 }
                 _ => return Ok(()),
             }
         }
     }
 
-    /// Whether the body has ended, as far as the buffer tells.
-    pub fn is_done(&mut self, buffer: &mut BytesMut) -> bool {
-        self.settle(buffer).is_ok() && self.has_ended()
+    /// Whether the body is complete, as far as the buffer tells: the last chunk may be there and not decoded.
+    pub fn is_complete(&mut self, buffer: &mut BytesMut) -> bool {
+        self.skip_syntax(buffer).is_ok() && self.has_ended()
     }
 
-    /// Whether nothing of the body is left.
     fn has_ended(&mut self) -> bool {
         if *self == Self::Length(0) {
             *self = Self::Done;
@@ -158,20 +239,30 @@ impl Framing {
         *self == Self::Done
     }
 
-    /// What the end of the connection means.
-    pub fn closed(&mut self) -> Result<(), BadEnd> {
+    /// The connection has ended. That ends a body without any framing; every other one is incomplete (section 8).
+    pub fn on_eof(&mut self) -> Result<(), FramingError> {
         match self {
             Self::UntilClose | Self::Done => {
                 *self = Self::Done;
                 Ok(())
             }
-            _ => Err(BadEnd::Closed),
+            _ => Err(FramingError::UnexpectedEof),
         }
     }
 }
 
-/// Takes out a chunk that is there with its size before it and the end of its line behind it, in one go.
-fn whole_chunk(buffer: &mut BytesMut) -> Option<Bytes> {
+/// Where the LF of the first line is, none when it has to come. A line with more than `max` bytes before it is refused,
+/// whether its end is there or not: so the result does not depend on how the bytes were split.
+fn find_line_end(buffer: &[u8], max: usize) -> Result<Option<usize>, FramingError> {
+    let end = memchr::memchr(b'\n', buffer);
+    if end.unwrap_or(buffer.len()) > max {
+        return Err(FramingError::Malformed);
+    }
+    Ok(end)
+}
+
+/// Takes out a chunk that is there from its size to its line end, in one go.
+fn take_whole_chunk(buffer: &mut BytesMut) -> Option<Bytes> {
     let (data, end) = find_chunk(buffer)?;
     let mut chunk = buffer.split_to(end).freeze();
     chunk.truncate(data.end);
@@ -179,21 +270,21 @@ fn whole_chunk(buffer: &mut BytesMut) -> Option<Bytes> {
     Some(chunk)
 }
 
-/// Where the data of a chunk is and where the chunk ends, if it is there with its size before it and the end of
-/// its line behind it: so comes almost every event of every stream.
+/// Where the data of a chunk is and where the chunk ends, if it is there from its size to its line end: so comes almost
+/// every event of every stream.
 pub fn find_chunk(buffer: &[u8]) -> Option<(Range<usize>, usize)> {
-    let (size, start) = usual_size(buffer)?;
+    let (size, start) = parse_short_size(buffer)?;
     let end = start + usize::try_from(size).ok()?;
     let line_end = buffer.get(end..)?.starts_with(b"\r\n");
     line_end.then_some((start..end, end + 2))
 }
 
-/// The size of a chunk, and how long its line is, where that is a few digits as almost always. By hand: it is
-/// done for every event of every stream.
-fn usual_size(buffer: &[u8]) -> Option<(u64, usize)> {
+/// The size of a chunk and the length of its line, where that is a few digits and a line end. Everything else, the last
+/// chunk included, is left to [`parse_chunk_size`]. By hand, because it runs for every event of every stream.
+fn parse_short_size(buffer: &[u8]) -> Option<(u64, usize)> {
     let mut size = 0;
-    for (at, &byte) in buffer.iter().take(6).enumerate() {
-        let Some(digit) = hex_digit(byte) else {
+    for (at, &byte) in buffer.iter().take(MAX_SHORT_SIZE_DIGITS + 1).enumerate() {
+        let Some(digit) = parse_hex_digit(byte) else {
             let ends = size > 0 && buffer[at..].starts_with(b"\r\n");
             return ends.then_some((size, at + 2));
         };
@@ -202,7 +293,7 @@ fn usual_size(buffer: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-fn hex_digit(byte: u8) -> Option<u8> {
+fn parse_hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -211,14 +302,14 @@ fn hex_digit(byte: u8) -> Option<u8> {
     }
 }
 
-fn chunk_size(line: &[u8]) -> Option<u64> {
+/// The size of a chunk from its line, with or without extensions, which are ignored (section 7.1.1).
+fn parse_chunk_size(line: &[u8]) -> Option<u64> {
     let (mut size, mut digits) = (0, 0);
     for &byte in line {
-        let Some(digit) = hex_digit(byte) else {
+        let Some(digit) = parse_hex_digit(byte) else {
             break;
         };
-        // Fifteen digits are more than anybody sends, and cannot overflow.
-        if digits == 15 {
+        if digits == MAX_CHUNK_SIZE_DIGITS {
             return None;
         }
         size = size << 4 | u64::from(digit);
@@ -233,19 +324,19 @@ mod tests {
     use super::*;
 
     /// Feeds bytes in two parts, and collects what comes out.
-    fn decode(framing: Framing, bytes: &[u8], at: usize) -> Result<(Vec<u8>, bool), BadEnd> {
+    fn decode(framing: Framing, bytes: &[u8], at: usize) -> Result<(Vec<u8>, bool), FramingError> {
         let (mut framing, mut buffer, mut out) = (framing, BytesMut::new(), Vec::new());
         for part in [&bytes[..at], &bytes[at..]] {
             buffer.extend_from_slice(part);
             loop {
-                match framing.next(&mut buffer)? {
-                    Step::Data(data) => out.extend_from_slice(&data),
-                    Step::More => break,
-                    Step::Done => return Ok((out, true)),
+                match framing.decode(&mut buffer)? {
+                    Decoded::Data(data) => out.extend_from_slice(&data),
+                    Decoded::NeedMore => break,
+                    Decoded::Done => return Ok((out, true)),
                 }
             }
         }
-        Ok((out, framing.closed().is_ok()))
+        Ok((out, framing.on_eof().is_ok()))
     }
 
     #[test]
@@ -253,11 +344,11 @@ mod tests {
         let bytes = b"5\r\nhello\r\n1;a=b\r\n \r\n005 ;x\r\nworld\r\n0\r\nx-a: b\r\n\r\n";
         for at in 0..=bytes.len() {
             assert_eq!(
-                decode(Framing::Size, bytes, at),
+                decode(Framing::ChunkSize, bytes, at),
                 Ok((b"hello world".to_vec(), true)),
                 "{at}"
             );
-            let (_, done) = decode(Framing::Size, &bytes[..at], 0).unwrap();
+            let (_, done) = decode(Framing::ChunkSize, &bytes[..at], 0).unwrap();
             assert_eq!(done, at == bytes.len(), "{at}");
         }
     }
@@ -274,17 +365,20 @@ mod tests {
             b"ffffffffffffffff\r\n",
         ] {
             assert_eq!(
-                decode(Framing::Size, bad, 0),
-                Err(BadEnd::Garbage),
+                decode(Framing::ChunkSize, bad, 0),
+                Err(FramingError::Malformed),
                 "{bad:?}"
             );
         }
         assert_eq!(
-            decode(Framing::Size, &[b'0'; 2000], 0),
-            Err(BadEnd::Garbage)
+            decode(Framing::ChunkSize, &[b'0'; 2000], 0),
+            Err(FramingError::Malformed)
         );
         let trailers = [b"0\r\n".as_slice(), &b"a: b\r\n".repeat(5000)].concat();
-        assert_eq!(decode(Framing::Size, &trailers, 3), Err(BadEnd::Garbage));
+        assert_eq!(
+            decode(Framing::ChunkSize, &trailers, 3),
+            Err(FramingError::Malformed)
+        );
     }
 
     #[test]
@@ -307,8 +401,8 @@ mod tests {
     fn a_body_of_no_bytes_has_ended() {
         for rest in [&b""[..], b"HTTP/1.1"] {
             let mut buffer = BytesMut::from(rest);
-            assert_eq!(Framing::Length(0).next(&mut buffer), Ok(Step::Done));
-            assert!(Framing::Length(0).is_done(&mut buffer));
+            assert_eq!(Framing::Length(0).decode(&mut buffer), Ok(Decoded::Done));
+            assert!(Framing::Length(0).is_complete(&mut buffer));
             // What follows is not its.
             assert_eq!(buffer, rest);
         }

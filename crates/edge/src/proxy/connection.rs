@@ -2,7 +2,7 @@
 
 use crate::proxy::response_head::{self, MalformedResponse, ResponseContext, ResponseHead};
 use bytes::{Bytes, BytesMut};
-use estrade_http1::framing::{BadEnd, Framing, Step};
+use estrade_http1::framing::{Decoded, Framing, FramingError};
 use futures_util::task::noop_waker_ref;
 use rustix::net::RecvFlags;
 use std::future::Future;
@@ -112,29 +112,29 @@ impl Connection {
     pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, BadEnd>> {
+    ) -> Poll<Result<Option<Bytes>, FramingError>> {
         loop {
-            match self.framing.next(&mut self.buffer)? {
-                Step::Data(data) => return Poll::Ready(Ok(Some(data))),
-                Step::Done => return Poll::Ready(Ok(None)),
-                Step::More => {}
+            match self.framing.decode(&mut self.buffer)? {
+                Decoded::Data(data) => return Poll::Ready(Ok(Some(data))),
+                Decoded::Done => return Poll::Ready(Ok(None)),
+                Decoded::NeedMore => {}
             }
             match ready!(self.poll_fill(cx)) {
                 Ok(1..) => {}
-                Ok(0) => self.framing.closed()?,
-                Err(_) => return Poll::Ready(Err(BadEnd::Closed)),
+                Ok(0) => self.framing.on_eof()?,
+                Err(_) => return Poll::Ready(Err(FramingError::UnexpectedEof)),
             }
         }
     }
 
     /// Whether the body has ended, as far as was read.
     pub(crate) fn is_done(&mut self) -> bool {
-        self.framing.is_done(&mut self.buffer)
+        self.framing.is_complete(&mut self.buffer)
     }
 
     /// How much of the body is left, if that is known.
     pub(crate) fn left(&self) -> Option<u64> {
-        self.framing.left()
+        self.framing.remaining()
     }
 
     /// Whether it can take another request.

@@ -1,7 +1,7 @@
 //! The head of an instance's answer: where its body ends, and what of it the visitor gets.
 
 use bytes::{Buf, BytesMut};
-use estrade_http1::framing::Framing;
+use estrade_http1::framing::{BodyHeaders, Framing};
 use http::StatusCode;
 use std::mem::MaybeUninit;
 
@@ -92,7 +92,7 @@ fn read(
         keep_alive: modern,
     };
     let switching = status == StatusCode::SWITCHING_PROTOCOLS;
-    let (mut length, mut chunked, mut listed) = (None, false, Vec::new());
+    let (mut body, mut listed) = (BodyHeaders::default(), Vec::new());
     for header in headers.iter().filter(|it| it.name.len() == 10) {
         if header.name.eq_ignore_ascii_case("connection") {
             let (mut keep, mut close) = (false, false);
@@ -123,18 +123,13 @@ fn read(
                 true
             }
             14 if is("content-length") => {
-                let new = whole_number(value).ok_or(MalformedResponse)?;
-                if length.is_some_and(|old| old != new) {
-                    return Err(MalformedResponse);
-                }
-                length = Some(new);
+                body.add_content_length(value)
+                    .map_err(|_| MalformedResponse)?;
                 false
             }
             17 if is("transfer-encoding") => {
-                if chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(MalformedResponse);
-                }
-                chunked = true;
+                body.add_transfer_encoding(value)
+                    .map_err(|_| MalformedResponse)?;
                 false
             }
             _ => !is_hop_by_hop(name),
@@ -145,16 +140,9 @@ fn read(
         }
     }
     let bodiless = context.head || switching || matches!(status.as_u16(), 204 | 304);
-    head.framing = match length {
-        _ if bodiless => Framing::Done,
-        _ if chunked => Framing::Size,
-        Some(0) => Framing::Done,
-        Some(length) => Framing::Length(length),
-        None => Framing::UntilClose,
-    };
-    match length {
-        // Both at once is what smugglers send.
-        Some(_) if chunked => head.keep_alive = false,
+    head.framing = body.response_framing(bodiless);
+    match body.content_length() {
+        Some(_) if body.is_ambiguous() => head.keep_alive = false,
         Some(length) if !matches!(status.as_u16(), 101 | 204 | 304) => {
             put(
                 &mut head.lines,
@@ -198,11 +186,6 @@ pub(crate) fn list_items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.filter(|word| !word.is_empty())
 }
 
-fn whole_number(value: &[u8]) -> Option<u64> {
-    let plain = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    plain.then(|| std::str::from_utf8(value).ok()?.parse().ok())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,11 +219,11 @@ mod tests {
         assert_eq!(framing("content-length: 0\r\n"), (Framing::Done, true));
         assert_eq!(
             framing("transfer-encoding: Chunked\r\n"),
-            (Framing::Size, true)
+            (Framing::ChunkSize, true)
         );
         assert_eq!(
             framing("transfer-encoding: chunked\r\ncontent-length: 5\r\n"),
-            (Framing::Size, false)
+            (Framing::ChunkSize, false)
         );
         assert_eq!(
             framing("connection: close\r\ncontent-length: 5\r\n"),

@@ -106,7 +106,7 @@ pub(crate) async fn forward(
         .into_body(worker.upstream());
     let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
         End::Nothing
-    } else if head.framing.left().is_some() {
+    } else if head.framing.remaining().is_some() {
         // Said of the head, not of what is left: a body in chunks may have ended already.
         End::Length
     } else {

@@ -7,7 +7,7 @@
 use crate::upstream::Upstream;
 use crate::upstream::head::{self, ResponseHead};
 use bytes::{Bytes, BytesMut};
-use estrade_http1::framing::{BadEnd, Framing, Step};
+use estrade_http1::framing::{Decoded, Framing, FramingError};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use futures_util::task::noop_waker_ref;
@@ -67,11 +67,11 @@ pub(crate) enum ResponseError {
     NotRecorded,
 }
 
-impl From<BadEnd> for ResponseError {
-    fn from(end: BadEnd) -> Self {
+impl From<FramingError> for ResponseError {
+    fn from(end: FramingError) -> Self {
         match end {
-            BadEnd::Closed => Self::Closed,
-            BadEnd::Garbage => Self::Garbage,
+            FramingError::UnexpectedEof => Self::Closed,
+            FramingError::Malformed => Self::Garbage,
         }
     }
 }
@@ -284,14 +284,14 @@ impl Connection {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, ResponseError>> {
         loop {
-            match self.framing.next(&mut self.buffer)? {
-                Step::Data(data) => return Poll::Ready(Ok(Some(data))),
-                Step::Done => return Poll::Ready(Ok(None)),
-                Step::More => {}
+            match self.framing.decode(&mut self.buffer)? {
+                Decoded::Data(data) => return Poll::Ready(Ok(Some(data))),
+                Decoded::Done => return Poll::Ready(Ok(None)),
+                Decoded::NeedMore => {}
             }
             match ready!(self.poll_fill(cx)) {
                 Ok(1..) => {}
-                Ok(0) => self.framing.closed()?,
+                Ok(0) => self.framing.on_eof()?,
                 Err(_) => return Poll::Ready(Err(ResponseError::Closed)),
             }
         }
@@ -299,7 +299,7 @@ impl Connection {
 
     /// Whether a chunk comes next, and nothing of it has been read.
     pub(crate) fn is_before_chunk(&self) -> bool {
-        self.framing == Framing::Size && self.buffer.is_empty()
+        self.framing == Framing::ChunkSize && self.buffer.is_empty()
     }
 
     /// Reads what is there into the room of a buffer that is not its own.
@@ -331,7 +331,7 @@ impl Connection {
 
     /// How long the body is, if that is known and nothing of it was taken yet.
     pub(crate) fn length(&self) -> Option<u64> {
-        self.framing.left()
+        self.framing.remaining()
     }
 
     /// Whether only the end of the connection tells where the body ends.
@@ -341,7 +341,7 @@ impl Connection {
 
     /// Whether the body has ended, as far as was read.
     pub(crate) fn is_done(&mut self) -> bool {
-        self.framing.is_done(&mut self.buffer)
+        self.framing.is_complete(&mut self.buffer)
     }
 
     /// Whether it can take another request.

@@ -1,7 +1,7 @@
 //! The head of a provider's answer: what is taken from it, and that nothing else is.
 
 use bytes::{Buf, BytesMut};
-use estrade_http1::framing::Framing;
+use estrade_http1::framing::{BodyHeaders, Framing, parse_digits};
 use http::{HeaderName, HeaderValue, header};
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn read(
         framing: Framing::UntilClose,
         keep_alive: modern,
     });
-    let (mut length, mut chunked) = (None, false);
+    let mut body = BodyHeaders::default();
     for header in headers {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         let value = header.value;
@@ -104,24 +104,17 @@ fn read(
                 head.content_type = content_type(value);
             }
             14 if is("content-length") => {
-                let new = whole_number(value).ok_or(Garbage)?;
-                if length.is_some_and(|old| old != new) {
-                    return Err(Garbage);
-                }
-                length = Some(new);
+                body.add_content_length(value).map_err(|_| Garbage)?;
             }
             14 if is("retry-after-ms") => {
-                head.retry_after = whole_number(value).map(Duration::from_millis);
+                head.retry_after = parse_digits(value).map(Duration::from_millis);
             }
             16 if is("content-encoding") => {
                 let identity = value.eq_ignore_ascii_case(b"identity");
                 head.content_encoding = HeaderValue::from_bytes(value).ok().filter(|_| !identity);
             }
             17 if is("transfer-encoding") => {
-                if chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(Garbage);
-                }
-                chunked = true;
+                body.add_transfer_encoding(value).map_err(|_| Garbage)?;
             }
             _ => {
                 if let Some(name) = PASSED_ON.iter().find(|name| is(name))
@@ -132,15 +125,8 @@ fn read(
             }
         }
     }
-    head.framing = match length {
-        _ if matches!(status, 204 | 304) => Framing::Done,
-        _ if chunked => Framing::Size,
-        Some(0) => Framing::Done,
-        Some(length) => Framing::Length(length),
-        None => Framing::UntilClose,
-    };
-    // Both at once is what smugglers send.
-    head.keep_alive &= !(chunked && length.is_some()) && head.framing != Framing::UntilClose;
+    head.framing = body.response_framing(matches!(status, 204 | 304));
+    head.keep_alive &= !body.is_ambiguous() && head.framing != Framing::UntilClose;
     Ok(head)
 }
 
@@ -160,11 +146,6 @@ fn starts_with(value: &[u8], prefix: &[u8]) -> bool {
     value
         .get(..prefix.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-}
-
-fn whole_number(value: &[u8]) -> Option<u64> {
-    let plain = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    plain.then(|| std::str::from_utf8(value).ok()?.parse().ok())?
 }
 
 /// `Retry-After` in seconds; a date is not worth reading here.
@@ -219,11 +200,11 @@ mod tests {
         assert_eq!(framing("content-length: 0\r\n"), (Framing::Done, true));
         assert_eq!(
             framing("transfer-encoding: Chunked\r\n"),
-            (Framing::Size, true)
+            (Framing::ChunkSize, true)
         );
         assert_eq!(
             framing("transfer-encoding: chunked\r\ncontent-length: 5\r\n"),
-            (Framing::Size, false)
+            (Framing::ChunkSize, false)
         );
         assert_eq!(
             framing("connection: close\r\ncontent-length: 5\r\n"),

@@ -5,6 +5,7 @@
 //! It follows HTTP/1 just far enough to know where heads begin and end. In place of a refused byte
 //! hyper gets a NUL, which no head may contain, so that it answers 400 and closes the connection.
 
+use crate::framing::parse_digits;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -163,8 +164,7 @@ impl Follower {
         }
         // What makes no sense is refused by hyper.
         if let Some(value) = value_of(line, b"content-length:") {
-            let text = std::str::from_utf8(value).unwrap_or_default();
-            self.length = text.trim().parse().unwrap_or_default();
+            self.length = parse_digits(value.trim_ascii()).unwrap_or_default();
         } else if value_of(line, b"transfer-encoding:").is_some() {
             self.chunked = true;
         }
