@@ -22,6 +22,7 @@ mod read;
 mod schedule;
 mod site_rules;
 mod sources;
+mod step_error;
 mod steps;
 mod transition;
 mod unpack;

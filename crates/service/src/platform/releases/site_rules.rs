@@ -1,6 +1,6 @@
 //! Whether `_redirects` and `_headers` of a site are within their limits.
 
-use super::steps::StepError;
+use super::step_error::StepError;
 use super::transition::Failure;
 use crate::{Core, Error};
 use estrade_blobs::StoredBlob;

@@ -8,6 +8,7 @@ use super::claim::{Claim, PendingCommit};
 use super::compress::{MissingVariants, PreparedVariants};
 use super::create::open_settings;
 use super::site_rules::check_rules;
+use super::step_error::{StepError, source_gone};
 use super::transition::Failure;
 use super::unpack::unpack_source;
 use crate::Error;
@@ -22,26 +23,6 @@ use std::sync::Arc;
 const MAX_LINES: usize = 50;
 /// Compressing this many bytes takes longer than writing down that it has begun.
 const MIN_BYTES_TO_REPORT: u64 = 1 << 20;
-
-/// Why a release does not go on.
-pub(super) enum StepError {
-    /// It ends here.
-    Failed(Failure),
-    /// It ends here, and not as FAILED.
-    Ended(ReleaseState, Failure),
-    /// Somebody else ended it or took it over.
-    Lost,
-    /// It needs a build slot and holds none.
-    NeedsBuild,
-    /// We could not; the lease runs out and the release is taken up again.
-    Broken(Error),
-}
-
-impl From<Error> for StepError {
-    fn from(error: Error) -> Self {
-        Self::Broken(error)
-    }
-}
 
 /// How the work on a release ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,13 +115,6 @@ async fn build_or_reuse(run: &mut ReleaseRun) -> Result<(), StepError> {
     match run.claim.spec().artifact {
         Some(files) => build_files(&mut run.claim, files).await,
         None => Err(StepError::Failed(source_gone())),
-    }
-}
-
-pub(super) fn source_gone() -> Failure {
-    Failure {
-        reason: "source_gone",
-        message: "what this release was made of has been cleaned up; deploy the files again".into(),
     }
 }
 

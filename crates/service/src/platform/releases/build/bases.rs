@@ -1,11 +1,11 @@
 //! The images that a Dockerfile builds on: fetched and looked at before the build begins.
 
+use super::cause::refused;
 use super::engine::broken;
 use super::image::{follow, refused_registry, unavailable};
 use super::live_log::LiveLog;
-use super::refused;
 use crate::platform::releases::claim::Claim;
-use crate::platform::releases::steps::StepError;
+use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
 use estrade_buildpacks::{BuildPlan, Dockerfile, check_triggers};
 use estrade_model::Invalid;

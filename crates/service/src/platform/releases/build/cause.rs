@@ -1,6 +1,9 @@
 //! Why a build failed: the cause in one sentence, then where.
 
-use estrade_buildpacks::{NO_SITE, Outcome};
+use crate::Error;
+use crate::platform::releases::step_error::StepError;
+use crate::platform::releases::transition::Failure;
+use estrade_buildpacks::{NO_SITE, Outcome, PlanError};
 use std::collections::VecDeque;
 
 /// Lines of the step that failed that are looked at.
@@ -20,6 +23,17 @@ const IGNORED_PREFIXES: [&str; 6] = [
     "npm error A complete log",
     "npm error /",
 ];
+
+/// Why there is no plan for these sources.
+pub(super) fn refused(error: PlanError) -> StepError {
+    match error {
+        PlanError::Refused { .. } => StepError::Failed(Failure {
+            reason: "build_refused",
+            message: error.to_string(),
+        }),
+        PlanError::Unreadable { .. } => StepError::Broken(Error::internal(error)),
+    }
+}
 
 /// What the engine says at the end of a step.
 const END_OF_STEP: &str = "Removing intermediate container ";

@@ -1,6 +1,7 @@
 //! Is there an engine, and does it have what it should?
 
-use crate::platform::releases::steps::StepError;
+use crate::platform::releases::claim::Claim;
+use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
 use crate::{Core, Error};
 use estrade_model::{ProjectId, ReleaseId};
@@ -49,6 +50,14 @@ pub(in crate::platform::releases) fn broken(error: estrade_runtime::Error) -> St
         reason: "engine_refused",
         message: error.to_string(),
     })
+}
+
+/// The image that is made for a release.
+pub(super) fn own_image(claim: &Claim) -> OwnImage {
+    OwnImage {
+        project: claim.project(),
+        release: claim.release(),
+    }
 }
 
 /// Whether the engine still has an image that was made before.

@@ -1,11 +1,10 @@
 //! Fetching an image that a release names.
 
-use super::engine::broken;
+use super::engine::{broken, own_image};
 use super::live_log::LiveLog;
-use super::own_image;
 use crate::Error;
 use crate::platform::releases::claim::Claim;
-use crate::platform::releases::steps::StepError;
+use crate::platform::releases::step_error::StepError;
 use crate::platform::releases::transition::Failure;
 use estrade_model::error::error_chain;
 use estrade_runtime::{ImageRef, Pull, RegistryRefused};

@@ -11,19 +11,19 @@ mod sources;
 use super::archive::{Archive, Packing};
 use super::claim::Claim;
 use super::create::{open_settings, requested_port};
-use super::steps::{StepError, source_gone};
+use super::step_error::{StepError, source_gone};
 use super::transition::Failure;
 use super::unpack::{SiteTar, unpack_site};
 use crate::platform::containers::ran_out;
 use crate::{Core, Error};
-use cause::StepOutput;
-use engine::require_engine;
-use estrade_buildpacks::{BuildPlan, Outcome, PlanError, Settings};
+use cause::{StepOutput, refused};
+use engine::{own_image, require_engine};
+use estrade_buildpacks::{BuildPlan, Outcome, Settings};
 use estrade_model::error::error_chain;
 use estrade_model::release::{ArtifactId, ReleaseState};
 use estrade_model::secret::Secret;
 use estrade_model::site::SiteConfig;
-use estrade_runtime::{BuildError, BuildSpec, OwnImage};
+use estrade_runtime::{BuildError, BuildSpec};
 use estrade_store::artifacts;
 use estrade_store::manifest::ManifestFile;
 use estrade_store::workloads::{self, WorkloadRow};
@@ -283,14 +283,6 @@ async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, StepErr
     Ok(ports.first().copied().unwrap_or(usual))
 }
 
-/// The image that is made for a release.
-fn own_image(claim: &Claim) -> OwnImage {
-    OwnImage {
-        project: claim.project(),
-        release: claim.release(),
-    }
-}
-
 async fn workload(claim: &Claim) -> Result<WorkloadRow, StepError> {
     let row = workloads::read_workload(&claim.core().db, claim.project()).await;
     row.map_err(Error::from)?.ok_or(StepError::Lost)
@@ -298,16 +290,6 @@ async fn workload(claim: &Claim) -> Result<WorkloadRow, StepError> {
 
 fn sent_settings(claim: &Claim) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
     open_settings(claim.core(), claim.project(), &claim.spec().settings)
-}
-
-fn refused(error: PlanError) -> StepError {
-    match error {
-        PlanError::Refused { .. } => StepError::Failed(Failure {
-            reason: "build_refused",
-            message: error.to_string(),
-        }),
-        PlanError::Unreadable { .. } => StepError::Broken(Error::internal(error)),
-    }
 }
 
 fn failed(claim: &Claim, plan: &BuildPlan, tail: &StepOutput, error: BuildError) -> StepError {

@@ -1,6 +1,6 @@
 //! The files of an artifact, as build plans look at them.
 
-use crate::platform::releases::steps::{StepError, source_gone};
+use crate::platform::releases::step_error::{StepError, source_gone};
 use crate::{Core, Error};
 use estrade_blobs::{BlobStore, DigestMap, StoredBlob};
 use estrade_buildpacks::Sources;

@@ -4,7 +4,7 @@
 //! again with what was not committed. One content at a time, on one thread.
 
 use super::parallel::CompressedBatch;
-use super::{PreparedVariants, compress, find_jobs};
+use super::variants::{PreparedVariants, compress, find_jobs};
 use crate::watch::Watch;
 use crate::{Core, Error, Result};
 use estrade_model::coding::Coding;

@@ -4,21 +4,31 @@
 //! cache with quick variants meanwhile; the build of the release takes what it finds there and makes the
 //! rest itself. Correctness never depends on a hit.
 
-use super::QUICK;
-use super::codecs::Codecs;
-use super::file_types::{MIN_SIZE, looks_like_text};
-use super::parallel::core_count;
+use estrade_archive::codecs::Codecs;
+use estrade_archive::file_types::{MIN_SIZE, looks_like_text};
 use estrade_blobs::{Digest, DigestMap};
 use estrade_model::coding::Coding;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use tokio::runtime::Handle;
 
+/// The codings that are made before a release is READY.
+pub(super) const QUICK: [Coding; 2] = [Coding::Gzip, Coding::Zstd];
 /// Bytes of queued contents and finished variants together.
 const MAX_BYTES: usize = 8 << 20;
 /// Larger contents are not queued: if the build reaches them first, the work is wasted.
 const MAX_CONTENT: usize = 256 << 10;
+
+/// As many threads as there are cores.
+pub(super) fn core_count() -> usize {
+    // The system is asked once: it answers with a walk through its files.
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+    *CORES
+}
 
 /// Contents and their quick variants. Clones share them.
 #[derive(Clone, Default)]

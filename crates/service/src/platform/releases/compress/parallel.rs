@@ -1,11 +1,10 @@
 //! Compressing many contents at once, on all cores.
 
-use super::QUICK;
-use super::codecs::{Codecs, compress_stream};
-use super::eager::EagerCompressor;
-use super::file_types::{SNIFFED_BYTES, looks_like_text};
+use super::eager::{EagerCompressor, QUICK};
 use crate::priority_gate::PriorityGate;
 use crate::{Error, Result};
+use estrade_archive::codecs::{Codecs, compress_stream};
+use estrade_archive::file_types::{SNIFFED_BYTES, looks_like_text};
 use estrade_blobs::{
     BlobError, BlobStore, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, PublishedBlobs, Staging,
     StoredBlob,
@@ -14,8 +13,6 @@ use estrade_model::coding::Coding;
 use estrade_store::variants::NewVariant;
 use estrade_store::{Db, blob_rows};
 use std::io::Read;
-use std::num::NonZero;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -54,14 +51,6 @@ pub(super) struct Compressor {
     pub(super) threads: usize,
     /// Whose hurry comes first; none: we are in a hurry ourselves.
     pub(super) yield_to: Option<PriorityGate>,
-}
-
-/// As many threads as there are cores.
-pub(super) fn core_count() -> usize {
-    // The system is asked once: it answers with a walk through its files.
-    static CORES: LazyLock<usize> =
-        LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
-    *CORES
 }
 
 /// Lets this thread, which ends with its work, run only when no other wants to.
@@ -215,7 +204,10 @@ impl Compressor {
         for &coding in &job.codings {
             let variant = if worth_it {
                 let content = self.blobs.open_reader(&job.blob)?;
-                compress_stream(coding, content, job.blob.size, staging.writer(), &self.stop)?
+                let (size, out) = (job.blob.size, staging.writer());
+                let is_canceled = || self.stop.is_cancelled();
+                let packed = compress_stream(coding, content, size, out, is_canceled)?;
+                packed.map(|out| out.finish()).transpose()?.map(|it| it.0)
             } else {
                 None
             };

@@ -1,16 +1,12 @@
 //! BUILDING a release from an archive: what is in it becomes the files of an artifact.
 //!
-//! Archives are written by people and by attackers. Everything that is counted is counted while it
-//! is decompressed, names are only ever compared and never opened, and contents go to the blob store
-//! under names of its own. The work blocks, so it has a thread; when the future that waits for it is
-//! dropped (canceled, lease lost), the thread stops at the next piece.
+//! The crate `archive` reads it within its limits, and contents go to the blob store under names of its own.
+//! The work blocks, so it has a thread; when the future that waits for it is dropped (canceled, lease lost), the
+//! thread stops at the next piece.
 
-mod links;
-mod tar;
+mod staged;
 #[cfg(test)]
 mod tests;
-mod tree;
-mod zip;
 
 use super::build_log::BuildLog;
 use super::claim::{Built, Claim};
@@ -18,9 +14,9 @@ use super::create::{open_settings, read_site_settings, site_json};
 use super::incoming::settle;
 use super::layout::{inside, is_project_file, single_folder, warn_of_sources};
 use super::limits::ReleaseLimits;
-use super::steps::StepError;
-use super::transition::Failure;
+use super::step_error::{StepError, source_gone};
 use crate::{Core, Error};
+use estrade_archive::{CancelFlag, Tree, UnpackError, refuse, tar, zip};
 use estrade_blobs::PublishedBlobs;
 use estrade_model::platform::Platform;
 use estrade_model::release::{ArchiveFormat, SourceId};
@@ -28,61 +24,11 @@ use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::{MAX_PROJECT_FILE_BYTES, PROJECT_FILES, SiteSettings};
 use estrade_store::manifest::{Manifest, ManifestFile};
 use estrade_store::sources::{self, SourceRow};
+use staged::{StagedContents, StoredArchive, Unpacked, finish, new_tree, publish};
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tree::{CancelFlag, Tree, Unpacked, publish};
-
-/// Why unpacking stopped.
-#[derive(Debug, thiserror::Error)]
-enum UnpackError {
-    /// The archive is not acceptable: a stable code, and words for a person.
-    #[error("{0}: {1}")]
-    Refused(&'static str, String),
-    /// Nobody wants the result any more.
-    #[error("it is not wanted any more")]
-    Canceled,
-    /// We could not.
-    #[error("we could not")]
-    Broken(#[source] Error),
-}
-
-fn refuse<T>(reason: &'static str, message: impl Into<String>) -> Result<T, UnpackError> {
-    Err(UnpackError::Refused(reason, message.into()))
-}
-
-/// More came out of an archive than may.
-#[derive(Debug, thiserror::Error)]
-#[error("unpacked, the files are larger than {0} bytes")]
-struct TooLarge(u64);
-
-/// Errors of reading: ours, on the way through a reader that knows only `io::Error`, or the archive's.
-impl From<io::Error> for UnpackError {
-    fn from(error: io::Error) -> Self {
-        let error = match error.downcast::<Self>() {
-            Ok(stop) => return stop,
-            Err(error) => error,
-        };
-        match error.downcast::<TooLarge>() {
-            Ok(too_much) => Self::Refused("archive_too_large", too_much.to_string()),
-            Err(error) => Self::Refused(
-                "archive_invalid",
-                format!("the archive is damaged: {error}"),
-            ),
-        }
-    }
-}
-
-impl From<UnpackError> for StepError {
-    fn from(stop: UnpackError) -> Self {
-        match stop {
-            UnpackError::Refused(reason, message) => Self::Failed(Failure { reason, message }),
-            UnpackError::Canceled => Self::Lost,
-            UnpackError::Broken(error) => Self::Broken(error),
-        }
-    }
-}
 
 /// Stops the thread when whoever waits for it goes away.
 struct CancelOnDrop(CancelFlag);
@@ -98,7 +44,7 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let core = Arc::clone(claim.core());
     let row = sources::read_source(&core.db, claim.project(), source).await;
     let Some(row) = row.map_err(Error::from)? else {
-        return Err(StepError::Failed(super::steps::source_gone()));
+        return Err(StepError::Failed(source_gone()));
     };
     let platform = claim.spec().platform;
     let sent = open_settings(&core, claim.project(), &claim.spec().settings)?;
@@ -139,9 +85,9 @@ pub(super) async fn unpack_site(
     let canceled = CancelFlag::default();
     let _guard = CancelOnDrop(canceled.clone());
     let unpack = move || {
-        let mut tree = Tree::new(limits.stage(&core), limits, canceled);
+        let mut tree = new_tree(limits.stage(&core), limits, canceled);
         read_site(&mut tree, tar)?;
-        let Unpacked { files, staging, .. } = tree.finish()?;
+        let Unpacked { files, staging, .. } = finish(tree)?;
         // The engine puts everything into the folder's own name.
         let files = match single_folder(&files) {
             Some(folder) => inside(files, &folder),
@@ -156,7 +102,7 @@ pub(super) async fn unpack_site(
             manifest: Manifest::new(files),
             config: Some(
                 serde_json::to_string(&config)
-                    .map_err(|error| UnpackError::Broken(Error::internal(error)))?,
+                    .map_err(|error| UnpackError::Broken(error.into()))?,
             ),
             published: publish(staging)?,
             said,
@@ -170,7 +116,7 @@ pub(super) async fn unpack_site(
 }
 
 /// Adds all files of a site. Without its last files a tar is still a good one.
-fn read_site<R: Read>(tree: &mut Tree, tar: SiteTar<R>) -> Result<(), UnpackError> {
+fn read_site<R: Read>(tree: &mut Tree<StagedContents>, tar: SiteTar<R>) -> Result<(), UnpackError> {
     tar::read_plain(tree, tar.bytes)?;
     if !tar.whole.load(Ordering::Acquire) {
         return refuse("archive_invalid", "the engine broke off");
@@ -198,14 +144,14 @@ async fn keep(claim: &mut Claim, site: Site) -> Result<(), StepError> {
 
 fn unpack(core: &Core, row: &SourceRow, canceled: &CancelFlag) -> Result<Unpacked, UnpackError> {
     let limits = ReleaseLimits::of(core, &row.plan);
-    let mut tree = Tree::new(limits.stage(core), limits, canceled.clone());
+    let mut tree = new_tree(limits.stage(core), limits, canceled.clone());
     let archive = core.blobs.open_random(&row.blob);
-    let archive = archive.map_err(|error| UnpackError::Broken(Error::internal(error)))?;
+    let archive = archive.map_err(|error| UnpackError::Broken(error.into()))?;
     match row.format {
         ArchiveFormat::TarGz => tar::read(&mut tree, archive.part(0, archive.size()))?,
-        ArchiveFormat::Zip => zip::read(&mut tree, &archive)?,
+        ArchiveFormat::Zip => zip::read(&mut tree, &StoredArchive(archive))?,
     }
-    tree.finish()
+    finish(tree)
 }
 
 /// A site as it will be served.
@@ -244,7 +190,7 @@ fn arrange(
             warnings.push("there is no index.html in the root of the site".to_owned());
         }
     }
-    let config = site_json(settings).map_err(UnpackError::Broken)?;
+    let config = site_json(settings).map_err(|error| UnpackError::Broken(error.into()))?;
     Ok(Site {
         manifest,
         config,

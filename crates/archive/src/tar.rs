@@ -3,8 +3,8 @@
 //! Entries are taken raw and the extensions for long names are read here, because a reader that does
 //! it by itself holds as much of a name in memory as the archive says that there is.
 
-use super::tree::{CancelFlag, Member, Tree};
-use super::{TooLarge, UnpackError, refuse};
+use crate::error::{TooLarge, UnpackError, refuse};
+use crate::tree::{CancelFlag, ContentSink, Member, Tree};
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufReader, Read};
 use tar::{Archive, EntryType};
@@ -15,13 +15,16 @@ const MAX_EXTENSION_BYTES: u64 = 64 * 1024;
 const ENTRY_OVERHEAD: u64 = 4096;
 
 /// Adds all files of a `.tar.gz`.
-pub(super) fn read(tree: &mut Tree, archive: impl Read) -> Result<(), UnpackError> {
+pub fn read(tree: &mut Tree<impl ContentSink>, archive: impl Read) -> Result<(), UnpackError> {
     let archive = BufReader::with_capacity(64 * 1024, archive);
     read_plain(tree, MultiGzDecoder::new(archive))
 }
 
 /// Adds all files of a tar.
-pub(super) fn read_plain(tree: &mut Tree, archive: impl Read) -> Result<(), UnpackError> {
+pub fn read_plain(
+    tree: &mut Tree<impl ContentSink>,
+    archive: impl Read,
+) -> Result<(), UnpackError> {
     let max_entries = tree.max_entries();
     let most = tree
         .max_bytes()
@@ -66,7 +69,7 @@ struct Extensions {
 }
 
 fn add_entry<R: Read>(
-    tree: &mut Tree,
+    tree: &mut Tree<impl ContentSink>,
     said: &mut Extensions,
     mut entry: tar::Entry<'_, R>,
 ) -> Result<(), UnpackError> {
@@ -82,7 +85,7 @@ fn add_entry<R: Read>(
 }
 
 fn add_member<R: Read>(
-    tree: &mut Tree,
+    tree: &mut Tree<impl ContentSink>,
     said: Extensions,
     kind: EntryType,
     entry: &mut tar::Entry<'_, R>,

@@ -5,9 +5,8 @@
 //! agree, that no two files share bytes, and that sizes and checksums are true. It holds the
 //! directory in memory only up to the cap on entries, whatever the archive claims.
 
-use super::tree::{Member, Tree};
-use super::{TooLarge, UnpackError, refuse};
-use estrade_blobs::RandomReader;
+use crate::error::{TooLarge, UnpackError, refuse};
+use crate::tree::{ContentSink, Member, Tree};
 use estrade_model::paths::FilePath;
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
@@ -34,8 +33,20 @@ const TYPE_FILE: u32 = 0o10_0000;
 const TYPE_FOLDER: u32 = 0o04_0000;
 const TYPE_LINK: u32 = 0o12_0000;
 
+/// A content that is read anywhere: a zip file has its directory at its end.
+pub trait RandomAccess {
+    /// How long the content is.
+    fn size(&self) -> u64;
+
+    /// The part of the content from `start`, of `length` bytes or to its end if that is nearer.
+    fn part(&self, start: u64, length: u64) -> impl Read;
+}
+
 /// Adds all files of an archive.
-pub(super) fn read(tree: &mut Tree, archive: &RandomReader) -> Result<(), UnpackError> {
+pub fn read(
+    tree: &mut Tree<impl ContentSink>,
+    archive: &impl RandomAccess,
+) -> Result<(), UnpackError> {
     let directory = find_directory(archive)?;
     let max_entries = tree.max_entries();
     if directory.entries > max_entries {
@@ -96,7 +107,7 @@ struct Directory {
     entries: u64,
 }
 
-fn find_directory(archive: &RandomReader) -> Result<Directory, UnpackError> {
+fn find_directory(archive: &impl RandomAccess) -> Result<Directory, UnpackError> {
     let tail = archive
         .size()
         .min((END_LENGTH + usize::from(u16::MAX)) as u64);
@@ -143,7 +154,7 @@ fn find_directory(archive: &RandomReader) -> Result<Directory, UnpackError> {
 
 /// The directory of an archive of the 64-bit kind, and where the record that says so begins.
 fn find_directory_64(
-    archive: &RandomReader,
+    archive: &impl RandomAccess,
     end: u64,
 ) -> Result<Option<(Directory, u64)>, UnpackError> {
     let Some(at) = end.checked_sub(20) else {
@@ -180,7 +191,10 @@ fn find_directory_64(
     Ok(Some((directory, record_at)))
 }
 
-fn read_exactly<const N: usize>(archive: &RandomReader, at: u64) -> Result<[u8; N], UnpackError> {
+fn read_exactly<const N: usize>(
+    archive: &impl RandomAccess,
+    at: u64,
+) -> Result<[u8; N], UnpackError> {
     let mut bytes = [0; N];
     archive.part(at, N as u64).read_exact(&mut bytes)?;
     Ok(bytes)
@@ -199,8 +213,8 @@ struct Entry {
 }
 
 fn read_directory(
-    tree: &Tree,
-    archive: &RandomReader,
+    tree: &Tree<impl ContentSink>,
+    archive: &impl RandomAccess,
     directory: &Directory,
 ) -> Result<Vec<Entry>, UnpackError> {
     let part = archive.part(directory.offset, directory.size);
@@ -318,8 +332,8 @@ fn find_extra_64(extra: &[u8]) -> Result<&[u8], UnpackError> {
 
 /// Adds one file, whose bytes must end before `end`.
 fn add_entry(
-    tree: &mut Tree,
-    archive: &RandomReader,
+    tree: &mut Tree<impl ContentSink>,
+    archive: &impl RandomAccess,
     entry: &Entry,
     end: u64,
 ) -> Result<(), UnpackError> {
@@ -367,7 +381,7 @@ fn add_entry(
 }
 
 /// Where the content of a file begins, after what stands before it.
-fn find_content(archive: &RandomReader, entry: &Entry) -> Result<u64, UnpackError> {
+fn find_content(archive: &impl RandomAccess, entry: &Entry) -> Result<u64, UnpackError> {
     let header = read_exactly::<30>(archive, entry.offset)?;
     let mut fields = Fields(&header);
     let signature = fields.u32()?;

@@ -4,12 +4,10 @@
 //! one core for both quick codings together, and the next better ones take twice as long for 2 % less.
 //! Who waits for better ones gets Brotli, which has all the time it needs.
 
-use estrade_blobs::{BlobError, ContentWriter, Digest};
 use estrade_model::coding::Coding;
 use flate2::{Compression, GzBuilder};
 use libdeflater::{CompressionLvl, Compressor as Deflate};
 use std::io::{self, Read, Write};
-use tokio_util::sync::CancellationToken;
 use zstd::bulk::Compressor as Zstd;
 
 const GZIP_LEVEL: i32 = 1;
@@ -21,19 +19,19 @@ const BUFFER_SIZE: usize = 64 * 1024;
 
 /// How long a variant may be to be worth keeping: the bytes that it saves must be worth a second
 /// copy on disk.
-pub(super) fn max_variant_bytes(size: u64) -> u64 {
+fn max_variant_bytes(size: u64) -> u64 {
     size - size.div_ceil(20)
 }
 
 /// Compressors for contents in memory, made once per thread: making them costs as much as a small
 /// content.
-pub(super) struct Codecs {
+pub struct Codecs {
     deflate: Deflate,
     zstd: Zstd<'static>,
 }
 
 impl Codecs {
-    pub(super) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let level = CompressionLvl::new(GZIP_LEVEL).unwrap_or_default();
         Ok(Self {
             deflate: Deflate::new(level),
@@ -42,11 +40,7 @@ impl Codecs {
     }
 
     /// The compressed bytes, if they are worth it.
-    pub(super) fn compress(
-        &mut self,
-        coding: Coding,
-        content: &[u8],
-    ) -> io::Result<Option<Vec<u8>>> {
+    pub fn compress(&mut self, coding: Coding, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let size = content.len() as u64;
         let most = usize::try_from(max_variant_bytes(size)).map_err(io::Error::other)?;
         let packed = match coding {
@@ -70,14 +64,15 @@ impl Codecs {
     }
 }
 
-/// Compresses a content of any size in bounded memory; its variant, if that is worth it.
-pub(super) fn compress_stream(
+/// Compresses a content of any size in bounded memory. Gives `out` back with the whole variant in it; none when that is
+/// not worth keeping, and `out` was dropped with a part of it.
+pub fn compress_stream<W: Write>(
     coding: Coding,
     content: impl Read,
     size: u64,
-    out: ContentWriter<'_, '_>,
-    stop: &CancellationToken,
-) -> Result<Option<Digest>, BlobError> {
+    out: W,
+    is_canceled: impl Fn() -> bool,
+) -> io::Result<Option<W>> {
     let mut out = LimitedWriter {
         inner: out,
         left: max_variant_bytes(size),
@@ -85,13 +80,12 @@ pub(super) fn compress_stream(
     };
     let content = CancellableReader {
         inner: content,
-        stop,
+        is_canceled,
     };
     match encode(coding, content, size, &mut out) {
-        Ok(()) => Ok(Some(out.inner.finish()?.0)),
-        // Dropping the writer forgets what was written.
+        Ok(()) => Ok(Some(out.inner)),
         Err(_) if out.over => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -130,14 +124,14 @@ fn copy(mut from: impl Read, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// A content that ends with an error when nobody waits for it any more.
-struct CancellableReader<'s, R> {
+struct CancellableReader<R, F> {
     inner: R,
-    stop: &'s CancellationToken,
+    is_canceled: F,
 }
 
-impl<R: Read> Read for CancellableReader<'_, R> {
+impl<R: Read, F: Fn() -> bool> Read for CancellableReader<R, F> {
     fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_cancelled() {
+        if (self.is_canceled)() {
             return Err(io::Error::other("nobody waits for this any more"));
         }
         self.inner.read(piece)

@@ -3,9 +3,9 @@
 use estrade_model::paths::FilePath;
 
 /// Shorter contents fit into one packet anyway.
-pub(super) const MIN_SIZE: u64 = 200;
+pub const MIN_SIZE: u64 = 200;
 /// How much of a content is looked at to tell text from the rest.
-pub(super) const SNIFFED_BYTES: usize = 1024;
+pub const SNIFFED_BYTES: usize = 1024;
 
 /// Names of formats that compress well. Formats that are compressed in themselves are not here.
 const COMPRESSIBLE: &[&str] = &[
@@ -116,7 +116,7 @@ const COMPRESSED: &[&str] = &[
 
 /// What a file's name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Compressibility {
+pub enum Compressibility {
     /// It is compressed already.
     Incompressible,
     /// The name says nothing: its content has to be looked at.
@@ -126,7 +126,7 @@ pub(super) enum Compressibility {
 }
 
 /// What a file's name says about how well it compresses.
-pub(super) fn compressibility(path: &FilePath) -> Compressibility {
+pub fn compressibility(path: &FilePath) -> Compressibility {
     let name = path.as_str().rsplit('/').next().unwrap_or_default();
     let Some((_, extension)) = name.rsplit_once('.') else {
         return Compressibility::Unknown;
@@ -141,7 +141,7 @@ pub(super) fn compressibility(path: &FilePath) -> Compressibility {
 }
 
 /// Whether a content looks like text: no control characters but those that texts have.
-pub(super) fn looks_like_text(content: &[u8]) -> bool {
+pub fn looks_like_text(content: &[u8]) -> bool {
     let start = &content[..content.len().min(SNIFFED_BYTES)];
     let odd = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
     if start.iter().any(odd) {

@@ -1,7 +1,7 @@
 //! `.tar.gz`
 
 use super::{Bench, peak_memory, survive_changes};
-use crate::platform::releases::unpack::{CancelFlag, UnpackError};
+use crate::{CancelFlag, UnpackError};
 use ::tar::{Builder, EntryType, Header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -49,7 +49,7 @@ fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
     gzip(&bytes)
 }
 
-pub(super) fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
+fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
     let entries: Vec<_> = files
         .iter()
         .map(|(name, content)| file(name, content))

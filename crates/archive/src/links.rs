@@ -4,22 +4,22 @@
 //! that would (absolute ones, too many `..`) are refused all the same: whoever wrote them means harm
 //! or is in for a surprise. So are links to folders, to nothing, and in circles.
 
-use super::{UnpackError, refuse};
+use crate::error::{UnpackError, refuse};
+use crate::file::UnpackedFile;
 use estrade_model::paths::FilePath;
-use estrade_store::manifest::ManifestFile;
 use std::collections::HashMap;
 
 /// How many links may follow each other.
 const MAX_HOPS: usize = 16;
 
 /// A link, and what it points at as seen from the top of the archive.
-pub(super) struct Link {
+pub(crate) struct Link {
     path: FilePath,
     target: String,
 }
 
 impl Link {
-    pub(super) fn symbolic(path: FilePath, target: &str) -> Result<Self, UnpackError> {
+    pub(crate) fn symbolic(path: FilePath, target: &str) -> Result<Self, UnpackError> {
         let folder = path
             .as_str()
             .rsplit_once('/')
@@ -28,7 +28,7 @@ impl Link {
         Ok(Self { path, target })
     }
 
-    pub(super) fn hard(path: FilePath, target: &str) -> Result<Self, UnpackError> {
+    pub(crate) fn hard(path: FilePath, target: &str) -> Result<Self, UnpackError> {
         let target = walk(&path, "", target)?;
         Ok(Self { path, target })
     }
@@ -60,10 +60,10 @@ fn walk(path: &FilePath, folder: &str, target: &str) -> Result<String, UnpackErr
 }
 
 /// The files that the links stand for.
-pub(super) fn resolve(
-    files: &[ManifestFile],
+pub(crate) fn resolve<C: Clone>(
+    files: &[UnpackedFile<C>],
     links: &[Link],
-) -> Result<Vec<ManifestFile>, UnpackError> {
+) -> Result<Vec<UnpackedFile<C>>, UnpackError> {
     if links.is_empty() {
         return Ok(Vec::new());
     }
@@ -73,7 +73,7 @@ pub(super) fn resolve(
         let mut target = link.target.as_str();
         for _ in 0..MAX_HOPS {
             if let Some(file) = files.get(target) {
-                return Ok(ManifestFile {
+                return Ok(UnpackedFile {
                     path: link.path.clone(),
                     ..(*file).clone()
                 });
