@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_the_base_images_that_builds_use() {
+        let reference: super::super::Config = toml::from_str(super::super::REFERENCE).unwrap();
+        let usual = estrade_buildpacks::BaseImages::default();
+        let mut images = usual.clone();
+        for (part, image) in reference.docker.images {
+            images.set(part.as_str(), &image).unwrap();
+        }
+        // A default that is set changes nothing.
+        assert_eq!(format!("{images:?}"), format!("{usual:?}"));
+    }
+
+    #[test]
     fn every_image_has_the_name_that_builds_know() {
         let mut images = estrade_buildpacks::BaseImages::default();
         for name in ["node", "dotnet", "go-run", "dotnet-run", "composer"] {

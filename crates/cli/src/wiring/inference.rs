@@ -112,3 +112,20 @@ fn offered(model: &Model) -> OfferedModel {
         weight: model.weight,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_the_timeouts_of_a_provider_that_sets_none() {
+        let timeouts = |text: &str| {
+            let config: Config = toml::from_str(text).unwrap();
+            let mut configured = config.ai.providers.as_slice()[0].clone();
+            configured.credential = Credential::None;
+            provider(&configured).unwrap().timeouts
+        };
+        let minimal = "[[ai.providers]]\nname = 'a'\nbase_url = 'http://h/v1'";
+        assert_eq!(timeouts(crate::config::REFERENCE), timeouts(minimal));
+    }
+}

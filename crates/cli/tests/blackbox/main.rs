@@ -8,6 +8,7 @@
 )]
 
 mod administration;
+mod configuration_document;
 mod containers;
 mod crashes;
 mod damage;
@@ -18,6 +19,6 @@ mod inference;
 mod logs;
 mod nodes;
 mod output;
-mod readme;
+
 mod stopping;
 mod support;
