@@ -1,6 +1,6 @@
 //! What must stay although no committed row says so yet.
 //!
-//! An orphan is a file without a row, and so is, for a moment, every file that was just published. A
+//! An orphan is an object without a row, and so is, for a moment, every object that was just published. A
 //! content that nothing needs is garbage, and so is, for a moment, one that a release on its way has
 //! found to be stored already. Age tells them apart only as long as no process is ever suspended and
 //! no client is slow; a claim does so always.
@@ -11,8 +11,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::Disk;
-use super::{Digest, DigestSet};
+use super::{Digest, DigestSet, Inner};
 
 /// What is claimed, and by how many.
 #[derive(Debug)]
@@ -52,14 +51,14 @@ impl<K: Eq + Hash> Claims<K> {
 /// The contents that one staging wants, whether they are stored or not; claimed while it lives.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    disk: Arc<Disk>,
+    store: Arc<Inner>,
     digests: DigestSet,
 }
 
 impl Wanted {
-    pub(super) fn new(disk: Arc<Disk>) -> Self {
+    pub(super) fn new(store: Arc<Inner>) -> Self {
         Self {
-            disk,
+            store,
             digests: DigestSet::default(),
         }
     }
@@ -67,7 +66,7 @@ impl Wanted {
     /// Claims a content.
     pub(super) fn insert(&mut self, digest: Digest) {
         if self.digests.insert(digest) {
-            self.disk.wanted.add(digest);
+            self.store.wanted.add(digest);
         }
     }
 }
@@ -75,7 +74,7 @@ impl Wanted {
 impl Drop for Wanted {
     fn drop(&mut self) {
         for &digest in &self.digests {
-            self.disk.wanted.release(digest);
+            self.store.wanted.release(digest);
         }
     }
 }

@@ -1,24 +1,11 @@
-//! What lies on disk, and which of it nobody knows: for the garbage collector.
+//! What is stored, and which of it nobody knows: for the garbage collector.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io::{self, ErrorKind};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::orphans::Orphans;
-use super::{BlobError, BlobStore, LookupError, ObjectId, owner};
-
-/// One pack or file as it lies on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObjectEntry {
-    /// Which one.
-    pub id: ObjectId,
-    /// Its length in bytes.
-    pub size: u64,
-    /// When something was written to it for the last time.
-    pub written: SystemTime,
-}
+use super::{BlobError, BlobStore, LookupError, ObjectEntry, ObjectId, owner};
 
 /// What [`BlobStore::remove_orphans`] removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,12 +21,7 @@ impl BlobStore {
     pub fn objects(
         &self,
     ) -> Result<impl Iterator<Item = Result<ObjectEntry, BlobError>> + '_, BlobError> {
-        let entries = self.disk.list()?;
-        Ok(entries.filter_map(|id| {
-            id.and_then(|id| self.stat(id))
-                .map_err(BlobError::from)
-                .transpose()
-        }))
+        Ok(self.inner.storage.list()?.map(|it| it.map_err(Into::into)))
     }
 
     /// Removes packs and files that no row names: what a crash between publishing and the commit
@@ -47,8 +29,9 @@ impl BlobStore {
     ///
     /// Each is kept for `min_age` after it was found to be without a row for the first time, so that a database
     /// that is restored from a backup finds what it names, and after the last write to it, for the sake of other
-    /// processes whose commit may be under way. Left alone are whatever a [`PublishedBlobs`](super::PublishedBlobs) of this process holds, the pack that
-    /// its small stagings add to, and everything if the directory belongs to another installation by now.
+    /// processes whose commit may be under way. Left alone are whatever a [`PublishedBlobs`](super::PublishedBlobs)
+    /// of this process holds, packs that are added to, and everything if the storage belongs to another installation
+    /// by now.
     pub fn remove_orphans(
         &self,
         is_known: impl FnMut(ObjectId) -> Result<bool, LookupError>,
@@ -56,13 +39,13 @@ impl BlobStore {
         min_age: Duration,
     ) -> Result<RemovedOrphans, BlobError> {
         // Also when the directory was exchanged under a running server, as by a mount.
-        if !owner::check(self.disk.root(), self.disk.installation())? {
+        if !owner::check(&*self.inner.storage, &self.inner.installation)? {
             let owner = "nobody".into();
             return Err(BlobError::OtherInstallation { owner });
         }
         let mut orphans = std::mem::take(&mut *self.lock_orphans());
         let removed = self.remove_old(is_known, now, min_age, &mut orphans);
-        orphans.save(&self.disk);
+        orphans.save(&*self.inner.storage);
         *self.lock_orphans() = orphans;
         removed
     }
@@ -74,14 +57,14 @@ impl BlobStore {
         min_age: Duration,
         orphans: &mut Orphans,
     ) -> Result<RemovedOrphans, BlobError> {
-        orphans.load(&self.disk)?;
+        orphans.load(&*self.inner.storage)?;
         let mut removed = RemovedOrphans::default();
         let mut met = HashSet::new();
         for entry in self.objects()? {
             let ObjectEntry { id, size, written } = entry?;
-            // The claim is asked first: whoever gave it up has ended the transaction, so that
-            // the database, asked after that, gives the final answer.
-            if self.disk.claims.contains(&id) {
+            // In this order: once a pack is closed, all of its parts have been claimed; and whoever gave a claim
+            // up has ended the transaction, so that the database, asked after that, gives the final answer.
+            if self.inner.storage.is_open_pack(id) || self.inner.claims.contains(&id) {
                 continue;
             }
             if is_known(id).map_err(BlobError::Lookup)? {
@@ -92,7 +75,7 @@ impl BlobStore {
             if now.duration_since(since).unwrap_or_default() < min_age {
                 continue;
             }
-            self.disk.remove(id)?;
+            self.inner.storage.delete(id)?;
             removed.objects += 1;
             removed.bytes += size;
             met.remove(&id);
@@ -102,19 +85,7 @@ impl BlobStore {
     }
 
     fn lock_orphans(&self) -> MutexGuard<'_, Orphans> {
-        let orphans = self.disk.orphans.lock();
+        let orphans = self.inner.orphans.lock();
         orphans.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stat(&self, id: ObjectId) -> io::Result<Option<ObjectEntry>> {
-        match fs::metadata(self.disk.path(id)) {
-            Ok(metadata) => Ok(Some(ObjectEntry {
-                id,
-                size: metadata.len(),
-                written: metadata.modified()?,
-            })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }

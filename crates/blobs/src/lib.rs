@@ -1,30 +1,58 @@
-//! Contents of releases, stored by what they are: named by their BLAKE3 hash, written once,
-//! never changed: a file may grow, but what is in it stays as it is until the file is removed.
+//! Contents of releases, stored by what they are: named by their BLAKE3 hash, written once, never changed.
 //!
-//! The bytes lie here, the index lies in the database: a row says for each [`Digest`] in which
-//! [`BlobLocation`] its content is. A release is stored in this order, so that a crash at any point
-//! leaves at worst files that no row names:
+//! The bytes lie in an [`ObjectStorage`] (a [local directory](LocalDirectory); [`storage`] is the seam for others),
+//! the index lies in the database: a row says for each [`Digest`] at which [`BlobLocation`] its content is. Small
+//! contents lie back to back in packs, large ones are objects of their own.
 //!
-//! 1. [`BlobStore::stage`] collects new contents under `tmp/`.
-//! 2. [`Staging::publish`] makes them durable and gives them their final names.
+//! A release is stored in this order:
+//!
+//! 1. [`BlobStore::stage`] collects new contents, in memory and in spool files.
+//! 2. [`Staging::publish`] makes them durable objects under their final names.
 //! 3. The caller commits the rows for [`PublishedBlobs::blobs`], or calls [`PublishedBlobs::discard`].
 //!
-//! ```text
-//! <root>/packs/<24 hex>.pack   small contents, back to back; small stagings share one
-//! <root>/files/<24 hex>        one large content each
-//! <root>/tmp/                  what is being written
-//! <root>/installation          whose store this is
-//! <root>/orphans               which packs and files are without rows, and since when
-//! ```
+//! # Durability
 //!
-//! Names on disk are random, not digests. Two stagings that meet the same new content write two
-//! copies and the database keeps one row; so a staging that gives up removes only what it alone
-//! wrote, or leaves bytes in a shared pack that nobody reads. Every call here blocks, except
-//! [`BlobStore::stream`]: use `spawn_blocking`.
+//! A row is committed after `publish` has returned, and that is after the bytes and the names of all its objects
+//! are durable. So no row ever names bytes that a power cut took. The reverse is allowed: bytes without a row are
+//! garbage that takes room, and nothing else.
+//!
+//! # A crash at each point
+//!
+//! - While contents are staged: spool files stay. [`BlobStore::sweep_temporary`] removes them at the next start.
+//! - While they are published: some objects stay without rows, or bytes at the end of a shared pack that no row
+//!   names. Objects are orphans: [`BlobStore::remove_orphans`] removes them when they have been without rows for long
+//!   enough. Bytes in a pack stay until garbage collection moves what is needed out of it.
+//! - Between publishing and the commit: the same.
+//! - During the commit, or when the connection broke in it: nobody knows. [`PublishedBlobs::keep`] leaves the objects;
+//!   they have rows, or are orphans.
+//! - While objects are removed: one that is gone had no row. Rows are deleted first, and objects a grace period
+//!   later, so that who has read where a content lies still finds it.
+//!
+//! # Stagings at the same time
+//!
+//! Names are random, not digests. Two stagings that meet the same new content write two copies and the database
+//! keeps one row; so a staging that gives up removes only what it alone wrote, or leaves bytes in a shared pack that
+//! nobody reads. No part of a pack is ever written twice.
+//!
+//! # Garbage collection
+//!
+//! It runs beside stagings, and asks the database what is needed. Two kinds of claims protect what the database does
+//! not say yet; both are made before the question that they protect from can be asked:
+//!
+//! - A content that a staging has found to be stored, or is about to store, is [wanted](BlobStore::is_wanted) until
+//!   its transaction has ended: its row stays.
+//! - An object that was published is claimed until its transaction has ended. The search for orphans asks whether
+//!   a pack is open first, then for claims, then the database: once a pack is closed, every part of it has been
+//!   claimed; once a claim is gone, its transaction has ended and the database gives the final answer.
+//!
+//! Other processes do not see these claims. For them an object is young for a grace period after its last write, and
+//! the committing transaction checks that the rows it counts on are still there.
+//!
+//! Every call here blocks, except [`BlobStore::open_local`] and [`BlobStore::stream`]: use `spawn_blocking`.
 
 mod claims;
 mod digest;
-mod disk;
+mod directory;
 mod error;
 mod inventory;
 mod location;
@@ -33,54 +61,84 @@ mod owner;
 mod pack;
 mod published;
 mod read;
-mod shared;
 mod staging;
+pub mod storage;
 mod writer;
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub use digest::{BadDigest, Digest, DigestMap, DigestSet};
+pub use directory::LocalDirectory;
 pub use error::{BlobError, LookupError};
-pub use inventory::{ObjectEntry, RemovedOrphans};
+pub use inventory::RemovedOrphans;
 pub use location::{BlobLocation, InvalidLocation, ObjectId, StoredBlob, UniqueId};
 pub use published::{PublishedBlobs, PublishedGuard};
 pub use read::{Part, RandomReader};
 pub use staging::{HashedContent, Staging};
+pub use storage::{ObjectEntry, ObjectStorage};
 pub use writer::{Content, ContentWriter};
 
-use disk::Disk;
+use claims::Claims;
+use orphans::Orphans;
 
-/// Contents of at least this many bytes get a file of their own; smaller ones share a pack.
+/// Contents of at least this many bytes are objects of their own; smaller ones share a pack.
 pub const MIN_LARGE_BYTES: u64 = 1 << 20;
 
 /// What is written to find out whether writes succeed: more than a file system has left over in a full block.
 pub const PROBE_BYTES: usize = 64 << 10;
 
-/// The blob store of one data directory. Cloning is cheap and shares the store.
+/// The blob store of one installation. Cloning is cheap and shares the store.
 #[derive(Clone, Debug)]
 pub struct BlobStore {
-    disk: Arc<Disk>,
+    inner: Arc<Inner>,
+}
+
+/// What the clones of a store, its stagings and what they published share.
+#[derive(Debug)]
+struct Inner {
+    storage: Arc<dyn ObjectStorage>,
+    installation: String,
+    /// Objects that are published while their rows are on the way.
+    claims: Claims<ObjectId>,
+    /// Contents that a release on its way may have found to be stored.
+    wanted: Claims<Digest>,
+    /// What was found to be without rows.
+    orphans: Mutex<Orphans>,
 }
 
 impl BlobStore {
-    /// Opens the store in `root`, which is created if it does not exist. It belongs to the first installation
-    /// that opens it; another one gets [`BlobError::OtherInstallation`].
-    ///
-    /// One process should open a root once and clone the handle: the clones share the knowledge
-    /// of what is published but not yet in the database.
+    /// Opens the store in the local directory `root`, which is created if it does not exist.
     pub fn open(root: &Path, installation: &str) -> Result<Self, BlobError> {
-        let disk = Disk::open(root, installation)?;
-        owner::claim(&disk)?;
+        Self::with_storage(Arc::new(LocalDirectory::open(root)?), installation)
+    }
+
+    /// Opens the store in any storage. It belongs to the first installation that opens it; another one gets
+    /// [`BlobError::OtherInstallation`].
+    ///
+    /// One process should open a storage once and clone the handle: the clones share the knowledge
+    /// of what is published but not yet in the database.
+    pub fn with_storage(
+        storage: Arc<dyn ObjectStorage>,
+        installation: &str,
+    ) -> Result<Self, BlobError> {
+        owner::claim(&*storage, installation)?;
+        let inner = Inner {
+            storage,
+            installation: installation.to_owned(),
+            claims: Claims::default(),
+            wanted: Claims::default(),
+            orphans: Mutex::default(),
+        };
         Ok(Self {
-            disk: Arc::new(disk),
+            inner: Arc::new(inner),
         })
     }
 
-    /// Whether an installation has used the store in `root`: it has an owner, or contents.
+    /// Whether an installation has used the store in the local directory `root`: it has an owner, or contents.
     pub fn is_in_use(root: &Path) -> Result<bool, BlobError> {
-        owner::is_in_use(root)
+        Ok(LocalDirectory::is_in_use(root)?)
     }
 
     /// Removes what an earlier process left half-written; returns how many files that were.
@@ -88,12 +146,12 @@ impl BlobStore {
     /// Call it at start, before the first [`stage`](Self::stage): it would take away the
     /// temporary files of stagings that are under way.
     pub fn sweep_temporary(&self) -> Result<u64, BlobError> {
-        Ok(self.disk.sweep_temporary()?)
+        Ok(self.inner.storage.remove_spools()?)
     }
 
     /// Writes a little, and takes it away again: fails where contents could not be written either.
     pub fn probe_write(&self) -> Result<(), BlobError> {
-        let mut file = self.disk.new_temporary()?;
+        let mut file = self.inner.storage.create_spool()?;
         Ok(file.write_all(&vec![0; PROBE_BYTES])?)
     }
 
@@ -108,28 +166,28 @@ impl BlobStore {
         max_total: u64,
         find_known: impl FnMut(&[Digest]) -> Result<DigestSet, LookupError> + Send + 'k,
     ) -> Staging<'k> {
-        Staging::new(Arc::clone(&self.disk), max_total, Box::new(find_known))
+        Staging::new(Arc::clone(&self.inner), max_total, Box::new(find_known))
     }
 
     /// Whether a release on its way through this process counts on a content to be stored.
     pub fn is_wanted(&self, digest: &Digest) -> bool {
-        self.disk.wanted.contains(digest)
+        self.inner.wanted.contains(digest)
     }
 
     /// Begins to receive one content that a staging will [adopt](Staging::adopt) when it is complete.
     pub fn receive(&self) -> Content {
-        Content::new(Arc::clone(&self.disk))
+        Content::new(Arc::clone(&self.inner))
     }
 
     /// Ends the pack that small stagings add to, if it is this one; whether it was. The next ones begin another.
     pub fn close_pack(&self, id: ObjectId) -> bool {
-        self.disk.close_shared(id)
+        self.inner.storage.close_pack(id)
     }
 
     /// Removes a pack or file; that it is gone already is fine.
     ///
     /// Remove the rows that name it first. Who has it open keeps reading.
     pub fn remove_object(&self, id: ObjectId) -> Result<(), BlobError> {
-        Ok(self.disk.remove(id)?)
+        Ok(self.inner.storage.delete(id)?)
     }
 }

@@ -10,7 +10,7 @@ use super::digest::{Digest, parse_hex};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UniqueId([u8; 12]);
 
-/// One physical file of the store, as the garbage collector sees it; in text `pack:<id>` or
+/// One object of the storage; in text `pack:<id>` or
 /// `file:<id>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectId {
@@ -55,7 +55,7 @@ pub struct InvalidLocation;
 
 impl UniqueId {
     /// Makes an id that has never been used: 96 random bits.
-    pub(super) fn new() -> Result<Self, BlobError> {
+    pub fn new() -> Result<Self, BlobError> {
         let mut bytes = [0; 12];
         aws_lc_rs::rand::fill(&mut bytes).map_err(std::io::Error::other)?;
         Ok(Self(bytes))

@@ -1,30 +1,29 @@
-//! Since when packs and files are without rows: in memory, and in a text file of the store, one line for each.
+//! Since when packs and files are without rows: in memory, and in a record of the storage, one line of text for each.
 //!
-//! The file is not synced. Whoever is not in it is taken for a new orphan, so that to lose it only means to wait
+//! The record need not be durable. What is not in it is taken for a new orphan, so that to lose it only means to wait
 //! longer.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::ObjectId;
-use super::disk::{Disk, naming};
+use super::storage::{ObjectStorage, Record};
 
 /// Orphans, each with the time at which it was found to be one.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     since: HashMap<ObjectId, SystemTime>,
-    /// What the file says.
+    /// What the record says.
     written: Option<HashMap<ObjectId, SystemTime>>,
 }
 
 impl Orphans {
     /// Reads what an earlier process wrote, unless that was done.
-    pub(super) fn load(&mut self, disk: &Disk) -> io::Result<()> {
+    pub(super) fn load(&mut self, storage: &dyn ObjectStorage) -> io::Result<()> {
         if self.written.is_none() {
-            let found = read(disk)?;
+            let found = read(storage)?;
             self.since.clone_from(&found);
             self.written = Some(found);
         }
@@ -44,11 +43,11 @@ impl Orphans {
     }
 
     /// Writes down what changed. On a full disk memory is enough, until this process ends.
-    pub(super) fn save(&mut self, disk: &Disk) {
+    pub(super) fn save(&mut self, storage: &dyn ObjectStorage) {
         if self.written.as_ref() == Some(&self.since) {
             return;
         }
-        match write(disk, &self.since) {
+        match write(storage, &self.since) {
             Ok(()) => self.written = Some(self.since.clone()),
             Err(error) => {
                 tracing::warn!(%error, "cannot note since when stored files are without use");
@@ -57,31 +56,19 @@ impl Orphans {
     }
 }
 
-fn read(disk: &Disk) -> io::Result<HashMap<ObjectId, SystemTime>> {
-    let path = disk.orphans_path();
-    match fs::read(&path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes)
-            .lines()
-            .filter_map(parse_line)
-            .collect()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(HashMap::new()),
-        Err(error) => Err(naming(&path)(error)),
-    }
+fn read(storage: &dyn ObjectStorage) -> io::Result<HashMap<ObjectId, SystemTime>> {
+    let record = storage.read_record(Record::Orphans)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&record);
+    Ok(text.lines().filter_map(parse_line).collect())
 }
 
-fn write(disk: &Disk, since: &HashMap<ObjectId, SystemTime>) -> io::Result<()> {
+fn write(storage: &dyn ObjectStorage, since: &HashMap<ObjectId, SystemTime>) -> io::Result<()> {
     let mut text = String::new();
     for (id, since) in since {
         let millis = since.duration_since(UNIX_EPOCH).unwrap_or_default();
         writeln!(text, "{id} {}", millis.as_millis()).map_err(io::Error::other)?;
     }
-    let mut file = disk.new_temporary()?;
-    file.write_all(text.as_bytes())?;
-    let path = disk.orphans_path();
-    let renamed = file.persist(&path);
-    renamed
-        .map(drop)
-        .map_err(|failed| naming(&path)(failed.error))
+    storage.replace_record(Record::Orphans, text.as_bytes())
 }
 
 fn parse_line(line: &str) -> Option<(ObjectId, SystemTime)> {

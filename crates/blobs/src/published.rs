@@ -6,9 +6,8 @@ use std::sync::Arc;
 use tempfile::TempPath;
 
 use super::claims::Wanted;
-use super::disk::Disk;
-use super::shared::SharedPart;
-use super::{BlobLocation, ObjectId, StoredBlob, UniqueId};
+use super::storage::{ObjectStorage, PackPart};
+use super::{BlobLocation, Inner, ObjectId, StoredBlob, UniqueId};
 
 /// What [`Staging::publish`](super::Staging::publish) put in place.
 ///
@@ -21,38 +20,53 @@ use super::{BlobLocation, ObjectId, StoredBlob, UniqueId};
 #[must_use = "call `keep` after the commit, `discard` if the transaction was rolled back"]
 #[derive(Debug)]
 pub struct PublishedBlobs {
-    disk: Arc<Disk>,
+    store: Arc<Inner>,
     /// Packs and files of its own.
     objects: Vec<ObjectId>,
-    /// What lies in a pack that others have parts of, too.
-    shared: Option<SharedPart>,
+    /// What lies in a pack that others may have parts of, too.
+    part: Option<PackPart>,
+    /// These, and the pack of the part.
+    claimed: Vec<ObjectId>,
     blobs: Vec<StoredBlob>,
     /// Also those that were stored already.
     wanted: Arc<Wanted>,
 }
 
 impl PublishedBlobs {
-    pub(super) fn new(disk: Arc<Disk>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
+    pub(super) fn new(store: Arc<Inner>, blobs: Vec<StoredBlob>, wanted: Wanted) -> Self {
         Self {
-            disk,
+            store,
             objects: Vec::new(),
-            shared: None,
+            part: None,
+            claimed: Vec::new(),
             blobs,
             wanted: Arc::new(wanted),
         }
     }
 
-    pub(super) fn publish(&mut self, synced: TempPath, id: ObjectId) -> io::Result<()> {
-        self.disk.claims.add(id);
-        self.objects.push(id);
-        self.disk.publish(synced, id)
+    pub(super) fn storage(&self) -> &dyn ObjectStorage {
+        &*self.store.storage
     }
 
-    /// Puts a pack that has no file of its own into the one that small ones share.
-    pub(super) fn share(&mut self, pack: UniqueId, bytes: &[u8]) -> io::Result<()> {
-        let part = self.disk.append(bytes)?;
-        let (id, base) = (part.id, part.offset);
-        self.shared = Some(part);
+    /// Puts objects of its own. They are claimed before the search for orphans can meet them.
+    pub(super) fn put(&mut self, sealed: Vec<(ObjectId, TempPath)>) -> io::Result<()> {
+        for &(id, _) in &sealed {
+            self.store.claims.add(id);
+            self.claimed.push(id);
+            self.objects.push(id);
+        }
+        self.store.storage.put(sealed)
+    }
+
+    /// Stores a short pack as a part of one that others share. Its contents move to where that part begins.
+    pub(super) fn append(&mut self, pack: UniqueId, bytes: &[u8]) -> io::Result<()> {
+        let (claims, claimed) = (&self.store.claims, &mut self.claimed);
+        let part = self.store.storage.append_part(bytes, &mut |id| {
+            claims.add(id);
+            claimed.push(id);
+        })?;
+        let (id, base) = (part.pack, part.offset);
+        self.part = Some(part);
         for blob in &mut self.blobs {
             if let BlobLocation::Pack { id: of, offset } = blob.location
                 && of == pack
@@ -62,10 +76,6 @@ impl PublishedBlobs {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.disk.sync(&self.objects)
     }
 
     /// The contents that are new, in the order in which they were added.
@@ -80,20 +90,14 @@ impl PublishedBlobs {
     /// take place: move it into that. Its caller may stop waiting, and then this value is dropped
     /// while the transaction goes on.
     pub fn hold(&self) -> PublishedGuard {
-        let objects: Vec<_> = self.claimed().collect();
-        for &id in &objects {
-            self.disk.claims.add(id);
+        for &id in &self.claimed {
+            self.store.claims.add(id);
         }
         PublishedGuard {
-            disk: Arc::clone(&self.disk),
-            objects,
+            store: Arc::clone(&self.store),
+            claimed: self.claimed.clone(),
             _wanted: Arc::clone(&self.wanted),
         }
-    }
-
-    fn claimed(&self) -> impl Iterator<Item = ObjectId> {
-        let shared = self.shared.iter().map(SharedPart::object);
-        self.objects.iter().copied().chain(shared)
     }
 
     /// The rows are committed, or may be: leave the files alone.
@@ -106,37 +110,44 @@ impl PublishedBlobs {
     /// broke during the commit.
     pub fn discard(mut self) {
         for &id in &self.objects {
-            if let Err(error) = self.disk.remove(id) {
-                tracing::warn!(object = %id, %error, "left an orphaned blob for the next clean-up");
+            if let Err(error) = self.store.storage.delete(id) {
+                warn_of_orphan(id, &error);
             }
         }
-        if let Some(part) = self.shared.take() {
-            self.disk.give_up(part);
+        if let Some(part) = self.part.take() {
+            let id = part.object();
+            if let Err(error) = self.store.storage.discard_part(part) {
+                warn_of_orphan(id, &error);
+            }
         }
     }
 }
 
 impl Drop for PublishedBlobs {
     fn drop(&mut self) {
-        for id in self.claimed() {
-            self.disk.claims.release(id);
+        for &id in &self.claimed {
+            self.store.claims.release(id);
         }
     }
 }
 
-/// PublishedBlobs files that a transaction needs; made by [`PublishedBlobs::hold`].
+fn warn_of_orphan(object: ObjectId, error: &io::Error) {
+    tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
+}
+
+/// Published objects that a transaction needs; made by [`PublishedBlobs::hold`].
 #[must_use = "move it into the transaction"]
 #[derive(Debug)]
 pub struct PublishedGuard {
-    disk: Arc<Disk>,
-    objects: Vec<ObjectId>,
+    store: Arc<Inner>,
+    claimed: Vec<ObjectId>,
     _wanted: Arc<Wanted>,
 }
 
 impl Drop for PublishedGuard {
     fn drop(&mut self) {
-        for &id in &self.objects {
-            self.disk.claims.release(id);
+        for &id in &self.claimed {
+            self.store.claims.release(id);
         }
     }
 }

@@ -15,13 +15,15 @@ use super::{BlobError, BlobStore, Digest, MIN_LARGE_BYTES, ObjectId, StoredBlob}
 const CHUNK_BYTES: usize = 64 * 1024;
 
 impl BlobStore {
-    /// Opens a pack or file, for who reads parts of it at will.
+    /// Opens a pack or file, for who reads parts of it at will; it is fetched to this node's disk first if need be.
     pub fn open_object(&self, id: ObjectId) -> Result<File, BlobError> {
-        match self.disk.open_object(id) {
-            Ok(file) => Ok(file),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(BlobError::Missing),
-            Err(error) => Err(error.into()),
-        }
+        self.inner.storage.open(id).map_err(read_error)
+    }
+
+    /// The same, if it lies on this node's disk; none if it would have to be fetched. Quick enough for an async
+    /// worker.
+    pub fn open_local(&self, id: ObjectId) -> Result<Option<File>, BlobError> {
+        self.inner.storage.open_local(id).map_err(read_error)
     }
 
     /// Reads a small content (below [`MIN_LARGE_BYTES`]) into memory.
@@ -31,13 +33,9 @@ impl BlobStore {
             Ok(size) if blob.size <= max => size,
             _ => return Err(BlobError::TooLarge { max }),
         };
-        let file = self.open_file(blob)?;
-        let mut content = vec![0; size];
-        match file.read_exact_at(&mut content, blob.location.offset()) {
-            Ok(()) => Ok(content.into()),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(BlobError::Damaged),
-            Err(error) => Err(error.into()),
-        }
+        let (id, offset) = (blob.location.object(), blob.location.offset());
+        let content = self.inner.storage.read_range(id, offset, size);
+        content.map_err(read_error)
     }
 
     /// Opens a content of any size; the reader ends where the content ends.
@@ -83,10 +81,10 @@ impl BlobStore {
 
     /// Opens the file and goes to where the content begins.
     ///
-    /// PublishedBlobs files never shrink or change, so one look at the length here is enough to promise that
+    /// Published objects never shrink or change, so one look at the length here is enough to promise that
     /// a reader does not end early.
     fn open_positioned(&self, blob: &StoredBlob) -> Result<File, BlobError> {
-        let mut file = self.open_file(blob)?;
+        let mut file = self.open_object(blob.location.object())?;
         let offset = blob.location.offset();
         let end = offset.checked_add(blob.size).ok_or(BlobError::Damaged)?;
         if file.metadata()?.len() < end {
@@ -95,9 +93,13 @@ impl BlobStore {
         file.seek(SeekFrom::Start(offset))?;
         Ok(file)
     }
+}
 
-    fn open_file(&self, blob: &StoredBlob) -> Result<File, BlobError> {
-        self.open_object(blob.location.object())
+fn read_error(error: io::Error) -> BlobError {
+    match error.kind() {
+        ErrorKind::NotFound => BlobError::Missing,
+        ErrorKind::UnexpectedEof => BlobError::Damaged,
+        _ => error.into(),
     }
 }
 

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 
 use super::claims::Wanted;
-use super::disk::Disk;
-use super::pack::{Finished, PackWriter, sync_temporary};
+use super::pack::{Finished, PackWriter, seal};
+use super::storage::ObjectStorage;
 use super::writer::Body;
 use super::{
-    BlobError, BlobLocation, Content, ContentWriter, Digest, DigestSet, LookupError,
+    BlobError, BlobLocation, Content, ContentWriter, Digest, DigestSet, Inner, LookupError,
     MIN_LARGE_BYTES, ObjectId, PublishedBlobs, StoredBlob, UniqueId,
 };
 
@@ -57,7 +57,7 @@ impl HashedContent {
 /// Dropping it leaves nothing behind; after an error other than [`BlobError::TooLarge`] that is all
 /// it is good for.
 pub struct Staging<'k> {
-    pub(super) disk: Arc<Disk>,
+    pub(super) store: Arc<Inner>,
     max_total: u64,
     total: u64,
     find_known: FindKnown<'k>,
@@ -68,16 +68,17 @@ pub struct Staging<'k> {
     pending: Vec<(Digest, Bytes)>,
     pending_bytes: usize,
     pack: Option<PackWriter>,
-    large: Vec<(ObjectId, TempPath)>,
+    /// Large contents, and packs that are full.
+    sealed: Vec<(ObjectId, TempPath)>,
     stored: Vec<StoredBlob>,
 }
 
 impl<'k> Staging<'k> {
-    pub(super) fn new(disk: Arc<Disk>, max_total: u64, find_known: FindKnown<'k>) -> Self {
+    pub(super) fn new(store: Arc<Inner>, max_total: u64, find_known: FindKnown<'k>) -> Self {
         Self {
             seen: DigestSet::default(),
-            wanted: Wanted::new(Arc::clone(&disk)),
-            disk,
+            wanted: Wanted::new(Arc::clone(&store)),
+            store,
             max_total,
             total: 0,
             find_known,
@@ -85,7 +86,7 @@ impl<'k> Staging<'k> {
             pending: Vec::new(),
             pending_bytes: 0,
             pack: None,
-            large: Vec::new(),
+            sealed: Vec::new(),
             stored: Vec::new(),
         }
     }
@@ -109,8 +110,8 @@ impl<'k> Staging<'k> {
         if size < MIN_LARGE_BYTES {
             self.take_small(digest, bytes)?;
         } else {
-            self.take_large(digest, size, |disk| {
-                let mut file = BufWriter::new(disk.new_temporary()?);
+            self.take_large(digest, size, |storage| {
+                let mut file = BufWriter::new(storage.create_spool()?);
                 file.write_all(&bytes)?;
                 Ok(file)
             })?;
@@ -148,27 +149,26 @@ impl<'k> Staging<'k> {
 
     /// Makes every new content durable and gives it its location.
     ///
-    /// On an error nothing stays on disk, but for what a failed write may have left at the end of a pack that
-    /// others share.
+    /// On an error nothing stays, but for what a failed write may have left at the end of a pack that others
+    /// share.
     pub fn publish(mut self) -> Result<PublishedBlobs, BlobError> {
         self.write_pending(None)?;
-        let mut published = PublishedBlobs::new(self.disk, self.stored, self.wanted);
+        let mut published = PublishedBlobs::new(self.store, self.stored, self.wanted);
         let outcome = (|| {
             let mut small = None;
             if let Some(pack) = self.pack {
                 let id = pack.id();
-                match pack.finish()? {
+                match pack.finish(published.storage())? {
                     Finished::Small(bytes) => small = Some((id, bytes)),
-                    Finished::Synced(file) => published.publish(file, ObjectId::Pack(id))?,
+                    Finished::Sealed(file) => self.sealed.push((ObjectId::Pack(id), file)),
                 }
             }
-            for (id, file) in self.large {
-                published.publish(file, id)?;
+            if !self.sealed.is_empty() {
+                published.put(self.sealed)?;
             }
-            published.sync()?;
             // Last, because it cannot be taken back when something else fails.
             match small {
-                Some((id, bytes)) => published.share(id, &bytes),
+                Some((id, bytes)) => published.append(id, &bytes),
                 None => Ok(()),
             }
         })();
@@ -212,7 +212,7 @@ impl<'k> Staging<'k> {
         &mut self,
         digest: Digest,
         size: u64,
-        file: impl FnOnce(&Disk) -> io::Result<BufWriter<NamedTempFile>>,
+        file: impl FnOnce(&dyn ObjectStorage) -> io::Result<BufWriter<NamedTempFile>>,
     ) -> Result<(), BlobError> {
         self.total += size;
         if !self.seen.insert(digest) {
@@ -220,9 +220,10 @@ impl<'k> Staging<'k> {
         }
         self.want(digest);
         if !self.write_pending(Some(digest))? {
-            let synced = sync_temporary(file(&self.disk)?)?;
+            let storage = &*self.store.storage;
+            let sealed = seal(storage, file(storage)?)?;
             let id = UniqueId::new()?;
-            self.large.push((ObjectId::File(id), synced));
+            self.sealed.push((ObjectId::File(id), sealed));
             self.record(digest, size, BlobLocation::File { id });
         }
         Ok(())
@@ -242,21 +243,31 @@ impl<'k> Staging<'k> {
             if known.contains(&digest) {
                 continue;
             }
-            let pack = match &mut self.pack {
-                Some(pack) => pack,
-                none => none.insert(PackWriter::new(UniqueId::new()?)),
-            };
-            let offset = pack.append(&self.disk, &content)?;
-            let location = BlobLocation::Pack {
-                id: pack.id(),
-                offset,
-            };
+            let location = self.append_to_pack(&content)?;
             self.record(digest, content.len() as u64, location);
             if let Some(watch) = &mut self.watch_new {
                 watch(digest, &content);
             }
         }
         Ok(also.is_some_and(|digest| known.contains(&digest)))
+    }
+
+    fn append_to_pack(&mut self, content: &[u8]) -> Result<BlobLocation, BlobError> {
+        let storage = &*self.store.storage;
+        let length = content.len() as u64;
+        let is_full =
+            |pack: &mut PackWriter| pack.length().saturating_add(length) > storage.max_pack_bytes();
+        if let Some(full) = self.pack.take_if(is_full) {
+            let id = ObjectId::Pack(full.id());
+            self.sealed.push((id, full.seal(storage)?));
+        }
+        let pack = match &mut self.pack {
+            Some(pack) => pack,
+            none => none.insert(PackWriter::new(UniqueId::new()?)),
+        };
+        let offset = pack.append(storage, content)?;
+        let id = pack.id();
+        Ok(BlobLocation::Pack { id, offset })
     }
 
     fn record(&mut self, digest: Digest, size: u64, location: BlobLocation) {

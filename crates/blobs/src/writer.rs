@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use super::disk::Disk;
-use super::{BlobError, Digest, MIN_LARGE_BYTES, Staging};
+use super::{BlobError, Digest, Inner, MIN_LARGE_BYTES, Staging};
 
 /// Few, large writes: archives are unpacked in pieces of 8 KiB.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -17,7 +16,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// It can be handed from thread to thread between two writes, so that a slow sender holds none.
 /// Dropped, it leaves nothing behind.
 pub struct Content {
-    disk: Arc<Disk>,
+    store: Arc<Inner>,
     /// Boxed: it is 2 KiB, and contents are handed around between awaits.
     hasher: Box<blake3::Hasher>,
     size: u64,
@@ -30,9 +29,9 @@ pub(super) enum Body {
 }
 
 impl Content {
-    pub(super) fn new(disk: Arc<Disk>) -> Self {
+    pub(super) fn new(store: Arc<Inner>) -> Self {
         Self {
-            disk,
+            store,
             hasher: Box::default(),
             size: 0,
             body: Body::Small(Vec::new()),
@@ -56,7 +55,8 @@ impl Content {
     /// Moves what was held in memory to a file of its own.
     fn spill(&mut self) -> io::Result<()> {
         if let Body::Small(content) = &mut self.body {
-            let mut file = BufWriter::with_capacity(BUFFER_BYTES, self.disk.new_temporary()?);
+            let mut file =
+                BufWriter::with_capacity(BUFFER_BYTES, self.store.storage.create_spool()?);
             file.write_all(content)?;
             self.body = Body::Large(file);
         }
@@ -95,7 +95,7 @@ pub struct ContentWriter<'s, 'k> {
 
 impl<'s, 'k> ContentWriter<'s, 'k> {
     pub(super) fn new(staging: &'s mut Staging<'k>) -> Self {
-        let content = Content::new(Arc::clone(&staging.disk));
+        let content = Content::new(Arc::clone(&staging.store));
         Self { staging, content }
     }
 

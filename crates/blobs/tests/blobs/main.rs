@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod bucket;
 mod crashes;
 mod reading;
 mod sharing;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use estrade_blobs::{BlobError, BlobLocation, BlobStore, Digest, MIN_LARGE_BYTES, StoredBlob};
@@ -51,6 +51,46 @@ fn a_store_that_is_opened_again_has_its_contents() {
         let location = BlobLocation::from_columns(&place, offset).unwrap();
         store.verify(&StoredBlob { location, ..*blob }).unwrap();
     }
+}
+
+/// The layout of every version so far, with a pack that has grown to its full length.
+#[test]
+fn the_directory_of_an_earlier_version_has_its_contents() {
+    let root = TempDir::new().unwrap();
+    let [pack, file] = ["0123456789abcdef01234567", "89abcdef0123456789abcdef"];
+    for directory in ["packs", "files", "tmp"] {
+        fs::create_dir(root.path().join(directory)).unwrap();
+    }
+    fs::write(root.path().join("installation"), "test").unwrap();
+    fs::write(root.path().join("orphans"), format!("pack:{pack} 1\n")).unwrap();
+    let (first, last, large) = (b"first".as_slice(), b"last".as_slice(), bytes(LARGE, 1));
+    let path = root.path().join(format!("packs/{pack}.pack"));
+    let packed = fs::File::create(&path).unwrap();
+    let end = (64 << 20) - last.len() as u64;
+    packed.write_all_at(first, 0).unwrap();
+    packed.write_all_at(last, end).unwrap();
+    fs::write(root.path().join(format!("files/{file}")), &large).unwrap();
+
+    let store = BlobStore::open(root.path(), "test").unwrap();
+    let rows = [
+        (format!("pack:{pack}"), 0, first),
+        (format!("pack:{pack}"), end, last),
+        (format!("file:{file}"), 0, large.as_slice()),
+    ];
+    for (place, offset, content) in rows {
+        let location = BlobLocation::from_columns(&place, offset.cast_signed()).unwrap();
+        let blob = StoredBlob {
+            digest: Digest::of(content),
+            size: content.len() as u64,
+            location,
+        };
+        store.verify(&blob).unwrap();
+        assert!(read_all(&store, &blob) == content);
+    }
+    // Nothing is added to what an earlier process began.
+    store_contents(&store, &[b"new"]);
+    assert_eq!(counts(root.path()), [2, 1, 0]);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 20);
 }
 
 #[tokio::test]

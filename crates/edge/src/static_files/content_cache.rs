@@ -164,13 +164,16 @@ impl ContentCache {
         if let Some(bytes) = self.in_memory(&stored, admitted) {
             return Ok(Content::Bytes(bytes));
         }
-        let open = self.file(stored.place)?;
+        let open = match self.local_file(stored.place)? {
+            Some(open) => open,
+            None => Box::pin(self.fetch(stored.place)).await?,
+        };
         Ok(self.read(&open.file, stored, admitted).await?)
     }
 
     /// The number of the file that a content lies in; none when it cannot have one.
     pub(crate) fn file_id(&self, place: ObjectId) -> Option<u32> {
-        let open = self.file(place).ok()?;
+        let open = self.local_file(place).ok()??;
         let id = (*open.id.get_or_init(|| self.assign_file_id(place)))?;
         // Two threads may have opened the file at once, and the one with the id may be closed again.
         if self.open_files.get(id)?.strong_count() == 0 {
@@ -243,17 +246,32 @@ impl ContentCache {
         Ok(Content::Bytes(bytes))
     }
 
-    fn file(&self, place: ObjectId) -> Result<Arc<OpenFile>, BlobError> {
+    /// A file that is open, or lies on this node's disk.
+    fn local_file(&self, place: ObjectId) -> Result<Option<Arc<OpenFile>>, BlobError> {
         if let Some(open) = self.files.get(&place) {
-            return Ok(open);
+            return Ok(Some(open));
         }
+        let file = self.store.open_local(place)?;
+        Ok(file.map(|file| self.keep_open(place, file)))
+    }
+
+    /// A file that has to come from elsewhere first.
+    async fn fetch(&self, place: ObjectId) -> Result<Arc<OpenFile>, BlobError> {
+        let store = self.store.clone();
+        let file = tokio::task::spawn_blocking(move || store.open_object(place))
+            .await
+            .map_err(io::Error::other)??;
+        Ok(self.keep_open(place, file))
+    }
+
+    fn keep_open(&self, place: ObjectId, file: File) -> Arc<OpenFile> {
         let open = Arc::new(OpenFile {
             place,
-            file: Arc::new(self.store.open_object(place)?),
+            file: Arc::new(file),
             id: OnceLock::new(),
         });
         self.files.insert(place, Arc::clone(&open));
-        Ok(open)
+        open
     }
 }
 

@@ -1,11 +1,13 @@
-//! The pack that small stagings share: each adds what it has to the end. If each had its own, ten thousand
-//! small sites would be ten thousand open files, which cost twice as much to read from as few, and each
+//! The pack that small stagings of a directory share: each adds what it has to the end. If each had its own, ten
+//! thousand small sites would be ten thousand open files, which cost twice as much to read from as few, and each
 //! release two fsyncs instead of one.
 //!
 //! It only grows. A range that was handed out is never written again, not even after its staging has given
 //! it up: the edge may have been told of it before the commit that then did not happen, and must find there
 //! what it was told, or nothing. So what is given up stays as garbage, like what a crash leaves behind the
-//! last row, until the clean-up moves the rest out. A process never adds to what another one has begun.
+//! last row, until garbage collection moves the rest out. A process never adds to what another one has begun.
+//!
+//! The file is synced by group commit: one `fdatasync` serves all who have written by then.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,20 +15,23 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, naming};
-use super::{ObjectId, UniqueId};
+use super::{LocalDirectory, naming};
+use crate::storage::{ObjectStorage, PackPart};
+use crate::{ObjectId, UniqueId};
 
 /// From this length on, the next staging begins another one.
 const MAX_PACK_BYTES: u64 = 64 << 20;
 
 /// The pack that is being added to, if there is one.
 #[derive(Debug, Default)]
-pub(super) struct SharedPack(Mutex<Option<Open>>);
+pub(super) struct SharedPack(Mutex<Option<OpenPack>>);
 
 #[derive(Debug)]
-struct Open {
+struct OpenPack {
     id: UniqueId,
     file: Arc<SharedFile>,
+    /// How many parts were begun and not given up. While the pack is open, it changes under the lock.
+    parts: Arc<AtomicU64>,
     /// Where the next staging begins. It never goes back.
     length: u64,
 }
@@ -35,8 +40,6 @@ struct Open {
 #[derive(Debug)]
 struct SharedFile {
     file: File,
-    /// How many parts were begun and not given up. While the pack is open, it changes under its lock.
-    parts: AtomicU64,
     /// How many writes are done.
     writes: AtomicU64,
     durable: Mutex<Durable>,
@@ -50,19 +53,39 @@ struct Durable {
     failed: Option<io::ErrorKind>,
 }
 
-/// A part of a shared pack that belongs to one staging, and a claim on the pack.
-#[derive(Debug)]
-pub(super) struct SharedPart {
-    pub(super) id: UniqueId,
-    pub(super) offset: u64,
-    file: Arc<SharedFile>,
+impl SharedPack {
+    /// Ends a pack, so that nobody adds to it any more; whether it was this one.
+    pub(super) fn close(&self, id: ObjectId) -> bool {
+        lock(&self.0).take_if(|open| open.object() == id).is_some()
+    }
+
+    /// Whether it is this pack that parts are added to. One that is being created holds the lock until it is.
+    pub(super) fn is_open(&self, id: ObjectId) -> bool {
+        lock(&self.0)
+            .as_ref()
+            .is_some_and(|open| open.object() == id)
+    }
+}
+
+impl OpenPack {
+    fn new(id: UniqueId, file: File) -> Self {
+        Self {
+            id,
+            file: Arc::new(SharedFile::new(file)),
+            parts: Arc::default(),
+            length: 0,
+        }
+    }
+
+    const fn object(&self) -> ObjectId {
+        ObjectId::Pack(self.id)
+    }
 }
 
 impl SharedFile {
     fn new(file: File) -> Self {
         Self {
             file,
-            parts: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             durable: Mutex::default(),
         }
@@ -99,63 +122,49 @@ impl SharedFile {
     }
 }
 
-impl SharedPart {
-    pub(super) const fn object(&self) -> ObjectId {
-        ObjectId::Pack(self.id)
-    }
-}
-
-impl Disk {
-    /// Makes these bytes durable at the end of the shared pack, and claims it.
-    pub(super) fn append(&self, bytes: &[u8]) -> io::Result<SharedPart> {
-        let part = self.reserve(bytes.len() as u64)?;
-        let written = part.file.write(bytes, part.offset);
-        let Err(error) = written.and_then(|()| part.file.check_name()) else {
+impl LocalDirectory {
+    /// Makes these bytes durable at the end of the shared pack.
+    pub(super) fn append(
+        &self,
+        bytes: &[u8],
+        reserved: &mut dyn FnMut(ObjectId),
+    ) -> io::Result<PackPart> {
+        let (part, file) = self.reserve(bytes.len() as u64, reserved)?;
+        let written = file.write(bytes, part.offset);
+        let Err(error) = written.and_then(|()| file.check_name()) else {
             return Ok(part);
         };
         // Nobody knows what the disk has of it, or it is full.
         let object = part.object();
-        self.close_shared(object);
-        self.give_up(part);
+        self.shared.close(object);
+        if let Err(error) = self.give_up(&part) {
+            tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
+        }
         Err(naming(&self.path(object))(error))
     }
 
-    /// Gives up a part, and the claim that came with it. The pack goes when all of its parts were given up:
-    /// then whoever was told of one finds nothing. Else the bytes stay as they are.
-    pub(super) fn give_up(&self, part: SharedPart) {
-        let SharedPart { id, file, .. } = part;
-        let object = ObjectId::Pack(id);
+    /// Gives up a part. The pack goes when all of its parts were given up: then whoever was told of one finds
+    /// nothing. Else the bytes stay as they are.
+    pub(super) fn give_up(&self, part: &PackPart) -> io::Result<()> {
         let mut shared = lock(&self.shared.0);
-        if file.parts.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Still under the lock, so that nobody begins another part in it.
-            let closed = shared.take_if(|open| open.id == id);
-            drop(shared);
-            if closed.is_some() {
-                self.claims.release(object);
-            }
-            if let Err(error) = self.remove(object) {
-                tracing::warn!(%object, %error, "left an orphaned blob for the next clean-up");
-            }
+        if part.siblings.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return Ok(());
         }
-        self.claims.release(object);
+        // Still under the lock, so that nobody begins another part in it.
+        shared.take_if(|open| open.id == part.pack);
+        drop(shared);
+        self.delete(part.object())
     }
 
-    /// Ends a shared pack, so that nobody adds to it any more; whether it was one.
-    pub(super) fn close_shared(&self, id: ObjectId) -> bool {
-        let closed = lock(&self.shared.0).take_if(|open| ObjectId::Pack(open.id) == id);
-        if closed.is_some() {
-            self.claims.release(id);
-        }
-        closed.is_some()
-    }
-
-    fn reserve(&self, length: u64) -> io::Result<SharedPart> {
+    /// Takes room for a part at the end. `reserved` is called under the lock, while the pack is open: a search for
+    /// orphans that finds it closed finds the claim, too.
+    fn reserve(
+        &self,
+        length: u64,
+        reserved: &mut dyn FnMut(ObjectId),
+    ) -> io::Result<(PackPart, Arc<SharedFile>)> {
         let mut shared = lock(&self.shared.0);
-        if let Some(full) =
-            shared.take_if(|open| open.length.saturating_add(length) > MAX_PACK_BYTES)
-        {
-            self.claims.release(ObjectId::Pack(full.id));
-        }
+        shared.take_if(|open| open.length.saturating_add(length) > MAX_PACK_BYTES);
         let open = match &mut *shared {
             Some(open) => open,
             none => none.insert(self.begin_shared()?),
@@ -163,31 +172,20 @@ impl Disk {
         // What is empty lies anywhere, but not behind the end.
         let offset = if length == 0 { 0 } else { open.length };
         open.length += length;
-        open.file.parts.fetch_add(1, Ordering::Relaxed);
-        self.claims.add(ObjectId::Pack(open.id));
-        Ok(SharedPart {
-            id: open.id,
+        open.parts.fetch_add(1, Ordering::Relaxed);
+        reserved(open.object());
+        let part = PackPart {
+            pack: open.id,
             offset,
-            file: Arc::clone(&open.file),
-        })
-    }
-
-    /// A new one, claimed for as long as it is open.
-    fn begin_shared(&self) -> io::Result<Open> {
-        let id = UniqueId::new().map_err(io::Error::other)?;
-        let object = ObjectId::Pack(id);
-        self.claims.add(object);
-        let file = self.create_pack(object);
-        let file = file.inspect_err(|_| self.claims.release(object))?;
-        Ok(Open {
-            id,
-            file: Arc::new(SharedFile::new(file)),
-            length: 0,
-        })
+            siblings: Arc::clone(&open.parts),
+        };
+        Ok((part, Arc::clone(&open.file)))
     }
 
     /// An empty pack, whose name lasts: else nothing in it would.
-    fn create_pack(&self, object: ObjectId) -> io::Result<File> {
+    fn begin_shared(&self) -> io::Result<OpenPack> {
+        let id = UniqueId::new().map_err(io::Error::other)?;
+        let object = ObjectId::Pack(id);
         let path = self.path(object);
         let file = OpenOptions::new()
             .write(true)
@@ -196,8 +194,8 @@ impl Disk {
             .open(&path)
             .map_err(naming(&path))?;
         self.sync(&[object])
-            .inspect_err(|_| drop(self.remove(object)))?;
-        Ok(file)
+            .inspect_err(|_| drop(self.delete(object)))?;
+        Ok(OpenPack::new(id, file))
     }
 }
 
@@ -214,18 +212,22 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
-    /// A disk whose open pack has a name, but writes to a device that fails in its own way.
-    fn with_device(root: &Path, device: &str) -> io::Result<(Disk, ObjectId, Arc<SharedFile>)> {
-        let disk = Disk::open(root, "test")?;
-        let mut open = disk.begin_shared()?;
-        let (object, device) = (
-            ObjectId::Pack(open.id),
-            OpenOptions::new().write(true).open(device)?,
-        );
+    /// A directory whose open pack has a name, but writes to a device that fails in its own way.
+    fn with_device(
+        root: &Path,
+        device: &str,
+    ) -> io::Result<(LocalDirectory, ObjectId, Arc<SharedFile>)> {
+        let directory = LocalDirectory::open(root)?;
+        let mut open = directory.begin_shared()?;
+        let (object, device) = (open.object(), OpenOptions::new().write(true).open(device)?);
         let file = Arc::new(SharedFile::new(device));
         open.file = Arc::clone(&file);
-        *lock(&disk.shared.0) = Some(open);
-        Ok((disk, object, file))
+        *lock(&directory.shared.0) = Some(open);
+        Ok((directory, object, file))
+    }
+
+    fn append(directory: &LocalDirectory, bytes: &[u8]) -> io::Result<PackPart> {
+        directory.append(bytes, &mut |_| {})
     }
 
     fn packs(root: &Path) -> io::Result<usize> {
@@ -235,14 +237,14 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_no_empty_pack() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, object, _) = with_device(root.path(), "/dev/full")?;
+        let (directory, object, _) = with_device(root.path(), "/dev/full")?;
         assert_eq!(packs(root.path())?, 1);
-        let refused = disk.append(b"x").err().map(|error| error.kind());
+        let refused = append(&directory, b"x").err().map(|error| error.kind());
         assert_eq!(refused, Some(ErrorKind::StorageFull));
         assert_eq!(packs(root.path())?, 0);
-        assert!(!disk.claims.contains(&object) && !disk.close_shared(object));
+        assert!(!directory.shared.is_open(object) && !directory.shared.close(object));
         // There is room again.
-        disk.append(b"x")?;
+        append(&directory, b"x")?;
         assert_eq!(packs(root.path())?, 1);
         Ok(())
     }
@@ -250,14 +252,14 @@ mod tests {
     #[test]
     fn a_full_disk_takes_nothing_from_who_was_before() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, object, _) = with_device(root.path(), "/dev/full")?;
-        let before = disk.reserve(1)?;
-        assert!(disk.append(b"x").is_err());
-        assert!(disk.path(object).exists() && disk.claims.contains(&object));
-        assert!(!disk.close_shared(object), "nobody adds to it");
-        assert_ne!(disk.append(b"y")?.object(), object);
-        disk.give_up(before);
-        assert!(!disk.path(object).exists() && !disk.claims.contains(&object));
+        let (directory, object, _) = with_device(root.path(), "/dev/full")?;
+        let (before, _) = directory.reserve(1, &mut |_| {})?;
+        assert!(append(&directory, b"x").is_err());
+        assert!(directory.path(object).exists());
+        assert!(!directory.shared.close(object), "nobody adds to it");
+        assert_ne!(append(&directory, b"y")?.object(), object);
+        directory.give_up(&before)?;
+        assert!(!directory.path(object).exists());
         Ok(())
     }
 
@@ -265,26 +267,27 @@ mod tests {
     #[test]
     fn after_a_failed_flush_nobody_trusts_the_pack() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, object, file) = with_device(root.path(), "/dev/null")?;
-        let waiting = disk.reserve(1)?;
-        let failed = disk.append(b"x").err().map(|error| error.kind());
+        let (directory, object, file) = with_device(root.path(), "/dev/null")?;
+        let (waiting, _) = directory.reserve(1, &mut |_| {})?;
+        let failed = append(&directory, b"x").err().map(|error| error.kind());
         assert!(failed.is_some());
         assert_eq!(lock(&file.durable).failed, failed);
         // The kernel would say that all is well from now on; who was there already hears of it all the same.
         let late = file.write(b"y", waiting.offset);
         let late = late.err().map(|error| error.to_string());
         assert!(late.is_some_and(|it| it.contains("an earlier write")));
-        assert_ne!(disk.append(b"z")?.object(), object);
+        assert_ne!(append(&directory, b"z")?.object(), object);
         Ok(())
     }
 
     #[test]
     fn all_who_wait_for_a_failed_flush_hear_of_it() -> io::Result<()> {
         let root = tempfile::tempdir()?;
-        let (disk, object, file) = with_device(root.path(), "/dev/null")?;
+        let (directory, object, file) = with_device(root.path(), "/dev/null")?;
         let held = lock(&file.durable);
         thread::scope(|scope| {
-            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| disk.append(b"x"))).collect();
+            let append = || append(&directory, b"x");
+            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(append)).collect();
             // All have written, and one of them will flush for all.
             while file.writes.load(Ordering::Acquire) < 4 {
                 thread::yield_now();
@@ -294,7 +297,7 @@ mod tests {
                 assert!(caller.join().is_ok_and(|appended| appended.is_err()));
             }
         });
-        assert!(!disk.claims.contains(&object));
+        assert!(!directory.shared.is_open(object));
         assert_eq!(packs(root.path())?, 0, "none of them has anything in it");
         Ok(())
     }
