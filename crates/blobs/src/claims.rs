@@ -5,11 +5,12 @@
 //! found to be stored already. Age tells them apart only as long as no process is ever suspended and
 //! no client is slow; a claim does so always.
 
+use estrade_model::sync::MutexExt;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Digest, DigestSet, Inner};
 
@@ -44,7 +45,7 @@ impl<K: Eq + Hash> Claims<K> {
 
     /// A panic elsewhere cannot leave a map half-changed, so a poisoned lock is still good.
     fn lock(&self) -> MutexGuard<'_, HashMap<K, usize, RandomState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is stored, and which of it nobody knows: for the garbage collector.
 
+use estrade_model::sync::MutexExt;
 use std::collections::HashSet;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, SystemTime};
 
 use super::orphans::Orphans;
@@ -85,7 +86,6 @@ impl BlobStore {
     }
 
     fn lock_orphans(&self) -> MutexGuard<'_, Orphans> {
-        let orphans = self.inner.orphans.lock();
-        orphans.unwrap_or_else(PoisonError::into_inner)
+        self.inner.orphans.lock_ignoring_poison()
     }
 }

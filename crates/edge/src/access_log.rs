@@ -6,12 +6,13 @@
 use crate::static_files::request::StaticRequest;
 use estrade_http1::Second;
 use estrade_model::Timestamp;
+use estrade_model::sync::MutexExt;
 use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +75,7 @@ impl AccessLog {
             return;
         }
         let buffer = &self.buffers[thread % self.buffers.len()];
-        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = buffer.lock_ignoring_poison();
         if buffer.len() > MAX_BUFFERED_BYTES {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -124,7 +125,7 @@ impl AccessLog {
 
     fn has_lines(&self) -> bool {
         let is_empty = |buffer: &Mutex<Vec<u8>>| {
-            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            let buffer = buffer.lock_ignoring_poison();
             buffer.is_empty()
         };
         !self.buffers.iter().all(is_empty)
@@ -140,9 +141,9 @@ impl AccessLog {
         }
         let mut file = None;
         // Room goes back and forth, so that a busy thread does not grow its buffer anew each time.
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.spare.lock_ignoring_poison();
         for buffer in &self.buffers {
-            let waiting = || buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            let waiting = || buffer.lock_ignoring_poison();
             spare.clear();
             std::mem::swap(&mut *waiting(), &mut *spare);
             if !spare.is_empty() {

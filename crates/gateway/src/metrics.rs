@@ -1,9 +1,10 @@
 //! Counters of calls, per model and provider.
 
 use estrade_model::call::Tokens;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The statuses that are counted one by one; others count as 0.
@@ -72,7 +73,7 @@ pub(crate) struct Registry(Mutex<ByName>);
 
 impl Registry {
     pub(crate) fn series(&self, model: &str, provider: &str) -> Arc<Series> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock_ignoring_poison();
         Arc::clone(
             all.entry((Arc::from(model), Arc::from(provider)))
                 .or_default(),
@@ -80,7 +81,7 @@ impl Registry {
     }
 
     pub(crate) fn snapshot(&self) -> Vec<Snapshot> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock_ignoring_poison();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut snapshot: Vec<_> = all
             .iter()

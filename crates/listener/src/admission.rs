@@ -7,10 +7,11 @@
 use crate::descriptors::DescriptorShare;
 use crate::peer::TrustedProxies;
 use estrade_http1::server::fast_path::ConnectionState;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -208,7 +209,7 @@ impl Admission {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock_ignoring_poison()
     }
 }
 

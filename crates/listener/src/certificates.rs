@@ -2,6 +2,7 @@
 
 use crate::tls::{Certificates, Found, TlsFiles};
 use arc_swap::ArcSwap;
+use estrade_model::sync::MutexExt;
 use rustls::client::verify_server_name;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -10,7 +11,7 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -75,7 +76,7 @@ impl FileCertificates {
     async fn look_again(&self) {
         let now = Instant::now();
         {
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut looked = self.looked.lock_ignoring_poison();
             if now.duration_since(*looked) < LOOK_EVERY {
                 return;
             }

@@ -1,6 +1,7 @@
 //! Identifiers: 24 lowercase hexadecimal characters, roughly time-ordered.
 
 use crate::Invalid;
+use crate::sync::MutexExt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -54,9 +55,7 @@ impl<T> Id<T> {
         // Half the random space is kept free, so that counting up within a millisecond cannot wrap.
         let random = random & (LOW_48 >> 1);
         let (millis, tail) = {
-            let mut last = LAST
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut last = LAST.lock_ignoring_poison();
             *last = if now > last.0 {
                 (now, random)
             } else {

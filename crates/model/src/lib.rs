@@ -33,6 +33,7 @@ pub mod serde_rules;
 pub mod site;
 pub mod site_rules;
 pub mod site_settings;
+pub mod sync;
 pub mod team;
 pub mod time;
 pub mod workspace;

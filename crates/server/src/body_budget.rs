@@ -7,10 +7,11 @@ use crate::api_error::ApiError;
 use axum::http::Extensions;
 use estrade_listener::peer::PeerAddr;
 use estrade_model::AccountId;
+use estrade_model::sync::MutexExt;
 use estrade_service::identity::access::Caller;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Most bytes of all bodies that a listener receives at once.
 const MAX_TOTAL: u64 = 128 * 1024 * 1024;
@@ -82,7 +83,7 @@ impl BodyBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
-        self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.used.lock_ignoring_poison()
     }
 
     fn add(&self, client: Client, bytes: u64) -> Result<(), ApiError> {

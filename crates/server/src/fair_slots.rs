@@ -4,9 +4,10 @@
 //! Here a key holds at most a part, and a slot that becomes free goes to the waiting key that holds
 //! the fewest.
 
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// Part of the slots that one key may hold: with fewer, a few keys are needed to hold all.
@@ -78,7 +79,7 @@ impl<K: Copy + Eq + Hash> FairSlots<K> {
 
 impl<K: Copy + Eq + Hash> Inner<K> {
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_ignoring_poison()
     }
 
     /// Gives free slots to those who wait.

@@ -11,10 +11,11 @@ pub use requests::{ListenerMetrics, RequestSeries, RequestTimer, Route};
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use estrade_model::sync::MutexExt;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use requests::RequestMetrics;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use text::Format;
 
 /// The numbers that one listener shows. Clones share them.
@@ -46,7 +47,7 @@ impl Metrics {
 
     /// Lets another part add its numbers.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut self.registry.lock_ignoring_poison());
     }
 
     /// The numbers of one listener's requests.
@@ -56,7 +57,7 @@ impl Metrics {
 
     /// The numbers as `OpenMetrics`.
     pub fn render(&self) -> String {
-        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.lock_ignoring_poison();
         let mut text = String::new();
         if let Err(error) = encode(&mut text, &registry) {
             tracing::error!(%error, "cannot write metrics");

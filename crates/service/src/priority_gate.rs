@@ -3,7 +3,8 @@
 //!
 //! A low thread priority alone is not enough: a core that is busy beside another slows that one down.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use estrade_model::sync::MutexExt;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ impl PriorityGate {
     }
 
     fn foreground(&self) -> MutexGuard<'_, Foreground> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 }
 

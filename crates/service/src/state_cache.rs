@@ -2,6 +2,7 @@
 
 use crate::Result;
 use estrade_model::Id;
+use estrade_model::sync::MutexExt;
 use estrade_store::{Change, ChangeKind, Db};
 use quick_cache::sync::Cache;
 use std::future::Future;
@@ -90,8 +91,6 @@ impl<K: Hash + Eq + Copy, V> StateCache<K, V> {
     }
 
     fn epoch(&self) -> MutexGuard<'_, u64> {
-        self.epoch
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.epoch.lock_ignoring_poison()
     }
 }

@@ -5,8 +5,9 @@
 
 use crate::{Core, Error};
 use estrade_model::error::error_chain;
+use estrade_model::sync::MutexExt;
 use futures_util::future::BoxFuture;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
@@ -72,7 +73,7 @@ impl WriteProbe {
     }
 
     fn began(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.began.lock().unwrap_or_else(PoisonError::into_inner)
+        self.began.lock_ignoring_poison()
     }
 }
 

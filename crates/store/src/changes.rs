@@ -10,6 +10,7 @@ use crate::value::{Record, Row};
 use crate::{Db, StoreError};
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
+use estrade_model::sync::RwLockExt;
 use futures_util::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::RwLock;
@@ -110,10 +111,7 @@ impl Default for Changes {
 impl Changes {
     /// Calls `hook` for every change, before the request that made it is answered.
     pub fn on_change(&self, hook: impl Fn(&Change) + Send + Sync + 'static) {
-        self.hooks
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .push(Box::new(hook));
+        self.hooks.write_ignoring_poison().push(Box::new(hook));
     }
 
     /// A stream of changes for those who wait; one that lags must look at the database again.
@@ -125,10 +123,7 @@ impl Changes {
         if changes.is_empty() {
             return;
         }
-        let hooks = self
-            .hooks
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let hooks = self.hooks.read_ignoring_poison();
         for change in changes {
             hooks.iter().for_each(|hook| hook(change));
             // Nobody waiting is not an error.

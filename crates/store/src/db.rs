@@ -14,6 +14,7 @@ use crate::sqlite::{Sqlite, SqliteTx};
 use crate::value::{Record, Value};
 use crate::{StoreError, migrate};
 use estrade_blobs::PROBE_BYTES;
+use estrade_model::sync::MutexExt;
 use std::future::Future;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -206,8 +207,7 @@ impl Db {
 }
 
 fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
-    slot.lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    slot.lock_ignoring_poison()
 }
 
 struct Ping;

@@ -7,6 +7,7 @@ mod writer;
 
 use crate::StoreError;
 use crate::value::{Record, Row, Value};
+use estrade_model::sync::MutexExt;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Statement};
 use std::fs::OpenOptions;
@@ -138,9 +139,7 @@ fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock_ignoring_poison()
 }
 
 fn fetch<T: Record>(

@@ -1,14 +1,15 @@
 //! Everything that the servers of this process have logged, at the finest level.
 
+use estrade_model::sync::MutexExt;
 use std::io;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 fn lines() -> MutexGuard<'static, Vec<u8>> {
-    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+    LINES.lock_ignoring_poison()
 }
 
 /// Starts to listen, as the program does; libraries are heard when something is wrong.

@@ -2,10 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use estrade_model::sync::MutexExt;
 use http::Method;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// What every AI key begins with: the start of its header in base64.
 const KEY_PREFIX: &str = "eyJ0eXAiOiJlc3RyYWRlLWtleStqd3Qi";
@@ -21,7 +22,7 @@ impl Secrets {
     }
 
     fn tokens<T>(&self, f: impl FnOnce(&mut Vec<String>) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.0.lock_ignoring_poison())
     }
 
     /// Looks at a body: only the answers that are meant to show a token may show one, once.

@@ -9,11 +9,12 @@
 //!
 //! The file is synced by group commit: one `fdatasync` serves all who have written by then.
 
+use estrade_model::sync::MutexExt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{LocalDirectory, naming};
 use crate::storage::{ObjectStorage, PackPart};
@@ -56,12 +57,16 @@ struct Durable {
 impl SharedPack {
     /// Ends a pack, so that nobody adds to it any more; whether it was this one.
     pub(super) fn close(&self, id: ObjectId) -> bool {
-        lock(&self.0).take_if(|open| open.object() == id).is_some()
+        self.0
+            .lock_ignoring_poison()
+            .take_if(|open| open.object() == id)
+            .is_some()
     }
 
     /// Whether it is this pack that parts are added to. One that is being created holds the lock until it is.
     pub(super) fn is_open(&self, id: ObjectId) -> bool {
-        lock(&self.0)
+        self.0
+            .lock_ignoring_poison()
             .as_ref()
             .is_some_and(|open| open.object() == id)
     }
@@ -95,7 +100,7 @@ impl SharedFile {
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)?;
         let own = self.writes.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut durable = lock(&self.durable);
+        let mut durable = self.durable.lock_ignoring_poison();
         if let Some(kind) = durable.failed {
             let message = "an earlier write could not be made durable";
             return Err(io::Error::new(kind, message));
@@ -146,7 +151,7 @@ impl LocalDirectory {
     /// Gives up a part. The pack goes when all of its parts were given up: then whoever was told of one finds
     /// nothing. Else the bytes stay as they are.
     pub(super) fn give_up(&self, part: &PackPart) -> io::Result<()> {
-        let mut shared = lock(&self.shared.0);
+        let mut shared = self.shared.0.lock_ignoring_poison();
         if part.siblings.fetch_sub(1, Ordering::Relaxed) > 1 {
             return Ok(());
         }
@@ -163,7 +168,7 @@ impl LocalDirectory {
         length: u64,
         reserved: &mut dyn FnMut(ObjectId),
     ) -> io::Result<(PackPart, Arc<SharedFile>)> {
-        let mut shared = lock(&self.shared.0);
+        let mut shared = self.shared.0.lock_ignoring_poison();
         shared.take_if(|open| open.length.saturating_add(length) > MAX_PACK_BYTES);
         let open = match &mut *shared {
             Some(open) => open,
@@ -199,11 +204,6 @@ impl LocalDirectory {
     }
 }
 
-/// Nothing can be left half-done under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,7 +222,7 @@ mod tests {
         let (object, device) = (open.object(), OpenOptions::new().write(true).open(device)?);
         let file = Arc::new(SharedFile::new(device));
         open.file = Arc::clone(&file);
-        *lock(&directory.shared.0) = Some(open);
+        *directory.shared.0.lock_ignoring_poison() = Some(open);
         Ok((directory, object, file))
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let (waiting, _) = directory.reserve(1, &mut |_| {})?;
         let failed = append(&directory, b"x").err().map(|error| error.kind());
         assert!(failed.is_some());
-        assert_eq!(lock(&file.durable).failed, failed);
+        assert_eq!(file.durable.lock_ignoring_poison().failed, failed);
         // The kernel would say that all is well from now on; who was there already hears of it all the same.
         let late = file.write(b"y", waiting.offset);
         let late = late.err().map(|error| error.to_string());
@@ -284,7 +284,7 @@ mod tests {
     fn all_who_wait_for_a_failed_flush_hear_of_it() -> io::Result<()> {
         let root = tempfile::tempdir()?;
         let (directory, object, file) = with_device(root.path(), "/dev/null")?;
-        let held = lock(&file.durable);
+        let held = file.durable.lock_ignoring_poison();
         thread::scope(|scope| {
             let append = || append(&directory, b"x");
             let waiting: Vec<_> = (0..4).map(|_| scope.spawn(append)).collect();
@@ -310,7 +310,7 @@ mod tests {
         file.file.write_all_at(b"b", 1)?;
         file.writes.fetch_add(1, Ordering::AcqRel);
         file.write(b"c", 2)?;
-        assert_eq!(lock(&file.durable).writes, 3);
+        assert_eq!(file.durable.lock_ignoring_poison().writes, 3);
         Ok(())
     }
 }

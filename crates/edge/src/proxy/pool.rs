@@ -3,8 +3,9 @@
 use crate::proxy::ProxyOptions;
 use crate::proxy::connection::Connection;
 use crate::routing::load_balancer::Instance;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::coop::has_budget_remaining;
@@ -40,7 +41,7 @@ impl Pool {
 
     /// Never contended: the requests of one thread take turns.
     fn idle(&self) -> MutexGuard<'_, HashMap<u64, Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock_ignoring_poison()
     }
 
     /// A connection that seems to be alive and has waited for less than `longest`.

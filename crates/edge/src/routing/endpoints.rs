@@ -6,10 +6,11 @@
 
 use crate::routing::load_balancer::{InFlightGuard, Instances};
 use arc_swap::ArcSwap;
+use estrade_model::sync::MutexExt;
 use estrade_model::{ProjectId, ReleaseId};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Where the releases that run on this node can be reached.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Endpoints {
     }
 
     fn sets(&self) -> MutexGuard<'_, HashMap<(ProjectId, ReleaseId), Arc<EndpointSet>>> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sets.lock_ignoring_poison()
     }
 }
 

@@ -4,9 +4,10 @@
 //! shards, so that a change among 100,000 names copies a few hundred of them.
 
 use arc_swap::ArcSwap;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 const SHARDS: usize = 256;
 
@@ -54,7 +55,7 @@ impl<V> NameTable<V> {
                 .or_default()
                 .push((name, value));
         }
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock_ignoring_poison();
         for (shard, values) in by_shard {
             let mut names = Names::clone(&self.shards[shard].load());
             names.extend(values);
@@ -63,7 +64,7 @@ impl<V> NameTable<V> {
     }
 
     fn change(&self, name: &str, change: impl FnOnce(&mut Names<V>)) {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock_ignoring_poison();
         let shard = self.shard(name);
         let mut names = Names::clone(&shard.load());
         change(&mut names);

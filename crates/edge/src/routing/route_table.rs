@@ -17,13 +17,14 @@ use crate::routing::route::{Live, Route, State};
 use crate::static_files::site_cache::SiteCache;
 use arc_swap::Guard;
 use estrade_model::ProjectId;
+use estrade_model::sync::MutexExt;
 use estrade_service::{Core, Error, Result};
 use estrade_store::domains;
 use estrade_store::routes::{self, NamedProject};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -261,5 +262,5 @@ impl Routes {
 
 /// Recovers from poisoning: no critical section of these locks can leave its data inconsistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_ignoring_poison()
 }

@@ -10,9 +10,10 @@ use crate::static_files::request::StaticRequest;
 use estrade_http1::Second;
 use estrade_listener::ListenerOptions;
 use estrade_model::Timestamp;
+use estrade_model::sync::MutexExt;
 use http::{HeaderMap, StatusCode};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -45,7 +46,7 @@ impl Worker {
     /// The texts of this second.
     pub(crate) fn second(&self, now: Timestamp) -> MutexGuard<'_, Second> {
         // Never contended: the requests of one thread take turns.
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = self.second.lock_ignoring_poison();
         second.update(now);
         second
     }

@@ -7,6 +7,7 @@ use crate::id_table::IdTable;
 use crate::static_files::site::ContentLocation;
 use bytes::Bytes;
 use estrade_blobs::{BlobError, BlobStore, ObjectId};
+use estrade_model::sync::MutexExt;
 use foldhash::fast::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -17,7 +18,7 @@ use std::hash::BuildHasher;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use zerocopy::FromZeros;
 
 /// Contents up to this size are sent from memory; for larger ones the kernel copies less.
@@ -194,7 +195,7 @@ impl ContentCache {
 
     fn file_ids(&self) -> MutexGuard<'_, HashMap<ObjectId, u32>> {
         // Nothing can be left half-done under it.
-        self.file_ids.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file_ids.lock_ignoring_poison()
     }
 
     /// A content in the file of this number; none when that is not open any more, or not good.

@@ -7,9 +7,10 @@
 use crate::accounting::usage::{micros, sum, tokens};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, Price};
+use estrade_model::sync::MutexExt;
 use slab::Slab;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,7 +23,7 @@ pub(crate) struct InFlightCalls(Mutex<Slab<Arc<CallProgress>>>);
 
 impl InFlightCalls {
     fn slots(&self) -> MutexGuard<'_, Slab<Arc<CallProgress>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 
     /// Adds a call for as long as the guard lives.
@@ -55,7 +56,7 @@ impl InFlightRegistry {
     /// The calls of one more thread.
     pub(crate) fn register_thread(&self) -> Arc<InFlightCalls> {
         let one = Arc::default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock_ignoring_poison();
         all.retain(|thread| thread.strong_count() > 0);
         all.push(Arc::downgrade(&one));
         one
@@ -64,7 +65,7 @@ impl InFlightRegistry {
     /// The usage of all calls so far, and whether there are younger ones.
     pub(crate) fn snapshot(&self) -> (Vec<Call>, bool) {
         let threads: Vec<_> = {
-            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.0.lock_ignoring_poison();
             all.iter().filter_map(Weak::upgrade).collect()
         };
         let (mut calls, mut has_younger) = (Vec::new(), false);
@@ -121,7 +122,7 @@ struct State {
 
 impl CallProgress {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_ignoring_poison()
     }
 
     fn snapshot(&self) -> Option<Call> {

@@ -1,8 +1,9 @@
 //! Bounds of detached reads: responses that are read on after their clients have left.
 
 use estrade_model::OwnerId;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Detached reads of a node…
 const MAX_READS: usize = 1024;
@@ -15,7 +16,7 @@ pub(crate) struct ReadLimits(Mutex<HashMap<OwnerId, usize>>);
 
 impl ReadLimits {
     fn by_owner(&self) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 }
 

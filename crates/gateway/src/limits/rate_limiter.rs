@@ -5,9 +5,10 @@
 //! its workspace, or from neither.
 
 use crate::auth::{AuthContext, RateLimits};
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -164,9 +165,7 @@ impl RateLimiter {
 
     fn shard(&self, id: &[u8; 12]) -> MutexGuard<'_, Shard> {
         // The last byte of an id is random.
-        self.shards[usize::from(id[11]) % SHARDS]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[usize::from(id[11]) % SHARDS].lock_ignoring_poison()
     }
 
     /// Whether there is a limit at all.

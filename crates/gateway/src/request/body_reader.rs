@@ -4,13 +4,14 @@ use crate::options::Options;
 use crate::request::CallBody;
 use bytes::{Bytes, BytesMut};
 use estrade_model::OwnerId;
+use estrade_model::sync::MutexExt;
 use http_body::Body;
 use hyper::body::Incoming;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -113,8 +114,7 @@ impl<'g> BodyMemory<'g> {
     }
 
     fn owners(&self) -> MutexGuard<'g, HashMap<OwnerId, u64>> {
-        let owners = self.limits.by_owner.lock();
-        owners.unwrap_or_else(PoisonError::into_inner)
+        self.limits.by_owner.lock_ignoring_poison()
     }
 }
 

@@ -3,8 +3,9 @@
 //! A client that stops reading is not noticed otherwise: over HTTP/2 its response is not even polled
 //! then, while it keeps a connection to a provider and a reserved budget.
 
+use estrade_model::sync::MutexExt;
 use slab::Slab;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// A response that counts the sweeps since its client has read from it.
 pub(crate) trait Sweep: Send {
@@ -20,7 +21,7 @@ pub(crate) struct ActiveResponses(Mutex<Slab<Entry>>);
 
 impl ActiveResponses {
     fn entries(&self) -> MutexGuard<'_, Slab<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 
     /// Adds one that is made for its key, to be removed by it when it is dropped.
@@ -44,7 +45,7 @@ impl ActiveResponses {
         let all: Vec<_> = entries.iter().filter_map(|(_, it)| it.upgrade()).collect();
         drop(entries);
         for response in all {
-            let mut response = response.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut response = response.lock_ignoring_poison();
             response.sweep(max);
         }
     }

@@ -23,9 +23,10 @@ use estrade_http1::buffer_pool;
 use estrade_http1::framing::find_chunk;
 use estrade_http1::server::sending::{Output, Part};
 use estrade_model::call::Operation;
+use estrade_model::sync::MutexExt;
 use http_body::Frame;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
@@ -39,7 +40,7 @@ pub(crate) type SharedResponse = Arc<Mutex<MeteredResponse>>;
 
 /// Locks a response. Never contended: all that use it take turns on one thread.
 pub(crate) fn lock(response: &SharedResponse) -> MutexGuard<'_, MeteredResponse> {
-    response.lock().unwrap_or_else(PoisonError::into_inner)
+    response.lock_ignoring_poison()
 }
 
 /// A response that is being forwarded.

@@ -1,6 +1,7 @@
 //! The tasks of detached reads of one worker.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use estrade_model::sync::MutexExt;
+use std::sync::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -15,7 +16,7 @@ impl Default for Readers {
 
 impl Readers {
     fn tasks(&self) -> MutexGuard<'_, Option<JoinSet<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 
     /// Reads a response on. Dropped where that is not possible, which charges the call.

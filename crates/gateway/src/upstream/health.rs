@@ -1,7 +1,8 @@
 //! How a target fares: its circuit breaker, and what was measured of it.
 
+use estrade_model::sync::MutexExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -86,7 +87,7 @@ impl Health {
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker.lock_ignoring_poison()
     }
 
     /// How its breaker stands.

@@ -1,8 +1,9 @@
 //! Pool of idle connections of one serving thread.
 
 use crate::upstream::{Connection, Upstream};
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ impl Pool {
 
     /// Never contended: the calls of one thread take turns.
     fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock_ignoring_poison()
     }
 
     /// A connection that seems to be alive.

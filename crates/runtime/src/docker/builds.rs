@@ -20,6 +20,7 @@ use crate::image_ref::ImageRef;
 use bytes::Bytes;
 use estrade_model::built_image::LAYERS;
 use estrade_model::secret::Secret;
+use estrade_model::sync::MutexExt;
 use estrade_model::{OwnerId, Timestamp};
 use futures_util::{Stream, StreamExt};
 use http::Request;
@@ -29,7 +30,7 @@ use hyper::body::Incoming;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -171,7 +172,7 @@ impl Engine {
         let context = context.map(move |part| {
             part.inspect_err(|error| {
                 let error = io::Error::new(error.kind(), error.to_string());
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *noted.lock_ignoring_poison() = Some(error);
             })
         });
         let engine = self.clone();
@@ -319,11 +320,7 @@ impl Build {
 
     /// What is behind an error of the engine.
     fn blame(&self, error: Error) -> BuildError {
-        let noted = self
-            .context_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let noted = self.context_error.lock_ignoring_poison().take();
         match (noted, error) {
             (Some(error), _) => BuildError::Context(error),
             // Before the first step only the directory and the Dockerfile can be wrong.

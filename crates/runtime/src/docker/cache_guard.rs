@@ -6,7 +6,8 @@
 //! it hurts is repeated without cache ([`BuildError::lost_cache`](crate::BuildError::lost_cache)).
 
 use crate::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use estrade_model::sync::MutexExt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio::time::Instant;
@@ -51,7 +52,7 @@ impl CacheGuard {
     /// A conflict while there are builds.
     pub(crate) fn remove(&self, what: &'static str) -> Result<Removing, Error> {
         let lock = Arc::clone(&self.lock).try_write_owned().ok();
-        let mut put_off = self.put_off.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut put_off = self.put_off.lock_ignoring_poison();
         if lock.is_some() {
             *put_off = None;
             return Ok(Removing { _lock: lock });

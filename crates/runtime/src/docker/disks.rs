@@ -9,13 +9,14 @@
 
 use crate::docker::engine::Engine;
 use crate::error::Error;
+use estrade_model::sync::MutexExt;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 const WHAT: &str = "making a disk";
 
@@ -103,7 +104,7 @@ impl Disks {
     ) -> Result<T, Error> {
         let disks = self.clone();
         let working = tokio::task::spawn_blocking(move || {
-            let _turn = disks.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = disks.turn.lock_ignoring_poison();
             work(&disks)
         });
         let done = working.await.map_err(|error| Error::broken(WHAT, error))?;

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use estrade_model::OwnerId;
+use estrade_model::sync::MutexExt;
 use estrade_model::workspace::WorkspaceRef;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// When lists that no key has any more are looked for, at the earliest.
 const PRUNE_AT: usize = 1024;
@@ -35,7 +36,7 @@ impl WorkspaceLists {
     pub(crate) fn share(&self, owner: OwnerId, list: Vec<WorkspaceRef>) -> Arc<WorkspaceList> {
         let ids: Vec<_> = list.iter().map(|it| it.id.to_string()).collect();
         let ids = Bytes::from(ids.join(","));
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock_ignoring_poison();
         if let Some(same) = known.lists.get(&ids).and_then(Weak::upgrade)
             && (same.owner, &same.list) == (owner, &list)
         {

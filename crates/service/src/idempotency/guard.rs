@@ -2,6 +2,7 @@
 
 use super::StoredAnswer;
 use crate::{Core, Error, Result};
+use estrade_model::sync::MutexExt;
 use estrade_store::idempotency::{self as store, HolderId, Reservation};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -113,9 +114,7 @@ enum GuardState {
 
 impl InFlightRequests {
     fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, (Reservation, GuardState)>> {
-        self.held
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.held.lock_ignoring_poison()
     }
 
     fn in_state(&self, wanted: GuardState) -> Vec<Reservation> {

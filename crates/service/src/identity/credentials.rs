@@ -10,6 +10,7 @@ use crate::keyring::{Audience, Keyring, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Error, Result, random};
 use estrade_model::id::kind;
+use estrade_model::sync::MutexExt;
 use estrade_model::{Timestamp, TokenId};
 use estrade_store::tokens::{self, TokenState};
 use estrade_store::{ChangeKind, signing_keys};
@@ -124,10 +125,7 @@ impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
             .compare_exchange(seen, now.millis(), Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
         {
-            self.0
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .insert(key, now);
+            self.0.lock_ignoring_poison().insert(key, now);
         }
     }
 
@@ -144,10 +142,7 @@ impl<K: std::hash::Hash + Eq + Copy> Touches<K> {
     }
 
     fn take(&self) -> HashMap<K, Timestamp> {
-        let mut noted = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut noted = self.0.lock_ignoring_poison();
         std::mem::take(&mut noted)
     }
 }

@@ -1,8 +1,9 @@
 //! How many shells may be open at once: on this node, and of one owner.
 
 use estrade_model::OwnerId;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Shells that may be open on this node at once.
 pub(super) const MAX_SHELLS: usize = 64;
@@ -46,7 +47,7 @@ impl ShellSlots {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 }
 

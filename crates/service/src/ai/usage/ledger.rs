@@ -14,6 +14,7 @@ use estrade_model::auth::AuthContext;
 use estrade_model::call::{BudgetReservation, Call, NodeId, RowState, SliceId, Tokens};
 use estrade_model::error::error_chain;
 use estrade_model::key::Budget;
+use estrade_model::sync::MutexExt;
 use estrade_store::budgets::{self, Account, LeaseOutcome, LeaseRequest};
 use estrade_store::calls::{CallRow, Slices as SliceIds};
 use estrade_store::installation;
@@ -375,9 +376,7 @@ impl Ledger {
     }
 
     pub(super) fn slices(&self) -> MutexGuard<'_, Slices> {
-        self.slices
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.slices.lock_ignoring_poison()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use estrade_model::WorkspaceId;
 use estrade_model::call::{CallId, NodeId};
+use estrade_model::sync::MutexExt;
 use estrade_store::calls::CallRow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -156,8 +157,6 @@ impl Queue {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.waiting.lock_ignoring_poison()
     }
 }

@@ -5,9 +5,10 @@
 //! places of their own: a flood of strangers does not take them.
 
 use crate::{Error, Result};
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Most logins that wait or are checked at once, for strangers and again for known networks.
@@ -50,7 +51,7 @@ impl LoginGate {
 }
 
 fn lock(places: &Mutex<InFlight>) -> MutexGuard<'_, InFlight> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
+    places.lock_ignoring_poison()
 }
 
 /// A login that is under way.

@@ -12,6 +12,7 @@ use crate::{Core, Result};
 use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
 use estrade_model::error::error_chain;
+use estrade_model::sync::{MutexExt, RwLockExt};
 use estrade_store::{Change, ChangeKind, StoreError, acme, certificates, domains, projects};
 use futures_util::future::BoxFuture;
 use instant_acme::Account;
@@ -22,7 +23,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell};
@@ -134,19 +135,13 @@ impl Acme {
                 break;
             }
         }
-        *self
-            .certified
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = all;
+        *self.certified.write_ignoring_poison() = all;
         Ok(())
     }
 
     /// Whether this host, in lower case, has a certificate. In memory, and quick.
     pub fn has_certificate(&self, host: &str) -> bool {
-        let certified = self
-            .certified
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let certified = self.certified.read_ignoring_poison();
         certified.contains(host)
     }
 
@@ -267,7 +262,7 @@ impl Acme {
     }
 
     fn wanted(&self) -> MutexGuard<'_, HashSet<HostName>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wanted.lock_ignoring_poison()
     }
 }
 
@@ -294,10 +289,7 @@ fn hear(acme: &Weak<Acme>, change: &Change) {
         ChangeKind::Certificate => {
             if let Ok(host) = change.id.parse::<HostName>() {
                 acme.ready.remove(&host);
-                let mut certified = acme
-                    .certified
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let mut certified = acme.certified.write_ignoring_poison();
                 certified.insert(host);
             }
             acme.news.notify_waiters();

@@ -7,12 +7,13 @@ use super::reconcile::ObservedInstances;
 use crate::Core;
 use crate::Publisher;
 use crate::platform::releases::BuildSlots;
+use estrade_model::sync::MutexExt;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{Instance, InstanceId};
 use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -195,7 +196,7 @@ impl Fleet {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock_ignoring_poison()
     }
 }
 

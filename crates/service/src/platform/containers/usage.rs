@@ -10,12 +10,13 @@ use estrade_model::metrics::{
     SummaryCpu, SummaryNetwork, SummaryRequests,
 };
 use estrade_model::plan::Plan;
+use estrade_model::sync::MutexExt;
 use estrade_runtime::{Instance, InstanceId, InstanceState, Stats};
 use estrade_store::projects as project_rows;
 use futures_util::{StreamExt, stream};
 use ring::Ring;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -129,7 +130,7 @@ impl UsageMeter {
 
     fn note(&self, used: HashMap<ProjectId, Use>) {
         let now = self.core.now();
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = self.rings.lock_ignoring_poison();
         for (project, used) in used {
             rings.entry(project).or_default().push(&MetricSample {
                 timestamp: now,
@@ -144,7 +145,7 @@ impl UsageMeter {
 
     fn forget_old(&self) {
         let now = self.core.now();
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = self.rings.lock_ignoring_poison();
         rings.retain(|_, ring| {
             ring.forget_before(now);
             !ring.is_empty()
@@ -163,7 +164,7 @@ impl UsageMeter {
             memory: plan.map_or(0, |plan| plan.memory_mb.saturating_mul(1 << 20)),
             cpus: plan.map_or(0, |plan| plan.cpus),
         };
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let rings = self.rings.lock_ignoring_poison();
         let ring = rings.get(&row.id);
         let metrics = ProjectMetrics {
             step: STEP.as_secs(),
@@ -185,7 +186,7 @@ impl UsageMeter {
         let plan = self.core.settings.plans.get(&row.plan);
         let oldest = self.core.now().before(RECENT);
         let sample = {
-            let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+            let rings = self.rings.lock_ignoring_poison();
             let last = rings.get(&row.id).and_then(|ring| ring.samples().last());
             last.filter(|sample| sample.timestamp >= oldest)
         };

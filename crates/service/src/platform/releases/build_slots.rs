@@ -4,8 +4,9 @@
 //! queue, where it holds nothing, until the worker finds a slot for it ([`super::schedule`]).
 
 use estrade_model::OwnerId;
+use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// How many images are built or fetched at once.
@@ -57,7 +58,7 @@ impl BuildSlots {
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<OwnerId, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock_ignoring_poison()
     }
 }
 

@@ -8,10 +8,11 @@ use crate::{Error, Result};
 use estrade_model::WorkspaceId;
 use estrade_model::call::{Call, CallId};
 use estrade_model::error::error_chain;
+use estrade_model::sync::MutexExt;
 use estrade_store::calls::{Snapshot, close_in_flight};
 use files::JournalFiles;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -48,7 +49,7 @@ pub(super) struct InFlightJournal {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_ignoring_poison()
 }
 
 impl InFlightJournal {

@@ -6,13 +6,14 @@ use super::reader::Reader;
 use super::retention;
 use crate::Core;
 use estrade_model::error::error_chain;
+use estrade_model::sync::MutexExt;
 use estrade_runtime::{
     Error as EngineError, EventKind, Instance, InstanceId, InstanceKey, InstanceState,
 };
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -57,7 +58,7 @@ impl LogCollectorSlot {
     }
 
     fn slot(&self) -> MutexGuard<'_, Weak<LogCollector>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_ignoring_poison()
     }
 }
 
@@ -222,9 +223,7 @@ impl LogCollector {
     }
 
     fn log_states(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<InstanceLogState>>> {
-        self.log_states
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.log_states.lock_ignoring_poison()
     }
 
     fn known_log_state(&self, id: &InstanceId) -> Option<Arc<InstanceLogState>> {

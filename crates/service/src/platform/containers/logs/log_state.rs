@@ -2,8 +2,9 @@
 
 use super::reader::{Halt, Reader};
 use estrade_model::error::error_chain;
+use estrade_model::sync::MutexExt;
 use estrade_runtime::InstanceKey;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +40,7 @@ impl InstanceLogState {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_ignoring_poison()
     }
 
     /// Whether somebody shall begin to follow it, who is stopped by this token. `started`: it runs again,

@@ -8,10 +8,11 @@ use estrade_archive::codecs::Codecs;
 use estrade_archive::file_types::{MIN_SIZE, looks_like_text};
 use estrade_blobs::{Digest, DigestMap};
 use estrade_model::coding::Coding;
+use estrade_model::sync::MutexExt;
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZero;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::thread;
 use tokio::runtime::Handle;
 
@@ -245,7 +246,7 @@ impl State {
 
 /// Every update is complete before the lock is released, so a poisoned one is still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_ignoring_poison()
 }
 
 #[cfg(test)]
