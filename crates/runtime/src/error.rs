@@ -1,6 +1,5 @@
 //! What can go wrong between us and the engine.
 
-use crate::docker::host::EngineHost;
 use std::io;
 
 /// Why the engine did not do what it was asked for.
@@ -12,7 +11,7 @@ pub enum Error {
     )]
     NoEngine {
         /// Where it was looked for.
-        host: EngineHost,
+        host: String,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -23,7 +22,7 @@ pub enum Error {
     )]
     NoPermission {
         /// Where it is.
-        host: EngineHost,
+        host: String,
     },
     /// The engine and this crate have no version of the API in common.
     #[error("this Docker Engine speaks API {0}; versions from 1.41 (Docker 20.10) are supported")]
@@ -114,24 +113,6 @@ impl Error {
         Self::Broken {
             what,
             source: source.into(),
-        }
-    }
-
-    pub(crate) fn from_bollard(what: &'static str, error: bollard::errors::Error) -> Self {
-        use bollard::errors::Error as E;
-        match error {
-            E::DockerResponseServerError {
-                status_code,
-                message,
-            } => Self::answer(what, status_code, message),
-            E::DockerStreamError { error } => Self::answer(what, 0, error),
-            E::RequestTimeoutError => Self::TimedOut(what),
-            // Our own transport's words, on their way through bollard.
-            E::IOError { err } => match err.downcast::<Self>() {
-                Ok(ours) => ours,
-                Err(err) => Self::broken(what, err),
-            },
-            other => Self::broken(what, other),
         }
     }
 }

@@ -7,39 +7,46 @@
 //! The crate knows no database and decides nothing: what shall run, when to restart it and what to
 //! clean up is said by its caller.
 
+mod build;
 mod docker;
 mod error;
+mod event;
+mod exec;
+mod image;
 mod image_ref;
+mod installation;
+mod instance;
 mod instance_spec;
-mod instance_state;
 mod lines;
+mod log_line;
 mod mask;
+mod network_policy;
 mod probe;
+mod pull;
 mod registries;
+mod stats;
+mod volume;
 
-pub use docker::builds::{Build, BuildError, BuildSpec};
-pub use docker::commands::CommandEnd;
-pub use docker::disks::StrayDisk;
-pub use docker::engine::{Engine, EngineInfo};
-pub use docker::events::{Event, EventKind};
-pub use docker::firewall::{Egress, Firewall, FirewallError};
-pub use docker::host::EngineHost;
-pub use docker::images::{Image, OwnImage, OwnImageEntry};
-pub use docker::instances::{Created, InstanceId};
-pub use docker::labels::{Installation, InstanceKey};
-pub use docker::logs::{LogLine, LogsFrom};
-pub use docker::networks::{Network, SubnetPool};
-pub use docker::pulls::{Pull, PullProgress, RegistryLogin};
-pub use docker::resolvers::engine_resolvers;
-pub use docker::shell::{Shell, ShellControl, ShellSpec};
-pub use docker::stats::Stats;
-pub use docker::volumes::{VolumeKey, VolumeName};
+pub use build::{BuildError, BuildSpec};
+pub use docker::{
+    Build, Created, Engine, EngineHost, EngineInfo, Firewall, FirewallError, Network, Pull, Shell,
+    ShellControl, SubnetPool, engine_resolvers,
+};
 pub use error::Error;
+pub use event::{Event, EventKind};
+pub use exec::{CommandEnd, ShellSpec};
+pub use image::{Image, OwnImage, OwnImageEntry};
 pub use image_ref::ImageRef;
+pub use installation::Installation;
+pub use instance::{Exit, Instance, InstanceId, InstanceKey, InstanceState};
 pub use instance_spec::{InstanceSpec, Limits, Mount, Tmpfs};
-pub use instance_state::{Exit, Instance, InstanceState};
+pub use log_line::{LogLine, LogsFrom};
+pub use network_policy::Egress;
 pub use probe::{Probe, Unhealthy};
+pub use pull::{PullProgress, RegistryLogin};
 pub use registries::{Registries, RegistryName, RegistryRefused};
+pub use stats::Stats;
+pub use volume::{StrayDisk, VolumeKey, VolumeName};
 
 #[cfg(test)]
 mod tests {

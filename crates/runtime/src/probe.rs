@@ -1,7 +1,7 @@
 //! Is an instance ready? Asked from outside, as its visitors will.
 
-use crate::docker::engine::Engine;
-use crate::instance_state::Instance;
+use crate::docker::Engine;
+use crate::instance::Instance;
 use bytes::Bytes;
 use http::Request;
 use http::header::{CONNECTION, HOST, USER_AGENT};

@@ -1,8 +1,9 @@
 //! Commands that are run inside of an instance.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT};
-use crate::docker::instances::InstanceId;
 use crate::error::Error;
+use crate::exec::CommandEnd;
+use crate::instance::InstanceId;
 use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use futures_util::TryStreamExt;
@@ -11,15 +12,6 @@ use std::time::Duration;
 const WHAT: &str = "running a command in an instance";
 /// How much is kept of what a command writes.
 const MAX_OUTPUT: usize = 4 << 10;
-
-/// How a command ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandEnd {
-    /// Its exit code.
-    pub code: i64,
-    /// The beginning of what it wrote, to stdout and stderr.
-    pub output: String,
-}
 
 impl Engine {
     /// Runs a command in a running instance and waits for its end. A command that takes too long is left

@@ -9,6 +9,7 @@
 
 use crate::docker::engine::Engine;
 use crate::error::Error;
+use crate::volume::StrayDisk;
 use estrade_model::sync::MutexExt;
 use std::collections::HashSet;
 use std::fs;
@@ -65,15 +66,6 @@ impl Engine {
             None => Ok(()),
         }
     }
-}
-
-/// A disk without a volume.
-#[derive(Debug, Clone)]
-pub struct StrayDisk {
-    /// The name of the volume that it was made for, as its project's disk is called by the caller.
-    pub volume: String,
-    /// Of its file.
-    name: String,
 }
 
 impl Disks {

@@ -1,40 +1,15 @@
 //! What happens to instances, as it happens.
 
 use crate::docker::engine::Engine;
-use crate::docker::instances::InstanceId;
-use crate::docker::labels::{INSTANCE, InstanceKey};
+use crate::docker::labels::INSTANCE;
 use crate::error::Error;
+use crate::event::{Event, EventKind};
+use crate::instance::{InstanceId, InstanceKey};
 use bollard::models;
 use bollard::query_parameters::EventsOptions;
 use estrade_model::Timestamp;
 use futures_util::{Stream, StreamExt};
 use std::future::ready;
-
-/// Something happened to an instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// To which container.
-    pub id: InstanceId,
-    /// Which instance that is.
-    pub key: InstanceKey,
-    /// What.
-    pub kind: EventKind,
-    /// When.
-    pub at: Timestamp,
-}
-
-/// What happened to an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
-    /// It was started.
-    Started,
-    /// It has ended, with this code.
-    Ended(i64),
-    /// The kernel has killed a process of it for want of memory. It may still run.
-    OutOfMemory,
-    /// It was removed.
-    Removed,
-}
 
 impl EventKind {
     const NAMES: [&str; 4] = ["start", "die", "oom", "destroy"];

@@ -20,12 +20,11 @@
 //! IPv6 where the host has it, although our networks are made without.
 
 use crate::docker::engine::Engine;
-use estrade_model::Invalid;
+use crate::network_policy::Egress;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::str::FromStr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -47,46 +46,6 @@ const PRIVATE_V4: [&str; 6] = [
 const PRIVATE_V6: [&str; 3] = ["::1/128", "fc00::/7", LINK_LOCAL_V6];
 const LINK_LOCAL_V4: &str = "169.254.0.0/16";
 const LINK_LOCAL_V6: &str = "fe80::/10";
-
-/// Where containers may connect to, besides the host and each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Egress {
-    /// Everywhere but to private networks.
-    #[default]
-    Internet,
-    /// Private networks as well.
-    All,
-    /// Nowhere, not even to a name server.
-    None,
-}
-
-impl Egress {
-    const NAMES: [(Self, &'static str); 3] = [
-        (Self::Internet, "internet"),
-        (Self::All, "all"),
-        (Self::None, "none"),
-    ];
-}
-
-impl FromStr for Egress {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        found.map(|(egress, _)| *egress).ok_or_else(|| {
-            Invalid(format!(
-                "`{text}` is not one of \"internet\", \"all\" and \"none\""
-            ))
-        })
-    }
-}
-
-impl fmt::Display for Egress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = Self::NAMES.iter().find(|(egress, _)| egress == self);
-        f.write_str(found.map_or("internet", |(_, name)| name))
-    }
-}
 
 /// The rules of one installation.
 #[derive(Debug, Clone, PartialEq, Eq)]

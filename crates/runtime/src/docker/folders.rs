@@ -1,9 +1,9 @@
 //! Taking a folder out of an image: a build's result that is served and not run.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
-use crate::docker::images::OwnImage;
-use crate::docker::instances::InstanceId;
 use crate::error::Error;
+use crate::image::OwnImage;
+use crate::instance::InstanceId;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
     CreateContainerOptions, DownloadFromContainerOptions, ListContainersOptions,

@@ -9,8 +9,7 @@
 //! In each case [`Engine::run_instance`] makes it anew.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT};
-use crate::docker::instances::InstanceId;
-use crate::instance_state::InstanceState;
+use crate::instance::{InstanceId, InstanceState};
 use bollard::query_parameters::TopOptions;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

@@ -6,6 +6,7 @@
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::error::Error;
+use crate::image::{Image, OwnImage, OwnImageEntry};
 use crate::image_ref::ImageRef;
 use bollard::models;
 use bollard::query_parameters::{
@@ -13,7 +14,7 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use estrade_model::built_image::{LAYERS, PREFIX};
-use estrade_model::{ProjectId, ReleaseId, Timestamp};
+use estrade_model::{ReleaseId, Timestamp};
 use futures_util::{Stream, TryStreamExt};
 use std::io;
 use std::time::Duration;
@@ -21,53 +22,6 @@ use tokio::time::{Instant, sleep};
 
 /// How long the import of a tar may take.
 const IMPORT_TIMEOUT: Duration = Duration::from_mins(10);
-
-/// The image of a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OwnImage {
-    /// The project.
-    pub project: ProjectId,
-    /// The release it was made for.
-    pub release: ReleaseId,
-}
-
-/// What an image says about itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
-    /// `sha256:…`
-    pub id: ImageRef,
-    /// The TCP ports that it says it listens on, in order.
-    pub ports: Vec<u16>,
-    /// Where it wants volumes of its own.
-    pub volumes: Vec<String>,
-    /// The instructions that are carried out when somebody builds on it.
-    pub triggers: Vec<String>,
-    /// The user that its processes run as; none: root.
-    pub user: Option<String>,
-    /// Bytes on disk, with layers that it shares with others.
-    pub size: u64,
-    /// When it was made; none: it does not say.
-    pub created: Option<Timestamp>,
-}
-
-impl Image {
-    /// Whether its processes run as root unless told otherwise.
-    pub fn runs_as_root(&self) -> bool {
-        let user = self.user.as_deref().unwrap_or_default();
-        matches!(user.split(':').next(), None | Some("" | "0" | "root"))
-    }
-}
-
-/// An image of ours in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnImageEntry {
-    /// Which one.
-    pub image: OwnImage,
-    /// Bytes on disk, with layers that it shares with others.
-    pub size: u64,
-    /// When it was made.
-    pub created: Timestamp,
-}
 
 impl Engine {
     /// The image of that name, if the engine has it.

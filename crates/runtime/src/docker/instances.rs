@@ -5,17 +5,17 @@
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::docker::half_started::end_half_started;
+use crate::docker::instance_state;
 use crate::docker::labels::INSTANCE;
 use crate::error::Error;
+use crate::instance::{Instance, InstanceId};
 use crate::instance_spec::InstanceSpec;
-use crate::instance_state::{self, Instance};
 use bollard::models;
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, ListContainersOptions, RemoveContainerOptions,
     StartContainerOptions, StopContainerOptions, WaitContainerOptions,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use std::fmt;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -23,24 +23,6 @@ use tokio::time::{Instant, sleep};
 const MAX_CONCURRENT_INSPECTS: usize = 8;
 /// What the engine may need beyond the grace to stop a container.
 const STOP_MARGIN: Duration = Duration::from_secs(30);
-
-/// A container of this installation. Only this crate makes them, out of what the engine says of
-/// containers with our label: so nobody else's can be stopped or removed.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct InstanceId(pub(crate) String);
-
-impl InstanceId {
-    /// The engine's name of it, for whoever writes down what belongs to it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for InstanceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.get(..12).unwrap_or(&self.0))
-    }
-}
 
 /// A container that was made, or found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The labels by which Estrade knows its own things among a stranger's.
 
-use estrade_model::{Invalid, OwnerId, ProjectId, ReleaseId};
+use crate::installation::Installation;
+use crate::instance::InstanceKey;
 use std::collections::HashMap;
-use std::fmt;
 use std::str::FromStr;
 
 /// Which installation of Estrade made it.
@@ -25,33 +25,6 @@ pub(crate) const DISK: &str = "estrade.disk";
 pub(crate) const CACHE: &str = "estrade.cache";
 /// The name of a volume, as its project calls it.
 pub(crate) const VOLUME: &str = "estrade.volume";
-
-/// The name of one installation of Estrade. Two that share an engine do not see each other's things.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Installation(String);
-
-impl FromStr for Installation {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        // It becomes part of names of images, so it may only be what they may be.
-        let sane = (1..=32).contains(&text.len())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
-        if sane {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err("must be 1 to 32 lower-case letters and digits".into())
-        }
-    }
-}
-
-impl fmt::Display for Installation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl Installation {
     /// The label that everything of this installation carries, and others as given.
@@ -77,19 +50,6 @@ impl Installation {
         labels.extend_from_slice(also);
         HashMap::from([("label".to_owned(), labels)])
     }
-}
-
-/// Which instance it is: of whom, of what, and the how-manieth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct InstanceKey {
-    /// Whose it is.
-    pub owner: OwnerId,
-    /// The project.
-    pub project: ProjectId,
-    /// The release that it runs.
-    pub release: ReleaseId,
-    /// Which of the release's instances, from 1.
-    pub number: u32,
 }
 
 impl InstanceKey {
@@ -122,12 +82,5 @@ mod tests {
         assert!(!ours.made(Some(&HashMap::new())));
         assert!(!ours.made(None));
         assert_eq!(read::<u16>(&labels, PORT), Some(80));
-    }
-
-    #[test]
-    fn names_of_installations_fit_into_names_of_images() {
-        for bad in ["", "A", "a-b", "a/b", "a b", &"a".repeat(33)] {
-            assert!(bad.parse::<Installation>().is_err(), "{bad}");
-        }
     }
 }

@@ -1,26 +1,42 @@
-//! The Docker Engine.
+//! The Docker Engine: the first implementation of a runtime.
+//!
+//! Firewall rules, subnets, half-started containers and disks in files are details of this engine; nothing outside
+//! of this folder depends on bollard.
 
-pub(crate) mod bases;
-pub(crate) mod build_log;
-pub(crate) mod builds;
-pub(crate) mod cache_guard;
-pub(crate) mod capabilities;
-pub(crate) mod commands;
-pub(crate) mod disks;
-pub(crate) mod engine;
-pub(crate) mod events;
-pub(crate) mod firewall;
-pub(crate) mod folders;
-pub(crate) mod half_started;
-pub(crate) mod host;
-pub(crate) mod images;
-pub(crate) mod instances;
-pub(crate) mod labels;
-pub(crate) mod logs;
-pub(crate) mod networks;
-pub(crate) mod pulls;
-pub(crate) mod resolvers;
-pub(crate) mod shell;
-pub(crate) mod stats;
-pub(crate) mod transport;
-pub(crate) mod volumes;
+mod bases;
+mod build_log;
+mod builds;
+mod cache_guard;
+mod capabilities;
+mod commands;
+mod container;
+mod disks;
+mod engine;
+mod error;
+mod events;
+mod firewall;
+mod folders;
+mod half_started;
+mod host;
+mod images;
+mod instance_state;
+mod instances;
+mod labels;
+mod logs;
+mod networks;
+mod pulls;
+mod resolvers;
+mod shell;
+mod stats;
+mod transport;
+mod volumes;
+
+pub use builds::Build;
+pub use engine::{Engine, EngineInfo};
+pub use firewall::{Firewall, FirewallError};
+pub use host::EngineHost;
+pub use instances::Created;
+pub use networks::{Network, SubnetPool};
+pub use pulls::Pull;
+pub use resolvers::engine_resolvers;
+pub use shell::{Shell, ShellControl};

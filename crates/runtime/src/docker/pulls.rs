@@ -1,13 +1,13 @@
 //! Pulls: an image comes from its registry.
 
 use crate::docker::engine::Engine;
-use crate::docker::images::OwnImage;
 use crate::error::Error;
+use crate::image::OwnImage;
 use crate::image_ref::ImageRef;
+use crate::pull::{PullProgress, RegistryLogin};
 use bollard::auth::DockerCredentials;
 use bollard::models::CreateImageInfo;
 use bollard::query_parameters::CreateImageOptions;
-use estrade_model::secret::Secret;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use std::time::Duration;
@@ -16,26 +16,6 @@ use tokio::time::timeout;
 const WHAT: &str = "pulling an image";
 /// How long a pull may be silent.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// How to log in to a registry.
-#[derive(Debug, Clone)]
-pub struct RegistryLogin {
-    /// The name there.
-    pub user: String,
-    /// The password or token.
-    pub password: Secret,
-}
-
-/// One message of a pull.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PullProgress {
-    /// The layer it is about; none: the whole image.
-    pub layer: Option<String>,
-    /// What happens, such as `Downloading`.
-    pub status: String,
-    /// Bytes that are there and bytes in all, where that is known.
-    pub bytes: Option<(u64, u64)>,
-}
 
 /// An image on its way. It goes on only while somebody reads; to drop it is to stop it.
 pub struct Pull {

@@ -4,8 +4,9 @@
 //! first, and is hung up on when the [`Shell`] is dropped, as it would be by a real terminal.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
-use crate::docker::instances::InstanceId;
 use crate::error::Error;
+use crate::exec::ShellSpec;
+use crate::instance::InstanceId;
 use bollard::body_full;
 use bollard::models::ExecConfig;
 use bollard::query_parameters::ResizeExecOptions;
@@ -31,17 +32,6 @@ const HANG_UP: &str = r#"kill -HUP "$0" && sleep 1 && kill -KILL "$0""#;
 const MAX_EXIT_POLLS: u32 = 10;
 /// How long hanging up may take.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How to open a shell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShellSpec {
-    /// The command, such as `["bash"]`.
-    pub command: Vec<String>,
-    /// Columns of the terminal.
-    pub columns: u16,
-    /// Rows of the terminal.
-    pub rows: u16,
-}
 
 /// A shell in an instance: what is written to it is typed, what is read is shown. To drop it is to hang up.
 pub struct Shell {

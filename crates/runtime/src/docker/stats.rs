@@ -1,26 +1,12 @@
 //! What an instance uses.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT};
-use crate::docker::instances::InstanceId;
 use crate::error::Error;
+use crate::instance::InstanceId;
+use crate::stats::Stats;
 use bollard::models;
 use bollard::query_parameters::StatsOptions;
 use futures_util::TryStreamExt;
-
-/// What an instance uses, and has used since it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stats {
-    /// CPU time since its start, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Memory in bytes, without files that the kernel can forget at once.
-    pub memory: u64,
-    /// Processes and threads.
-    pub pids: u64,
-    /// Bytes received since its start.
-    pub received: u64,
-    /// Bytes sent since its start.
-    pub sent: u64,
-}
 
 impl Engine {
     /// What an instance uses; none: it does not run, or is gone. The engine measures once a second and answers

@@ -127,7 +127,7 @@ impl Transport {
     /// The engine is not there; when it returns, it may be another one.
     fn away(&self, source: io::Error) -> Error {
         self.version.store(0, Ordering::Relaxed);
-        let host = self.host.clone();
+        let host = self.host.to_string();
         match source.kind() {
             io::ErrorKind::PermissionDenied => Error::NoPermission { host },
             _ => Error::NoEngine { host, source },

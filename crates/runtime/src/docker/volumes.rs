@@ -3,50 +3,10 @@
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, WORK_TIMEOUT};
 use crate::docker::labels::{self, OWNER, PROJECT, VOLUME};
 use crate::error::Error;
+use crate::volume::VolumeKey;
 use bollard::models;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
-use estrade_model::{Invalid, OwnerId, ProjectId};
 use std::collections::HashMap;
-use std::fmt;
-use std::str::FromStr;
-
-/// How a project calls one of its volumes: lower-case letters, digits and dashes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct VolumeName(String);
-
-impl FromStr for VolumeName {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let sane = (1..=50).contains(&text.len())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-            && !text.starts_with('-');
-        if sane {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err("must be 1 to 50 lower-case letters, digits and dashes".into())
-        }
-    }
-}
-
-impl fmt::Display for VolumeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Which volume it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct VolumeKey {
-    /// Whose it is.
-    pub owner: OwnerId,
-    /// The project.
-    pub project: ProjectId,
-    /// How the project calls it.
-    pub name: VolumeName,
-}
 
 /// Disk use as API 1.41 tells it, and as 1.52 does.
 #[derive(serde::Deserialize)]

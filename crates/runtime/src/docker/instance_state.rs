@@ -1,7 +1,7 @@
 //! What the engine says of an instance.
 
-use crate::docker::instances::InstanceId;
-use crate::docker::labels::{self, DISK, InstanceKey, PORT, SPEC};
+use crate::docker::labels::{self, DISK, PORT, SPEC};
+use crate::instance::{Exit, Instance, InstanceId, InstanceKey, InstanceState};
 use bollard::models::{
     ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary,
     ContainerSummaryStateEnum, EndpointSettings,
@@ -9,53 +9,6 @@ use bollard::models::{
 use estrade_model::Timestamp;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-
-/// An instance, as the engine sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instance {
-    /// Its container.
-    pub id: InstanceId,
-    /// Which one it is.
-    pub key: InstanceKey,
-    /// What it was made from, in short: [`InstanceSpec::digest`](crate::InstanceSpec::digest).
-    pub digest: String,
-    /// How it is.
-    pub state: InstanceState,
-    /// Where it listens; none: it does not run.
-    pub address: Option<SocketAddr>,
-    /// Whether the engine holds the limit of its disk; if not, somebody has to look at it.
-    pub disk_limited: bool,
-    /// When it was started last. Not known of one that runs and was found in a list.
-    pub started_at: Option<Timestamp>,
-}
-
-/// How an instance is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InstanceState {
-    /// Made, and never started or not startable.
-    Created,
-    /// Running.
-    Running,
-    /// It ran and has ended.
-    Exited(Exit),
-    /// Being removed, paused by somebody, or half gone: not for use.
-    Other,
-    /// It does not run, and the engine did not say in time what became of it.
-    Unclear,
-}
-
-/// How an instance ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exit {
-    /// The exit code; 128 and the signal's number when a signal ended it.
-    pub code: i64,
-    /// Whether the kernel has killed a process of it for want of memory.
-    pub oom_killed: bool,
-    /// When.
-    pub at: Option<Timestamp>,
-    /// What the engine adds, such as why it could not be started.
-    pub error: Option<String>,
-}
 
 /// An instance that runs, out of a list; none: a list does not say enough of this one.
 pub(crate) fn read_running(summary: &ContainerSummary) -> Option<Instance> {
