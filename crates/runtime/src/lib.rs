@@ -1,8 +1,9 @@
-//! Runs workloads on a Docker Engine: networks, images, builds, instances, logs.
+//! Runs workloads: networks, images, builds, instances, volumes, logs, shells.
 //!
-//! [`Engine`] is the one way in. It sees only what carries the label of its installation, so nothing of
-//! a stranger's can be listed, stopped or removed through it. Every call has a time limit and may be
-//! repeated; the engine may vanish and return between any two ([`Error::is_engine_away`]).
+//! [`Runtime`] and [`ImageBuilder`] are what the services know; `docker` is their first implementation, [`Engine`]. It
+//! sees only what carries the label of its installation, so nothing of a stranger's can be listed, stopped or removed
+//! through it. Every call has a time limit and may be repeated; the engine may vanish and return between any two
+//! ([`Error::is_engine_away`]).
 //!
 //! The crate knows no database and decides nothing: what shall run, when to restart it and what to
 //! clean up is said by its caller.
@@ -13,6 +14,7 @@ mod error;
 mod event;
 mod exec;
 mod image;
+mod image_builder;
 mod image_ref;
 mod installation;
 mod instance;
@@ -24,27 +26,30 @@ mod network_policy;
 mod probe;
 mod pull;
 mod registries;
+mod runtime;
 mod stats;
 mod volume;
 
 pub use build::{BuildError, BuildSpec};
 pub use docker::{
-    Build, Created, Engine, EngineHost, EngineInfo, Firewall, FirewallError, Network, Pull, Shell,
-    ShellControl, SubnetPool, engine_resolvers,
+    Created, DockerBuild, DockerPull, Engine, EngineHost, EngineInfo, Firewall, FirewallError,
+    Network, SubnetPool,
 };
 pub use error::Error;
 pub use event::{Event, EventKind};
-pub use exec::{CommandEnd, ShellSpec};
+pub use exec::{CommandEnd, Shell, ShellControl, ShellProcess, ShellSpec, Terminal};
 pub use image::{Image, OwnImage, OwnImageEntry};
+pub use image_builder::{Build, BuildContext, ImageBuilder, Pull};
 pub use image_ref::ImageRef;
 pub use installation::Installation;
 pub use instance::{Exit, Instance, InstanceId, InstanceKey, InstanceState};
 pub use instance_spec::{InstanceSpec, Limits, Mount, Tmpfs};
 pub use log_line::{LogLine, LogsFrom};
-pub use network_policy::Egress;
+pub use network_policy::{Egress, NetworkPolicy, NetworkPolicyError};
 pub use probe::{Probe, Unhealthy};
 pub use pull::{PullProgress, RegistryLogin};
 pub use registries::{Registries, RegistryName, RegistryRefused};
+pub use runtime::{Call, Runtime};
 pub use stats::Stats;
 pub use volume::{StrayDisk, VolumeKey, VolumeName};
 

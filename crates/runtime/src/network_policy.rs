@@ -43,3 +43,23 @@ impl fmt::Display for Egress {
         f.write_str(found.map_or("internet", |(_, name)| name))
     }
 }
+
+/// What instances and steps of builds may reach, besides others of their owner.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NetworkPolicy {
+    /// The TCP ports of the host that are open to them, such as the AI listener's.
+    pub open_ports: Vec<u16>,
+    /// What is open beyond the host.
+    pub egress: Egress,
+}
+
+/// A policy could not be set.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct NetworkPolicyError(Box<dyn std::error::Error + Send + Sync>);
+
+impl NetworkPolicyError {
+    pub(crate) fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(error))
+    }
+}

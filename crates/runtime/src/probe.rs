@@ -1,7 +1,7 @@
 //! Is an instance ready? Asked from outside, as its visitors will.
 
-use crate::docker::Engine;
 use crate::instance::Instance;
+use crate::runtime::Runtime;
 use bytes::Bytes;
 use http::Request;
 use http::header::{CONNECTION, HOST, USER_AGENT};
@@ -44,73 +44,79 @@ pub enum Probe {
 #[error("{0}")]
 pub struct Unhealthy(pub String);
 
-impl Engine {
-    /// Waits until an instance is ready: the first attempt at once, then every 100 ms, later every second.
-    /// It does not see that the instance has ended: [`Engine::wait_for_exit`] beside it does.
-    pub async fn wait_until_ready(
-        &self,
-        instance: &Instance,
-        probe: &Probe,
-        limit: Duration,
-    ) -> Result<(), Unhealthy> {
-        let begin = Instant::now();
-        let (deadline, mut pause) = (begin + limit, MIN_RETRY_DELAY);
-        let mut last = Unhealthy("no answer in time".to_owned());
-        loop {
-            let started = Instant::now();
-            match timeout_at(deadline, self.probe(instance, probe)).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(unhealthy)) => last = unhealthy,
-                Err(_) => return Err(last),
-            }
-            if started - begin > FAST_RETRY_PERIOD {
-                pause = (pause + pause / 4).min(MAX_RETRY_DELAY);
-            }
-            // From start to start, so that a slow refusal does not slow down the next attempt.
-            let next = (started + pause).max(Instant::now() + MIN_RETRY_DELAY / 4);
-            if next >= deadline {
-                return Err(last);
-            }
-            sleep_until(next).await;
+/// Waits until an instance is ready: the first attempt at once, then every 100 ms, later every second.
+/// It does not see that the instance has ended: [`Runtime::wait_for_exit`] beside it does.
+pub(crate) async fn wait_until_ready<R: Runtime + ?Sized>(
+    runtime: &R,
+    instance: &Instance,
+    probe: &Probe,
+    limit: Duration,
+) -> Result<(), Unhealthy> {
+    let begin = Instant::now();
+    let (deadline, mut pause) = (begin + limit, MIN_RETRY_DELAY);
+    let mut last = Unhealthy("no answer in time".to_owned());
+    loop {
+        let started = Instant::now();
+        match timeout_at(deadline, attempt(runtime, instance, probe)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(unhealthy)) => last = unhealthy,
+            Err(_) => return Err(last),
         }
+        if started - begin > FAST_RETRY_PERIOD {
+            pause = (pause + pause / 4).min(MAX_RETRY_DELAY);
+        }
+        // From start to start, so that a slow refusal does not slow down the next attempt.
+        let next = (started + pause).max(Instant::now() + MIN_RETRY_DELAY / 4);
+        if next >= deadline {
+            return Err(last);
+        }
+        sleep_until(next).await;
     }
+}
 
-    /// One attempt.
-    pub async fn probe(&self, instance: &Instance, probe: &Probe) -> Result<(), Unhealthy> {
-        let address = instance
-            .address
-            .ok_or_else(|| Unhealthy("it does not run".to_owned()));
-        let attempt = async {
-            match probe {
-                Probe::Tcp => connect(address?).await.map(drop),
-                Probe::Http { path, host } => ask(address?, path, host).await,
-                Probe::Command(command) => self.ask_command(instance, command).await,
-            }
-        };
-        let attempt = timeout(ATTEMPT_TIMEOUT, attempt).await;
-        attempt.unwrap_or_else(|_| {
+/// One attempt.
+async fn attempt<R: Runtime + ?Sized>(
+    runtime: &R,
+    instance: &Instance,
+    probe: &Probe,
+) -> Result<(), Unhealthy> {
+    let address = instance
+        .address
+        .ok_or_else(|| Unhealthy("it does not run".to_owned()));
+    let attempt = async {
+        match probe {
+            Probe::Tcp => connect(address?).await.map(drop),
+            Probe::Http { path, host } => ask(address?, path, host).await,
+            Probe::Command(command) => ask_command(runtime, instance, command).await,
+        }
+    };
+    let attempt = timeout(ATTEMPT_TIMEOUT, attempt).await;
+    attempt.unwrap_or_else(|_| {
+        Err(Unhealthy(format!(
+            "no answer within {} s",
+            ATTEMPT_TIMEOUT.as_secs()
+        )))
+    })
+}
+
+async fn ask_command<R: Runtime + ?Sized>(
+    runtime: &R,
+    instance: &Instance,
+    command: &[String],
+) -> Result<(), Unhealthy> {
+    match runtime
+        .run_command(&instance.id, command.to_vec(), ATTEMPT_TIMEOUT)
+        .await
+    {
+        Ok(end) if end.code == 0 => Ok(()),
+        Ok(end) => {
+            let said = end.output.lines().next().unwrap_or_default();
             Err(Unhealthy(format!(
-                "no answer within {} s",
-                ATTEMPT_TIMEOUT.as_secs()
+                "the command ended with {}: {said}",
+                end.code
             )))
-        })
-    }
-
-    async fn ask_command(&self, instance: &Instance, command: &[String]) -> Result<(), Unhealthy> {
-        match self
-            .run_command(&instance.id, command.to_vec(), ATTEMPT_TIMEOUT)
-            .await
-        {
-            Ok(end) if end.code == 0 => Ok(()),
-            Ok(end) => {
-                let said = end.output.lines().next().unwrap_or_default();
-                Err(Unhealthy(format!(
-                    "the command ended with {}: {said}",
-                    end.code
-                )))
-            }
-            Err(error) => Err(Unhealthy(error.to_string())),
         }
+        Err(error) => Err(Unhealthy(error.to_string())),
     }
 }
 
@@ -158,7 +164,7 @@ async fn ask(address: SocketAddr, path: &str, host: &str) -> Result<(), Unhealth
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EngineHost, InstanceId, InstanceKey, InstanceState};
+    use crate::{Engine, EngineHost, InstanceId, InstanceKey, InstanceState};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 

@@ -137,7 +137,7 @@ impl Server {
         } = options;
         share_descriptors(&mut platform.options, &mut ai.options, &mut edge);
         // What runs here may visit sites and call models, but not manage things.
-        let instances = core.engine.pool().range();
+        let instances = core.runtime.address_range();
         platform.options.refuse_peers.push(instances);
         gc::startup::sweep_temporary(&core, &options.temporary)?;
         let platform_socket = Listener::bind(platform.address, platform.options)
@@ -259,7 +259,7 @@ impl Server {
             self.stop_workers.cancel();
             while self.workers.join_next().await.is_some() {}
             // Hangs up what shells have left.
-            self.app.core.engine.shutdown().await;
+            self.app.core.runtime.shutdown().await;
             if let Err(error) = self.app.core.db.close() {
                 tracing::warn!(
                     error = error_chain(&error),

@@ -86,11 +86,12 @@ async fn open_installation(
     let fresh = random::id::<()>(now)?.to_string();
     let name = installation::name_installation(&db, fresh).await?;
     let blobs = open_blobs(&paths.data_dir.join("blobs"), &name)?;
-    let engine = open_engine(&name, paths, &settings)?;
+    let engine = Arc::new(open_engine(&name, paths, &settings)?);
     Ok(Arc::new(Core {
         db,
         blobs,
-        engine,
+        runtime: Arc::<Engine>::clone(&engine),
+        image_builder: engine,
         clock,
         settings,
         master,

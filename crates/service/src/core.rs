@@ -15,7 +15,7 @@ use crate::{Result, random};
 use arc_swap::ArcSwap;
 use estrade_blobs::BlobStore;
 use estrade_model::{Id, Timestamp};
-use estrade_runtime::Engine;
+use estrade_runtime::{ImageBuilder, Runtime};
 use estrade_store::Db;
 use estrade_store::clock::Clock;
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,7 +27,9 @@ pub struct Core {
     /// The contents of releases.
     pub blobs: BlobStore,
     /// Runs containers. It may not be there: whoever asks it finds out.
-    pub engine: Engine,
+    pub runtime: Arc<dyn Runtime>,
+    /// Makes and keeps images; with Docker, the same engine.
+    pub image_builder: Arc<dyn ImageBuilder>,
     /// What time it is.
     pub clock: Clock,
     /// What the configuration says.

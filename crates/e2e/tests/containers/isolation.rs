@@ -2,6 +2,7 @@
 
 use crate::sources::server;
 use crate::support::{World, create, deploy, ended, eventually};
+use estrade_runtime::{Engine, EngineHost, SubnetPool};
 use estrade_testkit::{Api, free_port};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -103,7 +104,9 @@ async fn only_inference_is_reached(firewall: bool) {
 
 /// The chain of rules for packets to the host.
 fn chain_to_host(world: &World) -> String {
-    let rules = format!("{:?}", world.app.core().engine.firewall(&[]));
+    let installation = world.app.core().runtime.installation().clone();
+    let engine = Engine::new(EngineHost::default(), installation, SubnetPool::default()).unwrap();
+    let rules = format!("{:?}", engine.firewall(&[]));
     let mut words = rules.split('"');
     let chain = words.find(|word| word.starts_with("ESTRADE-HOST"));
     chain.unwrap().to_owned()
@@ -131,9 +134,8 @@ async fn rules_that_were_flushed_come_back_while_something_is_built() {
     world
         .app
         .core()
-        .engine
-        .firewall(&[])
-        .remove()
+        .runtime
+        .remove_network_policy()
         .await
         .unwrap();
     assert!(!has_rules(&chain));

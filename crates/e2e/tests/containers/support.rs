@@ -43,7 +43,7 @@ impl World {
             change(setup);
         });
         let app = TestApp::start_with(Backend::Sqlite, setup).await;
-        let installation = app.core().engine.installation().to_string();
+        let installation = app.core().runtime.installation().to_string();
         Self {
             docker: Docker::new(Docker::socket(), installation),
             ada: app.new_account("ada").await,

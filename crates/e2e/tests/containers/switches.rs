@@ -27,12 +27,12 @@ impl Watch {
             Arc::new(AtomicBool::new(false)),
             Arc::<AtomicUsize>::default(),
         );
-        let engine = world.app.core().engine.clone();
+        let runtime = Arc::clone(&world.app.core().runtime);
         let (until, seen) = (Arc::clone(&stop), Arc::clone(&most));
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move {
             while !until.load(Ordering::Relaxed) {
-                let all = engine.instances().await.unwrap();
+                let all = runtime.instances().await.unwrap();
                 let running = |it: &&estrade_runtime::Instance| {
                     it.state == estrade_runtime::InstanceState::Running
                 };

@@ -228,7 +228,7 @@ async fn runs(app: &TestApp, instance: &Instance, word: &str) -> bool {
     let look = format!("grep -qa '[{first}]{rest}' /proc/[0-9]*/cmdline");
     let command = ["sh", "-c", &look].map(str::to_owned).into();
     let limit = Duration::from_secs(10);
-    let end = app.core().engine.run_command(&instance.id, command, limit);
+    let end = app.core().runtime.run_command(&instance.id, command, limit);
     end.await.unwrap().code == 0
 }
 
@@ -375,13 +375,13 @@ async fn shells_are_limited_and_close_when_the_server_stops() {
     for end in closing.join_all().await {
         assert_eq!(end.code, 1001);
     }
-    for instance in core.engine.instances().await.unwrap() {
-        core.engine.remove_instance(&instance.id).await.unwrap();
+    for instance in core.runtime.instances().await.unwrap() {
+        core.runtime.remove_instance(&instance.id).await.unwrap();
     }
-    for network in core.engine.networks().await.unwrap() {
-        core.engine.remove_network(&network).await.unwrap();
+    for owner in core.runtime.network_owners().await.unwrap() {
+        core.runtime.remove_network(owner).await.unwrap();
     }
-    for entry in core.engine.images().await.unwrap() {
-        core.engine.remove_image(entry.image).await.unwrap();
+    for entry in core.image_builder.list_images().await.unwrap() {
+        core.image_builder.remove_image(entry.image).await.unwrap();
     }
 }

@@ -62,7 +62,7 @@ pub(crate) async fn new_live(app: &TestApp, user: &User, name: &str) -> Instance
 /// The instances of a project, once so many run.
 pub(crate) async fn running(app: &TestApp, project: ProjectId, count: usize) -> Vec<Instance> {
     for _ in 0..600 {
-        let mut instances = app.core().engine.instances().await.unwrap();
+        let mut instances = app.core().runtime.instances().await.unwrap();
         instances.retain(|instance| {
             instance.key.project == project && instance.state == InstanceState::Running
         });
@@ -86,17 +86,17 @@ pub(crate) async fn clean(app: &TestApp, user: &User) {
         let path = format!("/v1/projects/{}", project["_id"].as_str().unwrap());
         user.delete(&path).await.assert(200);
     }
-    let engine = &app.core().engine;
-    for instance in engine.instances().await.unwrap() {
-        engine.remove_instance(&instance.id).await.unwrap();
+    let (runtime, builder) = (&app.core().runtime, &app.core().image_builder);
+    for instance in runtime.instances().await.unwrap() {
+        runtime.remove_instance(&instance.id).await.unwrap();
     }
-    for network in engine.networks().await.unwrap() {
-        engine.remove_network(&network).await.unwrap();
+    for owner in runtime.network_owners().await.unwrap() {
+        runtime.remove_network(owner).await.unwrap();
     }
-    for entry in engine.images().await.unwrap() {
+    for entry in builder.list_images().await.unwrap() {
         // A build that was called off may not have ended yet.
         eventually("the image is removed", || async {
-            engine.remove_image(entry.image).await.is_ok()
+            builder.remove_image(entry.image).await.is_ok()
         })
         .await;
     }

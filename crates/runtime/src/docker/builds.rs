@@ -1,7 +1,7 @@
 //! Builds: a directory with a Dockerfile becomes an image.
 //!
 //! The engine's classic builder is used, which every version has. It stops a build when its connection is
-//! closed, so dropping a [`Build`] kills it.
+//! closed, so dropping a [`DockerBuild`] kills it.
 //!
 //! Layers and stages of a build have no label and no name, and would stay for ever. So each gets a
 //! name of ours as soon as the engine tells of it: they serve as cache until
@@ -96,7 +96,7 @@ enum State {
 }
 
 /// A build that runs. It goes on only while somebody reads its lines; to drop it is to stop it.
-pub struct Build {
+pub struct DockerBuild {
     engine: Engine,
     image: OwnImage,
     made_after: Timestamp,
@@ -116,7 +116,7 @@ impl Engine {
         &self,
         spec: &BuildSpec,
         context: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
-    ) -> Build {
+    ) -> DockerBuild {
         let context_error = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&context_error);
         let context = context.map(move |part| {
@@ -140,7 +140,7 @@ impl Engine {
             let building = engine.cache.build().await;
             Ok((engine.send(WHAT, request).await?, building))
         });
-        Build {
+        DockerBuild {
             engine: self.clone(),
             image: spec.image,
             made_after: spec.now.before(CLOCK_SLACK),
@@ -185,8 +185,8 @@ impl Engine {
     }
 }
 
-impl Build {
-    /// The next line of the log; none: the build has ended, and [`Build::finish`] knows how. Nothing is lost
+impl DockerBuild {
+    /// The next line of the log; none: the build has ended, and [`DockerBuild::finish`] knows how. Nothing is lost
     /// when this is dropped half-way and called again.
     pub async fn next_line(&mut self) -> Option<String> {
         loop {

@@ -25,7 +25,7 @@ impl Engine {
         &self,
         image: OwnImage,
         folder: &str,
-        into: &mut (impl AsyncWrite + Unpin),
+        into: &mut (impl AsyncWrite + Unpin + ?Sized),
     ) -> Result<(), Error> {
         let name = format!("estrade-{}-reading-{}", self.installation, image.release);
         // One of an attempt that broke off.
@@ -52,7 +52,7 @@ impl Engine {
         &self,
         id: &InstanceId,
         folder: &str,
-        into: &mut (impl AsyncWrite + Unpin),
+        into: &mut (impl AsyncWrite + Unpin + ?Sized),
     ) -> Result<(), Error> {
         let options = DownloadFromContainerOptions {
             path: folder.to_owned(),

@@ -197,7 +197,8 @@ impl Engine {
         format!("es{}-", &hash[..4])
     }
 
-    async fn network_of(&self, owner: OwnerId) -> Result<Option<Network>, Error> {
+    /// The network of an owner; none: it has none.
+    pub(crate) async fn network_of(&self, owner: OwnerId) -> Result<Option<Network>, Error> {
         let labels = [format!("{OWNER}={owner}")];
         Ok(self
             .list_networks(&labels)

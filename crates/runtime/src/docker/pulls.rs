@@ -18,7 +18,7 @@ const WHAT: &str = "pulling an image";
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// An image on its way. It goes on only while somebody reads; to drop it is to stop it.
-pub struct Pull {
+pub struct DockerPull {
     engine: Engine,
     name: ImageRef,
     image: Option<OwnImage>,
@@ -35,7 +35,7 @@ impl Engine {
         name: &ImageRef,
         image: Option<OwnImage>,
         login: Option<&RegistryLogin>,
-    ) -> Result<Pull, Error> {
+    ) -> Result<DockerPull, Error> {
         let options = CreateImageOptions {
             from_image: Some(name.as_str().to_owned()),
             ..Default::default()
@@ -45,7 +45,7 @@ impl Engine {
             password: Some(login.password.expose().to_owned()),
             ..Default::default()
         });
-        Ok(Pull {
+        Ok(DockerPull {
             engine: self.clone(),
             name: name.clone(),
             image,
@@ -59,8 +59,8 @@ impl Engine {
     }
 }
 
-impl Pull {
-    /// What happens next; none: it has ended, and [`Pull::finish`] knows how.
+impl DockerPull {
+    /// What happens next; none: it has ended, and [`DockerPull::finish`] knows how.
     pub async fn next_progress(&mut self) -> Option<PullProgress> {
         if self.ended.is_some() {
             return None;

@@ -14,7 +14,7 @@ const HOST: &str = "/etc/resolv.conf";
 const SYSTEMD: &str = "/run/systemd/resolve/resolv.conf";
 
 /// Their addresses, without those on loopback.
-pub async fn engine_resolvers() -> Vec<IpAddr> {
+pub(crate) async fn engine_resolvers() -> Vec<IpAddr> {
     let configured = from_engine(&read(ENGINE).await);
     if !configured.is_empty() {
         return outside(configured);

@@ -5,8 +5,9 @@
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
 use crate::error::Error;
-use crate::exec::ShellSpec;
+use crate::exec::{Shell, ShellProcess, ShellSpec};
 use crate::instance::InstanceId;
+use crate::runtime::Call;
 use bollard::body_full;
 use bollard::models::ExecConfig;
 use bollard::query_parameters::ResizeExecOptions;
@@ -17,6 +18,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -33,18 +35,18 @@ const MAX_EXIT_POLLS: u32 = 10;
 /// How long hanging up may take.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A shell in an instance: what is written to it is typed, what is read is shown. To drop it is to hang up.
-pub struct Shell {
-    terminal: TokioIo<Upgraded>,
-    control: ShellControl,
+/// The terminal of a shell.
+struct DockerTerminal {
+    stream: TokioIo<Upgraded>,
+    process: DockerProcess,
     /// The process in the container.
     pid: u32,
     runtime: Handle,
 }
 
-/// The other things that can be done with a shell's terminal.
+/// The command that runs in a terminal.
 #[derive(Debug, Clone)]
-pub struct ShellControl {
+struct DockerProcess {
     engine: Engine,
     instance: InstanceId,
     exec: String,
@@ -78,19 +80,20 @@ impl Engine {
             Ok((terminal, pid))
         };
         let opened = timeout(QUICK_TIMEOUT, opening).await;
-        let (terminal, pid) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
-        let control = ShellControl {
+        let (stream, pid) = opened.unwrap_or(Err(Error::TimedOut(WHAT)))?;
+        let process = DockerProcess {
             engine: self.clone(),
             instance: id.clone(),
             exec,
         };
-        let shell = Shell {
-            terminal,
-            control,
+        let terminal = DockerTerminal {
+            stream,
+            process: process.clone(),
             pid,
             runtime: Handle::current(),
         };
-        shell.control.resize(spec.columns, spec.rows).await?;
+        let shell = Shell::new(terminal, Arc::new(process));
+        shell.control().resize(spec.columns, spec.rows).await?;
         Ok(shell)
     }
 
@@ -131,16 +134,18 @@ async fn first_line(terminal: &mut TokioIo<Upgraded>) -> Result<u32, Error> {
     })
 }
 
-impl Shell {
-    /// The other things that can be done with its terminal, also while it is read and written.
-    pub fn control(&self) -> ShellControl {
-        self.control.clone()
+impl ShellProcess for DockerProcess {
+    fn resize(&self, columns: u16, rows: u16) -> Call<'_, ()> {
+        Box::pin(DockerProcess::resize(self, columns, rows))
+    }
+
+    fn exit_code(&self) -> Call<'_, Option<i64>> {
+        Box::pin(DockerProcess::exit_code(self))
     }
 }
 
-impl ShellControl {
-    /// The terminal has another size now.
-    pub async fn resize(&self, columns: u16, rows: u16) -> Result<(), Error> {
+impl DockerProcess {
+    async fn resize(&self, columns: u16, rows: u16) -> Result<(), Error> {
         let options = ResizeExecOptions {
             w: i32::from(columns),
             h: i32::from(rows),
@@ -162,8 +167,7 @@ impl ShellControl {
         }
     }
 
-    /// The exit code; none: it still runs.
-    pub async fn exit_code(&self) -> Result<Option<i64>, Error> {
+    async fn exit_code(&self) -> Result<Option<i64>, Error> {
         self.engine.exec_code(&self.exec).await
     }
 
@@ -180,45 +184,45 @@ impl ShellControl {
     }
 }
 
-impl Drop for Shell {
+impl Drop for DockerTerminal {
     fn drop(&mut self) {
-        let (control, pid) = (self.control.clone(), self.pid);
+        let (process, pid) = (self.process.clone(), self.pid);
         let hang_up = async move {
-            match control.hang_up(pid).await {
+            match process.hang_up(pid).await {
                 // The instance may have ended, and its shell with it.
                 Ok(()) | Err(Error::NotFound { .. } | Error::Conflict { .. }) => {}
                 Err(error) => tracing::warn!(%error, "a shell may be left in an instance"),
             }
         };
-        let tasks = self.control.engine.transport.tasks();
+        let tasks = self.process.engine.transport.tasks();
         tasks.spawn_on(hang_up, &self.runtime);
     }
 }
 
-impl AsyncRead for Shell {
+impl AsyncRead for DockerTerminal {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.terminal).poll_read(context, buffer)
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Shell {
+impl AsyncWrite for DockerTerminal {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.terminal).poll_write(context, bytes)
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.terminal).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.terminal).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::{MIB, World, context, now, secret, stranger};
 use bollard::query_parameters::ListContainersOptions;
 use bytes::Bytes;
-use estrade_runtime::{Build, BuildError, BuildSpec, ImageRef, OwnImage};
+use estrade_runtime::{BuildError, BuildSpec, DockerBuild, ImageRef, OwnImage};
 use futures_util::stream;
 use std::io;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ async fn build(
     (lines, build.finish().await)
 }
 
-async fn read(build: &mut Build) -> Vec<String> {
+async fn read(build: &mut DockerBuild) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(line) = build.next_line().await {
         lines.push(line);

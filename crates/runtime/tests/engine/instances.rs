@@ -5,6 +5,7 @@ use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
 };
+use estrade_runtime::Runtime as _;
 use estrade_runtime::{Engine, EngineHost, Error, EventKind, InstanceState, Probe, SubnetPool};
 use futures_util::{StreamExt, future};
 use std::time::{Duration, Instant};

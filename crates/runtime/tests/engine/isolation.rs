@@ -3,6 +3,7 @@
 use crate::support::{World, now};
 use estrade_model::{OwnerId, ReleaseId};
 use estrade_runtime::Probe;
+use estrade_runtime::Runtime as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;

@@ -1,6 +1,7 @@
 //! The engine is killed and returns.
 
 use crate::support::{World, eventually};
+use estrade_runtime::Runtime as _;
 use estrade_runtime::{Error, Instance, InstanceState, Probe};
 use futures_util::StreamExt;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,7 @@
 //! Commands and shells in an instance.
 
 use crate::support::{World, eventually};
+use estrade_runtime::Runtime as _;
 use estrade_runtime::{Engine, InstanceId, Probe, ShellSpec};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -104,7 +104,7 @@ pub async fn resize_disk(
         project: row.id,
         name: before.id.to_string().parse()?,
     };
-    if core.engine.has_fixed_size(&volume).await.unwrap_or(false) {
+    if core.runtime.has_fixed_size(&volume).await.unwrap_or(false) {
         return Err(fixed());
     }
     // First what is written down, where the plan's room is checked: a disk never becomes smaller again.
@@ -128,7 +128,7 @@ async fn restore_size(core: &Core, id: DiskId, (from, to): (u64, u64)) -> Result
 /// Makes the volume of a disk larger, if there is one. Without an engine it is made larger before an instance
 /// starts.
 async fn grow(core: &Core, volume: &VolumeKey, bytes: u64) -> Result<()> {
-    match core.engine.grow_volume(volume, bytes).await {
+    match core.runtime.grow_volume(volume, bytes).await {
         Err(error) if !error.is_engine_away() => {
             tracing::warn!(
                 project = %volume.project,

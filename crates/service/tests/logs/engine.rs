@@ -4,7 +4,9 @@ use crate::support::Installation;
 use crate::{create, owner, texts};
 use estrade_model::log::Direction;
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_runtime::{EngineHost, InstanceId, InstanceKey, InstanceSpec, Limits};
+use estrade_runtime::{
+    Engine, EngineHost, InstanceId, InstanceKey, InstanceSpec, Limits, SubnetPool,
+};
 use estrade_service::platform::containers::logs::{LogCollector, LogQuery, read_logs};
 use estrade_service::{Core, Scope, Settings};
 use std::sync::Arc;
@@ -33,7 +35,7 @@ impl World {
         let core = at.another_core(settings).await;
         let ada = owner(at, "ada").await;
         let project = create(&core, &ada, "shop", "nano").await;
-        core.engine.ensure_network(ada.owner).await.unwrap();
+        core.runtime.ensure_network(ada.owner).await.unwrap();
         Self { core, ada, project }
     }
 
@@ -68,11 +70,19 @@ impl World {
     /// Starts an instance that runs a program in Python.
     pub(crate) async fn run(&self, release: ReleaseId, number: u32, program: &str) -> InstanceId {
         let spec = self.spec(release, number, program);
-        self.core.engine.run_instance(&spec).await.unwrap()
+        self.core.runtime.run_instance(&spec).await.unwrap()
+    }
+
+    /// Starts an instance that has ended once more, as an operator may do it behind our back.
+    pub(crate) async fn start_again(&self, id: &InstanceId) {
+        let host = self.core.settings.containers.host.clone();
+        let installation = self.core.runtime.installation().clone();
+        let engine = Engine::new(host, installation, SubnetPool::default()).unwrap();
+        engine.start_instance(id).await.unwrap();
     }
 
     pub(crate) async fn ended(&self, id: &InstanceId) {
-        let waiting = self.core.engine.wait_for_exit(id);
+        let waiting = self.core.runtime.wait_for_exit(id);
         let ended = tokio::time::timeout(Duration::from_mins(1), waiting).await;
         ended.expect("it ends").unwrap();
     }
@@ -104,15 +114,15 @@ impl World {
 
     /// Removes everything of this installation.
     pub(crate) async fn clean(self) {
-        let engine = &self.core.engine;
-        for instance in engine.instances().await.unwrap() {
-            engine.remove_instance(&instance.id).await.unwrap();
+        let runtime = &self.core.runtime;
+        for instance in runtime.instances().await.unwrap() {
+            runtime.remove_instance(&instance.id).await.unwrap();
         }
-        for network in engine.networks().await.unwrap() {
-            engine.remove_network(&network).await.unwrap();
+        for owner in runtime.network_owners().await.unwrap() {
+            runtime.remove_network(owner).await.unwrap();
         }
         let limit = Duration::from_secs(20);
-        tokio::time::timeout(limit, engine.shutdown())
+        tokio::time::timeout(limit, runtime.shutdown())
             .await
             .expect("every task ends");
     }

@@ -63,12 +63,12 @@ async fn lines_outlive_their_containers(at: &Installation) {
         for id in [id, other] {
             world
                 .core
-                .engine
+                .runtime
                 .stop_instance(&id, Duration::ZERO)
                 .await
                 .unwrap();
             running.keeper.settle(&id, LIMIT).await;
-            world.core.engine.remove_instance(&id).await.unwrap();
+            world.core.runtime.remove_instance(&id).await.unwrap();
         }
     }
     assert_eq!(world.lines().await, ["first", "first", "second", "second"]);
@@ -95,7 +95,7 @@ async fn settling_stores_the_last_words(at: &Installation) {
     assert_eq!(world.lines().await, numbers(0..3000));
     keeper.settle(&id, LIMIT).await;
     assert_eq!(world.lines().await.len(), 3000, "once is enough");
-    world.core.engine.remove_instance(&id).await.unwrap();
+    world.core.runtime.remove_instance(&id).await.unwrap();
     let begun = Instant::now();
     keeper.settle(&id, LIMIT).await;
     LogCollector::new(&world.core).settle(&id, LIMIT).await;
@@ -108,7 +108,7 @@ async fn settling_stores_the_last_words(at: &Installation) {
     let id = world.run(release('a'), 2, program).await;
     world.ended(&id).await;
     running.keeper.settle(&id, LIMIT).await;
-    world.core.engine.remove_instance(&id).await.unwrap();
+    world.core.runtime.remove_instance(&id).await.unwrap();
     assert_eq!(world.lines().await, numbers(0..4000));
     running.stop().await;
     world.clean().await;
@@ -120,7 +120,7 @@ async fn an_instance_that_is_started_again_goes_on(at: &Installation) {
     let id = world.run(release('a'), 1, "print('hello')").await;
     for count in 2..=4 {
         world.ended(&id).await;
-        world.core.engine.start_instance(&id).await.unwrap();
+        world.start_again(&id).await;
         world.wait_for_lines(count).await;
     }
     world.ended(&id).await;

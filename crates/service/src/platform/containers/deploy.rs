@@ -46,7 +46,7 @@ async fn end_others(
 ) -> Result<(), BringUpError> {
     let end = async {
         loop {
-            let mut others = core.engine.instances().await?;
+            let mut others = core.runtime.instances().await?;
             others.retain(|it| it.key.project == project && it.key.release != release);
             if others.is_empty() {
                 return Ok(());
@@ -81,7 +81,7 @@ pub(crate) async fn bring_up(
     if let Some(disk) = &workload.missing {
         return Err(BringUpError::Refused(disks::missing(disk)));
     }
-    let network = core.engine.ensure_network(owner).await;
+    let network = core.runtime.ensure_network(owner).await;
     network.map_err(BringUpError::Engine)?;
     if !zero_downtime {
         end_others(core, project, release).await?;

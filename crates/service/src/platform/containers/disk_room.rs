@@ -2,7 +2,6 @@
 //! fill it are stopped.
 
 use crate::Core;
-use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -14,26 +13,24 @@ const RESERVE_DIVISOR: u64 = 4;
 /// Whether less is free than shall be; no when the disk is not on this machine.
 pub(super) async fn is_low(core: &Core) -> bool {
     let floor = core.settings.containers.free_disk;
-    free(core).await.is_some_and(|free| free < floor)
+    core.image_builder
+        .free_disk()
+        .await
+        .is_some_and(|free| free < floor)
 }
 
 /// Ends when so little is free that nothing more may be built; never, when that does not happen.
 pub(crate) async fn ran_out(core: &Core) {
     let reserve = core.settings.containers.free_disk / RESERVE_DIVISOR;
     loop {
-        if free(core).await.is_some_and(|free| free < reserve) {
+        if core
+            .image_builder
+            .free_disk()
+            .await
+            .is_some_and(|free| free < reserve)
+        {
             return;
         }
         sleep(POLL_INTERVAL).await;
     }
-}
-
-/// Bytes that are free on the engine's disk; none when it is not on this machine.
-async fn free(core: &Core) -> Option<u64> {
-    let info = core.engine.info().await.ok()?;
-    let look = move || {
-        let disk = rustix::fs::statvfs(Path::new(&info.data_root)).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-    };
-    tokio::task::spawn_blocking(look).await.ok()?
 }

@@ -19,7 +19,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Looks at every instance that has to be looked at. What goes wrong with one is no reason to leave out
 /// the others.
 pub(super) async fn look_at_disks(core: &Core) {
-    let instances = match core.engine.instances().await {
+    let instances = match core.runtime.instances().await {
         Ok(instances) => instances,
         Err(error) => {
             tracing::debug!(
@@ -48,7 +48,7 @@ pub(super) async fn look_at_disks(core: &Core) {
 
 /// How much an instance has written; stops it when that is too much. None: it is gone.
 async fn look_at_disk(core: &Core, project: ProjectId, id: &InstanceId) -> Result<Option<u64>> {
-    let Some(used) = core.engine.disk_use(id).await? else {
+    let Some(used) = core.runtime.disk_use(id).await? else {
         return Ok(None);
     };
     let Some(row) = workloads::read_workload(&core.db, project).await? else {
@@ -72,5 +72,5 @@ async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) 
         })
         .await?;
     core.fleet.crashes(|crashes| crashes.note_full(id));
-    Ok(core.engine.stop_instance(id, STOP_TIMEOUT).await?)
+    Ok(core.runtime.stop_instance(id, STOP_TIMEOUT).await?)
 }

@@ -4,7 +4,7 @@ use super::crash_loop;
 use super::workload::Workload;
 use crate::Core;
 use crate::platform::releases::Failure;
-use estrade_runtime::{Engine, Error, Exit, Instance, InstanceId, InstanceState, LogsFrom};
+use estrade_runtime::{Error, Exit, Instance, InstanceId, InstanceState, LogsFrom, Runtime};
 use futures_util::TryStreamExt;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -38,12 +38,12 @@ pub(super) async fn launch(
     workload: &Workload,
     number: u32,
 ) -> Result<Instance, LaunchError> {
-    let engine = &core.engine;
+    let runtime = &core.runtime;
     // Closed by nobody.
     let turn = core.fleet.starts.acquire().await.ok();
     workload.ensure_disks(core).await?;
-    let id = engine.run_instance(&workload.spec(number)).await?;
-    let instance = look(engine, &id).await?;
+    let id = runtime.run_instance(&workload.spec(number)).await?;
+    let instance = find(&**runtime, &id).await?;
     drop(turn);
     wait_until_healthy(core, workload, instance).await
 }
@@ -54,18 +54,18 @@ pub(super) async fn wait_until_healthy(
     workload: &Workload,
     instance: Instance,
 ) -> Result<Instance, LaunchError> {
-    let engine = &core.engine;
+    let runtime = &core.runtime;
     let host = format!("{}.{}", workload.project.name, core.settings.edge_authority);
     let (probe, limit) = (workload.health.probe(&host), workload.health.limit);
     let unhealthy = tokio::select! {
-        ready = engine.wait_until_ready(&instance, &probe, limit) => match ready {
+        ready = runtime.wait_until_ready(&instance, &probe, limit) => match ready {
             Ok(()) => return Ok(instance),
             Err(why) => format!(
                 "the instance was not healthy within {} s: {why}",
                 limit.as_secs()
             ),
         },
-        ended = engine.wait_for_exit(&instance.id) => {
+        ended = runtime.wait_for_exit(&instance.id) => {
             let ended = ended?.unwrap_or(instance);
             let failure = tell(core, workload, &ended, exit_of(&ended)).await;
             return Err(LaunchError::Unhealthy { instance: ended, failure });
@@ -73,13 +73,13 @@ pub(super) async fn wait_until_healthy(
     };
     let failure = Failure {
         reason: "unhealthy",
-        message: with_lines(&unhealthy, &last_lines(engine, &instance.id).await),
+        message: with_lines(&unhealthy, &last_lines(&**runtime, &instance.id).await),
     };
     Err(LaunchError::Unhealthy { instance, failure })
 }
 
-async fn look(engine: &Engine, id: &InstanceId) -> Result<Instance, Error> {
-    let found = engine.instance(id).await?;
+async fn find(runtime: &dyn Runtime, id: &InstanceId) -> Result<Instance, Error> {
+    let found = runtime.instance(id).await?;
     found.ok_or_else(|| Error::NotFound {
         what: "looking at an instance",
         message: "it is gone".to_owned(),
@@ -117,7 +117,7 @@ pub(super) async fn tell(
     };
     Failure {
         reason,
-        message: with_lines(&message, &last_lines(&core.engine, &instance.id).await),
+        message: with_lines(&message, &last_lines(&*core.runtime, &instance.id).await),
     }
 }
 
@@ -129,13 +129,13 @@ fn with_lines(message: &str, lines: &[String]) -> String {
 }
 
 /// What an instance said last; nothing when that cannot be read.
-async fn last_lines(engine: &Engine, id: &InstanceId) -> Vec<String> {
+async fn last_lines(runtime: &dyn Runtime, id: &InstanceId) -> Vec<String> {
     let from = LogsFrom {
         after: 0,
         last: Some(MAX_LAST_LINES),
         follow: false,
     };
-    let reading = engine.logs(id, from).try_collect::<Vec<_>>();
+    let reading = runtime.logs(id, from).try_collect::<Vec<_>>();
     match timeout(LOG_READ_TIMEOUT, reading).await {
         Ok(Ok(lines)) => lines
             .into_iter()

@@ -122,7 +122,7 @@ async fn check_running(
     live: &Workload,
     instance: Instance,
 ) -> std::result::Result<Instance, LaunchError> {
-    if !core.engine.is_half_started(&instance.id).await {
+    if !core.runtime.is_half_started(&instance.id).await {
         return wait_until_healthy(core, live, instance).await;
     }
     launch(core, live, instance.key.number).await
@@ -218,7 +218,7 @@ impl InstanceReconciler<'_> {
             }
         }
         if !due.is_empty() {
-            let network = core.engine.ensure_network(live.project.owner).await;
+            let network = core.runtime.ensure_network(live.project.owner).await;
             network.map_err(Error::internal)?;
         }
         let checks = unknown.into_iter().map(|instance| {
@@ -297,7 +297,7 @@ impl InstanceReconciler<'_> {
 
     /// Whether the engine refuses because it does not have the image any more.
     async fn has_lost_image(&self) -> Result<bool> {
-        let found = self.core.engine.image(self.live.image()).await;
+        let found = self.core.image_builder.image(self.live.image()).await;
         Ok(found.map_err(Error::internal)?.is_none())
     }
 
@@ -358,7 +358,7 @@ impl InstanceReconciler<'_> {
                 .leave(publisher.as_ref(), instance, Duration::ZERO),
         );
         self.core.settle_logs(&instance.id).await;
-        let removed = self.core.engine.remove_instance(&instance.id).await;
+        let removed = self.core.runtime.remove_instance(&instance.id).await;
         removed.map_err(Error::internal)
     }
 

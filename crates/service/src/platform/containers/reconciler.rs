@@ -11,7 +11,7 @@ use super::shutdown::shutdown;
 use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
-use estrade_runtime::{Event, Firewall, Instance, engine_resolvers};
+use estrade_runtime::{Event, Instance, NetworkPolicy};
 use estrade_store::{Change, ChangeKind, images};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -138,11 +138,12 @@ impl Reconciler {
             reconciler.chores.shutdown().await;
             reconciler.watching.shutdown().await;
             reconciler.setting_firewall.shutdown().await;
-            let firewall = reconciler.firewall.and_then(|_| firewall(&reconciler.core));
-            remove_firewall(firewall).await;
+            if reconciler.firewall.is_some() {
+                remove_network_policy(&reconciler.core).await;
+            }
             // Its connection would be waited for.
             reconciler.events = None;
-            reconciler.core.engine.shutdown().await;
+            reconciler.core.runtime.shutdown().await;
         })
     }
 
@@ -290,14 +291,14 @@ impl Reconciler {
             self.collect_garbage();
             return;
         }
-        let found = match self.core.engine.instances().await {
+        let found = match self.core.runtime.instances().await {
             Ok(found) => found,
             Err(error) => return self.engine_away(&error, wanted.is_empty()),
         };
         let after_outage =
             std::mem::replace(&mut self.engine, EngineState::Available) != EngineState::Available;
         if self.events.is_none() {
-            self.events = Some(self.core.engine.events().boxed());
+            self.events = Some(self.core.runtime.events());
         }
         self.idle = wanted.is_empty() && found.is_empty() && !is_building;
         let interval = self.core.settings.containers.firewall_interval;
@@ -366,7 +367,7 @@ impl Reconciler {
 
     /// Without them the engine's own rules hold, and the listeners look at their peers.
     fn set_firewall(&mut self, now: Instant) {
-        let Some(firewall) = firewall(&self.core) else {
+        let Some(policy) = network_policy(&self.core) else {
             return;
         };
         self.firewall = Some(now);
@@ -375,9 +376,9 @@ impl Reconciler {
             return;
         }
         let told = Arc::clone(&self.unprotected);
+        let runtime = Arc::clone(&self.core.runtime);
         self.setting_firewall.spawn(async move {
-            let firewall = firewall.resolvers(engine_resolvers().await);
-            let applied = firewall.apply().await;
+            let applied = runtime.apply_network_policy(&policy).await;
             let was_told = told.swap(applied.is_err(), Ordering::Relaxed);
             if let (Err(error), false) = (applied, was_told) {
                 tracing::warn!(
@@ -422,20 +423,19 @@ impl Reconciler {
     }
 }
 
-/// The rules for what runs here; none where there shall be none.
-fn firewall(core: &Core) -> Option<Firewall> {
+/// What instances and builds may reach; none where nothing shall hold them.
+fn network_policy(core: &Core) -> Option<NetworkPolicy> {
     let settings = &core.settings.containers;
-    let ports: Vec<_> = settings.inference_port.into_iter().collect();
-    let firewall = core.engine.firewall(&ports).egress(settings.egress);
-    settings.firewall.then_some(firewall)
+    settings.firewall.then(|| NetworkPolicy {
+        open_ports: settings.inference_port.into_iter().collect(),
+        egress: settings.egress,
+    })
 }
 
 /// Takes back what this process has set. What still runs is held by the engine's own rules until the next
 /// start.
-async fn remove_firewall(firewall: Option<Firewall>) {
-    if let Some(firewall) = firewall
-        && let Err(error) = firewall.remove().await
-    {
+async fn remove_network_policy(core: &Core) {
+    if let Err(error) = core.runtime.remove_network_policy().await {
         tracing::debug!(
             error = error_chain(&error),
             "no rules of the firewall were removed"

@@ -92,7 +92,7 @@ impl ShellRequest {
         let row = row.map_err(|error| failed(&error, "the service is not available right now"))?;
         let current = row.and_then(|row| row.current_release);
         let current = current.ok_or(NoShell::NothingRuns)?;
-        let mut instances = core.engine.instances().await.map_err(|e| refused(&e))?;
+        let mut instances = core.runtime.instances().await.map_err(|e| refused(&e))?;
         instances.retain(|instance| {
             instance.key.release == current && instance.state == InstanceState::Running
         });
@@ -116,7 +116,7 @@ impl ShellRequest {
             rows,
         };
         for instance in instances {
-            match core.engine.open_shell(&instance.id, &spec).await {
+            match core.runtime.open_shell(&instance.id, &spec).await {
                 Ok(shell) => return Ok(shell),
                 // It has just ended; another may run.
                 Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) => {}

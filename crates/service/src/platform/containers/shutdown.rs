@@ -52,9 +52,9 @@ impl Drop for ShutdownGuard<'_> {
 }
 
 async fn end(core: &Core, instance: &Instance) -> Result<(), estrade_runtime::Error> {
-    core.engine
+    core.runtime
         .stop_instance(&instance.id, STOP_TIMEOUT)
         .await?;
     core.settle_logs(&instance.id).await;
-    core.engine.remove_instance(&instance.id).await
+    core.runtime.remove_instance(&instance.id).await
 }

@@ -99,7 +99,7 @@ impl UsageMeter {
                 return Ok(());
             }
         }
-        let instances = self.core.engine.instances().await;
+        let instances = self.core.runtime.instances().await;
         let instances = instances.map_err(Error::internal)?;
         let running = |instance: &Instance| instance.state == InstanceState::Running;
         let readings = stream::iter(instances.into_iter().filter(running))
@@ -117,7 +117,7 @@ impl UsageMeter {
 
     /// None: it has ended, or the engine could not say.
     async fn read(&self, instance: Instance) -> Option<(Instance, Reading)> {
-        let stats = match self.core.engine.stats(&instance.id).await {
+        let stats = match self.core.runtime.stats(&instance.id).await {
             Ok(stats) => stats?,
             Err(error) => {
                 tracing::debug!(error = error_chain(&error), "cannot measure an instance");

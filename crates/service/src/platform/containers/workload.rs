@@ -57,7 +57,7 @@ impl Workload {
         Ok(Some(Self {
             health,
             missing,
-            image: core.engine.image_name(OwnImage {
+            image: core.image_builder.image_name(OwnImage {
                 project: id,
                 release: run.image,
             }),
@@ -119,7 +119,7 @@ impl Workload {
         core: &Core,
     ) -> std::result::Result<(), estrade_runtime::Error> {
         for (mount, size) in &self.disks {
-            core.engine.ensure_volume(&mount.volume, *size).await?;
+            core.runtime.ensure_volume(&mount.volume, *size).await?;
         }
         Ok(())
     }

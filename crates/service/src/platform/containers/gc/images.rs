@@ -59,23 +59,23 @@ pub(in super::super) async fn collect(core: &Core) -> bool {
 }
 
 async fn prune(core: &Core, before: Timestamp) -> Result<bool> {
-    core.engine.prune_images(before).await?;
+    core.image_builder.prune_images(before).await?;
     Ok(true)
 }
 
 async fn prune_bases(core: &Core, before: Timestamp) -> Result<bool> {
-    core.engine.prune_bases(before).await?;
+    core.image_builder.prune_bases(before).await?;
     Ok(true)
 }
 
 async fn sweep(core: &Core, before: Timestamp) -> Result<bool> {
-    core.engine.sweep_folders(before).await?;
+    core.image_builder.prune_temporary(before).await?;
     Ok(true)
 }
 
 async fn remove_images(core: &Core) -> Result<bool> {
     let mut all = true;
-    let there = core.engine.images().await?;
+    let there = core.image_builder.list_images().await?;
     let wanted: HashSet<_> = images::list_wanted(&core.db).await?.into_iter().collect();
     for entry in there {
         let key = ImageKey {
@@ -83,7 +83,7 @@ async fn remove_images(core: &Core) -> Result<bool> {
             release: entry.image.release,
         };
         if !wanted.contains(&key) {
-            all &= is_removed(core.engine.remove_image(entry.image).await)?;
+            all &= is_removed(core.image_builder.remove_image(entry.image).await)?;
         }
     }
     Ok(all)
@@ -91,27 +91,27 @@ async fn remove_images(core: &Core) -> Result<bool> {
 
 /// Layers serve as cache for their project, and go with it.
 async fn remove_layers(core: &Core) -> Result<bool> {
-    let mut gone = core.engine.releases_with_layers().await?;
+    let mut gone = core.image_builder.releases_with_layers().await?;
     let known = images::known_releases(&core.db, &gone).await?;
     gone.retain(|release| !known.contains(release));
     if gone.is_empty() {
         return Ok(true);
     }
     // Those that others of them stand on are next; those that a project stands on stay with it.
-    let some = core.engine.remove_layers(&gone).await?;
+    let some = core.image_builder.remove_layers(&gone).await?;
     Ok(!some)
 }
 
 async fn remove_networks(core: &Core) -> Result<bool> {
     let mut all = true;
-    let there = core.engine.networks().await?;
+    let there = core.runtime.network_owners().await?;
     let owners: HashSet<_> = workloads::list_owners(&core.db)
         .await?
         .into_iter()
         .collect();
-    for network in there {
-        if !owners.contains(&network.owner) {
-            all &= is_removed(core.engine.remove_network(&network).await)?;
+    for owner in there {
+        if !owners.contains(&owner) {
+            all &= is_removed(core.runtime.remove_network(owner).await)?;
         }
     }
     Ok(all)

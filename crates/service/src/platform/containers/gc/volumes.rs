@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet};
 pub(super) async fn remove_unused(core: &Core) -> Result<bool> {
     // The engine before the database: a disk has its row before its volume.
     let (mut volumes, mut strays) = (
-        core.engine.volumes().await?,
-        core.engine.stray_disks().await?,
+        core.runtime.volumes().await?,
+        core.runtime.stray_disks().await?,
     );
     let wanted = disks::list_ids(&core.db).await?;
     let wanted: HashSet<_> = wanted.iter().map(ToString::to_string).collect();
@@ -29,12 +29,12 @@ pub(super) async fn remove_unused(core: &Core) -> Result<bool> {
     let mut all = true;
     for volume in volumes {
         if removable.contains(&volume.name.to_string()) {
-            all &= is_removed(core.engine.remove_volume(&volume).await)?;
+            all &= is_removed(core.runtime.remove_volume(&volume).await)?;
         }
     }
     for stray in strays {
         if removable.contains(&stray.volume) {
-            core.engine.remove_stray_disk(stray).await?;
+            core.runtime.remove_stray_disk(stray).await?;
         }
     }
     Ok(all)

@@ -96,7 +96,7 @@ impl LogCollector {
         let settled = async {
             let log_state = match self.known_log_state(id) {
                 Some(log_state) => log_state,
-                None => match self.core.engine.instance(id).await? {
+                None => match self.core.runtime.instance(id).await? {
                     Some(instance) => self.log_state(id, instance.key),
                     None => return Ok(()),
                 },
@@ -126,7 +126,7 @@ impl LogCollector {
     async fn watch(&self) {
         let mut away = MIN_RETRY_DELAY;
         loop {
-            let mut events = Box::pin(self.core.engine.events());
+            let mut events = self.core.runtime.events();
             let mut next_look = Instant::now() + FIRST_POLL_DELAY;
             loop {
                 tokio::select! {
@@ -152,7 +152,7 @@ impl LogCollector {
     }
 
     async fn look(&self) {
-        let instances = match self.core.engine.instances().await {
+        let instances = match self.core.runtime.instances().await {
             Ok(instances) => instances,
             Err(error) => {
                 tracing::debug!(

@@ -200,7 +200,7 @@ impl Reader {
             last,
             follow,
         };
-        Box::pin(self.core.engine.logs(&self.id, from))
+        self.core.runtime.logs(&self.id, from)
     }
 
     async fn next(&self, lines: &mut Lines) -> Result<Option<LogLine>, Halt> {

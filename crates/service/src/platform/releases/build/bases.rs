@@ -72,7 +72,7 @@ async fn fetch(
     named_by: NamedBy,
 ) -> Result<Image, StepError> {
     let core = claim.core();
-    let engine = &core.engine;
+    let builder = &core.image_builder;
     let wrong = |error: Invalid| {
         StepError::Failed(Failure {
             reason: "build_refused",
@@ -86,13 +86,16 @@ async fn fetch(
         checked.map_err(|error| refused_registry(&error))?;
     }
     let now = core.now();
-    if let Some(found) = engine.image(&image).await.map_err(broken)? {
-        engine.note_base(&image, false, now).await.map_err(broken)?;
+    if let Some(found) = builder.image(&image).await.map_err(broken)? {
+        builder
+            .note_base(&image, false, now)
+            .await
+            .map_err(broken)?;
         return Ok(found);
     }
     log.say(format!("Pulling {name}"));
     log.flush().await?;
-    let pulled = match engine.pull(&image, None, None).await {
+    let pulled = match builder.pull(&image, None, None).await {
         Ok(pull) => follow(pull, log).await,
         Err(error) => Err(error),
     };
@@ -101,8 +104,8 @@ async fn fetch(
         Err(error) if error.is_engine_away() => return Err(broken(error)),
         Err(error) => return Err(StepError::Failed(unavailable(&image, &error))),
     }
-    engine.note_base(&image, true, now).await.map_err(broken)?;
-    let found = engine.image(&image).await.map_err(broken)?;
+    builder.note_base(&image, true, now).await.map_err(broken)?;
+    let found = builder.image(&image).await.map_err(broken)?;
     found.ok_or_else(|| {
         StepError::Failed(Failure {
             reason: "image_unavailable",

@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) async fn require_engine(core: &Core) -> Result<(), StepError> {
     let deadline = Instant::now() + ENGINE_TIMEOUT;
     loop {
-        let Err(error) = core.engine.info().await else {
+        let Err(error) = core.image_builder.ping().await else {
             return Ok(());
         };
         let never = match &error {
@@ -67,7 +67,7 @@ pub(in crate::platform::releases) async fn is_built(
     release: ReleaseId,
 ) -> Result<bool, StepError> {
     require_engine(core).await?;
-    let name = core.engine.image_name(OwnImage { project, release });
-    let found = core.engine.image(&name).await.map_err(broken)?;
+    let name = core.image_builder.image_name(OwnImage { project, release });
+    let found = core.image_builder.image(&name).await.map_err(broken)?;
     Ok(found.is_some())
 }

@@ -14,15 +14,15 @@ use estrade_runtime::{ImageRef, Pull, RegistryRefused};
 /// As elsewhere, a tag that means "the newest" is always looked up, and any other only if the engine
 /// does not have it.
 pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), StepError> {
-    let engine = &claim.core().engine;
+    let builder = &claim.core().image_builder;
     let name: ImageRef = name.parse().map_err(Error::from)?;
     let registries = &claim.core().settings.containers.registries;
     let checked = registries.check(&name).await;
     checked.map_err(|error| refused_registry(&error))?;
-    let here = engine.image(&name).await.map_err(broken)?.is_some();
+    let here = builder.image(&name).await.map_err(broken)?.is_some();
     let mut log = LiveLog::new(claim);
     if here && !means_newest(&name) {
-        engine.tag(&name, own_image(claim)).await.map_err(broken)?;
+        builder.tag(&name, own_image(claim)).await.map_err(broken)?;
         return Ok(());
     }
     log.say(format!("Pulling {name}"));
@@ -32,7 +32,7 @@ pub(super) async fn fetch(claim: &Claim, name: &str) -> Result<(), StepError> {
         Err(error) if here && !error.is_engine_away() => {
             let why = unavailable(&name, &error).message;
             log.say(format!("{why}; using the image that is here"));
-            engine.tag(&name, own_image(claim)).await.map_err(broken)?;
+            builder.tag(&name, own_image(claim)).await.map_err(broken)?;
         }
         Err(error) if error.is_engine_away() => return Err(broken(error)),
         Err(error) => {
@@ -75,14 +75,14 @@ async fn pull(
     name: &ImageRef,
     log: &mut LiveLog<'_>,
 ) -> Result<(), estrade_runtime::Error> {
-    let engine = &claim.core().engine;
-    let pull = engine.pull(name, Some(own_image(claim)), None).await?;
+    let builder = &claim.core().image_builder;
+    let pull = builder.pull(name, Some(own_image(claim)), None).await?;
     follow(pull, log).await
 }
 
 /// Waits for a pull, and tells what happens.
 pub(super) async fn follow(
-    mut pull: Pull,
+    mut pull: Box<dyn Pull>,
     log: &mut LiveLog<'_>,
 ) -> Result<(), estrade_runtime::Error> {
     while let Some(progress) = pull.next_progress().await {

@@ -27,6 +27,7 @@ use estrade_runtime::{BuildError, BuildSpec};
 use estrade_store::artifacts;
 use estrade_store::manifest::ManifestFile;
 use estrade_store::workloads::{self, WorkloadRow};
+use futures_util::StreamExt;
 use live_log::LiveLog;
 use secrets::is_secret;
 use sources::StoredSources;
@@ -162,15 +163,18 @@ impl Attempt<'_, '_> {
         let (claim, plan, log) = (self.claim, self.plan, &mut *self.log);
         let (core, owner) = (claim.core(), self.workload.owner);
         let args = plan.build_args.iter().map(|arg| (arg.name(), arg.value()));
-        let label = core.engine.cache_label(owner, args);
+        let args: Vec<_> = args.collect();
+        let label = core.image_builder.cache_label(owner, &args);
         let pinned = bases::pin(claim, log, plan, &label).await?;
         let texts = plan.added_files(pinned.dockerfile);
         let context = Archive::open(core, self.files.to_vec(), Packing::Build(texts)).await?;
         let context = context.ok_or_else(|| StepError::Failed(source_gone()))?;
-        let network = core.engine.ensure_network(owner).await;
+        let network = core.runtime.ensure_network(owner).await;
         network.map_err(broken)?;
         let spec = spec(claim, self.workload, plan, cache && pinned.cache);
-        let mut build = core.engine.build(&spec, context.into_stream());
+        let mut build = core
+            .image_builder
+            .build(&spec, context.into_stream().boxed());
         while let Some(line) = log.next(build.next_line()).await? {
             self.tail.add(&line);
             log.say(line);
@@ -185,7 +189,7 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan, cache: bool) ->
     let limits = &core.settings.containers;
     let secret = |value: &str| Secret(value.to_owned());
     // Whoever knows the names of images could build on those of others.
-    let own = Secret(core.engine.installation().to_string());
+    let own = Secret(core.runtime.installation().to_string());
     BuildSpec {
         image: own_image(claim),
         owner: workload.owner,
@@ -215,8 +219,8 @@ async fn keep_image(
     command: Option<&[String]>,
     port: u16,
 ) -> Result<(), StepError> {
-    let engine = &claim.core().engine;
-    let image = engine.image(&engine.image_name(own_image(claim))).await;
+    let builder = &claim.core().image_builder;
+    let image = builder.image(&builder.image_name(own_image(claim))).await;
     let volumes = image.map_err(broken)?.map(|image| image.volumes);
     let volumes = serde_json::to_string(&volumes.unwrap_or_default()).map_err(Error::internal)?;
     let command = command.map(serde_json::to_string).transpose();
@@ -235,7 +239,8 @@ async fn take_site(
     folder: &str,
     spa: bool,
 ) -> Result<(), StepError> {
-    let (engine, image) = (claim.core().engine.clone(), own_image(claim));
+    let builder = Arc::clone(&claim.core().image_builder);
+    let image = own_image(claim);
     let (reader, mut writer) = tokio::io::duplex(COPY_BUFFER);
     let config = SiteConfig {
         spa,
@@ -243,7 +248,7 @@ async fn take_site(
     };
     let whole = Arc::new(AtomicBool::new(false));
     let copy = async {
-        let copied = engine.copy_folder(image, folder, &mut writer).await;
+        let copied = builder.copy_folder(image, folder, &mut writer).await;
         // A tar may end anywhere between two files: that this was all is said apart.
         whole.store(copied.is_ok(), Ordering::Release);
         drop(writer);
@@ -263,7 +268,7 @@ async fn take_site(
         unpacked => unpacked.and(copied)?,
     }
     // If that fails, the next clean-up does it.
-    drop(engine.remove_image(image).await);
+    drop(builder.remove_image(image).await);
     Ok(())
 }
 
@@ -273,8 +278,8 @@ async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, StepErr
     if let Some(port) = asked {
         return Ok(port);
     }
-    let engine = &claim.core().engine;
-    let image = engine.image(&engine.image_name(own_image(claim))).await;
+    let builder = &claim.core().image_builder;
+    let image = builder.image(&builder.image_name(own_image(claim))).await;
     let ports = image.map_err(broken)?.map(|image| image.ports);
     let ports = ports.unwrap_or_default();
     if ports.contains(&usual) {

@@ -1,0 +1,113 @@
+//! What the services need of whatever makes and keeps images.
+//!
+//! This is apart from [`Runtime`](crate::Runtime), because a cluster runs images that are built elsewhere and fetched
+//! from a registry. A Docker Engine is both.
+//!
+//! What [`Runtime`](crate::Runtime) guarantees holds here too: only images of this installation, repeatable calls, and
+//! [`Error::is_engine_away`] when it is not known whether anything was done.
+
+use crate::build::{BuildError, BuildSpec};
+use crate::error::Error;
+use crate::image::{Image, OwnImage, OwnImageEntry};
+use crate::image_ref::ImageRef;
+use crate::pull::{PullProgress, RegistryLogin};
+use crate::runtime::Call;
+use bytes::Bytes;
+use estrade_model::{OwnerId, ReleaseId, Timestamp};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use std::fmt;
+use std::io;
+use tokio::io::AsyncWrite;
+
+/// The directory to build from: a tar, in parts.
+pub type BuildContext = BoxStream<'static, io::Result<Bytes>>;
+
+/// Makes, fetches, names and removes the images that releases run.
+pub trait ImageBuilder: fmt::Debug + Send + Sync {
+    /// Whether there is somebody to build: an answer of any kind.
+    fn ping(&self) -> Call<'_, ()>;
+
+    /// Bytes that are free where images are kept; none: not known, as when that is on another machine.
+    fn free_disk(&self) -> BoxFuture<'_, Option<u64>>;
+
+    /// The name of a release's image, by which a runtime finds it. Nobody is asked.
+    fn image_name(&self, image: OwnImage) -> ImageRef;
+
+    /// The image of that name; none: it is not here. A registry is not asked.
+    fn image<'a>(&'a self, name: &'a ImageRef) -> Call<'a, Option<Image>>;
+
+    /// Gives an image that is here the name of a release's image, too.
+    fn tag<'a>(&'a self, image: &'a ImageRef, own: OwnImage) -> Call<'a, ()>;
+
+    /// Fetches an image from its registry, for a release whose image it becomes, or to build on. Nothing happens until
+    /// the answer is read.
+    fn pull<'a>(
+        &'a self,
+        name: &'a ImageRef,
+        image: Option<OwnImage>,
+        login: Option<&'a RegistryLogin>,
+    ) -> Call<'a, Box<dyn Pull>>;
+
+    /// Builds an image out of a directory, which is passed on as it comes. Its steps run in the owner's network, which
+    /// must be there. Nothing happens until the answer is read.
+    fn build(&self, spec: &BuildSpec, context: BuildContext) -> Box<dyn Build>;
+
+    /// The label with which every stage of an owner's builds begins, so that nobody's layers are cache for others.
+    /// `args` are the build's arguments.
+    fn cache_label(&self, owner: OwnerId, args: &[(&str, &str)]) -> String;
+
+    /// Writes a folder of a release's image as a tar. Nothing of the image is run. When this fails, what was written is
+    /// not whole.
+    fn copy_folder<'a>(
+        &'a self,
+        image: OwnImage,
+        folder: &'a str,
+        into: &'a mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Call<'a, ()>;
+
+    /// Notes that somebody builds on an image, which was fetched for that now or earlier.
+    fn note_base<'a>(&'a self, name: &'a ImageRef, fetched: bool, now: Timestamp) -> Call<'a, ()>;
+
+    /// Every image of a release, of this installation.
+    fn list_images(&self) -> Call<'_, Vec<OwnImageEntry>>;
+
+    /// Removes the image of a release, or its name if the image has others. One that is needed is a conflict, and so is
+    /// any while something is built.
+    fn remove_image(&self, image: OwnImage) -> Call<'_, ()>;
+
+    /// Removes what builds left behind before then; until that it serves as cache.
+    fn prune_images(&self, made_before: Timestamp) -> Call<'_, ()>;
+
+    /// Removes images that were fetched to be built on, and that nobody did build on since then.
+    fn prune_bases(&self, used_before: Timestamp) -> Call<'_, ()>;
+
+    /// Removes what [`ImageBuilder::copy_folder`] made before then and a crash left behind.
+    fn prune_temporary(&self, made_before: Timestamp) -> Call<'_, ()>;
+
+    /// The releases whose builds left layers behind.
+    fn releases_with_layers(&self) -> Call<'_, Vec<ReleaseId>>;
+
+    /// Removes the layers that the builds of these releases left behind; whether any was. Those that others stand on
+    /// stay.
+    fn remove_layers<'a>(&'a self, releases: &'a [ReleaseId]) -> Call<'a, bool>;
+}
+
+/// A build that runs. It goes on only while somebody reads its lines; to drop it is to stop it.
+pub trait Build: Send {
+    /// The next line of the log, with secrets masked; none: the build has ended. Nothing is lost when this is dropped
+    /// half-way and called again.
+    fn next_line(&mut self) -> BoxFuture<'_, Option<String>>;
+
+    /// How it ended, once it has.
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ImageRef, BuildError>>;
+}
+
+/// An image on its way. It goes on only while somebody reads; to drop it is to stop it.
+pub trait Pull: Send {
+    /// What happens next; none: it has ended.
+    fn next_progress(&mut self) -> BoxFuture<'_, Option<PullProgress>>;
+
+    /// How it ended, once it has. The image of a release then has the release's name.
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
+}
