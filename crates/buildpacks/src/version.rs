@@ -1,4 +1,9 @@
 //! Versions of languages, and the ranges that manifests write about them.
+//!
+//! One parser for four dialects, in place of `node-semver` and `pep440_rs`. Those would replace none of it: Composer's
+//! `~8.1` (below 9) and single `|` are not npm's, Poetry's `^3.9` and `~3.9` are not PEP 440's, and both need all the
+//! other operators too. The question is also another one: not whether a version is in a range but whether the newest
+//! that a tag such as `node:22` stands for is. So a range has to be read into bounds, and pre-releases do not count.
 
 use std::fmt;
 
