@@ -2,6 +2,9 @@
 //!
 //! At most one chunk of the body and the head of one part are held, however fast a client sends and
 //! however long it makes its headers.
+//!
+//! Not `multer`: it bounds the number of a part's headers but not their length. It collects the body until the empty
+//! line that ends them, and only the limit of the whole body, here the size of a release, stops that.
 
 use crate::api_error::ApiError;
 use crate::body_reader::{BodyLimits, BodyReader};
