@@ -32,7 +32,7 @@ pub use bases::{Base, Bases, check_triggers};
 pub use dockerfile::RUN_AS;
 pub use error::PlanError;
 pub use ignore::IgnoreRules;
-pub use images::{BaseImages, ImageRef};
+pub use images::BaseImages;
 pub use plan::{BuildPlan, Dockerfile, NO_SITE, Outcome, plan};
 pub use settings::{BuildArg, Settings};
 pub use sources::Sources;

@@ -16,6 +16,7 @@ pub mod domain;
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod image_ref;
 pub mod invalid;
 pub mod ip_range;
 pub mod key;

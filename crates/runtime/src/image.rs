@@ -1,6 +1,6 @@
 //! Images that releases run.
 
-use crate::image_ref::ImageRef;
+use estrade_model::image_ref::ImageRef;
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 
 /// The image of a release.

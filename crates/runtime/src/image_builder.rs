@@ -9,10 +9,10 @@
 use crate::build::{BuildError, BuildSpec};
 use crate::error::Error;
 use crate::image::{Image, OwnImage, OwnImageEntry};
-use crate::image_ref::ImageRef;
 use crate::pull::{PullProgress, RegistryLogin};
 use crate::runtime::Call;
 use bytes::Bytes;
+use estrade_model::image_ref::ImageRef;
 use estrade_model::{OwnerId, ReleaseId, Timestamp};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;

@@ -1,8 +1,8 @@
 //! What an instance shall be.
 
-use crate::image_ref::ImageRef;
 use crate::instance::InstanceKey;
 use crate::volume::VolumeKey;
+use estrade_model::image_ref::ImageRef;
 use estrade_model::secret::Secret;
 use std::net::IpAddr;
 

@@ -15,7 +15,6 @@ mod event;
 mod exec;
 mod image;
 mod image_builder;
-mod image_ref;
 mod installation;
 mod instance;
 mod instance_spec;
@@ -36,11 +35,11 @@ pub use docker::{
     Network, SubnetPool,
 };
 pub use error::Error;
+pub use estrade_model::image_ref::ImageRef;
 pub use event::{Event, EventKind};
 pub use exec::{CommandEnd, Shell, ShellControl, ShellProcess, ShellSpec, Terminal};
 pub use image::{Image, OwnImage, OwnImageEntry};
 pub use image_builder::{Build, BuildContext, ImageBuilder, Pull};
-pub use image_ref::ImageRef;
 pub use installation::Installation;
 pub use instance::{Exit, Instance, InstanceId, InstanceKey, InstanceState};
 pub use instance_spec::{InstanceSpec, Limits, Mount, Tmpfs};

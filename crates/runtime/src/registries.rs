@@ -5,8 +5,8 @@
 //! registry can send the engine elsewhere. So this does not keep the engine from connecting to a place, and nothing that
 //! a registry answers may be shown to whoever named it.
 
-use crate::image_ref::ImageRef;
 use estrade_model::Invalid;
+use estrade_model::image_ref::ImageRef;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;

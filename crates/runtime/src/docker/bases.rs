@@ -4,9 +4,9 @@
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT};
 use crate::error::Error;
-use crate::image_ref::ImageRef;
 use estrade_model::Timestamp;
 use estrade_model::built_image::{BASES, without_registry};
+use estrade_model::image_ref::ImageRef;
 
 /// A name of ours.
 struct Noted {

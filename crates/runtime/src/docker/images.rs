@@ -7,13 +7,13 @@
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::error::Error;
 use crate::image::{Image, OwnImage, OwnImageEntry};
-use crate::image_ref::ImageRef;
 use bollard::models;
 use bollard::query_parameters::{
     CreateImageOptions, ListImagesOptions, PruneImagesOptions, RemoveImageOptions, TagImageOptions,
 };
 use bytes::Bytes;
 use estrade_model::built_image::{LAYERS, PREFIX};
+use estrade_model::image_ref::ImageRef;
 use estrade_model::{ReleaseId, Timestamp};
 use futures_util::{Stream, TryStreamExt};
 use std::io;

@@ -3,11 +3,11 @@
 use crate::docker::engine::Engine;
 use crate::error::Error;
 use crate::image::OwnImage;
-use crate::image_ref::ImageRef;
 use crate::pull::{PullProgress, RegistryLogin};
 use bollard::auth::DockerCredentials;
 use bollard::models::CreateImageInfo;
 use bollard::query_parameters::CreateImageOptions;
+use estrade_model::image_ref::ImageRef;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use std::time::Duration;

@@ -1,6 +1,9 @@
-//! Names of images.
+//! Names of images, by the grammar of distribution/reference: what engines and registries take.
+//!
+//! Narrower in three points: digests are SHA-256, a port is one that can be connected to, and a registry is not an IPv6
+//! address in brackets.
 
-use estrade_model::{Invalid, built_image};
+use crate::{Invalid, built_image};
 use std::fmt;
 use std::str::FromStr;
 
@@ -27,8 +30,8 @@ impl ImageRef {
         is_named_registry(first).then_some(first)
     }
 
-    /// For names that this crate makes.
-    pub(crate) fn trusted(text: String) -> Self {
+    /// For names that the installation or its engine made.
+    pub fn trusted(text: String) -> Self {
         Self(text)
     }
 }
@@ -90,12 +93,14 @@ fn is_named_registry(first: &str) -> bool {
 fn is_registry(text: &str) -> bool {
     let (host, port) = text.split_once(':').unwrap_or((text, "443"));
     let label = |label: &str| {
-        !label.is_empty()
+        let is_edge = |c: char| c.is_ascii_alphanumeric();
+        label.starts_with(is_edge)
+            && label.ends_with(is_edge)
             && label
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
-    host.split('.').all(label) && port.parse::<u16>().is_ok()
+    host.split('.').all(label) && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Lower-case letters and digits, with single dots, one or two underscores or any dashes between.
@@ -136,6 +141,11 @@ mod tests {
         for (text, full) in [
             ("nginx", "nginx:latest"),
             ("node:22-slim", "node:22-slim"),
+            ("localhost/app:1", "localhost/app:1"),
+            (
+                "registry.example:5000/team/app:v1.2_3",
+                "registry.example:5000/team/app:v1.2_3",
+            ),
             ("bitnami/redis", "bitnami/redis:latest"),
             ("ghcr.io/a/b-c/d__e.f:V1.2_x", "ghcr.io/a/b-c/d__e.f:V1.2_x"),
             ("localhost:5000/app", "localhost:5000/app:latest"),
@@ -192,6 +202,19 @@ mod tests {
             "a..b",
             "a___b",
             "host:port/a",
+            "host:0/a",
+            "-host.x/a",
+            "host-.x/a",
+            "ho_st.x:1/a",
+            "a:b/c",
+            "/a",
+            "a/",
+            "a\nRUN x",
+            "a AS b",
+            "$x",
+            "a:$x",
+            "a{version}",
+            "a@md5:1",
             "a@sha256:12",
             "a@b",
             ":1",
