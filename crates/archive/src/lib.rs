@@ -22,5 +22,5 @@ pub mod zip;
 
 pub use error::{UnpackError, refuse};
 pub use file::UnpackedFile;
-pub use tree::{CancelFlag, ContentSink, Limits, Tree};
+pub use tree::{CancelFlag, ContentSink, Limits, Tree, UnpackedTree};
 pub use zip::RandomAccess;

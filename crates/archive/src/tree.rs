@@ -75,6 +75,12 @@ pub struct Tree<S: ContentSink> {
     bytes: u64,
 }
 
+/// All files of an archive, and the sink that has their contents.
+pub struct UnpackedTree<S: ContentSink> {
+    pub files: Vec<UnpackedFile<S::Content>>,
+    pub sink: S,
+}
+
 impl<S: ContentSink> Tree<S> {
     pub fn new(sink: S, limits: impl Limits + 'static, canceled: CancelFlag) -> Self {
         Self {
@@ -151,8 +157,8 @@ impl<S: ContentSink> Tree<S> {
         Ok(())
     }
 
-    /// Follows the links; all files, and the sink that has their contents.
-    pub fn finish(mut self) -> Result<(Vec<UnpackedFile<S::Content>>, S), UnpackError> {
+    /// Follows the links.
+    pub fn finish(mut self) -> Result<UnpackedTree<S>, UnpackError> {
         let linked = links::resolve(&self.files, &self.links)?;
         for file in &linked {
             self.bytes = self.bytes.saturating_add(file.size);
@@ -163,7 +169,10 @@ impl<S: ContentSink> Tree<S> {
             return refuse("archive_empty", "the archive has no files");
         }
         self.canceled.check()?;
-        Ok((self.files, self.sink))
+        Ok(UnpackedTree {
+            files: self.files,
+            sink: self.sink,
+        })
     }
 }
 

@@ -4,7 +4,8 @@ mod tar_files;
 mod zip_files;
 
 use crate::{
-    CancelFlag, ContentSink, Limits, RandomAccess, Tree, UnpackError, UnpackedFile, tar, zip,
+    CancelFlag, ContentSink, Limits, RandomAccess, Tree, UnpackError, UnpackedFile, UnpackedTree,
+    tar, zip,
 };
 use estrade_blobs::{BlobStore, Digest, DigestSet, RandomReader, Staging, StoredBlob};
 use estrade_model::paths::FilePath;
@@ -142,8 +143,11 @@ impl Bench {
             Some(ArchiveFormat::TarGz) => tar::read(&mut tree, archive.part(0, archive.size()))?,
             _ => zip::read(&mut tree, &StoredArchive(archive))?,
         }
-        let (files, Contents(staging)) = tree.finish()?;
-        Ok(Unpacked { files, staging })
+        let UnpackedTree { files, sink } = tree.finish()?;
+        Ok(Unpacked {
+            files,
+            staging: sink.0,
+        })
     }
 
     fn read(&self, unpacked: Unpacked) -> Files {

@@ -6,8 +6,8 @@ use crate::{Error, Result};
 use estrade_archive::codecs::{Codecs, compress_stream};
 use estrade_archive::file_types::{SNIFFED_BYTES, looks_like_text};
 use estrade_blobs::{
-    BlobError, BlobStore, Digest, DigestSet, LookupError, MIN_LARGE_BYTES, PublishedBlobs, Staging,
-    StoredBlob,
+    BlobError, BlobStore, ContentWriter, Digest, DigestSet, LookupError, MIN_LARGE_BYTES,
+    PublishedBlobs, Staging, StoredBlob,
 };
 use estrade_model::coding::Coding;
 use estrade_store::variants::NewVariant;
@@ -207,7 +207,10 @@ impl Compressor {
                 let (size, out) = (job.blob.size, staging.writer());
                 let is_canceled = || self.stop.is_cancelled();
                 let packed = compress_stream(coding, content, size, out, is_canceled)?;
-                packed.map(|out| out.finish()).transpose()?.map(|it| it.0)
+                packed
+                    .map(ContentWriter::finish)
+                    .transpose()?
+                    .map(|it| it.0)
             } else {
                 None
             };

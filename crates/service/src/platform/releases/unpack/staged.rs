@@ -3,7 +3,7 @@
 use crate::platform::releases::layout::is_project_file;
 use crate::platform::releases::limits::{ReleaseLimits, storing};
 use estrade_archive::{
-    CancelFlag, ContentSink, Limits, RandomAccess, Tree, UnpackError, UnpackedFile,
+    CancelFlag, ContentSink, Limits, RandomAccess, Tree, UnpackError, UnpackedFile, UnpackedTree,
 };
 use estrade_blobs::{BlobError, Digest, PublishedBlobs, RandomReader, Staging};
 use estrade_model::paths::FilePath;
@@ -49,7 +49,7 @@ pub(super) fn new_tree(
 
 /// Follows the links of an archive that was read.
 pub(super) fn finish(tree: Tree<StagedContents>) -> Result<Unpacked, UnpackError> {
-    let (files, contents) = tree.finish()?;
+    let UnpackedTree { files, sink } = tree.finish()?;
     let file = |file: UnpackedFile<Digest>| ManifestFile {
         path: file.path,
         digest: file.content,
@@ -57,8 +57,8 @@ pub(super) fn finish(tree: Tree<StagedContents>) -> Result<Unpacked, UnpackError
     };
     Ok(Unpacked {
         files: files.into_iter().map(file).collect(),
-        project_files: contents.project_files,
-        staging: contents.staging,
+        project_files: sink.project_files,
+        staging: sink.staging,
     })
 }
 
