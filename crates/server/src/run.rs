@@ -27,7 +27,7 @@ use estrade_listener::{Listener, ListenerOptions, Port, lanes};
 use estrade_model::error::error_chain;
 use estrade_service::Core;
 use estrade_service::ai::key_check::KeyCheck;
-use estrade_service::ai::usage::Ledger;
+use estrade_service::ai::usage;
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::platform::containers::Reconciler;
 use estrade_service::platform::containers::logs::LogCollector;
@@ -150,7 +150,7 @@ impl Server {
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
         let keys = Arc::new(KeyCheck::new(&core));
-        let ledger = Ledger::new(&core).map_err(io::Error::other)?;
+        let ledger = usage::new_ledger(&core).map_err(io::Error::other)?;
         let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
         inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();

@@ -42,7 +42,7 @@ pub async fn read_activity(
     Queries(query): Queries<ActivityQuery, KeysError>,
 ) -> Result<Json<Vec<Activity>>, KeysError> {
     let span = query.filter.unwrap_or_default();
-    let shown = usage::activity(&app.ledger, &scope, id, span, query.key).await?;
+    let shown = usage::activity(&app.core, &app.ledger, &scope, id, span, query.key).await?;
     Ok(Json(shown))
 }
 
@@ -104,7 +104,16 @@ pub async fn list_calls(
         status: query.status,
         before: query.before,
     };
-    let log = usage::list_calls(&app.ledger, &scope, id, &filter, count, page.offset).await?;
+    let log = usage::list_calls(
+        &app.core,
+        &app.ledger,
+        &scope,
+        id,
+        &filter,
+        count,
+        page.offset,
+    )
+    .await?;
     Ok(Json(log))
 }
 
@@ -120,6 +129,6 @@ pub async fn read_call(
     Params((workspace, id)): Params<(WorkspaceId, CallId), KeysError>,
 ) -> Result<Json<LoggedCall>, KeysError> {
     Ok(Json(
-        usage::read_call(&app.ledger, &scope, workspace, id).await?,
+        usage::read_call(&app.core, &app.ledger, &scope, workspace, id).await?,
     ))
 }

@@ -4,7 +4,8 @@
 use crate::ai::key_check::KeyCheck;
 use crate::idempotency::RENEW_INTERVAL;
 use crate::identity::credentials::AccountTokens;
-use crate::{Core, Result, ai::usage, idempotency, identity::login};
+use crate::{Core, Error, Result, ai::usage, idempotency, identity::login};
+use estrade_ledger::retention;
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
 use estrade_store::{
@@ -49,8 +50,8 @@ pub fn run(
             repeat(FLUSH_INTERVAL, &stop, || flush(&tokens, &keys)),
             repeat(SWEEP_INTERVAL, &stop, || sweep(&core, &stop)),
             repeat(PRUNE_CALLS_INTERVAL, &stop, || async {
-                let pruned = usage::retention::prune(&core, &stop).await;
-                report("remove calls that are too old", pruned);
+                let pruned = retention::prune(&usage::ledger_context(&core), &stop).await;
+                report("remove calls that are too old", pruned.map_err(Error::from));
             }),
             repeat(RENEW_INTERVAL, &stop, || renew_idempotency_leases(&core)),
             release_as_dropped(&core, &stop),

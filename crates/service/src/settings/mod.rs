@@ -2,11 +2,10 @@
 
 mod containers;
 mod domains;
-mod usage;
 
 pub use containers::ContainerSettings;
 pub use domains::DomainSettings;
-pub use usage::UsageSettings;
+pub use estrade_ledger::UsageSettings;
 
 use estrade_model::plan::Plans;
 use std::time::Duration;

@@ -70,7 +70,7 @@ async fn a_row_that_cannot_be_written_costs_no_other(at: &Installation) {
         drop(node.ledger.close(reservation, call));
     }
     let all = CallFilter::default();
-    let written = list_calls(&node.ledger, &scope, workspace, &all, 9, 0).await;
+    let written = list_calls(&node.core, &node.ledger, &scope, workspace, &all, 9, 0).await;
     let written = written.unwrap().logs;
     let fine = |call: &&LoggedCall| call.provider == "local" && call.model == "model";
     assert_eq!(written.iter().filter(fine).count(), 8);

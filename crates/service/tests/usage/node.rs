@@ -8,7 +8,7 @@ use estrade_model::call::{BudgetReservation, Call, CallId, Operation, Tokens};
 use estrade_model::key::{Budget, Period};
 use estrade_model::provider::Preference;
 use estrade_model::{Id, KeyId, Timestamp, WorkspaceId};
-use estrade_service::ai::usage::{Ledger, UsageSettings};
+use estrade_service::ai::usage::{Ledger, UsageSettings, new_ledger};
 use estrade_service::identity::access::{Scope, scope_of};
 use estrade_service::{Core, Settings, ai::workspaces};
 use estrade_store::StoreError;
@@ -46,7 +46,7 @@ impl Node {
         settings.usage.idle = Duration::from_millis(100);
         change(&mut settings.usage);
         let core = at.another_core(settings).await;
-        let ledger = Ledger::new(&core).unwrap();
+        let ledger = new_ledger(&core).unwrap();
         first(&ledger).await;
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(Arc::clone(&ledger).run(stop.clone()));

@@ -2,10 +2,11 @@
 
 use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_backends};
+use estrade_ledger::retention;
 use estrade_model::call::{BudgetReservation, CallId, RowState, Span};
 use estrade_model::{KeyId, WorkspaceId};
 use estrade_service::Scope;
-use estrade_service::ai::usage::{activity, list_calls, read_call, retention};
+use estrade_service::ai::usage::{activity, ledger_context, list_calls, read_call};
 use estrade_store::StoreError;
 use estrade_store::calls::{self, CallFilter, CallPage};
 use std::time::Duration;
@@ -42,7 +43,7 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
         ids.push(id);
     }
     let ledger = &node.ledger;
-    let shown = activity(ledger, &scope, workspace_id, Span::Hour, None)
+    let shown = activity(&node.core, ledger, &scope, workspace_id, Span::Hour, None)
         .await
         .unwrap();
     let sums: Vec<_> = shown.iter().flat_map(|hour| &hour.data).collect();
@@ -58,18 +59,33 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
     };
     assert_eq!(numbers(0), ("a", 2, 30, whole(2)));
     assert_eq!(numbers(1), ("b", 4, 60, whole(4)));
-    let of_key = activity(ledger, &scope, workspace_id, Span::Week, Some(keys[0]))
-        .await
-        .unwrap();
+    let of_key = activity(
+        &node.core,
+        ledger,
+        &scope,
+        workspace_id,
+        Span::Week,
+        Some(keys[0]),
+    )
+    .await
+    .unwrap();
     let requests = of_key
         .iter()
         .flat_map(|week| &week.data)
         .map(|sum| sum.request_count);
     assert_eq!(requests.sum::<u64>(), 6);
     let list = async |filter: CallFilter, count, skip| {
-        list_calls(ledger, &scope, workspace_id, &filter, count, skip)
-            .await
-            .unwrap()
+        list_calls(
+            &node.core,
+            ledger,
+            &scope,
+            workspace_id,
+            &filter,
+            count,
+            skip,
+        )
+        .await
+        .unwrap()
     };
     let page = list(CallFilter::default(), 5, 5).await;
     assert_eq!((page.logs.len(), page.count), (5, 12));
@@ -92,7 +108,7 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
     };
     let failed = list(filter, 100, 0).await;
     assert_eq!(failed.logs.len(), 1);
-    let read = read_call(ledger, &scope, workspace_id, ids[5])
+    let read = read_call(&node.core, ledger, &scope, workspace_id, ids[5])
         .await
         .unwrap();
     assert_eq!(failed.logs[0], read);
@@ -101,13 +117,21 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
         (2, "chat/completions", keys[1])
     );
     // Others see nothing of it.
-    read_call(ledger, &other, workspace_id, ids[5])
+    read_call(&node.core, ledger, &other, workspace_id, ids[5])
         .await
         .unwrap_err();
-    list_calls(ledger, &other, workspace_id, &CallFilter::default(), 9, 0)
-        .await
-        .unwrap_err();
-    activity(ledger, &other, workspace_id, Span::Day, None)
+    list_calls(
+        &node.core,
+        ledger,
+        &other,
+        workspace_id,
+        &CallFilter::default(),
+        9,
+        0,
+    )
+    .await
+    .unwrap_err();
+    activity(&node.core, ledger, &other, workspace_id, Span::Day, None)
         .await
         .unwrap_err();
     node.stop().await;
@@ -165,7 +189,7 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
         }
     }
     node.ledger.flush().await;
-    retention::prune(&node.core, &CancellationToken::new())
+    retention::prune(&ledger_context(&node.core), &CancellationToken::new())
         .await
         .unwrap();
     let left = kept(&at.core).await;
@@ -175,21 +199,35 @@ async fn old_calls_go_and_their_sums_stay(at: &Installation) {
         number(&at.core, "SELECT COUNT(*) FROM usage_hours").await,
         3
     );
-    let shown = activity(&node.ledger, &scope, workspace_id, Span::Month, None)
-        .await
-        .unwrap();
+    let shown = activity(
+        &node.core,
+        &node.ledger,
+        &scope,
+        workspace_id,
+        Span::Month,
+        None,
+    )
+    .await
+    .unwrap();
     let requests = shown
         .iter()
         .flat_map(|month| &month.data)
         .map(|sum| sum.request_count);
     assert_eq!(requests.sum::<u64>(), 100);
     // Again, and nothing is counted twice.
-    retention::prune(&node.core, &CancellationToken::new())
+    retention::prune(&ledger_context(&node.core), &CancellationToken::new())
         .await
         .unwrap();
-    let again = activity(&node.ledger, &scope, workspace_id, Span::Month, None)
-        .await
-        .unwrap();
+    let again = activity(
+        &node.core,
+        &node.ledger,
+        &scope,
+        workspace_id,
+        Span::Month,
+        None,
+    )
+    .await
+    .unwrap();
     assert_eq!(again, shown);
     node.stop().await;
 }
@@ -221,14 +259,22 @@ async fn sums_that_fit_no_more_are_still_shown_and_kept(at: &Installation) {
     let largest: Result<u64, StoreError> = largest.await;
     assert!(largest.unwrap() > 4);
     for _ in 0..2 {
-        let shown = activity(&node.ledger, &scope, workspace_id, Span::Month, None).await;
+        let shown = activity(
+            &node.core,
+            &node.ledger,
+            &scope,
+            workspace_id,
+            Span::Month,
+            None,
+        )
+        .await;
         let shown = shown.unwrap();
         let sums: Vec<_> = shown.iter().flat_map(|month| &month.data).collect();
         assert!(sums.len() >= 2);
         for sum in sums {
             assert_eq!(sum.total_cost.nanos(), i64::MAX);
         }
-        retention::prune(&node.core, &CancellationToken::new())
+        retention::prune(&ledger_context(&node.core), &CancellationToken::new())
             .await
             .unwrap();
     }
@@ -243,7 +289,15 @@ async fn sums_that_fit_no_more_are_still_shown_and_kept(at: &Installation) {
     });
     let exact: Result<u64, StoreError> = exact.await;
     let rows = i64::try_from(exact.unwrap()).unwrap();
-    let shown = activity(&node.ledger, &scope, workspace_id, Span::Day, None).await;
+    let shown = activity(
+        &node.core,
+        &node.ledger,
+        &scope,
+        workspace_id,
+        Span::Day,
+        None,
+    )
+    .await;
     let shown = shown.unwrap();
     let sum = shown.iter().flat_map(|day| &day.data);
     let sum: i64 = sum.map(|sum| sum.total_cost.nanos()).sum();
@@ -265,7 +319,7 @@ async fn no_workspace_pushes_out_the_calls_of_another(at: &Installation) {
     calls(quiet, 10, 5);
     (0..5).for_each(|hours| calls(busy, hours, 10));
     node.ledger.flush().await;
-    retention::prune(&node.core, &CancellationToken::new())
+    retention::prune(&ledger_context(&node.core), &CancellationToken::new())
         .await
         .unwrap();
     let left = async |who: &Who| -> i64 {
@@ -322,7 +376,16 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
     let all = CallFilter::default();
     let mut listed = Vec::new();
     for page in 0..25 {
-        let page = list_calls(&node.ledger, &scope, workspace, &all, 100, page * 100).await;
+        let page = list_calls(
+            &node.core,
+            &node.ledger,
+            &scope,
+            workspace,
+            &all,
+            100,
+            page * 100,
+        )
+        .await;
         let page = page.unwrap();
         assert_eq!(page.count, 2400);
         listed.extend(page.logs.into_iter().map(|call| (call.id, call.attempts)));
@@ -337,12 +400,12 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
         .collect();
     assert_eq!(walk(at, &scope, workspace, rare).await, found);
     for (id, attempts) in made.iter().step_by(37) {
-        let read = read_call(&node.ledger, &scope, workspace, *id)
+        let read = read_call(&node.core, &node.ledger, &scope, workspace, *id)
             .await
             .unwrap();
         assert_eq!(read.attempts, *attempts);
     }
-    let unknown = read_call(&node.ledger, &scope, workspace, id_at(now)).await;
+    let unknown = read_call(&node.core, &node.ledger, &scope, workspace, id_at(now)).await;
     unknown.unwrap_err();
     let (from, to) = (150_000, 30_000);
     let middle = CallFilter {
@@ -350,7 +413,7 @@ async fn calls_are_found_wherever_they_are_kept(at: &Installation) {
         to: Some(now.before(Duration::from_millis(to))),
         ..CallFilter::default()
     };
-    let page = list_calls(&node.ledger, &scope, workspace, &middle, 1, 0).await;
+    let page = list_calls(&node.core, &node.ledger, &scope, workspace, &middle, 1, 0).await;
     let wanted =
         now.millis() - i64::try_from(from).unwrap()..=now.millis() - i64::try_from(to).unwrap();
     let count = made.iter().filter(|(id, _)| wanted.contains(&id.millis()));

@@ -1,9 +1,9 @@
 //! So that a billion calls do not fill a disk: old calls go, their sums stay.
 
-use crate::{Core, Result};
+use crate::context::LedgerContext;
 use estrade_model::call::HOUR_MS;
 use estrade_model::{Timestamp, WorkspaceId};
-use estrade_store::{budgets, calls, usage};
+use estrade_store::{StoreError, budgets, calls, usage};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +18,9 @@ const PERIOD_RETENTION: Duration = Duration::from_hours(400 * 24);
 const SETTLED_RETENTION: Duration = Duration::from_hours(7 * 24);
 
 /// Removes calls that are too old or too many, and sums up what is old, until done or stopped.
-pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
-    let (db, now) = (&core.db, core.now());
-    let settings = &core.settings.usage;
+pub async fn prune(context: &LedgerContext, stop: &CancellationToken) -> Result<(), StoreError> {
+    let (db, now) = (&context.db, context.now());
+    let settings = &context.settings;
     let days = u64::from(settings.keep_days);
     let oldest = now.before(Duration::from_hours(days.saturating_mul(24)));
     let share = share(
@@ -30,7 +30,7 @@ pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
     let mut last = None;
     while let Some(workspace) = calls::next_workspace_with_calls(db, last).await? {
         let before = match share {
-            Some(share) => cutoff(core, workspace, oldest, share).await?,
+            Some(share) => cutoff(context, workspace, oldest, share).await?,
             None => oldest,
         };
         while calls::prune_calls(db, workspace, before, DELETE_BATCH).await? {
@@ -68,13 +68,13 @@ fn share(mut counts: Vec<u64>, mut room: u64) -> Option<u64> {
 /// The moment before which the calls of a workspace go: because of their age, or because so many
 /// came since.
 async fn cutoff(
-    core: &Core,
+    context: &LedgerContext,
     workspace: WorkspaceId,
     oldest: Timestamp,
     mut room: u64,
-) -> Result<Timestamp> {
-    let now = core.now();
-    for (hour, count) in usage::calls_by_hour(&core.db, workspace, oldest).await? {
+) -> Result<Timestamp, StoreError> {
+    let now = context.now();
+    for (hour, count) in usage::calls_by_hour(&context.db, workspace, oldest).await? {
         if count > room {
             // As if they came evenly over the hour.
             let end = (hour.millis() + HOUR_MS).min(now.millis());

@@ -1,24 +1,24 @@
-//! What the configuration says about the accounting of inference calls.
+//! Settings of the ledger.
 
 use std::time::Duration;
 
 /// How calls are accounted for.
 #[derive(Debug, Clone)]
 pub struct UsageSettings {
-    /// Whether every call is on disk before it goes out and before its answer ends.
+    /// Strict mode: every call has a row on disk before it goes out, and its closed row before its response ends.
     pub strict: bool,
     /// For how many days calls are kept; their sums are kept for ever.
     pub keep_days: u32,
     /// How many calls are kept, about; the oldest of the workspaces that have most go first.
     pub keep_calls: u64,
-    /// Calls that may wait for the database before no more are let in.
+    /// Rows that may be unwritten before further calls are refused.
     pub queue: usize,
-    /// How long a call that has ended may wait for others to be written with it.
+    /// Group commit: how long a closed row may wait for others.
     pub batch: Duration,
-    /// After this time without a sign of life, what a server has leased is settled by another that
-    /// could write all the while; a server that was not dead after all corrects it.
+    /// A node that has not renewed its deadline for so long is settled by another server. One that was alive after
+    /// all corrects the settled rows when it closes its calls.
     pub deadline: Duration,
-    /// After this time without a call, what was leased of a budget is given back.
+    /// A slice that was not used for so long is returned.
     pub idle: Duration,
 }
 

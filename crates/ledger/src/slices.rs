@@ -1,7 +1,8 @@
-//! The parts of budgets that this server may spend, in memory.
+//! Slices: the parts of budgets that this server has leased, in memory.
 //!
-//! A call sets the most that it may cost aside here; when there is no room, one caller at a time
-//! asks the database for more and the others wait for the same lease.
+//! A reservation is an addition under a short lock. Only when a slice has no room is the database asked, by one caller
+//! per slice; the others wait on the slice's lease lock. Invariant: `used <= amount` holds after each reservation, and
+//! a slice with pending calls is never returned, so what is returned is certainly not spent.
 
 use estrade_model::Timestamp;
 use estrade_model::call::{NodeId, SliceId};
@@ -11,53 +12,50 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// How long the database's word that a budget is spent is believed: other servers may give back.
+/// Negative cache: how long a refused lease is remembered. Short, because other servers may return slices. Prevents a
+/// transaction per refused call once a budget is spent.
 const EXHAUSTED_TTL: Duration = Duration::from_millis(250);
 
-/// A part of a budget.
 struct Slice {
     account: Account,
-    /// The budget that it was leased of.
+    /// The whole budget at the time of the lease.
     limit: i64,
-    /// How much it has.
+    /// What is leased.
     amount: i64,
-    /// What closed calls have cost and open ones may cost.
+    /// Costs of settled calls plus reservations of open ones.
     used: i64,
-    /// Calls that are not closed on disk.
+    /// Calls whose closed row is not on disk.
     pending: u32,
     touched: Timestamp,
-    /// When the database last said that so much does not fit.
+    /// When the database last refused a lease, and for how much.
     exhausted: Option<(Timestamp, i64)>,
-    /// Whether it is being given back, and nobody knows whether it is gone already.
+    /// It is being returned, and whether the transaction was committed is unknown.
     returning: bool,
-    /// Whose turn it is to ask for more. Held while the database is asked.
+    /// Held while the database is asked for a lease, or while the slice is returned.
     lease_lock: Arc<Mutex<()>>,
 }
 
-/// What became of the request to set something aside.
-pub(super) enum ReserveOutcome {
-    /// It is set aside.
+pub(crate) enum ReserveOutcome {
     Reserved(SliceId),
-    /// There is no room, and the database said so.
+    /// No room, and the database said so a moment ago.
     Exhausted,
-    /// The database must be asked; wait for this turn and then try again.
+    /// Ask the database under this lock, after another try.
     NeedsLease(Arc<Mutex<()>>),
 }
 
-/// All slices of this server.
-pub(super) struct Slices {
-    /// As whom it leases; another one after it was settled.
-    pub(super) node: NodeId,
-    /// Whether the database knows that one.
-    pub(super) registered: bool,
-    /// When something was last set aside.
-    pub(super) active: Timestamp,
+pub(crate) struct Slices {
+    /// This server's node; another one after it was settled as dead.
+    pub(crate) node: NodeId,
+    /// Whether the database has the node.
+    pub(crate) registered: bool,
+    /// Time of the last reservation.
+    pub(crate) active: Timestamp,
     by_account: HashMap<Account, SliceId>,
     by_id: HashMap<SliceId, Slice>,
 }
 
 impl Slices {
-    pub(super) fn new(node: NodeId, now: Timestamp) -> Self {
+    pub(crate) fn new(node: NodeId, now: Timestamp) -> Self {
         Self {
             node,
             registered: false,
@@ -67,19 +65,19 @@ impl Slices {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Begins anew, because the server `old` was settled. What was set aside before is void.
-    pub(super) fn replace_node(&mut self, old: NodeId, new: NodeId) {
+    /// Starts over as another node, because `old` was settled or has nothing. Its reservations are void.
+    pub(crate) fn replace_node(&mut self, old: NodeId, new: NodeId) {
         if self.node == old {
             *self = Self::new(new, self.active);
         }
     }
 
-    /// Sets `max_cost` aside if there is room.
-    pub(super) fn reserve(
+    /// Reserves `max_cost` if there is room.
+    pub(crate) fn reserve(
         &mut self,
         account: &Account,
         limit: i64,
@@ -104,7 +102,7 @@ impl Slices {
             return ReserveOutcome::NeedsLease(Arc::clone(&slice.lease_lock));
         }
         if slice.limit != limit {
-            // The budget was changed: nothing more goes out before the database was asked.
+            // The budget was changed: the lease may exceed the new one, so the database is asked first.
             slice.limit = limit;
             slice.amount = 0;
             slice.exhausted = None;
@@ -125,8 +123,8 @@ impl Slices {
         }
     }
 
-    /// What to ask the database for, so that `max_cost` fits; none when nobody knows what is there.
-    pub(super) fn lease_request(&self, account: &Account, max_cost: i64) -> Option<LeaseRequest> {
+    /// The lease that `max_cost` needs; none while the slice is being returned.
+    pub(crate) fn lease_request(&self, account: &Account, max_cost: i64) -> Option<LeaseRequest> {
         let id = *self.by_account.get(account)?;
         let slice = self.by_id.get(&id).filter(|slice| !slice.returning)?;
         Some(LeaseRequest {
@@ -139,8 +137,8 @@ impl Slices {
         })
     }
 
-    /// Notes what the database said to a request.
-    pub(super) fn apply_lease(
+    /// Applies the answer to a lease request, unless the budget was changed meanwhile.
+    pub(crate) fn apply_lease(
         &mut self,
         request: &LeaseRequest,
         amount: i64,
@@ -154,8 +152,8 @@ impl Slices {
         }
     }
 
-    /// A call has ended that had set `reserved` aside and has cost `cost`.
-    pub(super) fn settle(&mut self, id: SliceId, reserved: i64, cost: i64, now: Timestamp) {
+    /// Replaces a reservation by the cost of the call.
+    pub(crate) fn settle(&mut self, id: SliceId, reserved: i64, cost: i64, now: Timestamp) {
         if let Some(slice) = self.by_id.get_mut(&id) {
             slice.used = slice.used.saturating_sub(reserved).saturating_add(cost);
             slice.touched = now;
@@ -163,16 +161,16 @@ impl Slices {
         }
     }
 
-    /// A call is closed on disk, or never went out.
-    pub(super) fn release(&mut self, id: SliceId) {
+    /// The closed row of a call is on disk, or the call never went out.
+    pub(crate) fn release(&mut self, id: SliceId) {
         if let Some(slice) = self.by_id.get_mut(&id) {
             slice.pending = slice.pending.saturating_sub(1);
         }
     }
 
-    /// Takes slices out of use that were not used since `before`, or whose period is over: they can
-    /// be given back, up to `max_count` of them. Whoever needs one of them waits for its turn meanwhile.
-    pub(super) fn begin_return(
+    /// Takes slices out of use that were not used since `before`, or whose period is over, up to `max_count`. Their
+    /// lease locks are held until the result is dropped: who needs one waits, and then finds it gone or usable.
+    pub(crate) fn begin_return(
         &mut self,
         before: Timestamp,
         now: Timestamp,
@@ -196,8 +194,8 @@ impl Slices {
         idle
     }
 
-    /// Forgets slices that were given back.
-    pub(super) fn remove(&mut self, slices: &[SliceId]) {
+    /// Removes slices that were returned.
+    pub(crate) fn remove(&mut self, slices: &[SliceId]) {
         for id in slices {
             if let Some(slice) = self.by_id.remove(id) {
                 self.by_account.remove(&slice.account);
@@ -206,9 +204,9 @@ impl Slices {
     }
 }
 
-/// Slices that are being given back.
+/// Slices that are being returned, with their lease locks.
 #[derive(Default)]
-pub(super) struct ReturningSlices {
-    pub(super) slices: Vec<SliceId>,
+pub(crate) struct ReturningSlices {
+    pub(crate) slices: Vec<SliceId>,
     locks: Vec<OwnedMutexGuard<()>>,
 }

@@ -1,30 +1,27 @@
-//! What one transaction of the writer brings to disk, and who waits for it.
+//! The rows of one transaction of the writer, and the tasks that wait for them.
 
-use super::ledger::Ledger;
-use super::queue::{Entry, OpenResult};
+use crate::ledger::Ledger;
+use crate::queue::{Entry, OpenResult};
 use estrade_model::call::{NodeId, RowState};
 use estrade_store::calls::{CallRow, Written};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// What is written together.
-pub(super) struct Batch {
-    /// As whom calls are opened.
-    pub(super) node: NodeId,
-    /// Calls that want to go out.
-    pub(super) open: Arc<Vec<CallRow>>,
-    /// Calls that have ended.
-    pub(super) closed: Arc<Vec<CallRow>>,
+pub(crate) struct Batch {
+    /// The node that the open rows belong to.
+    pub(crate) node: NodeId,
+    pub(crate) open: Arc<Vec<CallRow>>,
+    pub(crate) closed: Arc<Vec<CallRow>>,
     opened: Vec<oneshot::Sender<OpenResult>>,
-    /// Who is told that a call is closed on disk.
     closing: Vec<Option<oneshot::Sender<()>>>,
     flushes: Vec<oneshot::Sender<()>>,
 }
 
 impl Batch {
-    /// Sorts entries. What was set aside by a server that we no longer are is lost.
-    pub(super) fn new(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
-        // In the order of the table: fewer pages are touched.
+    /// Sorts entries into a batch. Open rows of a former node of this server are answered at once: their reservations
+    /// are void.
+    pub(crate) fn new(ledger: &Ledger, mut entries: Vec<Entry>) -> Self {
+        // In the order of the primary key: fewer pages are touched.
         entries.sort_by_key(Entry::sort_key);
         let node = ledger.slices().node;
         let (mut open, mut opened) = (Vec::new(), Vec::new());
@@ -34,7 +31,7 @@ impl Batch {
             match entry {
                 Entry::Open { node: of, done, .. } if of != node => {
                     ledger.queue.mark_written(1);
-                    // A caller that went away does not need the answer; the same below.
+                    // Fails if the caller has left; the same below.
                     let _ = done.send(OpenResult::NodeSettled);
                 }
                 Entry::Open { row, done, .. } => {
@@ -58,13 +55,12 @@ impl Batch {
         }
     }
 
-    /// How many rows it has.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.len() + self.closed.len()
     }
 
-    /// Two batches of the same rows; the one to be written first is the last.
-    pub(super) fn split(mut self) -> [Self; 2] {
+    /// Splits it in two; the one to be written first comes last. Open rows go before closed ones, as in a batch.
+    pub(crate) fn split(mut self) -> [Self; 2] {
         let (open, closed) = if self.open.is_empty() {
             (0, self.closed.len() / 2)
         } else if self.closed.is_empty() {
@@ -85,8 +81,8 @@ impl Batch {
         [second, self]
     }
 
-    /// Tells everybody that it is on disk.
-    pub(super) fn complete(self, ledger: &Ledger, written: &Written) {
+    /// The batch is on disk: releases slices and tells the waiting callers.
+    pub(crate) fn complete(self, ledger: &Ledger, written: &Written) {
         for row in &*self.closed {
             ledger.release(row.slices);
             if row.row_state == RowState::Open {
@@ -103,16 +99,16 @@ impl Batch {
         );
     }
 
-    /// Tells everybody that it will never be. What its calls were paid from stays leased: on record
-    /// they are open, at what was set aside, and so they are settled when this server is gone.
-    pub(super) fn abandon(self, ledger: &Ledger) {
+    /// The batch can never be written. Its slices stay leased: calls with an open row are settled at their reservation
+    /// when this node is gone, so a budget is rather charged too much than exceeded.
+    pub(crate) fn abandon(self, ledger: &Ledger) {
         ledger.count_unrecorded(self.closed.len());
         self.notify(ledger, OpenResult::Rejected);
     }
 
-    /// Tells everybody that it will not be while this server runs. Calls that have ended are written after its next
-    /// start; those that are on record as open are settled as when it is given up. Returns how many are kept.
-    pub(super) fn defer_to_next_start(self, ledger: &Ledger) -> usize {
+    /// The batch cannot be written before this server ends. Calls without an open row go to the journal and are written
+    /// after the next start; those with one are settled as in [`Self::abandon`]. Returns how many went to the journal.
+    pub(crate) fn defer_to_next_start(self, ledger: &Ledger) -> usize {
         let ended = self
             .closed
             .iter()
@@ -128,7 +124,7 @@ impl Batch {
         for done in self.opened {
             let _ = done.send(opened);
         }
-        // Whoever is told nothing knows that it is not on disk.
+        // A dropped sender says that the row is not on disk.
         for done in self.closing.into_iter().flatten() {
             if opened != OpenResult::Rejected {
                 let _ = done.send(());

@@ -1,4 +1,8 @@
-//! Calls on their way to the database. Adding one takes a short lock and never waits.
+//! The queue between calls and the writer. Pushing takes a short lock and never waits.
+//!
+//! It is bounded by admission and not here: a call that was admitted must be recorded, so its row is always taken.
+//! The writer empties the queue in rounds. Invariant: an entry that was pushed before [`Queue::rounds_taken`] returned
+//! `n` is on disk when [`Queue::rounds_written`] is at least `n + 1`; the journal relies on it.
 
 use estrade_model::WorkspaceId;
 use estrade_model::call::{CallId, NodeId};
@@ -9,31 +13,26 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-/// Something to be written.
-pub(super) enum Entry {
-    /// A call that wants to go out.
+pub(crate) enum Entry {
+    /// The open row of a call that wants to go out.
     Open {
-        /// The call, at what was set aside for it.
         row: CallRow,
-        /// As whom the money was set aside.
+        /// The node that made the reservation.
         node: NodeId,
-        /// Told when it is on disk.
         done: oneshot::Sender<OpenResult>,
     },
-    /// A call that has ended.
+    /// The closed row of a call that has ended.
     Close {
-        /// The call.
         row: CallRow,
-        /// Told when it is on disk.
         done: Option<oneshot::Sender<()>>,
     },
-    /// Nothing: somebody wants to know when everything before it is on disk.
+    /// No row: resolves when everything before it is on disk.
     Flush(oneshot::Sender<()>),
 }
 
 impl Entry {
-    /// Where it will lie in the table.
-    pub(super) fn sort_key(&self) -> Option<(WorkspaceId, CallId)> {
+    /// The primary key of the row.
+    pub(crate) fn sort_key(&self) -> Option<(WorkspaceId, CallId)> {
         match self {
             Self::Open { row, .. } | Self::Close { row, .. } => {
                 Some((row.call.workspace, row.call.id))
@@ -42,38 +41,35 @@ impl Entry {
         }
     }
 
-    /// Whether somebody waits for it.
+    /// Whether a caller waits for it, so that the writer must not delay it.
     fn is_urgent(&self) -> bool {
         !matches!(self, Self::Close { done: None, .. })
     }
 }
 
-/// What became of a call that wants to go out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OpenResult {
-    /// It is on record.
+pub(crate) enum OpenResult {
+    /// The row is on disk.
     Recorded,
-    /// This server was settled as one that died; what was set aside is void.
+    /// This node was settled as dead; its reservations are void.
     NodeSettled,
-    /// It cannot be written.
+    /// The row cannot be written.
     Rejected,
 }
 
 #[derive(Default)]
 struct Waiting {
     entries: Vec<Entry>,
-    /// When the oldest of them came.
+    /// When the oldest entry was pushed.
     since: Option<Instant>,
     urgent: bool,
 }
 
-/// What waits to be written.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
-    /// Entries that are not on disk yet, those that are being written included.
+    /// Entries that are not on disk, including those that are being written.
     unwritten: AtomicUsize,
-    /// How often everything that waited was taken, and how often all of it was on disk then.
     rounds_taken: AtomicU64,
     rounds_written: AtomicU64,
     not_empty: Notify,
@@ -81,8 +77,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds an entry.
-    pub(super) fn push(&self, entry: Entry) {
+    pub(crate) fn push(&self, entry: Entry) {
         self.unwritten.fetch_add(1, Ordering::Relaxed);
         let urgent = entry.is_urgent();
         let mut waiting = self.waiting();
@@ -102,8 +97,8 @@ impl Queue {
         }
     }
 
-    /// Returns when there is something to write, and since when.
-    pub(super) async fn not_empty(&self) -> Instant {
+    /// Waits for an entry; returns when the oldest was pushed.
+    pub(crate) async fn not_empty(&self) -> Instant {
         loop {
             if let Some(since) = self.waiting().since {
                 return since;
@@ -112,15 +107,15 @@ impl Queue {
         }
     }
 
-    /// Returns when somebody waits for what is to be written.
-    pub(super) async fn urgent(&self) {
+    /// Waits for an entry that a caller waits for.
+    pub(crate) async fn urgent(&self) {
         while !self.waiting().urgent {
             self.urgent.notified().await;
         }
     }
 
-    /// Takes everything that waits.
-    pub(super) fn take(&self) -> Vec<Entry> {
+    /// Takes all entries: a round begins.
+    pub(crate) fn take(&self) -> Vec<Entry> {
         let mut waiting = self.waiting();
         waiting.urgent = false;
         waiting.since = None;
@@ -128,31 +123,30 @@ impl Queue {
         std::mem::take(&mut waiting.entries)
     }
 
-    /// Says that all that was taken last is on disk.
-    pub(super) fn finish_round(&self) {
+    /// The round that was taken last is on disk.
+    pub(crate) fn finish_round(&self) {
         let taken = self.rounds_taken.load(Ordering::Relaxed);
         self.rounds_written.store(taken, Ordering::Release);
     }
 
-    /// How often what waited was taken. What was added before is in one of these, or in the next.
-    pub(super) fn rounds_taken(&self) -> u64 {
-        // Under the lock: whoever takes has the lock when it counts.
+    /// Rounds so far. What was pushed before is in one of them or in the next.
+    pub(crate) fn rounds_taken(&self) -> u64 {
+        // Under the lock, under which `take` counts: a push that happened before us cannot be in a later round.
         let _waiting = self.waiting();
         self.rounds_taken.load(Ordering::Relaxed)
     }
 
-    /// How many of those are on disk.
-    pub(super) fn rounds_written(&self) -> u64 {
+    /// Rounds that are on disk.
+    pub(crate) fn rounds_written(&self) -> u64 {
         self.rounds_written.load(Ordering::Acquire)
     }
 
-    /// Says that so many of what was taken are on disk.
-    pub(super) fn mark_written(&self, count: usize) {
+    /// So many entries are on disk, or were given up.
+    pub(crate) fn mark_written(&self, count: usize) {
         self.unwritten.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// How many entries are not on disk yet.
-    pub(super) fn unwritten(&self) -> usize {
+    pub(crate) fn unwritten(&self) -> usize {
         self.unwritten.load(Ordering::Relaxed)
     }
 

@@ -1,8 +1,9 @@
-//! Servers that seem to be dead.
+//! Failure detector: which nodes have stopped renewing their deadlines.
 //!
-//! While the database is away nobody can renew a deadline, and the first one back must not take the
-//! others for dead. So a server is settled only after it stood still for as long as a deadline in
-//! which it could have said something: because we could look and write all that time.
+//! A node is dead when its deadline did not change during the whole timeout while this server could observe the
+//! database without a gap. Prevents two false alarms: after an outage of the database, in which nobody could renew, the
+//! first server back does not settle the others; and a node whose clock is behind is alive as long as its deadline
+//! moves, because only changes are compared and not clocks.
 
 use estrade_model::Timestamp;
 use estrade_model::call::NodeId;
@@ -11,19 +12,20 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Looks that are further apart than half of the timeout, and than this, prove nothing.
+/// Observations further apart than half of the timeout, and than this, start over: a node may have been unable to
+/// renew in between.
 const MAX_OBSERVATION_GAP: Duration = Duration::from_secs(2);
 
-/// The deadlines of other servers, and since when they were not moved.
+/// The deadlines of other nodes, and since when each has not changed.
 #[derive(Default)]
-pub(super) struct FailureDetector {
+pub(crate) struct FailureDetector {
     seen: HashMap<NodeId, (Timestamp, Instant)>,
     last_observed: Option<Instant>,
 }
 
 impl FailureDetector {
-    /// Notes the deadlines; returns those that were not moved for `timeout`.
-    pub(super) fn observe(
+    /// Takes an observation; returns the nodes whose deadline has not changed for `timeout`.
+    pub(crate) fn observe(
         &mut self,
         nodes: &[LedgerNode],
         timeout: Duration,
@@ -35,7 +37,6 @@ impl FailureDetector {
         self.last_observed = Some(now);
         let mut dead = Vec::new();
         for node in nodes {
-            // By its own clock, which may be behind ours: one that moves is alive.
             let since = match before.get(&node.id) {
                 Some((deadline, since)) if known && *deadline == node.deadline => *since,
                 _ => now,
@@ -73,13 +74,13 @@ mod tests {
             detector.observe(&[dead, behind], timeout, second(10)),
             [dead]
         );
-        // Nobody could look for a while: nobody could renew.
+        // A gap between observations: nobody could renew.
         assert!(
             detector
                 .observe(&[dead, behind], timeout, second(30))
                 .is_empty()
         );
-        // Who was gone from the list begins anew.
+        // A node that was gone from the list starts over.
         assert!(detector.observe(&[behind], timeout, second(34)).is_empty());
         assert!(
             detector

@@ -1,7 +1,12 @@
-//! The one task that writes calls: what waits, in batches, until it is on disk.
+//! Group commit: one task writes the rows of all calls, many per transaction.
+//!
+//! Closed rows wait up to the batch delay for others; a row that a caller waits for (open rows, strict mode, flushes)
+//! ends the wait. While a batch is being committed the next one fills, so throughput does not depend on the latency of
+//! a commit. A batch is repeated until it is on disk, which is safe because only rows that a transaction really
+//! changed are counted; an outage of the database loses nothing and blocks only admission.
 
-use super::batch::Batch;
-use super::ledger::Ledger;
+use crate::batch::Batch;
+use crate::ledger::Ledger;
 use estrade_model::error::error_chain;
 use estrade_store::StoreError;
 use estrade_store::calls::{self, Written};
@@ -10,21 +15,20 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Entries that one transaction writes: other writers of the database wait no longer than that.
+/// Entries per transaction: bounds how long other writers of the database wait.
 const MAX_BATCH_ROWS: usize = 2000;
-/// How long to wait before a batch is tried again: at first, and at most.
+/// Exponential backoff between tries of a batch.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(20);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// For how long the last batch is tried when the server stops without a database.
+/// How long batches are tried when the server stops while the database is away.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes what is closed and opened until `stop`, and then what is left.
-pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+/// Writes until `stop`, and then what is left.
+pub(crate) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     let mut end = None;
     loop {
         if let Some(since) = stop.run_until_cancelled(ledger.queue.not_empty()).await {
-            // Rows wait for company, unless somebody waits for them. Those that came while others
-            // were written have waited already.
+            // The delay counts from the oldest entry: rows that came during the last commit have waited already.
             tokio::select! {
                 () = sleep_until(since + ledger.settings().batch) => {}
                 () = ledger.queue.urgent() => {}
@@ -44,7 +48,7 @@ pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     }
 }
 
-/// Writes a batch, however long it takes; when the server stops, only for a while.
+/// Retries a batch until it is on disk; after `stop` only until [`SHUTDOWN_TIMEOUT`].
 async fn write_until_done(
     ledger: &Arc<Ledger>,
     batch: Batch,
@@ -56,7 +60,7 @@ async fn write_until_done(
     while let Some(batch) = waiting.pop() {
         match write(ledger, &batch).await {
             Ok(written) => batch.complete(ledger, &written),
-            // Something in it can never be written: halve it until that one is alone.
+            // Some row can never be written: bisect until it is alone, so that it costs no other row.
             Err(error) if error.is_about_values() => {
                 if batch.len() > 1 {
                     waiting.extend(batch.split());
@@ -65,7 +69,7 @@ async fn write_until_done(
                 tracing::error!(error = error_chain(&error), "a call cannot be written");
                 batch.abandon(ledger);
             }
-            // Everything else passes, or somebody mends it.
+            // Everything else is transient, or an administrator repairs it.
             Err(error) => {
                 if stop.is_cancelled() {
                     let end = *end.get_or_insert_with(|| Instant::now() + SHUTDOWN_TIMEOUT);
@@ -103,7 +107,7 @@ async fn write(ledger: &Arc<Ledger>, batch: &Batch) -> Result<Written, StoreErro
     }
     let rows = (Arc::clone(&batch.open), Arc::clone(&batch.closed));
     let node = batch.node;
-    let written = ledger.core.db.transact(move |tx| {
+    let written = ledger.context.db.transact(move |tx| {
         let (open, closed) = (Arc::clone(&rows.0), Arc::clone(&rows.1));
         Box::pin(async move { calls::write_calls(tx, node, &open, &closed).await })
     });

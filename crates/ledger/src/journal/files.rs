@@ -1,9 +1,11 @@
-//! Where what is under way survives a kill: two files that are written in turn, so that one of them is whole.
+//! The two files of the journal, written alternately, so that one of them is whole at any moment.
 //!
-//! They are not synced: what a process has written is there when it is killed, and a sync would cost more than
-//! relaying the calls. After a power cut the older of them may be what is left, or neither.
+//! Layout: BLAKE3 over the installation's name and the rest, a sequence number (8 bytes, big endian), a snapshot of
+//! calls. A reader takes the file with a valid hash and the higher number: a write that a kill interrupts damages
+//! only the older of the two. The name in the hash keeps files of another installation out of this database.
 //!
-//! Layout: a hash of the installation's name and of the rest, a number that rises, and the calls.
+//! The files are not synced: the page cache survives a killed process, and an fsync would cost more than relaying
+//! the calls. After a power cut the older snapshot, or none, may be left.
 
 use estrade_model::call::Call;
 use estrade_store::calls::Snapshot;
@@ -16,24 +18,19 @@ const FILE_NAMES: [&str; 2] = ["under-way.0", "under-way.1"];
 const HASH_BYTES: usize = blake3::OUT_LEN;
 const HEADER_BYTES: usize = HASH_BYTES + size_of::<u64>();
 
-/// The two files.
-pub(in crate::ai::usage) struct JournalFiles {
+pub(crate) struct JournalFiles {
     files: [File; 2],
-    /// How long each is at most.
+    /// Upper bounds of the lengths on disk.
     lengths: [usize; 2],
-    /// How often something was written; tells which file is the next.
+    /// Sequence number of the next write; its parity chooses the file.
     sequence: u64,
     buffer: Vec<u8>,
-    /// The installation that the calls are of: in another one's database they have no place.
     installation: String,
 }
 
 impl JournalFiles {
-    /// Opens them; also returns the calls that an earlier run has left.
-    pub(in crate::ai::usage) fn open(
-        directory: &Path,
-        name: &str,
-    ) -> io::Result<(Self, Vec<Call>)> {
+    /// Opens or creates the files; also returns the calls of the newest whole one.
+    pub(crate) fn open(directory: &Path, name: &str) -> io::Result<(Self, Vec<Call>)> {
         let naming = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
         };
@@ -75,8 +72,8 @@ impl JournalFiles {
         Ok((this, recovered))
     }
 
-    /// Keeps these calls in the place of those before.
-    pub(in crate::ai::usage) fn write(&mut self, calls: &Snapshot) -> io::Result<()> {
+    /// Writes a snapshot over the older file.
+    pub(crate) fn write(&mut self, calls: &Snapshot) -> io::Result<()> {
         self.buffer.clear();
         self.buffer.extend([0; HASH_BYTES]);
         self.buffer.extend(self.sequence.to_be_bytes());
@@ -85,7 +82,8 @@ impl JournalFiles {
         self.buffer[..HASH_BYTES].copy_from_slice(hash.as_bytes());
         let written = self.replace(usize::from(self.sequence % 2 == 1));
         if written.is_err() {
-            // What nobody brings up to date any more must not be found: those calls are written down elsewhere.
+            // Both files are emptied: a snapshot that is no longer brought up to date names calls that the
+            // database has closed long since, and retention may have removed their rows.
             self.files.iter().for_each(|file| drop(file.set_len(0)));
             self.lengths = [usize::MAX; 2];
         }
@@ -93,11 +91,10 @@ impl JournalFiles {
         written
     }
 
-    /// Replaces what one of them has.
     fn replace(&mut self, which: usize) -> io::Result<()> {
         let (file, length) = (&self.files[which], &mut self.lengths[which]);
         file.write_all_at(&self.buffer, 0)?;
-        // To cut costs more than to write.
+        // Only when needed: truncating costs more than writing.
         if self.buffer.len() < *length {
             file.set_len(self.buffer.len() as u64)?;
         }
@@ -111,7 +108,7 @@ fn hash(name: &str, rest: &[u8]) -> blake3::Hash {
     hasher.update(name.as_bytes()).update(rest).finalize()
 }
 
-/// The number and the calls of a file that is whole.
+/// The sequence number and the snapshot of a file whose hash is valid.
 fn parse<'c>(name: &str, content: &'c [u8]) -> Option<(u64, &'c [u8])> {
     let (head, calls) = content.split_at_checked(HEADER_BYTES)?;
     let (stored, sequence) = head.split_at(HASH_BYTES);

@@ -1,15 +1,18 @@
-//! What is shown of calls: their sums over time, and the calls themselves.
+//! What is shown of the calls in the usage ledger, sums over time and single calls, to those who may see it.
 
-use super::Ledger;
 use crate::ai::workspaces::read_workspace;
-use crate::{Error, Result, Scope};
+use crate::{Core, Error, Result, Scope};
+use estrade_ledger::LedgerContext;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Activity, CallId, CallLog, LoggedCall, ModelActivity, Span};
 use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_store::calls::{self, CallFilter, CallPage};
 use estrade_store::usage;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub use estrade_ledger::{Ledger, UsageSettings};
 
 /// How long a reader waits for what has just ended to be on disk.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -17,18 +20,33 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Calls that one request looks at: a search for what is not there must not read a whole workspace.
 const MAX_SCANNED_CALLS: u32 = 20_000;
 
+/// What the ledger needs of the services.
+pub fn ledger_context(core: &Core) -> LedgerContext {
+    LedgerContext {
+        db: core.db.clone(),
+        clock: core.clock.clone(),
+        settings: core.settings.usage.clone(),
+    }
+}
+
+/// Builds the ledger of this server; it writes nothing before it runs.
+pub fn new_ledger(core: &Core) -> Result<Arc<Ledger>> {
+    Ledger::new(ledger_context(core)).map_err(Error::internal)
+}
+
 /// What was used in a workspace, by hour, day, week or month and model, oldest first.
 pub async fn activity(
+    core: &Core,
     ledger: &Ledger,
     scope: &Scope,
     workspace: WorkspaceId,
     span: Span,
     key: Option<KeyId>,
 ) -> Result<Vec<Activity>> {
-    read_workspace(&ledger.core, scope, workspace).await?;
+    read_workspace(core, scope, workspace).await?;
     flush_recent(ledger).await;
-    let since = span.first(ledger.core.now());
-    let db = &ledger.core.db;
+    let since = span.first(core.now());
+    let db = &core.db;
     let rows = usage::usage_since(db, scope.owner, workspace, key, since).await?;
     let mut sums: BTreeMap<(Timestamp, String), ModelActivity> = BTreeMap::new();
     for row in rows {
@@ -60,6 +78,7 @@ pub async fn activity(
 
 /// A page of a workspace's calls, newest first, among twenty thousand of those that the filter's time and cursor name.
 pub async fn list_calls(
+    core: &Core,
     ledger: &Ledger,
     scope: &Scope,
     workspace: WorkspaceId,
@@ -72,9 +91,9 @@ pub async fn list_calls(
             "page: not together with before, which says where the page begins",
         ));
     }
-    read_workspace(&ledger.core, scope, workspace).await?;
+    read_workspace(core, scope, workspace).await?;
     flush_recent(ledger).await;
-    let db = &ledger.core.db;
+    let db = &core.db;
     let page = CallPage {
         count,
         skip,
@@ -101,17 +120,18 @@ pub async fn list_calls(
 
 /// One call of a workspace.
 pub async fn read_call(
+    core: &Core,
     ledger: &Ledger,
     scope: &Scope,
     workspace: WorkspaceId,
     id: CallId,
 ) -> Result<LoggedCall> {
     flush_recent(ledger).await;
-    let found = calls::read_call(&ledger.core.db, scope.owner, workspace, id).await?;
+    let found = calls::read_call(&core.db, scope.owner, workspace, id).await?;
     found.ok_or(Error::NotFound("the call"))
 }
 
-/// A call that has ended on this server is seen by who asks afterwards.
+/// Read your writes: waits until calls that ended on this server are on disk, unless the queue is full.
 async fn flush_recent(ledger: &Ledger) {
     if ledger.unwritten() > 0 && !ledger.is_full() {
         drop(tokio::time::timeout(FLUSH_TIMEOUT, ledger.flush()).await);

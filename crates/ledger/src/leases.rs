@@ -1,9 +1,13 @@
-//! Keeps what this server has leased, gives back what it does not use, and settles what servers
-//! that died have left.
+//! Leases of this server's node: renewal, return of idle slices, and settlement of dead nodes.
+//!
+//! A node that stops renewing its deadline is settled by any other server: its open rows are closed at their
+//! reservations and its slices are dissolved. Invariant: a settled node can open no call any more, which the database
+//! checks in the transaction that opens calls. So a node that was only slow may lose its slices, but never spends
+//! money that was given to another; it goes on as a new node.
 
-use super::failure_detector::FailureDetector;
-use super::ledger::Ledger;
-use crate::{Error, Result};
+use crate::error::LedgerError;
+use crate::failure_detector::FailureDetector;
+use crate::ledger::Ledger;
 use estrade_model::Timestamp;
 use estrade_model::call::NodeId;
 use estrade_model::error::error_chain;
@@ -13,18 +17,16 @@ use std::time::Duration;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-/// How often to look at least.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Calls or slices that one transaction settles.
+/// Calls or slices per transaction of a settlement.
 const SETTLE_BATCH: u32 = 500;
-/// Slices that one transaction gives back: who needs one of them waits no longer than that.
+/// Slices per transaction of a return: bounds how long a caller waits that needs one of them.
 const RETURN_BATCH: usize = 100;
-/// After this time without a call that needs it, a server needs no deadline.
+/// A node without calls for so long is removed, so that an idle server writes nothing.
 const DEREGISTER_DELAY: Duration = Duration::from_secs(30);
 
-/// Looks after leases until `stop`.
-pub(super) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
-    // Beside each other: whoever has much to tidy up keeps what it has meanwhile.
+pub(crate) async fn run(ledger: &Arc<Ledger>, stop: &CancellationToken) {
+    // Concurrently: a long settlement must not delay the renewal of our own deadline.
     tokio::join!(renew_until(ledger, stop), reclaim_until(ledger, stop));
 }
 
@@ -39,7 +41,7 @@ fn ticker(every: Duration) -> Interval {
     ticks
 }
 
-/// Renews the deadline; what fails is tried again at the next look.
+/// Renews the deadline at a third of its duration; a failure is retried at the next tick.
 async fn renew_until(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     let (deadline, every) = (ledger.settings().deadline, poll_interval(ledger));
     let (mut ticks, mut renewed) = (ticker(every), Instant::now());
@@ -55,12 +57,12 @@ async fn renew_until(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     }
 }
 
-/// Gives back what this server does not use, and settles what others left.
+/// Returns idle slices and settles dead nodes.
 async fn reclaim_until(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     let mut ticks = ticker(poll_interval(ledger));
     let mut detector = FailureDetector::default();
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        let idle = ledger.core.now().before(ledger.settings().idle);
+        let idle = ledger.context.now().before(ledger.settings().idle);
         report(
             "give back parts of budgets",
             return_idle_slices(ledger, idle).await,
@@ -73,15 +75,15 @@ async fn reclaim_until(ledger: &Arc<Ledger>, stop: &CancellationToken) {
     }
 }
 
-/// Gives everything back; what calls still hold is settled after the deadline.
-pub(super) async fn release_all(ledger: &Arc<Ledger>) {
-    let given = return_idle_slices(ledger, ledger.core.now()).await;
+/// Returns all slices and removes the node. Slices of calls that are still open are settled after the deadline.
+pub(crate) async fn release_all(ledger: &Arc<Ledger>) {
+    let given = return_idle_slices(ledger, ledger.context.now()).await;
     report("give back parts of budgets", given);
     report("leave the ledger", deregister(ledger).await);
 }
 
-async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
-    let now = ledger.core.now();
+async fn renew(ledger: &Arc<Ledger>) -> Result<(), LedgerError> {
+    let now = ledger.context.now();
     let (node, unused) = {
         let slices = ledger.slices();
         if !slices.registered {
@@ -93,9 +95,10 @@ async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
         return deregister(ledger).await;
     }
     let deadline = now.after(ledger.settings().deadline);
-    let renewed = ledger.core.db.transact(move |tx| {
-        Box::pin(async move { Ok::<_, Error>(budgets::renew_node(tx, node, deadline).await?) })
-    });
+    let renewed = ledger
+        .context
+        .db
+        .transact(move |tx| Box::pin(async move { budgets::renew_node(tx, node, deadline).await }));
     if !renewed.await? {
         tracing::warn!("this server was taken for dead; what it had leased is settled");
         replace_node(ledger, node)?;
@@ -103,33 +106,37 @@ async fn renew(ledger: &Arc<Ledger>) -> Result<()> {
     Ok(())
 }
 
-/// Goes on as a server that has nothing, when it has nothing.
-async fn deregister(ledger: &Arc<Ledger>) -> Result<()> {
+/// Removes the node, if it has neither slices nor open calls.
+async fn deregister(ledger: &Arc<Ledger>) -> Result<(), LedgerError> {
     if !is_idle(ledger) {
         return Ok(());
     }
     let node = ledger.slices().node;
-    // First, so that who comes now begins as the new one.
+    // First, so that a call that comes now registers the new node and does not use the removed one.
     replace_node(ledger, node)?;
-    let removed = ledger.core.db.transact(move |tx| {
-        Box::pin(async move { Ok::<_, Error>(budgets::remove_node(tx, node).await?) })
-    });
-    removed.await
+    let removed = ledger
+        .context
+        .db
+        .transact(move |tx| Box::pin(async move { budgets::remove_node(tx, node).await }));
+    Ok(removed.await?)
 }
 
 fn is_idle(ledger: &Ledger) -> bool {
     ledger.open_calls() == 0 && ledger.slices().is_empty()
 }
 
-fn replace_node(ledger: &Ledger, node: NodeId) -> Result<()> {
-    let new = ledger.core.new_id()?;
+fn replace_node(ledger: &Ledger, node: NodeId) -> Result<(), LedgerError> {
+    let new = ledger.context.new_id()?;
     ledger.slices().replace_node(node, new);
     Ok(())
 }
 
-async fn return_idle_slices(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Result<()> {
+async fn return_idle_slices(
+    ledger: &Arc<Ledger>,
+    unused_since: Timestamp,
+) -> Result<(), LedgerError> {
     loop {
-        let now = ledger.core.now();
+        let now = ledger.context.now();
         let idle = ledger
             .slices()
             .begin_return(unused_since, now, RETURN_BATCH);
@@ -137,17 +144,20 @@ async fn return_idle_slices(ledger: &Arc<Ledger>, unused_since: Timestamp) -> Re
             return Ok(());
         }
         let ids = Arc::new(idle.slices.clone());
-        let returned = ledger.core.db.transact(move |tx| {
+        let returned = ledger.context.db.transact(move |tx| {
             let ids = Arc::clone(&ids);
-            Box::pin(async move { Ok::<_, Error>(budgets::return_slices(tx, &ids).await?) })
+            Box::pin(async move { budgets::return_slices(tx, &ids).await })
         });
         returned.await?;
         ledger.slices().remove(&idle.slices);
     }
 }
 
-async fn settle_dead_nodes(ledger: &Arc<Ledger>, detector: &mut FailureDetector) -> Result<()> {
-    let (db, now) = (&ledger.core.db, ledger.core.now());
+async fn settle_dead_nodes(
+    ledger: &Arc<Ledger>,
+    detector: &mut FailureDetector,
+) -> Result<(), LedgerError> {
+    let (db, now) = (&ledger.context.db, ledger.context.now());
     let own = ledger.slices().node;
     let mut nodes = budgets::list_nodes(db).await?;
     nodes.retain(|node| node.id != own);
@@ -159,9 +169,7 @@ async fn settle_dead_nodes(ledger: &Arc<Ledger>, detector: &mut FailureDetector)
     for node in dead {
         let settle = || {
             db.transact(move |tx| {
-                Box::pin(async move {
-                    Ok::<_, Error>(budgets::settle_node(tx, node, now, SETTLE_BATCH).await?)
-                })
+                Box::pin(async move { budgets::settle_node(tx, node, now, SETTLE_BATCH).await })
             })
         };
         while !settle().await? {}
@@ -170,8 +178,8 @@ async fn settle_dead_nodes(ledger: &Arc<Ledger>, detector: &mut FailureDetector)
     Ok(())
 }
 
-/// What fails is done again at the next look; the log says so.
-fn report(what: &'static str, result: Result<()>) {
+/// Logs a failure; the work is repeated at the next tick.
+fn report(what: &'static str, result: Result<(), LedgerError>) {
     if let Err(error) = result {
         tracing::warn!(error = error_chain(&error), "cannot {what}");
     }

@@ -1,46 +1,46 @@
-//! What a call has set aside, until it goes out. Whoever stops waiting gives it back.
+//! RAII guard of a reservation, until the call goes out.
+//!
+//! A caller that disconnects drops the future of its admission at any `await`. Dropping the guard then settles the
+//! reservation at zero and, if an open row was queued, queues its closed row: otherwise the money would stay reserved
+//! until this server ends.
 
-use super::ledger::Ledger;
-use super::queue::{Entry, OpenResult};
+use crate::ledger::Ledger;
+use crate::queue::{Entry, OpenResult};
 use estrade_model::admission::AdmissionError;
 use estrade_model::amount::Amount;
 use estrade_model::call::{BudgetReservation, Call, NodeId, RowState};
 use estrade_store::calls::{CallRow, Slices};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// The status of a call whose caller left before it went out…
+/// Status of a call whose client disconnected before it went out.
 const CLIENT_CLOSED_STATUS: u16 = 499;
-/// …and of one that could not be put on record in time.
+/// Status of a call whose open row was not on disk in time.
 const UNAVAILABLE_STATUS: u16 = 503;
-/// How long a caller waits for that: then the database is not there.
-pub(super) const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a call has set aside.
-pub(super) struct ReservationGuard<'l> {
+pub(crate) struct ReservationGuard<'l> {
     ledger: &'l Arc<Ledger>,
     node: NodeId,
     call: &'l Call,
-    pub(super) slices: Slices,
+    pub(crate) slices: Slices,
     stage: Stage,
-    /// What becomes of the call if it does not go out.
+    /// Status of the closed row if the call does not go out.
     status: u16,
 }
 
 #[derive(PartialEq, Eq)]
 enum Stage {
-    /// Money may be set aside, nothing is on record.
+    /// Costs may be reserved, no row is queued.
     Reserved,
-    /// It is, or will be, on record as open.
+    /// The open row is queued or on disk.
     Recorded,
-    /// Somebody else has it.
+    /// The caller has the reservation.
     HandedOver,
 }
 
 impl<'l> ReservationGuard<'l> {
-    pub(super) fn new(ledger: &'l Arc<Ledger>, node: NodeId, call: &'l Call) -> Self {
+    pub(crate) fn new(ledger: &'l Arc<Ledger>, node: NodeId, call: &'l Call) -> Self {
         Self {
             ledger,
             node,
@@ -51,8 +51,8 @@ impl<'l> ReservationGuard<'l> {
         }
     }
 
-    /// Puts the call on record before a moment; none when this server was settled meanwhile.
-    pub(super) async fn record(
+    /// Writes the open row before `deadline`; none when this node was settled as dead meanwhile.
+    pub(crate) async fn record(
         mut self,
         deadline: Instant,
     ) -> Result<Option<BudgetReservation>, AdmissionError> {
@@ -81,7 +81,7 @@ impl<'l> ReservationGuard<'l> {
                 row_state: RowState::Open,
             }));
         }
-        // It is not on record and never will be.
+        // The row was not written and never will be.
         self.ledger.closed();
         self.stage = Stage::Reserved;
         match opened {
@@ -104,7 +104,7 @@ impl Drop for ReservationGuard<'_> {
         }
         let call = Call {
             status: self.status,
-            // It was to be asked, and was not.
+            // No upstream was asked.
             provider: Arc::default(),
             cost: Amount::ZERO,
             ..self.call.clone()
