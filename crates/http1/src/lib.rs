@@ -5,6 +5,7 @@
 //! which requests it supports and how each is answered.
 
 pub mod buffer_pool;
+pub mod client;
 mod date;
 pub mod framing;
 mod rewind;
