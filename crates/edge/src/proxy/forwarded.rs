@@ -1,23 +1,21 @@
-//! Where a request came from, as instances are told: `X-Forwarded-*`, `X-Real-IP` and `Forwarded`
-//! (RFC 7239).
+//! Origin of a request for `X-Forwarded-*`, `X-Real-IP` and `Forwarded` (RFC 7239).
 //!
-//! All of them tell the same: the way of the request as far as it can be believed. What a visitor
-//! says about itself is never passed on, and what a trusted proxy says only as far as it knows.
+//! All of them carry the same chain: from the first address that a trusted proxy vouches for to the socket. Headers of
+//! untrusted peers are never forwarded.
 
 use estrade_listener::peer::TrustedProxies;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// The way of a request, in the words of the headers.
+/// The chain of addresses, formatted for the headers.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
-    /// Whether the socket belongs to a trusted proxy, which may also say what it was asked for.
+    /// Whether the socket belongs to a trusted proxy, whose host and protocol headers count, too.
     pub(crate) trusted: bool,
-    /// The client.
     pub(crate) client: String,
-    /// The client and the proxies, as `X-Forwarded-For` has them.
+    /// Client and proxies in the format of `X-Forwarded-For`.
     pub(crate) chain: String,
-    /// The same for `Forwarded`: the client, and what comes after what is said of its request.
+    /// In the format of `Forwarded`: the client, and the proxies behind its `host` and `proto`.
     pub(crate) first: String,
     pub(crate) rest: String,
 }

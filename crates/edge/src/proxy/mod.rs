@@ -1,15 +1,13 @@
 //! Reverse proxy: requests to the instances of a running release, and their responses back.
 //!
 //! ```text
-//! client → request_head ┐                      ┌ response_head → client
-//!          outgoing     ┴→ retry → connection ─┴ upstream_body
+//! client → request_head ┐                        ┌ response_head → client
+//!          outgoing     ┴→ retry → http1::client ┴ upstream_body
 //! ```
 //!
-//! HTTP/1.1, spoken here and not by a library: a connection is owned by the request that uses it, so
-//! that no task and no channel lies between the two sockets, that dropping the request closes it, and
-//! that it is known whether a byte of an answer came, which decides whether a request may be repeated.
+//! `http1::client` has connections, parsing and framing. Policy is here: which instance and how often it is tried, which
+//! headers are forwarded, timeouts and the bounds of uploads.
 
-pub(crate) mod connection;
 pub(crate) mod forwarded;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
@@ -24,31 +22,35 @@ use crate::routing::route::Route;
 use crate::static_files::error_pages::Page;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Connection to an instance.
+pub(crate) type Connection = estrade_http1::client::Connection<TcpStream>;
 
 /// How requests are passed on to instances.
 #[derive(Debug, Clone)]
 pub struct ProxyOptions {
     /// How long an instance may take to accept a connection.
     pub connect_timeout: Duration,
-    /// How long it may take to begin its answer, once it has the request.
+    /// How long it may take to begin its response, once it has the request.
     pub first_byte_timeout: Duration,
     /// How long either side may be silent within a body.
     pub idle_timeout: Duration,
-    /// How long a visitor may keep us waiting within the body of its request, in all, before an
-    /// instance has begun to answer…
+    /// How long the body of a request may keep an instance waiting in total, before the instance has begun its
+    /// response…
     pub upload_grace: Duration,
-    /// …and how many bytes a second it has to send from then on, on average: a byte before each
-    /// silence ends would otherwise hold an instance for ever.
+    /// …and how many bytes per second prolong that. Without a rate, a client that sends a byte before each idle timeout
+    /// would hold an instance forever.
     pub min_upload_rate: u64,
-    /// How long both sides of an upgraded connection may be silent.
+    /// How long an upgraded connection may carry no byte in either direction.
     pub tunnel_timeout: Duration,
-    /// Upgraded connections at once.
+    /// Concurrent upgraded connections.
     pub max_tunnels: usize,
-    /// Longest body of a request.
+    /// Maximum size of a request body.
     pub body_bytes: u64,
-    /// Connections to an instance that wait for the next request, per serving thread…
+    /// Idle connections to an instance, per worker…
     pub max_idle: usize,
-    /// …and how long they wait.
+    /// …and how long they are kept.
     pub keep_alive: Duration,
 }
 
@@ -69,41 +71,41 @@ impl Default for ProxyOptions {
     }
 }
 
-/// Where a request goes: the instance that has it, and those that it can go to instead.
+/// Where a request goes: the instance that was chosen, and those that it can be retried on.
 pub(crate) struct ProxyTarget {
     pub(crate) route: Arc<Route>,
     pub(crate) endpoints: Arc<EndpointSet>,
     pub(crate) in_flight: InFlightGuard,
 }
 
-/// Why there is no answer from an instance.
+/// Why there is no response from an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No instance accepts a connection.
     Unreachable,
-    /// The connection ended before the first byte of an answer.
-    Unanswered,
-    /// What came is not HTTP, or breaks off within the head.
+    /// The connection ended before the first byte of a response.
+    NoResponse,
+    /// The response is not HTTP, or breaks off within its head.
     MalformedResponse,
-    /// No answer in time.
+    /// No response in time.
     Timeout,
-    /// The body of the request is too long.
+    /// The body of the request is larger than `body_bytes`.
     TooLarge,
-    /// The visitor does not send the rest of its request.
-    VisitorSilent,
-    /// What the visitor sends is broken off, or nonsense.
-    VisitorBroken,
+    /// The client is too slow in sending its request.
+    ClientTimeout,
+    /// The body of the request breaks off, or its framing is invalid.
+    ClientAborted,
 }
 
 impl Failure {
-    /// What the visitor sees of it.
+    /// The error page for the client.
     pub(crate) fn page(self) -> Page {
         match self {
-            Self::Unreachable | Self::Unanswered | Self::MalformedResponse => Page::BadGateway,
+            Self::Unreachable | Self::NoResponse | Self::MalformedResponse => Page::BadGateway,
             Self::Timeout => Page::GatewayTimeout,
             Self::TooLarge => Page::TooLarge,
-            Self::VisitorSilent => Page::RequestTimeout,
-            Self::VisitorBroken => Page::BadRequest,
+            Self::ClientTimeout => Page::RequestTimeout,
+            Self::ClientAborted => Page::BadRequest,
         }
     }
 }

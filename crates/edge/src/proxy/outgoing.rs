@@ -1,6 +1,6 @@
-//! A request on its way to an instance: its head, and its body as it comes from the visitor.
+//! Request that is being sent to an instance: its head, and its body as it arrives from the client.
 
-use crate::proxy::connection::Connection;
+use crate::proxy::Connection;
 use bytes::{Buf, Bytes};
 use estrade_http1::server::sending::begin_chunk;
 use http_body::Body;
@@ -8,49 +8,48 @@ use hyper::body::Incoming;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What is sent. At any time the parts that are to be sent next are the rest of `head`, then `lead`,
-/// then `data`.
+/// State of sending. Invariant: what is to be sent next is the rest of `head`, then `lead`, then `data`, and no further
+/// part of the body is taken before `data` is empty. So a slow instance slows its client down instead of filling memory.
 pub(crate) struct OutgoingRequest {
     head: Vec<u8>,
-    /// How much of it is out.
+    /// How many bytes of `head` are sent.
     sent: usize,
-    /// Text between the data: where chunks begin and end.
+    /// Chunk syntax before `data`.
     lead: Vec<u8>,
     data: Bytes,
-    /// What is still to come from the visitor.
+    /// The rest of the body, none once it has ended.
     body: Option<Incoming>,
     chunked: bool,
-    /// How much of the body may still come.
+    /// How many more bytes of the body are accepted.
     room: u64,
     received: u64,
-    /// Whether a part of the body was taken: then the request cannot be sent again.
+    /// Whether a part of the body was taken, which is not kept: the request cannot be sent again.
     begun: bool,
 }
 
 /// Why nothing more is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// The instance takes no more. It may have said why.
+    /// The instance does not read on. It may have sent a response.
     Upstream,
-    /// The body is too long.
     TooLarge,
-    /// The visitor has broken off.
+    /// The client broke off, or its framing is invalid.
     Client,
 }
 
-/// How far it is.
+/// Who has to act next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Everything is out.
+    /// Nobody: everything is sent.
     Done,
-    /// The instance has to take what is there.
+    /// The instance has to read.
     WaitingForUpstream,
-    /// The visitor has to send more.
+    /// The client has to send more of the body.
     WaitingForClient,
 }
 
 impl OutgoingRequest {
-    /// Without a body.
+    /// A request without a body.
     pub(crate) fn head(head: Vec<u8>) -> Self {
         Self {
             head,
@@ -65,7 +64,7 @@ impl OutgoingRequest {
         }
     }
 
-    /// With a body of which at most `room` bytes are taken.
+    /// A request with a body of at most `room` bytes.
     pub(crate) fn with_body(head: Vec<u8>, body: Incoming, chunked: bool, room: u64) -> Self {
         Self {
             body: Some(body),
@@ -75,23 +74,21 @@ impl OutgoingRequest {
         }
     }
 
-    /// Prepares to send it again; false when that is not possible.
+    /// Prepares to send it again. False: a part of its body is gone.
     pub(crate) fn rewind(&mut self) -> bool {
         self.sent = 0;
         !self.begun
     }
 
-    /// Whether it has a body.
     pub(crate) fn has_body(&self) -> bool {
         self.body.is_some() || self.begun
     }
 
-    /// How many bytes of the body have come.
+    /// How many bytes of the body have arrived.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether everything is out.
     pub(crate) fn is_done(&self) -> bool {
         self.body.is_none() && self.is_sent()
     }
@@ -100,8 +97,7 @@ impl OutgoingRequest {
         self.sent == self.head.len() && self.lead.is_empty() && self.data.is_empty()
     }
 
-    /// Sends what there is, and says who has to do something next. `progressed` is set when something was
-    /// sent.
+    /// Sends what there is. `progressed` is set when a byte was written.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -109,7 +105,7 @@ impl OutgoingRequest {
         progressed: &mut bool,
     ) -> Result<Progress, SendError> {
         loop {
-            // Asked before the head is out: a small body goes with it.
+            // Before the head is sent: a small body goes out in the same write.
             let waits = match self.poll_body(cx) {
                 Poll::Ready(outcome) => {
                     outcome?;
@@ -145,7 +141,7 @@ impl OutgoingRequest {
         self.data.advance(written - lead);
     }
 
-    /// Takes the next part of the body, once the last one is out.
+    /// Takes the next part of the body, once the last one is sent.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let Some(body) = &mut self.body else {
             return Poll::Ready(Ok(()));
@@ -169,7 +165,7 @@ impl OutgoingRequest {
             }
             Some(Err(_)) => return Poll::Ready(Err(SendError::Client)),
             Some(Ok(frame)) => {
-                // Trailers end here.
+                // Trailers are not forwarded.
                 let data = frame.into_data().unwrap_or_default();
                 if data.is_empty() {
                     self.begun = !first;

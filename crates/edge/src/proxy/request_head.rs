@@ -1,64 +1,56 @@
-//! The head of a request as an instance gets it.
+//! Request head as it is sent to an instance.
 //!
-//! Written anew from what was understood of the visitor's: where the body ends, which host is meant
-//! and where the request comes from are our words, so that nothing that is read differently by two
-//! servers gets through.
+//! Prevents request smuggling and spoofed origins: framing, host and `Forwarded` headers are written anew from what was
+//! understood and never copied, so that edge and instance cannot read them differently.
 
 use crate::proxy::forwarded::Origin;
-use crate::proxy::response_head::list_items;
+use estrade_http1::client::{RequestFraming, list_items};
 
-/// The first line and the host.
+/// Request line and host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestLine<'r> {
     pub(crate) method: &'r str,
-    /// Path and query, as they came.
+    /// Path and query as the client sent them.
     pub(crate) target: &'r str,
     pub(crate) host: &'r str,
-    /// Whether the visitor came over TLS.
+    /// Whether the client uses TLS.
     pub(crate) secure: bool,
 }
 
-/// How the end of the body is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
-    Nothing,
-    Length(u64),
-    Chunks,
-}
-
-/// What a trusted proxy says that it was asked for.
+/// What a trusted proxy says of the request that it received.
 #[derive(Default)]
 struct ForwardedClaims<'h> {
     proto: Option<&'h [u8]>,
     host: Option<&'h [u8]>,
 }
 
-/// Writes the head. The headers are looked through more than once; `upgrade` is the protocol that is
-/// asked for.
+/// Writes the head. `headers` is iterated more than once; `upgrade` is the requested protocol.
 pub(crate) fn write<'h, I: Iterator<Item = (&'h str, &'h [u8])>>(
     out: &mut Vec<u8>,
     line: RequestLine<'_>,
     headers: impl Fn() -> I,
     origin: &Origin,
-    framing: Framing,
+    framing: RequestFraming,
     upgrade: Option<&[u8]>,
 ) {
-    let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
     let (method, target) = (line.method.as_bytes(), line.target.as_bytes());
-    put(&[
-        method,
-        b" ",
-        target,
-        b" HTTP/1.1\r\nhost: ",
-        line.host.as_bytes(),
-        b"\r\n",
-    ]);
+    put(
+        out,
+        &[
+            method,
+            b" ",
+            target,
+            b" HTTP/1.1\r\nhost: ",
+            line.host.as_bytes(),
+            b"\r\n",
+        ],
+    );
     let (mut listed, mut claims, mut cookies) = (Vec::new(), ForwardedClaims::default(), 0);
     for (name, value) in headers() {
         match name.len() {
             6 if name.eq_ignore_ascii_case("cookie") => cookies += 1,
-            // What is usual names no header.
-            10 if name.eq_ignore_ascii_case("connection") && !is_usual(value) => {
+            // The common values name no header.
+            10 if name.eq_ignore_ascii_case("connection") && !names_no_header(value) => {
                 listed.extend(list_items(value));
             }
             16 if origin.trusted && name.eq_ignore_ascii_case("x-forwarded-host") => {
@@ -74,73 +66,81 @@ pub(crate) fn write<'h, I: Iterator<Item = (&'h str, &'h [u8])>>(
         let is_listed = |word: &&[u8]| word.eq_ignore_ascii_case(name.as_bytes());
         let is_split_cookie = cookies > 1 && name.eq_ignore_ascii_case("cookie");
         if !is_stripped(name, origin.trusted) && !is_split_cookie && !listed.iter().any(is_listed) {
-            put(&[name.as_bytes(), b": ", value, b"\r\n"]);
+            put(out, &[name.as_bytes(), b": ", value, b"\r\n"]);
         }
     }
     if cookies > 1 {
-        // HTTP/2 lets clients split it, HTTP/1.1 does not.
-        put(&[b"cookie: "]);
+        // HTTP/2 allows several Cookie fields, HTTP/1.1 one.
+        put(out, &[b"cookie: "]);
         let is_cookie = |(name, _): &(&str, &[u8])| name.eq_ignore_ascii_case("cookie");
         for (at, (_, value)) in headers().filter(is_cookie).enumerate() {
-            put(&[if at == 0 { b"" } else { b"; " }, value]);
+            put(out, &[if at == 0 { b"" } else { b"; " }, value]);
         }
-        put(&[b"\r\n"]);
+        put(out, &[b"\r\n"]);
     }
-    match framing {
-        Framing::Nothing => {}
-        Framing::Length(length) => {
-            let mut number = itoa::Buffer::new();
-            put(&[
-                b"content-length: ",
-                number.format(length).as_bytes(),
-                b"\r\n",
-            ]);
-        }
-        Framing::Chunks => put(&[b"transfer-encoding: chunked\r\n"]),
-    }
+    framing.write(out);
     if let Some(protocol) = upgrade {
-        put(&[b"connection: upgrade\r\nupgrade: ", protocol, b"\r\n"]);
+        put(
+            out,
+            &[b"connection: upgrade\r\nupgrade: ", protocol, b"\r\n"],
+        );
     }
     let proto = claims.proto.filter(|it| matches!(*it, b"http" | b"https"));
     let own: &[u8] = if line.secure { b"https" } else { b"http" };
     let (proto, host) = (proto.unwrap_or(own), claims.host.filter(|it| is_host(it)));
     let host = host.unwrap_or(line.host.as_bytes());
-    put(&[b"x-forwarded-for: ", origin.chain.as_bytes(), b"\r\n"]);
-    put(&[
-        b"x-forwarded-proto: ",
-        proto,
-        b"\r\nx-forwarded-host: ",
-        host,
-        b"\r\n",
-    ]);
-    put(&[b"x-real-ip: ", origin.client.as_bytes(), b"\r\nforwarded: "]);
-    put(&[
-        origin.first.as_bytes(),
-        b";host=\"",
-        host,
-        b"\";proto=",
-        proto,
-    ]);
-    put(&[origin.rest.as_bytes(), b"\r\n\r\n"]);
+    put(
+        out,
+        &[b"x-forwarded-for: ", origin.chain.as_bytes(), b"\r\n"],
+    );
+    put(
+        out,
+        &[
+            b"x-forwarded-proto: ",
+            proto,
+            b"\r\nx-forwarded-host: ",
+            host,
+            b"\r\n",
+        ],
+    );
+    put(
+        out,
+        &[b"x-real-ip: ", origin.client.as_bytes(), b"\r\nforwarded: "],
+    );
+    put(
+        out,
+        &[
+            origin.first.as_bytes(),
+            b";host=\"",
+            host,
+            b"\";proto=",
+            proto,
+        ],
+    );
+    put(out, &[origin.rest.as_bytes(), b"\r\n\r\n"]);
 }
 
-fn is_usual(value: &[u8]) -> bool {
+fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+fn names_no_header(value: &[u8]) -> bool {
     value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close")
 }
 
-/// Whether a text can stand in quotes as it is, and be a host.
+/// Whether it can be a host and needs no escaping in quotes.
 fn is_host(text: &[u8]) -> bool {
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
     !text.is_empty() && text.iter().all(fits)
 }
 
-/// Headers that are between the visitor and us, or that only we write.
+/// Headers of the hop between client and edge, and those that only the edge writes.
 fn is_stripped(name: &str, trusted: bool) -> bool {
     const FORWARDED: &str = "x-forwarded-";
     let known = match (name.len(), name.as_bytes()[0] | 0x20) {
         (2, _) => "te",
         (4, _) => "host",
-        // Some servers make HTTP_PROXY of it, which some clients in them believe.
+        // httpoxy: CGI turns it into the variable HTTP_PROXY, which HTTP clients of the instance would use.
         (5, _) => "proxy",
         (6, _) => "expect",
         (7, b'u') => "upgrade",
@@ -166,7 +166,7 @@ fn is_stripped(name: &str, trusted: bool) -> bool {
     is_same_variable(name.as_bytes(), known)
 }
 
-/// Whether servers that know headers by the names of variables would take it for the other.
+/// Whether both have the same name as a CGI variable, where `-` becomes `_`.
 fn is_same_variable(name: &[u8], known: &str) -> bool {
     let same = |(a, b): (&u8, u8)| a.eq_ignore_ascii_case(&b) || (*a == b'_' && b == b'-');
     name.len() == known.len() && name.iter().zip(known.bytes()).all(same)
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use estrade_listener::peer::TrustedProxies;
 
-    fn written(trusted: &[&str], headers: &[(&str, &str)], framing: Framing) -> String {
+    fn written(trusted: &[&str], headers: &[(&str, &str)], framing: RequestFraming) -> String {
         let proxies: TrustedProxies = trusted.iter().map(|it| it.parse().unwrap()).collect();
         let forwarded = headers.iter().rev().filter(|it| it.0 == "x-forwarded-for");
         let forwarded = forwarded.map(|it| it.1.as_bytes());
@@ -202,7 +202,7 @@ mod tests {
         forwarded: for=10.0.0.1;host=\"a.localhost:8080\";proto=http\r\n\r\n";
 
     #[test]
-    fn what_strangers_say_about_themselves_is_not_passed_on() {
+    fn forwarding_headers_of_clients_are_not_forwarded() {
         let spoofed = [
             ("host", "other"),
             ("X-Forwarded-For", "6.6.6.6"),
@@ -217,7 +217,7 @@ mod tests {
             ("Forwarded", "for=6.6.6.6"),
             ("Proxy", "http://evil"),
         ];
-        let head = written(&[], &spoofed, Framing::Nothing);
+        let head = written(&[], &spoofed, RequestFraming::None);
         assert_eq!(
             head,
             format!("GET /a?b HTTP/1.1\r\nhost: a.localhost:8080\r\n{PLAIN}")
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_the_connection_stays_there_and_the_rest_goes_on() {
+    fn hop_by_hop_headers_are_not_forwarded_and_others_are() {
         let headers = [
             ("Accept", "*/*"),
             ("Connection", "keep-alive, X-Hop,cookie"),
@@ -246,7 +246,7 @@ mod tests {
             ("Authorization", "x"),
             ("X_Custom", "stays"),
         ];
-        let head = written(&[], &headers, Framing::Length(5));
+        let head = written(&[], &headers, RequestFraming::Length(5));
         assert_eq!(
             head,
             format!(
@@ -266,7 +266,7 @@ mod tests {
             ("x-forwarded-port", "443"),
             ("forwarded", "for=6.6.6.6"),
         ];
-        let head = written(&["10.0.0.0/8"], &headers, Framing::Chunks);
+        let head = written(&["10.0.0.0/8"], &headers, RequestFraming::Chunked);
         assert_eq!(
             head,
             "GET /a?b HTTP/1.1\r\nhost: a.localhost:8080\r\nx-forwarded-port: 443\r\n\
@@ -279,14 +279,14 @@ mod tests {
             ("x-forwarded-proto", "gopher"),
             ("x-forwarded-host", "a\";b"),
         ];
-        let head = written(&["10.0.0.0/8"], &odd, Framing::Nothing);
+        let head = written(&["10.0.0.0/8"], &odd, RequestFraming::None);
         assert!(head.ends_with(PLAIN), "{head}");
     }
 
     #[test]
     fn split_cookies_are_one_again() {
         let headers = [("cookie", "a=b"), ("accept", "x"), ("cookie", "c=d")];
-        let head = written(&[], &headers, Framing::Nothing);
+        let head = written(&[], &headers, RequestFraming::None);
         assert!(
             head.contains("\r\naccept: x\r\ncookie: a=b; c=d\r\n"),
             "{head}"

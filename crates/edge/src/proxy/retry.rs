@@ -1,24 +1,26 @@
-//! From a request to the head of its answer: which connection it goes out on, and what is tried when
-//! that fails.
+//! From a request to the head of its response: which connection it is sent on, and when it is sent again.
+//!
+//! A request is sent again only if no connection was accepted, so that no instance has seen it, or if it is idempotent,
+//! has no body and its connection ended without a byte of a response.
 
 use crate::cookies;
-use crate::proxy::connection::Connection;
 use crate::proxy::outgoing::{OutgoingRequest, Progress, SendError};
 use crate::proxy::pool::Pool;
-use crate::proxy::response_head::{ResponseContext, ResponseHead};
+use crate::proxy::response_head::ResponseHead;
 use crate::proxy::upstream_body::UpstreamBody;
-use crate::proxy::{Failure, ProxyOptions, ProxyTarget};
+use crate::proxy::{Connection, Failure, ProxyOptions, ProxyTarget};
 use crate::routing::load_balancer::InFlightGuard;
+use estrade_http1::client::ResponseContext;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A request that cannot be repeated goes out on a connection that was used just now or on a new one:
-/// one that has waited for long may be closed by the instance at the very same moment.
+/// Keep-alive race: an instance may close an idle connection while a request is on its way. A request that cannot be
+/// repeated is sent only on a connection that was idle for less than this, or on a new one.
 const MAX_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
-/// Times that a request is sent or a connection tried.
+/// Requests that are sent plus connections that are tried, for one request of a client.
 const MAX_ATTEMPTS: usize = 5;
 
 /// What a request needs to reach an instance.
@@ -30,16 +32,15 @@ pub(crate) struct Upstream<'u> {
     pub(crate) shared_domains: &'u [String],
 }
 
-/// An answer whose head is there.
+/// A response whose head has been read.
 pub(crate) struct UpstreamResponse {
     pub(crate) head: ResponseHead,
-    pub(crate) connection: Connection,
+    pub(crate) connection: Box<Connection>,
     pub(crate) in_flight: InFlightGuard,
     outgoing: OutgoingRequest,
 }
 
 impl UpstreamResponse {
-    /// The body, as it comes.
     pub(crate) fn into_body(self, upstream: Upstream<'_>) -> (ResponseHead, UpstreamBody) {
         let idle = upstream.options.idle_timeout;
         let pool = Arc::clone(upstream.pool);
@@ -48,9 +49,8 @@ impl UpstreamResponse {
     }
 }
 
-/// Sends a request to an instance, and to another one when that is possible and right.
-///
-/// `repeatable` says whether it does the same when it is carried out twice.
+/// Sends a request to an instance, and to another one if that fails and it may be sent again. `repeatable`: its method is
+/// idempotent.
 pub(crate) async fn forward(
     upstream: Upstream<'_>,
     target: ProxyTarget,
@@ -73,7 +73,9 @@ pub(crate) async fn forward(
         let reused = kept.is_some();
         let connection = match kept {
             Some(connection) => Ok(connection),
-            None => Connection::open(in_flight.instance().address, options.connect_timeout).await,
+            None => Connection::open(in_flight.instance().address, options.connect_timeout)
+                .await
+                .map(Box::new),
         };
         let failure = match connection {
             Ok(mut connection) => {
@@ -90,7 +92,7 @@ pub(crate) async fn forward(
                             outgoing,
                         });
                     }
-                    Err(Failure::Unanswered) if repeatable => Failure::Unanswered,
+                    Err(Failure::NoResponse) if repeatable => Failure::NoResponse,
                     Err(failure) => return Err(failure),
                 }
             }
@@ -103,8 +105,8 @@ pub(crate) async fn forward(
             return Err(failure);
         }
         if reused {
-            // It was closed while it waited. That says nothing about the instance, but much about
-            // its other connections.
+            // Closed while it was idle. The instance may be healthy, but its other idle connections are likely closed,
+            // too: the next attempt opens one.
             pooled = false;
             continue;
         }
@@ -121,17 +123,17 @@ fn take_idle(
     upstream: Upstream<'_>,
     in_flight: &InFlightGuard,
     repeatable: bool,
-) -> Option<Connection> {
+) -> Option<Box<Connection>> {
     if repeatable {
         return upstream.pool.take(in_flight.instance(), Duration::MAX);
     }
     let kept = upstream
         .pool
         .take(in_flight.instance(), MAX_IDLE_UNREPEATABLE);
-    kept.filter(Connection::is_quiet_now)
+    kept.filter(|connection| connection.is_quiet_now())
 }
 
-/// Sends a request and waits for the head of its answer.
+/// Sends a request and waits for the head of its response.
 async fn send_request(
     connection: &mut Connection,
     outgoing: &mut OutgoingRequest,
@@ -139,7 +141,7 @@ async fn send_request(
     options: &ProxyOptions,
 ) -> Result<ResponseHead, Failure> {
     let mut since = Instant::now();
-    // How long the visitor has been waited for before, and since when it is.
+    // How long the client was waited for before, and since when it is now.
     let (mut waited, mut waiting) = (Duration::ZERO, None::<Instant>);
     poll_fn(|cx| {
         let mut progressed = false;
@@ -148,15 +150,15 @@ async fn send_request(
         }
         let progress = match outgoing.poll_send(cx, connection, &mut progressed) {
             Ok(progress) => progress,
-            // One that hangs up while we send may have said why: so its answer is looked for anyway.
+            // An instance that stops reading may have sent a response that says why: it is read anyway.
             Err(SendError::Upstream) => Progress::Done,
             Err(SendError::TooLarge) => return Poll::Ready(Err(Failure::TooLarge)),
-            Err(SendError::Client) => return Poll::Ready(Err(Failure::VisitorBroken)),
+            Err(SendError::Client) => return Poll::Ready(Err(Failure::ClientAborted)),
         };
-        if let Poll::Ready(answer) = connection.poll_head(cx, context) {
-            return Poll::Ready(match answer {
+        if let Poll::Ready(head) = connection.poll_head(cx, context, ResponseHead::read) {
+            return Poll::Ready(match head {
                 Ok(Some(head)) => Ok(head),
-                Ok(None) => Err(Failure::Unanswered),
+                Ok(None) => Err(Failure::NoResponse),
                 Err(_) => Err(Failure::MalformedResponse),
             });
         }
@@ -171,12 +173,12 @@ async fn send_request(
                 let due = now + allowed.saturating_sub(waited);
                 (
                     due.min(since + options.idle_timeout),
-                    Failure::VisitorSilent,
+                    Failure::ClientTimeout,
                 )
             }
             _ => (since + options.first_byte_timeout, Failure::Timeout),
         };
-        ready!(connection.poll_due(cx, due));
+        ready!(connection.poll_deadline(cx, due));
         Poll::Ready(Err(failure))
     })
     .await

@@ -1,6 +1,6 @@
-//! A request that an instance has answered: the rest of its answer, as it comes.
+//! Body of an instance's response, while the rest of the request may still be on its way.
 
-use crate::proxy::connection::Connection;
+use crate::proxy::Connection;
 use crate::proxy::outgoing::{OutgoingRequest, SendError};
 use crate::proxy::pool::Pool;
 use crate::routing::load_balancer::InFlightGuard;
@@ -14,26 +14,25 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The body of an answer. Dropping it closes the connection to the instance, unless it has ended.
+/// Body of a response. Dropping it closes the connection to the instance, unless the body has ended.
 pub(crate) struct UpstreamBody {
-    /// None once the answer has ended, one way or another.
+    /// None once the body has ended or failed.
     active: Option<ActiveUpstream>,
     pool: Arc<Pool>,
-    /// What the visitor still sends while it is being answered.
+    /// The rest of the request: some instances respond before they have read it.
     outgoing: OutgoingRequest,
     idle_timeout: Duration,
-    /// Since when there was nothing to pass on. A slow visitor is not the instance's fault.
+    /// Since when the instance has sent nothing although it was read. Time that a slow client takes does not count.
     silent_since: Option<Instant>,
-    /// Bytes that were passed on.
     pub(crate) bytes: u64,
 }
 
 struct ActiveUpstream {
-    connection: Connection,
+    connection: Box<Connection>,
     in_flight: InFlightGuard,
 }
 
-/// The answer has no proper end, and the visitor shall notice.
+/// The body has no proper end. The client's connection is broken off, too, so that it does not take a part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TruncatedBody;
 
@@ -47,7 +46,7 @@ impl std::error::Error for TruncatedBody {}
 
 impl UpstreamBody {
     pub(crate) fn new(
-        connection: Connection,
+        connection: Box<Connection>,
         in_flight: InFlightGuard,
         pool: Arc<Pool>,
         outgoing: OutgoingRequest,
@@ -68,16 +67,15 @@ impl UpstreamBody {
         body
     }
 
-    /// Gives the connection back once the answer has ended, so that nobody who does not ask for the
-    /// end keeps it.
+    /// Returns the connection to the pool as soon as the body has ended: servers that know its length do not poll for
+    /// the end.
     fn end_if_done(&mut self) {
         let done = |active: &mut ActiveUpstream| active.connection.is_done();
         if let Some(ActiveUpstream {
             connection,
             in_flight,
         }) = self.active.take_if(done)
-            // Who answers before it has read everything may take the rest for the next request.
-            && connection.is_reusable()
+            // An instance that responds before it has read everything may take the rest for the next request.
             && self.outgoing.is_done()
         {
             self.pool.put(in_flight.instance(), connection);
@@ -91,8 +89,8 @@ impl UpstreamBody {
         let sent = self
             .outgoing
             .poll_send(cx, &mut active.connection, &mut false);
-        // One that takes no more goes on answering. But what it was sent must not end in the middle
-        // as if that was all.
+        // An instance that stops reading may finish its response. But when the client broke off, the instance must not
+        // take a part of the request for the whole: the connection is closed.
         if let Err(SendError::TooLarge | SendError::Client) = sent {
             return Poll::Ready(Err(TruncatedBody));
         }
@@ -101,7 +99,11 @@ impl UpstreamBody {
             return Poll::Ready(data.map_err(|_| TruncatedBody));
         }
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        ready!(active.connection.poll_due(cx, since + self.idle_timeout));
+        ready!(
+            active
+                .connection
+                .poll_deadline(cx, since + self.idle_timeout)
+        );
         Poll::Ready(Err(TruncatedBody))
     }
 }
@@ -135,7 +137,7 @@ impl Body for UpstreamBody {
         let left = self
             .active
             .as_ref()
-            .map_or(Some(0), |it| it.connection.left());
+            .map_or(Some(0), |it| it.connection.remaining());
         left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

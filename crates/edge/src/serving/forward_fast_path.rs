@@ -3,14 +3,15 @@
 use crate::proxy::ProxyTarget;
 use crate::proxy::forwarded::Origin;
 use crate::proxy::outgoing::OutgoingRequest;
-use crate::proxy::request_head::{self, Framing, RequestLine};
-use crate::proxy::response_head::{ResponseContext, ResponseHead};
+use crate::proxy::request_head::{self, RequestLine};
+use crate::proxy::response_head::ResponseHead;
 use crate::proxy::retry;
 use crate::serving::logged_body::client_closed_request;
 use crate::serving::worker::Worker;
 use crate::static_files::error_pages::Page;
 use crate::static_files::request::{Method, StaticRequest};
 use estrade_http1::buffer_pool;
+use estrade_http1::client::{RequestFraming, ResponseContext};
 use estrade_http1::server::fast_path::{begin_head, begin_status};
 use estrade_http1::server::sending::{End, Sending, while_there};
 use http::StatusCode;
@@ -143,7 +144,7 @@ fn write_head(request: &FastPathRequest<'_>) -> Option<Vec<u8>> {
         line,
         headers,
         request.origin,
-        Framing::Nothing,
+        RequestFraming::None,
         None,
     );
     Some(head)

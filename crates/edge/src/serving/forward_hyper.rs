@@ -3,8 +3,7 @@
 use crate::proxy::ProxyTarget;
 use crate::proxy::forwarded::Origin;
 use crate::proxy::outgoing::OutgoingRequest;
-use crate::proxy::request_head::{self, Framing, RequestLine};
-use crate::proxy::response_head::{ResponseContext, list_items};
+use crate::proxy::request_head::{self, RequestLine};
 use crate::proxy::retry::{self, UpstreamResponse};
 use crate::serving::hyper_body::{ResponseBody, into_response};
 use crate::serving::hyper_request::{UNKNOWN_PEER, host_of};
@@ -13,6 +12,7 @@ use crate::serving::tunnel;
 use crate::serving::worker::Worker;
 use crate::static_files::error_pages::Page;
 use crate::static_files::response::header_map;
+use estrade_http1::client::{RequestFraming, ResponseContext, list_items};
 use estrade_listener::peer::SocketPeer;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
@@ -102,10 +102,10 @@ async fn pass(
     };
     let length = body.size_hint().exact();
     let framing = match length {
-        Some(0) if body.is_end_stream() && !usually_has_body(&parts.method) => Framing::Nothing,
+        Some(0) if body.is_end_stream() && !usually_has_body(&parts.method) => RequestFraming::None,
         Some(length) if length > options.body_bytes => return Err(Page::TooLarge),
-        Some(length) => Framing::Length(length),
-        None => Framing::Chunks,
+        Some(length) => RequestFraming::Length(length),
+        None => RequestFraming::Chunked,
     };
     let head = write_head(worker, parts, framing, upgrade.as_ref());
     let outgoing = if body.is_end_stream() {
@@ -127,7 +127,7 @@ async fn pass(
 fn write_head(
     worker: &Worker,
     parts: &Parts,
-    framing: Framing,
+    framing: RequestFraming,
     upgrade: Option<&Upgrade>,
 ) -> Vec<u8> {
     let path = parts.uri.path_and_query().map_or("/", |it| it.as_str());
