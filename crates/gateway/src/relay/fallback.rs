@@ -9,9 +9,10 @@ use crate::streaming::worker::WorkerState;
 use crate::trace::{TRACEPARENT, Trace};
 use crate::upstream::catalogue::Target;
 use crate::upstream::{
-    Connection, Http1Request, ResponseHead, STALE_CONNECTION_WINDOW, SendError, Upstream,
+    self, Connection, ResponseHead, STALE_CONNECTION_WINDOW, SendError, Upstream,
 };
 use bytes::Bytes;
+use estrade_http1::client::{Request, RequestFraming};
 use estrade_model::call::Operation;
 use http::{HeaderMap, header};
 use std::sync::Arc;
@@ -131,7 +132,7 @@ async fn call_with_retries(
         .fields
         .rewrite(call.body, target.name.as_deref(), hide_usage);
     let extra_headers = extra_headers(call.headers, account.trace, body.len());
-    let request = Http1Request {
+    let request = Request {
         head: upstream.head(call.operation),
         extra_headers: &extra_headers,
         body: &body,
@@ -193,7 +194,9 @@ fn classify(head: &ResponseHead) -> Option<AttemptError> {
 /// The connection is worth keeping when the answer nobody reads is in already.
 fn discard(worker: &WorkerState, upstream: &Upstream, mut connection: Box<Connection>) {
     if connection.take_whole().is_some() {
-        worker.pool.put(upstream, connection, Instant::now());
+        worker
+            .pool
+            .put(upstream.number, connection, Instant::now(), || ());
     }
 }
 
@@ -201,17 +204,17 @@ fn discard(worker: &WorkerState, upstream: &Upstream, mut connection: Box<Connec
 async fn send(
     worker: &Arc<WorkerState>,
     target: &Arc<Target>,
-    request: &Http1Request<'_>,
+    request: &Request<'_>,
     account: &mut CallAccount,
     mut now: Instant,
 ) -> Result<(Box<ResponseHead>, Box<Connection>), SendError> {
     let upstream = &*target.upstream;
-    let waiting = worker.pool.take(upstream, now);
+    let waiting = worker.pool.take(upstream.number, Duration::MAX, now);
     let mut may_be_closed = waiting.is_some();
     let mut connection = if let Some(connection) = waiting {
         connection
     } else {
-        let opened = Box::pin(Connection::open(upstream)).await?;
+        let opened = Box::pin(upstream::open(upstream)).await?;
         now = Instant::now();
         opened
     };
@@ -225,7 +228,10 @@ async fn send(
             connection: Some(connection),
         };
         let outcome = match &mut guard.connection {
-            Some(connection) => connection.send(request, now, deadline).await,
+            Some(connection) => connection
+                .send(request, now, deadline, ResponseHead::read)
+                .await
+                .map_err(SendError::from),
             None => Err(SendError::Unanswered),
         };
         let Some(answering) = guard.connection.take() else {
@@ -240,7 +246,7 @@ async fn send(
         drop(attempt);
         account.record_unbilled();
         account.record_attempt(&upstream.name);
-        connection = Box::pin(Connection::open(upstream)).await?;
+        connection = Box::pin(upstream::open(upstream)).await?;
         now = Instant::now();
         may_be_closed = false;
     }
@@ -327,10 +333,7 @@ fn extra_headers(headers: &HeaderMap, trace: Option<Trace>, length: usize) -> Ve
     } else if let Some(parent) = headers.get(TRACEPARENT) {
         add("traceparent: ", parent.as_bytes());
     }
-    add(
-        "content-length: ",
-        itoa::Buffer::new().format(length).as_bytes(),
-    );
+    RequestFraming::Length(length as u64).write(&mut more);
     more.extend_from_slice(b"\r\n");
     more
 }

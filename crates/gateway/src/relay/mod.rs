@@ -75,7 +75,10 @@ impl Relay {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             let known = self.0.gateway.catalogue.load_full();
-            self.0.pool.sweep(&known.upstreams, Instant::now());
+            let is_known = |number| known.upstreams.iter().any(|it| it.number == number);
+            self.0
+                .pool
+                .sweep(Instant::now(), |number, ()| is_known(number));
             self.0.active_responses.sweep(unread);
         }
     }

@@ -80,7 +80,8 @@ impl WorkerState {
             return Err(GatewayError::upstream_error(Some(head.status)));
         }
         let (waited, now) = (account.time_to_first_byte(), account.first_byte_at());
-        self.pool.put(&target.upstream, connection, now);
+        self.pool
+            .put(target.upstream.number, connection, now, || ());
         let mut scan = ResponseScanner::default();
         scan.feed(&body);
         let (tokens, estimated) = tokens(
@@ -154,7 +155,8 @@ impl WorkerState {
         if target.upstream.leaks_key(&body) {
             return Err(GatewayError::upstream_error(Some(status)));
         }
-        self.pool.put(&target.upstream, connection, now);
+        self.pool
+            .put(target.upstream.number, connection, now, || ());
         let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
         head.pass_on(&mut headers);
         insert_origin_headers(&target, &mut headers);
@@ -199,7 +201,7 @@ impl WorkerState {
                 headers.insert(CACHE, HeaderValue::from_static("miss"));
             }
             // The name of the model may have another length.
-            let left = connection.length().filter(|_| !readable);
+            let left = connection.remaining().filter(|_| !readable);
             Content::Json {
                 scan: ResponseScanner::default(),
                 readable,

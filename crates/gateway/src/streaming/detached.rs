@@ -18,6 +18,7 @@ use crate::upstream::{
     Connection, ResponseError, ResponseHead, STALE_CONNECTION_WINDOW, SendError,
 };
 use bytes::Bytes;
+use estrade_http1::client::ResponseContext;
 use estrade_model::call::Price;
 use estrade_model::provider::OnDisconnect;
 use std::collections::VecDeque;
@@ -119,11 +120,15 @@ impl DetachedRead {
 
     async fn read_head(&mut self, deadline: Instant) -> Wait<Result<Box<ResponseHead>, SendError>> {
         let connection = &mut self.response.connection;
-        poll_fn(|cx| match connection.poll_head(cx) {
-            Poll::Ready(head) => Poll::Ready(Wait::Done(head)),
-            Poll::Pending => connection
-                .poll_deadline(cx, deadline)
-                .map(|()| Wait::TimedOut),
+        poll_fn(|cx| {
+            match connection.poll_head(cx, ResponseContext::default(), ResponseHead::read) {
+                Poll::Ready(Ok(Some(head))) => Poll::Ready(Wait::Done(Ok(head))),
+                Poll::Ready(Ok(None)) => Poll::Ready(Wait::Done(Err(SendError::Unanswered))),
+                Poll::Ready(Err(_)) => Poll::Ready(Wait::Done(Err(SendError::Garbage))),
+                Poll::Pending => connection
+                    .poll_deadline(cx, deadline)
+                    .map(|()| Wait::TimedOut),
+            }
         })
         .await
     }
@@ -171,7 +176,7 @@ impl DetachedRead {
         poll_fn(|cx| match connection.poll_data(cx) {
             // A response that never pauses is not read without end either.
             Poll::Ready(_) if Instant::now() >= deadline => Poll::Ready(Wait::TimedOut),
-            Poll::Ready(part) => Poll::Ready(Wait::Done(part)),
+            Poll::Ready(part) => Poll::Ready(Wait::Done(part.map_err(ResponseError::from))),
             Poll::Pending => connection
                 .poll_deadline(cx, part_deadline)
                 .map(|()| Wait::TimedOut),

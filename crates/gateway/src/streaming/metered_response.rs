@@ -207,7 +207,7 @@ impl MeteredResponse {
             match connection.poll_data(cx) {
                 Poll::Ready(Ok(Some(data))) => self.receive(data),
                 Poll::Ready(Ok(None)) => self.finish(),
-                Poll::Ready(Err(error)) => self.abort(error),
+                Poll::Ready(Err(error)) => self.abort(error.into()),
                 Poll::Pending => ready!(self.poll_silence(cx)),
             }
         }
@@ -330,7 +330,12 @@ impl MeteredResponse {
         }
         if let Some(connection) = self.connection.take() {
             let pool = &self.worker.pool;
-            pool.put(&self.target.upstream, connection, Instant::now());
+            pool.put(
+                self.target.upstream.number,
+                connection,
+                Instant::now(),
+                || (),
+            );
         }
         if self.account.is_open() {
             self.close(false);
@@ -466,7 +471,7 @@ impl Drop for MeteredResponse {
         let mut connection = self.connection.take();
         if let Some(done) = connection.take_if(|it| it.is_done()) {
             let pool = &self.worker.pool;
-            pool.put(&self.target.upstream, done, Instant::now());
+            pool.put(self.target.upstream.number, done, Instant::now(), || ());
         }
         if !self.account.is_open() {
             return;

@@ -1,4 +1,7 @@
-//! How a target fares: its circuit breaker, and what was measured of it.
+//! Health of a target: circuit breaker, latency and throughput.
+//!
+//! The breaker opens after consecutive failures or a failure rate, then admits one probe per pause, with a pause that
+//! doubles. So calls do not wait for timeouts of a provider that is down, and a provider that recovers is not flooded.
 
 use estrade_model::sync::MutexExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,23 +9,24 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So many failed calls in a row open the breaker…
+/// This many consecutive failures open the breaker…
 const MAX_CONSECUTIVE_FAILURES: u32 = 5;
-/// …or more than half of so many…
+/// …or failures of more than half of the last calls…
 const WINDOW: usize = 20;
-/// …within so long.
+/// …within this time.
 const WINDOW_SPAN: Duration = Duration::from_secs(30);
+/// Time from opening to the first probe. It doubles with each probe that fails.
 const MIN_PAUSE: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
-/// Not every failure is worth a line in the log: one in so long is.
+/// At most one failure is logged in this time.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
-/// What was measured longer ago says little of now.
+/// Older measurements are ignored.
 const MAX_SAMPLE_AGE: Duration = Duration::from_mins(5);
 
-/// The health of one target. Shared by all cores.
+/// Health of one target, shared by all workers.
 pub(crate) struct Health {
     created_at: Instant,
-    /// How many failures the breaker remembers; as long as it is none, successes need no lock.
+    /// Fast path: number of failures in the breaker. While it is 0, successes take no lock.
     failures: AtomicUsize,
     breaker: Mutex<Breaker>,
     latency: Average,
@@ -34,18 +38,17 @@ struct Breaker {
     consecutive_failures: u32,
     recent: Vec<(Instant, bool)>,
     open: Option<Open>,
-    /// When a failure was last reported_at of.
+    /// When a failure was last logged.
     reported_at: Option<Instant>,
 }
 
-/// What the operator shall hear of a failure.
+/// What is logged of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// The breaker has opened.
+    /// It opened the breaker.
     Opened,
-    /// It failed.
     Failed,
-    /// Nothing new.
+    /// One was logged within `LOG_INTERVAL`.
     Nothing,
 }
 
@@ -57,17 +60,17 @@ struct Open {
     probing: bool,
 }
 
-/// How a breaker stands.
+/// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Closed,
-    /// Somebody may try.
+    /// Half open: the next call is the probe.
     Due,
-    /// Opened then, and not to be tried yet.
+    /// Since when. The probe is not due yet, or under way.
     Open(Instant),
 }
 
-/// A call to a target that has not ended. One call is one success or one failure.
+/// Guard of a call that the breaker admitted. Each call counts as one success or one failure.
 pub(crate) struct BreakerPermit<'h> {
     health: &'h Health,
     probe: bool,
@@ -90,7 +93,6 @@ impl Health {
         self.breaker.lock_ignoring_poison()
     }
 
-    /// How its breaker stands.
     pub(crate) fn state(&self, now: Instant) -> State {
         if self.failures.load(Ordering::Acquire) == 0 {
             return State::Closed;
@@ -102,8 +104,7 @@ impl Health {
         }
     }
 
-    /// Begins a call. With an open breaker it is the one probe, or (`anyway`) a call that has nowhere
-    /// else to go.
+    /// Admits a call. With an open breaker: the one probe, or a call without another target (`anyway`).
     pub(crate) fn acquire(&self, now: Instant, anyway: bool) -> Option<BreakerPermit<'_>> {
         let mut probe = false;
         if self.failures.load(Ordering::Acquire) > 0
@@ -123,7 +124,7 @@ impl Health {
         })
     }
 
-    /// A call to it went well, to its end.
+    /// A response was complete.
     pub(crate) fn succeeded(&self, now: Instant) {
         if self.failures.load(Ordering::Acquire) == 0 {
             return;
@@ -137,7 +138,7 @@ impl Health {
         self.remember(&breaker);
     }
 
-    /// A call to it broke off after it had begun well.
+    /// A response broke off.
     pub(crate) fn response_failed(&self, now: Instant) -> Notice {
         self.failed(now, false)
     }
@@ -177,7 +178,7 @@ impl Health {
         self.failures.store(remembered, Ordering::Release);
     }
 
-    /// Notes what a call took.
+    /// Adds the measurements of a call.
     pub(crate) fn measure(&self, first_byte: Duration, tokens_per_second: Option<f64>) {
         let now = self.created_at.elapsed();
         self.latency.record(first_byte.as_secs_f64(), now);
@@ -186,12 +187,12 @@ impl Health {
         }
     }
 
-    /// Seconds until the first byte, lately.
+    /// Moving average of seconds to the first byte.
     pub(crate) fn latency(&self) -> Option<f64> {
         self.latency.value(self.created_at.elapsed())
     }
 
-    /// Tokens per second, lately.
+    /// Moving average of tokens per second.
     pub(crate) fn throughput(&self) -> Option<f64> {
         self.throughput.value(self.created_at.elapsed())
     }
@@ -225,15 +226,14 @@ impl BreakerPermit<'_> {
         self.health.succeeded(now);
     }
 
-    /// It has begun to answer. That is enough for a probe; else the end of the answer tells, see
-    /// [`Health::succeeded`] and [`Health::response_failed`].
+    /// The response has begun, which is enough for a probe. Otherwise its end decides: see [`Health::succeeded`] and
+    /// [`Health::response_failed`].
     pub(crate) fn answered(self, now: Instant) {
         if self.probe {
             self.succeeded(now);
         }
     }
 
-    /// It did not.
     pub(crate) fn failed(mut self, now: Instant) -> Notice {
         self.settled = true;
         self.health.failed(now, self.probe)
@@ -242,7 +242,7 @@ impl BreakerPermit<'_> {
 
 impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
-        // The caller left: nothing was learned, so the next one may probe.
+        // The client left before the outcome of the probe: the next call may probe.
         if self.probe
             && !self.settled
             && let Some(open) = &mut self.health.breaker().open
@@ -252,10 +252,10 @@ impl Drop for BreakerPermit<'_> {
     }
 }
 
-/// A moving average. Cores that write at once may lose a sample, which does not matter.
+/// Exponential moving average in two atomics. Concurrent writers may lose a sample, which an average tolerates.
 struct Average {
     value: AtomicU64,
-    /// Milliseconds; 0 is never.
+    /// Time of the last sample in milliseconds; 0: none.
     at: AtomicU64,
 }
 

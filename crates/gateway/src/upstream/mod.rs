@@ -1,7 +1,6 @@
-//! Providers as the relay reaches them: addresses, connections and what is said on them.
+//! Providers: addresses, keys and request heads, models and their targets, health.
 //!
-//! HTTP/1.1, spoken here and not by a library: a connection is owned by the call that uses it, so
-//! that no task and no channel lies between the socket and the caller, and dropping the call closes it.
+//! `http1::client` sends requests and reads responses. Here is which target gets a call and what a response may show.
 
 pub(crate) mod catalogue;
 mod connection;
@@ -9,16 +8,15 @@ mod head;
 pub(crate) mod health;
 mod key_finder;
 pub(crate) mod model_id;
-mod pool;
+mod stream;
 pub(crate) mod target_order;
 mod tls;
 
 pub(crate) use connection::{
-    Connection, Http1Request, ResponseError, STALE_CONNECTION_WINDOW, SendError,
+    Connection, Pool, ResponseError, STALE_CONNECTION_WINDOW, SendError, open,
 };
 pub(crate) use head::ResponseHead;
 pub(crate) use key_finder::KeyFinder;
-pub(crate) use pool::Pool;
 pub(crate) use tls::Trust;
 
 use crate::request::field_policy::FieldPolicy;
@@ -32,14 +30,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_rustls::TlsConnector;
 
-/// Keys that are shorter are no secrets: `none`, `ollama`. Such words are in many answers.
+/// Shorter keys (`none`, `ollama`) are placeholders and not redacted: such words occur in many responses.
 const MIN_SECRET: usize = 16;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A provider, ready to be asked.
+/// A provider with everything prepared that is the same for all calls.
 pub(crate) struct Upstream {
-    /// Tells the connections of one provider from those of another, also after it was changed.
+    /// Key of its connections in the pool. A provider that was changed gets a new one, so that connections to the old
+    /// address are not used again.
     pub(crate) number: u64,
     pub(crate) name: Arc<str>,
     pub(crate) name_header: HeaderValue,
@@ -52,13 +51,13 @@ pub(crate) struct Upstream {
     host: String,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// What every request begins with, per operation; has the provider's key in it.
+    /// First part of every request head, per operation. Contains the provider's key: never log it.
     heads: [Box<[u8]>; 3],
     secret: Option<KeyFinder>,
 }
 
 impl Upstream {
-    /// Prepares a provider; one of `known` that is the same stays.
+    /// Prepares a provider. One of `known` with the same fingerprint is kept, and with it its connections.
     pub(crate) fn build(
         provider: &Provider,
         known: &[Arc<Self>],
@@ -108,12 +107,12 @@ impl Upstream {
         }))
     }
 
-    /// Finds the provider's key, if it has one that is a secret.
+    /// Searches for the provider's key, if it has one that is a secret.
     pub(crate) fn secret(&self) -> Option<&KeyFinder> {
         self.secret.as_ref()
     }
 
-    /// Whether these bytes have the provider's key in them.
+    /// Whether these bytes contain the provider's key.
     pub(crate) fn leaks_key(&self, bytes: &[u8]) -> bool {
         let secret = self.secret();
         secret.is_some_and(|secret| secret.is_in(bytes))
@@ -128,7 +127,7 @@ impl Upstream {
     }
 }
 
-/// A hash of everything that a connection and the meaning of its answers depend on.
+/// Hash of everything that a connection and the handling of its responses depend on.
 fn fingerprint(provider: &Provider, certificates: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     let key = provider.api_key.as_ref().map(Secret::expose);
@@ -154,7 +153,7 @@ fn fingerprint(provider: &Provider, certificates: &[u8]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The parts of a base URL.
+/// Base URL, split.
 struct Base {
     secure: bool,
     host: String,

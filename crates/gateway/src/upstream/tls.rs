@@ -1,28 +1,26 @@
-//! Whom to trust: the system's certificates, and a provider's own.
+//! TLS connectors to providers: the system's trust store, and a provider's own `ca_file`.
 
-use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
+use estrade_http1::client::tls_config;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls_platform_verifier::Verifier;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 
-/// Makes connectors; providers with the same certificates share one.
+/// Creates connectors. Providers with the same certificates share one, and with it the session cache.
 #[derive(Default)]
 pub(crate) struct Trust {
-    made: HashMap<Vec<u8>, TlsConnector>,
+    connectors: HashMap<Vec<u8>, TlsConnector>,
 }
 
 impl Trust {
-    /// A connector that trusts the system and these certificates (PEM).
+    /// A connector that trusts the system's certificates and these (PEM).
     pub(crate) fn connector(&mut self, certificates: Vec<u8>) -> Result<TlsConnector, String> {
-        if let Some(made) = self.made.get(&certificates) {
-            return Ok(made.clone());
+        if let Some(known) = self.connectors.get(&certificates) {
+            return Ok(known.clone());
         }
         let connector = connector(&certificates)?;
-        self.made.insert(certificates, connector.clone());
+        self.connectors.insert(certificates, connector.clone());
         Ok(connector)
     }
 }
@@ -34,19 +32,7 @@ fn connector(certificates: &[u8]) -> Result<TlsConnector, String> {
     if extra.is_empty() && !certificates.is_empty() {
         return Err("its ca_file has no certificate in it".to_owned());
     }
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let cannot = |error: rustls::Error| format!("cannot prepare TLS: {error}");
-    let verifier = if extra.is_empty() {
-        Verifier::new(Arc::clone(&provider))
-    } else {
-        Verifier::new_with_extra_roots(extra, Arc::clone(&provider))
-    };
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(cannot)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier.map_err(cannot)?))
-        .with_no_client_auth();
+    let mut config = tls_config(extra).map_err(|error| format!("cannot prepare TLS: {error}"))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }

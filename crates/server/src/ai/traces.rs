@@ -6,6 +6,7 @@
 use axum::http::{HeaderMap, HeaderValue, Request, Uri, header};
 use bytes::Bytes;
 use estrade_gateway::{Trace, TraceSink};
+use estrade_http1::client::tls_config;
 use estrade_model::call::{Call, Operation};
 use estrade_model::error::error_chain;
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,8 +14,6 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::ClientConfig;
-use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -85,12 +84,7 @@ pub(crate) struct Exporter {
 pub(crate) fn open(options: TraceOptions) -> io::Result<(SpanQueue, Exporter)> {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_SPANS);
     let dropped = Arc::new(AtomicU64::new(0));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(io::Error::other)?
-        .with_no_client_auth();
+    let tls = tls_config(Vec::new()).map_err(io::Error::other)?;
     let connector = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
