@@ -4,7 +4,7 @@
 //! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
 
 use crate::static_files::request::StaticRequest;
-use estrade_http1::Second;
+use estrade_http1::DateCache;
 use estrade_model::Timestamp;
 use estrade_model::sync::MutexExt;
 use futures_util::future::BoxFuture;
@@ -70,7 +70,7 @@ impl AccessLog {
     }
 
     /// Notes a request that was answered by this thread.
-    pub fn record(&self, thread: usize, second: &Second, now: Timestamp, entry: &LogEntry<'_>) {
+    pub fn record(&self, thread: usize, date: &DateCache, now: Timestamp, entry: &LogEntry<'_>) {
         if self.file.is_none() {
             return;
         }
@@ -81,7 +81,7 @@ impl AccessLog {
             return;
         }
         let first = buffer.is_empty();
-        write_line(&mut buffer, second, now, entry);
+        write_line(&mut buffer, date, now, entry);
         drop(buffer);
         if first {
             self.some.notify_one();
@@ -194,7 +194,7 @@ fn rotate(path: &Path) -> io::Result<()> {
     fs::rename(path, aside(1))
 }
 
-fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, entry: &LogEntry<'_>) {
+fn write_line(out: &mut Vec<u8>, date: &DateCache, now: Timestamp, entry: &LogEntry<'_>) {
     let LogEntry {
         request,
         project,
@@ -217,7 +217,7 @@ fn write_line(out: &mut Vec<u8>, second: &Second, now: Timestamp, entry: &LogEnt
     let millis = u16::try_from(now.millis().rem_euclid(1000)).unwrap_or_default();
     let digit = |value: u16| b'0' + u8::try_from(value % 10).unwrap_or_default();
     out.extend_from_slice(b",\"time\":\"");
-    out.extend_from_slice(second.iso().as_bytes());
+    out.extend_from_slice(date.iso_seconds().as_bytes());
     out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis)]);
     out.extend_from_slice(b"Z\"");
     let headers = &request.headers;
@@ -280,9 +280,9 @@ mod tests {
             query: None,
             headers,
         };
-        let mut second = Second::default();
+        let mut date = DateCache::default();
         let now = Timestamp::from_millis(1_700_000_000_007);
-        second.update(now);
+        date.update(now);
         let mut out = Vec::new();
         let entry = LogEntry {
             request: &request,
@@ -292,7 +292,7 @@ mod tests {
             bytes: 5,
             duration: Duration::from_micros(42),
         };
-        write_line(&mut out, &second, now, &entry);
+        write_line(&mut out, &date, now, &entry);
         let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(line["time"], "2023-11-14T22:13:20.007Z");
         assert_eq!(line["agent"], "x\"\\\u{1}é");

@@ -13,10 +13,12 @@ use crate::trace::TRACEPARENT;
 use bytes::Bytes;
 use estrade_http1::framing::parse_digits;
 use estrade_http1::server::fast_path::{
-    self, Input, Next, Parsed, Patience, begin_head, read_more, wants_to_close,
+    Input, KeepAliveTimeout, Outcome, Parsed, begin_head, parse_connection, parse_head, read_more,
 };
-use estrade_http1::server::sending::{Ahead, End, Sending, while_there};
-use estrade_http1::{Second, buffer_pool};
+use estrade_http1::server::response_writer::{
+    BodyEncoding, PipelinedInput, ResponseWriter, while_connected,
+};
+use estrade_http1::{DateCache, buffer_pool};
 use estrade_listener::{ConnectionHandle, ListenerOptions};
 use estrade_model::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
@@ -61,34 +63,38 @@ pub async fn serve(
     stream: TcpStream,
     options: &ListenerOptions,
     connection: &Arc<ConnectionHandle>,
-) -> Next {
+) -> Outcome {
     let cancel = Arc::new(AtomicBool::new(false));
     let stop = connection.close();
     let mut client = Client {
         stream,
-        ahead: Ahead::half_closable(handler.half_close_timeout(), Arc::clone(&cancel)),
+        pipelined: PipelinedInput::with_half_close(
+            handler.half_close_timeout(),
+            Arc::clone(&cancel),
+        ),
         output: Vec::new(),
     };
     let mut input = Input::default();
-    let (mut second, mut first) = (Second::default(), true);
-    let mut patience = Patience::new(options.header_timeout, options.idle_timeout, connection);
+    let (mut date, mut first) = (DateCache::default(), true);
+    let mut keep_alive =
+        KeepAliveTimeout::new(options.header_timeout, options.idle_timeout, connection);
     let mut stopped = pin!(stop.cancelled());
     loop {
         // Others get their turn, however many requests one client sends at once.
         tokio::task::coop::consume_budget().await;
         let head = match Head::parse(input.bytes(), options) {
-            Parsed::Ordinary(head) => head,
-            Parsed::Other => return Next::HandOver(client.stream, input),
+            Parsed::Supported(head) => head,
+            Parsed::Unsupported => return Outcome::Fallback(client.stream, input),
             Parsed::Partial => {
                 match (input.is_empty(), first) {
                     (true, true) => {}
-                    (true, false) => patience.between_requests(),
-                    (false, _) => patience.within_request(),
+                    (true, false) => keep_alive.wait_for_request(),
+                    (false, _) => keep_alive.wait_for_head(),
                 }
                 let stream = &mut client.stream;
-                match read_more(stream, &mut input, &mut patience, stopped.as_mut()).await {
+                match read_more(stream, &mut input, &mut keep_alive, stopped.as_mut()).await {
                     Ok(true) => continue,
-                    Ok(false) | Err(_) => return Next::Ended(Some(client.stream)),
+                    Ok(false) | Err(_) => return Outcome::Closed(Some(client.stream)),
                 }
             }
         };
@@ -98,11 +104,11 @@ pub async fn serve(
             let all = timeout(BODY_TIMEOUT, rest).await;
             // What never comes is a request as well: hyper sees it through.
             if !all.unwrap_or(false) {
-                return Next::HandOver(client.stream, input);
+                return Outcome::Fallback(client.stream, input);
             }
         }
         let Some(route) = head.route(input.bytes()) else {
-            return Next::HandOver(client.stream, input);
+            return Outcome::Fallback(client.stream, input);
         };
         let request = CallRequest {
             key: head.key,
@@ -111,25 +117,25 @@ pub async fn serve(
             cancel: Some(Arc::clone(&cancel)),
         };
         cancel.store(false, Ordering::Relaxed);
-        client.ahead.begin(input.bytes().len() - end);
+        client.pipelined.begin(input.bytes().len() - end);
         let outcome = {
             let answering = pin!(handler.handle(route, Box::new(request)));
-            while_there(&mut client.stream, &mut client.ahead, answering).await
+            while_connected(&mut client.stream, &mut client.pipelined, answering).await
         };
         let Some(response) = outcome else {
-            return Next::Ended(Some(client.stream));
+            return Outcome::Closed(Some(client.stream));
         };
         let close = head.close || stop.is_cancelled();
-        second.update(handler.now());
-        let (back, whole) = send(client, response, second.http(), close).await;
+        date.update(handler.now());
+        let (back, whole) = send(client, response, date.http_date(), close).await;
         client = match back {
             Some(back) if whole && !close => back,
-            back => return Next::Ended(back.map(|client| client.stream)),
+            back => return Outcome::Closed(back.map(|client| client.stream)),
         };
         input.advance(end);
-        client.ahead.move_to(&mut input);
+        client.pipelined.move_to(&mut input);
         first = false;
-        patience.next_request();
+        keep_alive.request_done();
     }
 }
 
@@ -137,16 +143,16 @@ pub async fn serve(
 struct Client {
     stream: TcpStream,
     /// What it sends before its answer is there.
-    ahead: Ahead,
+    pipelined: PipelinedInput,
     /// What goes out next.
     output: Vec<u8>,
 }
 
 impl Client {
-    async fn send_body(&mut self, body: &mut GatewayBody, end: End) -> bool {
-        let mut sending = Sending {
+    async fn send_body(&mut self, body: &mut GatewayBody, end: BodyEncoding) -> bool {
+        let mut sending = ResponseWriter {
             stream: &mut self.stream,
-            ahead: &mut self.ahead,
+            pipelined: &mut self.pipelined,
             output: &mut self.output,
         };
         sending.send_body(body, end).await
@@ -157,7 +163,7 @@ impl Client {
     async fn send_stream(mut self, mut body: GatewayBody) -> (Option<Self>, bool) {
         let mut streaming = JoinSet::new();
         streaming.spawn(async move {
-            let whole = self.send_body(&mut body, End::Chunks).await;
+            let whole = self.send_body(&mut body, BodyEncoding::Chunked).await;
             (self, whole)
         });
         match streaming.join_next().await {
@@ -196,7 +202,7 @@ struct Head {
 
 impl Head {
     fn parse(input: &[u8], options: &ListenerOptions) -> Parsed<Self> {
-        fast_path::parse(input, |request, length| {
+        parse_head(input, |request, length| {
             // The path is found by its place, and httparse skips empty lines before it.
             let head = Self::ordinary(request, length, options)?;
             let head = Some(head).filter(|_| input.starts_with(METHOD))?;
@@ -246,7 +252,7 @@ impl Head {
                     }
                     hosts += 1;
                 }
-                10 if is("connection") => close |= wants_to_close(header.value)?,
+                10 if is("connection") => close |= parse_connection(header.value)?,
                 6 if is("expect") => return None,
                 7 if is("upgrade") => return None,
                 17 if is("transfer-encoding") => return None,
@@ -293,11 +299,11 @@ async fn send(
     date: &str,
     close: bool,
 ) -> (Option<Client>, bool) {
-    client.output = buffer_pool::take();
+    client.output = buffer_pool::acquire();
     let end = write_head(&mut client.output, &response, date, close);
     // What was said of it is not kept for as long as it takes.
     let mut body = response.into_body();
-    if end == End::Chunks && body.is_stream() {
+    if end == BodyEncoding::Chunked && body.is_stream() {
         return client.send_stream(body).await;
     }
     let whole = client.send_body(&mut body, end).await;
@@ -310,7 +316,7 @@ fn write_head(
     response: &Response<GatewayBody>,
     date: &str,
     close: bool,
-) -> End {
+) -> BodyEncoding {
     begin_head(output, response.status(), date);
     for (name, value) in response.headers() {
         output.extend_from_slice(name.as_str().as_bytes());
@@ -323,13 +329,13 @@ fn write_head(
     }
     if matches!(response.status().as_u16(), 204 | 304) {
         output.extend_from_slice(b"\r\n");
-        End::Nothing
+        BodyEncoding::NoBody
     } else if let Some(length) = response.body().size_hint().exact() {
         // Writing into memory does not fail.
         let _ = write!(output, "content-length: {length}\r\n\r\n");
-        End::Length
+        BodyEncoding::ContentLength
     } else {
         output.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
-        End::Chunks
+        BodyEncoding::Chunked
     }
 }

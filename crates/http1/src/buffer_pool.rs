@@ -4,31 +4,31 @@
 use std::cell::RefCell;
 
 /// So many are kept; more are never used at once.
-const MOST: usize = 4;
+const MAX_POOLED: usize = 4;
 /// What has become larger is not kept.
-const LARGEST: usize = 64 * 1024;
+const MAX_CAPACITY: usize = 64 * 1024;
 /// What one begins with.
-const ROOM: usize = 16 * 1024;
+const INITIAL_CAPACITY: usize = 16 * 1024;
 
 thread_local! {
-    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An empty buffer with some room.
-pub fn take() -> Vec<u8> {
-    let spare = SPARES.with_borrow_mut(Vec::pop);
-    spare.unwrap_or_else(|| Vec::with_capacity(ROOM))
+pub fn acquire() -> Vec<u8> {
+    let pooled = POOL.with_borrow_mut(Vec::pop);
+    pooled.unwrap_or_else(|| Vec::with_capacity(INITIAL_CAPACITY))
 }
 
 /// Gives a buffer back, with whatever is in it.
-pub fn give_back(mut buffer: Vec<u8>) {
-    if !(ROOM..=LARGEST).contains(&buffer.capacity()) {
+pub fn release(mut buffer: Vec<u8>) {
+    if !(INITIAL_CAPACITY..=MAX_CAPACITY).contains(&buffer.capacity()) {
         return;
     }
     buffer.clear();
-    SPARES.with_borrow_mut(|spares| {
-        if spares.len() < MOST {
-            spares.push(buffer);
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() < MAX_POOLED {
+            pool.push(buffer);
         }
     });
 }
@@ -39,23 +39,23 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_empty_and_used_again() {
-        let (mut first, second) = (take(), take());
+        let (mut first, second) = (acquire(), acquire());
         first.extend_from_slice(b"x");
         let places = [first.as_ptr(), second.as_ptr()];
         assert_ne!(places[0], places[1]);
-        give_back(second);
-        give_back(first);
-        let again = [take(), take()];
+        release(second);
+        release(first);
+        let again = [acquire(), acquire()];
         assert_eq!(again.each_ref().map(Vec::as_ptr), places);
         assert!(again.iter().all(Vec::is_empty));
     }
 
     #[test]
     fn neither_many_nor_large_ones_are_kept() {
-        give_back(Vec::with_capacity(LARGEST + 1));
-        give_back(Vec::new());
-        (0..2 * MOST).for_each(|_| give_back(Vec::with_capacity(ROOM)));
-        assert_eq!(SPARES.with_borrow(Vec::len), MOST);
-        assert_eq!(take().capacity(), ROOM);
+        release(Vec::with_capacity(MAX_CAPACITY + 1));
+        release(Vec::new());
+        (0..2 * MAX_POOLED).for_each(|_| release(Vec::with_capacity(INITIAL_CAPACITY)));
+        assert_eq!(POOL.with_borrow(Vec::len), MAX_POOLED);
+        assert_eq!(acquire().capacity(), INITIAL_CAPACITY);
     }
 }

@@ -5,46 +5,46 @@ use std::time::{Duration, SystemTime};
 
 /// The texts of one second.
 #[derive(Debug, Clone)]
-pub struct Second {
+pub struct DateCache {
     /// Seconds since the epoch.
     at: i64,
     /// As `Date` has it.
-    http: String,
+    http_date: String,
     /// As the access log has it, up to the seconds.
-    iso: String,
+    iso_seconds: String,
 }
 
-impl Default for Second {
+impl Default for DateCache {
     fn default() -> Self {
         Self {
             at: i64::MIN,
-            http: String::new(),
-            iso: String::new(),
+            http_date: String::new(),
+            iso_seconds: String::new(),
         }
     }
 }
 
-impl Second {
+impl DateCache {
     /// Goes on to this moment.
     pub fn update(&mut self, now: Timestamp) {
         let second = now.millis().div_euclid(1000);
         if self.at != second {
             let since = Duration::from_secs(u64::try_from(second).unwrap_or_default());
-            self.http = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since);
+            self.http_date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since);
             // `2026-11-15T01:02:03.004Z` without its fraction.
-            self.iso = now.to_string().chars().take(19).collect();
+            self.iso_seconds = now.to_string().chars().take(19).collect();
             self.at = second;
         }
     }
 
     /// As `Date` has it.
-    pub fn http(&self) -> &str {
-        &self.http
+    pub fn http_date(&self) -> &str {
+        &self.http_date
     }
 
     /// As the access log has it, up to the seconds.
-    pub fn iso(&self) -> &str {
-        &self.iso
+    pub fn iso_seconds(&self) -> &str {
+        &self.iso_seconds
     }
 }
 
@@ -54,11 +54,11 @@ mod tests {
 
     #[test]
     fn texts_follow_the_time() {
-        let mut second = Second::default();
+        let mut second = DateCache::default();
         second.update(Timestamp::from_millis(1_700_000_000_999));
-        assert_eq!(second.http(), "Tue, 14 Nov 2023 22:13:20 GMT");
-        assert_eq!(second.iso(), "2023-11-14T22:13:20");
+        assert_eq!(second.http_date(), "Tue, 14 Nov 2023 22:13:20 GMT");
+        assert_eq!(second.iso_seconds(), "2023-11-14T22:13:20");
         second.update(Timestamp::from_millis(1_700_000_001_000));
-        assert_eq!(second.iso(), "2023-11-14T22:13:21");
+        assert_eq!(second.iso_seconds(), "2023-11-14T22:13:21");
     }
 }

@@ -11,5 +11,5 @@ pub mod framing;
 mod rewind;
 pub mod server;
 
-pub use date::Second;
-pub use rewind::Prefixed;
+pub use date::DateCache;
+pub use rewind::Rewind;

@@ -6,37 +6,37 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that first gives back what was read of it.
-pub struct Prefixed<S> {
+pub struct Rewind<S> {
     prefix: Vec<u8>,
-    given: usize,
+    replayed: usize,
     stream: S,
 }
 
-impl<S> Prefixed<S> {
+impl<S> Rewind<S> {
     /// `prefix` comes before what the stream has.
     pub fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self {
             prefix,
-            given: 0,
+            replayed: 0,
             stream,
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.given < self.prefix.len() {
-            let left = &self.prefix[self.given..];
+        if self.replayed < self.prefix.len() {
+            let left = &self.prefix[self.replayed..];
             let count = left.len().min(buf.remaining());
             buf.put_slice(&left[..count]);
-            self.given += count;
-            if self.given == self.prefix.len() {
+            self.replayed += count;
+            if self.replayed == self.prefix.len() {
                 self.prefix = Vec::new();
-                self.given = 0;
+                self.replayed = 0;
             }
             return Poll::Ready(Ok(()));
         }
@@ -44,7 +44,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,6 +1,6 @@
 //! Certificates from files, read again when the files change.
 
-use crate::tls::{Certificates, Found, TlsFiles};
+use crate::tls::{CertificateFuture, Certificates, TlsFiles};
 use arc_swap::ArcSwap;
 use estrade_model::sync::MutexExt;
 use rustls::client::verify_server_name;
@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// How often the files are looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often the files are last_check at, at most.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Certificates from pairs of files. The first one is for hosts that no other one is for.
 #[derive(Debug)]
 pub struct FileCertificates {
     pairs: ArcSwap<Vec<Pair>>,
-    looked: Mutex<Instant>,
+    last_check: Mutex<Instant>,
 }
 
 /// A pair of files, what was read from it, and how old they were.
@@ -42,13 +42,13 @@ impl FileCertificates {
         }
         Ok(Self {
             pairs: ArcSwap::from_pointee(loaded),
-            looked: Mutex::new(Instant::now()),
+            last_check: Mutex::new(Instant::now()),
         })
     }
 
     /// The certificate that is made out for this host.
     pub async fn matching(&self, host: &str) -> Option<Arc<CertifiedKey>> {
-        self.look_again().await;
+        self.reload_changed().await;
         let name = ServerName::try_from(host).ok()?;
         let pairs = self.pairs.load();
         let pair = pairs.iter().find(|pair| is_for(&pair.certificate, &name));
@@ -66,21 +66,21 @@ impl FileCertificates {
 
     /// The certificate for everybody else.
     pub async fn first(&self) -> Option<Arc<CertifiedKey>> {
-        self.look_again().await;
+        self.reload_changed().await;
         let pairs = self.pairs.load();
         pairs.first().map(|pair| Arc::clone(&pair.certificate))
     }
 
     /// Reads the files again that changed. One that cannot be read is left as it was: the
     /// certificate that is there is better than none.
-    async fn look_again(&self) {
+    async fn reload_changed(&self) {
         let now = Instant::now();
         {
-            let mut looked = self.looked.lock_ignoring_poison();
-            if now.duration_since(*looked) < LOOK_EVERY {
+            let mut last_check = self.last_check.lock_ignoring_poison();
+            if now.duration_since(*last_check) < CHECK_INTERVAL {
                 return;
             }
-            *looked = now;
+            *last_check = now;
         }
         let mut pairs = Vec::clone(&self.pairs.load());
         for pair in &mut pairs {
@@ -103,7 +103,7 @@ impl FileCertificates {
 }
 
 impl Certificates for FileCertificates {
-    fn find<'c>(&'c self, host: Option<&'c str>) -> Found<'c> {
+    fn find<'c>(&'c self, host: Option<&'c str>) -> CertificateFuture<'c> {
         Box::pin(async move {
             let matching = match host {
                 Some(host) => self.matching(host).await,

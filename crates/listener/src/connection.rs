@@ -29,11 +29,11 @@ const MAX_STREAMS: u32 = 200;
 /// little of it.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
 /// A silent HTTP/2 connection is asked after this long whether it still lives…
-const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// …and dropped when it does not answer for this long.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// What handlers get to notice that their connection was cut off.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CUT_OFF_GRACE: Duration = Duration::from_secs(1);
 
 /// All connections of a listener. Clones share them.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ impl Connections {
             .max_concurrent_streams(MAX_STREAMS)
             .max_send_buf_size(MAX_SEND_BUFFER)
             .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
-            .keep_alive_interval(PING_EVERY)
+            .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         let shared = Arc::new(Shared {
             http,
@@ -134,7 +134,7 @@ impl Connections {
     /// Waits until every connection has ended; each bounds its own end.
     pub async fn drain(self) {
         self.tracker.close();
-        let longest = self.shared.options.drain_timeout + LAST_WORDS;
+        let longest = self.shared.options.drain_timeout + CUT_OFF_GRACE;
         if timeout(longest, self.tracker.wait()).await.is_err() {
             tracing::warn!("requests were still running when the time to finish was over");
         }
@@ -185,7 +185,7 @@ impl Shared {
         let service = TrackedService::new(service, peer, &self.options, Arc::clone(handle));
         let requests = Arc::clone(service.requests());
         let upgraded = Arc::clone(&requests);
-        let io = TokioIo::new(StrictHeads::new(io, move || upgraded.are_over()));
+        let io = TokioIo::new(StrictHeads::new(io, move || upgraded.is_upgraded()));
         let mut connection = pin!(self.http.serve_connection_with_upgrades(io, service));
         let mut closed = pin!(handle.close().cancelled());
         // hyper's own timer knows nothing of an HTTP/2 connection without streams.
@@ -207,7 +207,7 @@ impl Shared {
                     idle.as_mut().reset(due);
                 }
                 () = first_request.as_mut(), if waiting => {
-                    if !requests.have_come() {
+                    if !requests.have_begun() {
                         tracing::debug!("no request came in time");
                         return;
                     }
@@ -219,7 +219,7 @@ impl Shared {
         let end = Instant::now() + self.options.drain_timeout;
         // hyper waits for the answer to its last PING, and for the rest of a head that has begun. A client
         // without a request has no claim to the whole time: it would hold a slot that others wait for.
-        let is_idle = || handle.idle_since().is_some() || !requests.have_come();
+        let is_idle = || handle.idle_since().is_some() || !requests.have_begun();
         if !self.shutdown.is_cancelled() && is_idle() {
             let grace = timeout(CLOSE_GRACE, connection.as_mut()).await;
             match grace {

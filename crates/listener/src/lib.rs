@@ -8,20 +8,20 @@ mod certificates;
 mod connection;
 mod descriptors;
 mod hosts;
-mod lanes;
 mod linger;
 pub mod peer;
 mod tls;
 mod tracked;
+mod workers;
 
 pub use admission::{Admission, ConnectionHandle, ConnectionSlot};
 pub use certificates::FileCertificates;
 pub use connection::Connections;
 pub use descriptors::{DescriptorPool, DescriptorShare};
 pub use hosts::AllowedHosts;
-pub use lanes::{Express, Port, Seat, lanes};
 pub use linger::Lingering;
-pub use tls::{Certificates, Found, Handshake, TlsFiles, TlsSource};
+pub use tls::{CertificateFuture, Certificates, Handshake, TlsFiles, TlsSource};
+pub use workers::{FastPath, Port, WorkerContext, worker_count};
 
 use bytes::Bytes;
 use estrade_http1::server::WRITE_TIMEOUT;
@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 /// Connections that the kernel holds for us while we are busy.
 const BACKLOG: i32 = 4096;
 /// Pause after a failed accept, so that running out of file descriptors does not spin a core.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// How a listener treats its connections.
 #[derive(Debug, Clone)]
@@ -204,7 +204,7 @@ pub fn bind_shared(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 }
 
 /// Binds a shared address once more.
-pub fn bind_again(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+pub fn bind_reuseport(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     bind_socket(address, true)
 }
 
@@ -247,17 +247,17 @@ pub(crate) async fn accept(
                 tune(&stream);
                 return (stream, peer, slot);
             }
-            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections, trying again");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
 /// Errors of a connection that ended before we took it; the listener itself is well.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
         error.kind(),

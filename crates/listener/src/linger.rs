@@ -19,7 +19,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may go on sending after our last byte.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A TCP stream whose shutdown waits for the client to finish.
 pub struct Lingering {
@@ -93,7 +93,7 @@ impl AsyncWrite for Lingering {
                     this.state = if this.shutdown.is_cancelled() {
                         State::Closed
                     } else {
-                        State::Discarding(Box::pin(tokio::time::sleep(LINGER)))
+                        State::Discarding(Box::pin(tokio::time::sleep(LINGER_TIMEOUT)))
                     };
                 }
                 State::Discarding(deadline) => {

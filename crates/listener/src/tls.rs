@@ -30,15 +30,16 @@ pub struct TlsFiles {
 }
 
 /// A certificate on its way.
-pub type Found<'c> = Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send + 'c>>;
+pub type CertificateFuture<'c> =
+    Pin<Box<dyn Future<Output = Option<Arc<CertifiedKey>>> + Send + 'c>>;
 
 /// Chooses certificates by the name that a client asks for.
 pub trait Certificates: Debug + Send + Sync {
     /// The certificate for this host, or for who names none.
-    fn find<'c>(&'c self, host: Option<&'c str>) -> Found<'c>;
+    fn find<'c>(&'c self, host: Option<&'c str>) -> CertificateFuture<'c>;
 
     /// The certificate that answers an ACME server's challenge for this host.
-    fn find_challenge<'c>(&'c self, _host: &'c str) -> Found<'c> {
+    fn find_challenge<'c>(&'c self, _host: &'c str) -> CertificateFuture<'c> {
         Box::pin(std::future::ready(None))
     }
 }
@@ -83,7 +84,7 @@ impl Handshake {
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Chosen(None)));
+            .with_cert_resolver(Arc::new(FixedCertificate(None)));
         // Sessions are resumed with tickets, which need no memory of ours. One is good only for the
         // host that it was given out for.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -113,7 +114,7 @@ impl Handshake {
             config.alpn_protocols = vec![ACME_TLS.to_vec()];
         }
         // Without a certificate rustls says so to the client.
-        config.cert_resolver = Arc::new(Chosen(certificate));
+        config.cert_resolver = Arc::new(FixedCertificate(certificate));
         let mut stream = start.into_stream(Arc::new(config)).await?;
         if challenge {
             stream.shutdown().await?;
@@ -132,9 +133,9 @@ fn is_challenge(hello: &ClientHello<'_>) -> bool {
 
 /// The one certificate that was chosen for a handshake.
 #[derive(Debug)]
-struct Chosen(Option<Arc<CertifiedKey>>);
+struct FixedCertificate(Option<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Chosen {
+impl ResolvesServerCert for FixedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.clone()
     }

@@ -36,25 +36,25 @@ pub(crate) struct TrackedService<S, B> {
 #[derive(Debug)]
 pub(crate) struct Requests {
     connection: Arc<ConnectionHandle>,
-    have_come: AtomicBool,
+    have_begun: AtomicBool,
     active: AtomicUsize,
     /// Whether the connection was upgraded to another protocol.
-    over: AtomicBool,
+    upgraded: AtomicBool,
 }
 
 impl Requests {
     /// Whether there was any.
-    pub(crate) fn have_come(&self) -> bool {
-        self.have_come.load(Ordering::Relaxed)
+    pub(crate) fn have_begun(&self) -> bool {
+        self.have_begun.load(Ordering::Relaxed)
     }
 
     /// Whether what follows are no requests any more.
-    pub(crate) fn are_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Relaxed)
     }
 
     fn begin(self: &Arc<Self>) -> ActiveRequest {
-        self.have_come.store(true, Ordering::Relaxed);
+        self.have_begun.store(true, Ordering::Relaxed);
         if self.active.fetch_add(1, Ordering::AcqRel) == 0 {
             self.connection.set_busy();
         }
@@ -69,7 +69,7 @@ struct ActiveRequest(Arc<Requests>);
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
         // After an upgrade the connection does not wait for requests: it must not be closed to make room for others.
-        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 && !self.0.are_over() {
+        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 && !self.0.is_upgraded() {
             self.0.connection.set_idle(Instant::now());
         }
     }
@@ -84,9 +84,9 @@ impl<S, B> TrackedService<S, B> {
     ) -> Self {
         let requests = Arc::new(Requests {
             connection,
-            have_come: AtomicBool::new(false),
+            have_begun: AtomicBool::new(false),
             active: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
+            upgraded: AtomicBool::new(false),
         });
         Self {
             service,
@@ -144,7 +144,7 @@ where
         Box::pin(async move {
             let Ok(response) = answer.await;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                active.0.over.store(true, Ordering::Relaxed);
+                active.0.upgraded.store(true, Ordering::Relaxed);
             }
             Ok(response.map(|body| TrackedBody {
                 body: Content::Service(body),

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use estrade_listener::{Certificates, FileCertificates, Found, Handshake, TlsFiles, TlsSource};
+use estrade_listener::{
+    CertificateFuture, Certificates, FileCertificates, Handshake, TlsFiles, TlsSource,
+};
 use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -184,10 +186,10 @@ async fn changed_files_are_read_again_and_broken_ones_are_not() {
 struct OneChallenge(Arc<CertifiedKey>);
 
 impl Certificates for OneChallenge {
-    fn find<'c>(&'c self, _: Option<&'c str>) -> Found<'c> {
+    fn find<'c>(&'c self, _: Option<&'c str>) -> CertificateFuture<'c> {
         Box::pin(async { None })
     }
-    fn find_challenge<'c>(&'c self, host: &'c str) -> Found<'c> {
+    fn find_challenge<'c>(&'c self, host: &'c str) -> CertificateFuture<'c> {
         Box::pin(async move { (host == "shop.example").then(|| Arc::clone(&self.0)) })
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::run::named;
 use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates, ProxyOptions};
-use estrade_listener::{FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, lanes};
+use estrade_listener::{
+    FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, worker_count,
+};
 use estrade_model::error::error_chain;
 use estrade_service::Core;
 use estrade_service::platform::certificates::{Acme, AcmeSettings};
@@ -46,7 +48,7 @@ pub(crate) struct OpenEdge {
 impl OpenEdge {
     /// Reads what there is to serve, and binds.
     pub(crate) async fn open(core: Arc<Core>, bind: EdgeBind) -> io::Result<Self> {
-        let lanes = lanes();
+        let workers = worker_count();
         let acme = match bind.acme {
             Some(settings) => Some(Acme::open(Arc::clone(&core), settings).await),
             None => None,
@@ -71,17 +73,17 @@ impl OpenEdge {
             (None, Some(certificates)) => (secure(certificates), None),
             (None, None) => (bind.options, None),
         };
-        let port = Port::bind(bind.address, options, lanes).await;
+        let port = Port::bind(bind.address, options, workers).await;
         let port = port.map_err(named("edge", bind.address))?;
         let mut opened = (port.local_addr(), None, vec![port]);
         if let Some((address, options)) = secured {
-            let port = Port::bind(address, options, lanes).await;
+            let port = Port::bind(address, options, workers).await;
             let port = port.map_err(named("edge with TLS", address))?;
             opened.1 = Some(port.local_addr());
             opened.2.push(port);
         }
         let (address, tls_address, ports) = opened;
-        let access_log = Arc::new(AccessLog::new(bind.access_log, lanes));
+        let access_log = Arc::new(AccessLog::new(bind.access_log, workers));
         let options = EdgeOptions {
             certificates,
             redirect_to: tls_address.filter(|_| bind.redirect).map(|it| it.port()),

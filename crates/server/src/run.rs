@@ -23,7 +23,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
-use estrade_listener::{Listener, ListenerOptions, Port, lanes};
+use estrade_listener::{Listener, ListenerOptions, Port, worker_count};
 use estrade_model::error::error_chain;
 use estrade_service::Core;
 use estrade_service::ai::key_check::KeyCheck;
@@ -143,7 +143,7 @@ impl Server {
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
             .map_err(named("platform", platform.address))?;
-        let ai_port = Port::bind(ai.address, ai.options, lanes())
+        let ai_port = Port::bind(ai.address, ai.options, worker_count())
             .await
             .map_err(named("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_port.local_addr());

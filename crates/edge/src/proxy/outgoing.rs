@@ -2,7 +2,7 @@
 
 use crate::proxy::Connection;
 use bytes::{Buf, Bytes};
-use estrade_http1::server::sending::begin_chunk;
+use estrade_http1::server::response_writer::write_chunk_size;
 use http_body::Body;
 use hyper::body::Incoming;
 use std::pin::Pin;
@@ -178,7 +178,7 @@ impl OutgoingRequest {
                     if !first {
                         self.lead.extend_from_slice(b"\r\n");
                     }
-                    begin_chunk(&mut self.lead, data.len());
+                    write_chunk_size(&mut self.lead, data.len());
                 } else if body.is_end_stream() {
                     self.body = None;
                 }

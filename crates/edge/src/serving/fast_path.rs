@@ -1,4 +1,4 @@
-//! The express lane: plain HTTP/1.1 requests for files, answered without a framework.
+//! Fast path of the edge: plain HTTP/1.1 requests for files, answered without a framework.
 //!
 //! A connection begins here. As long as its requests are simple (GET or HEAD, no body, nothing
 //! unusual about the connection) they are answered with a read, a look-up and a write, and large
@@ -13,12 +13,12 @@ use crate::static_files::content_cache::{Content, FileSlice};
 use crate::static_files::error_pages::Page;
 use crate::static_files::request::{Headers, Method, StaticRequest};
 use crate::static_files::response::{Body, StaticResponse};
-use estrade_http1::Second;
+use estrade_http1::DateCache;
 use estrade_http1::server::fast_path::{
-    self, Input, Parsed, Patience, begin_head, read_more, try_send, wants_to_close, writable,
-    write_all,
+    Input, KeepAliveTimeout, Parsed, begin_head, parse_connection, parse_head, read_more, try_send,
+    writable, write_all,
 };
-use estrade_http1::server::sending::{Ahead, Sending};
+use estrade_http1::server::response_writer::{PipelinedInput, ResponseWriter};
 use estrade_listener::ConnectionHandle;
 use rustix::net::SendFlags;
 use std::io;
@@ -47,27 +47,27 @@ pub(crate) async fn serve(
     let stop = connection.close();
     let mut input = Input::default();
     let mut head = Vec::with_capacity(1024);
-    let (mut second, mut answered) = (Second::default(), 0_u32);
+    let (mut date, mut answered) = (DateCache::default(), 0_u32);
     let mut turn = Turn::default();
-    let mut patience = Patience::new(
+    let mut keep_alive = KeepAliveTimeout::new(
         worker.options.header_timeout,
         worker.options.idle_timeout,
         connection,
     );
     let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     // What a visitor sends while an instance answers it.
-    let (mut ahead, mut origins) = (Ahead::default(), OriginCache::new(worker, peer));
+    let (mut pipelined, mut origins) = (PipelinedInput::default(), OriginCache::new(worker, peer));
     loop {
-        let parsed = match fast_path::parse(input.bytes(), ParsedRequest::from_head) {
-            Parsed::Ordinary(parsed) => parsed,
-            Parsed::Other => return Some(input),
+        let parsed = match parse_head(input.bytes(), ParsedRequest::from_head) {
+            Parsed::Supported(parsed) => parsed,
+            Parsed::Unsupported => return Some(input),
             Parsed::Partial => {
                 match (input.is_empty(), answered) {
                     (true, 0) => {}
-                    (true, _) => patience.between_requests(),
-                    (false, _) => patience.within_request(),
+                    (true, _) => keep_alive.wait_for_request(),
+                    (false, _) => keep_alive.wait_for_head(),
                 }
-                match read_more(stream, &mut input, &mut patience, stopped.as_mut()).await {
+                match read_more(stream, &mut input, &mut keep_alive, stopped.as_mut()).await {
                     Ok(true) => continue,
                     Ok(false) | Err(_) => return None,
                 }
@@ -77,7 +77,7 @@ pub(crate) async fn serve(
         let close = parsed.close || stop.is_cancelled();
         let now = worker.edge.now();
         let (reply, matched) = worker.edge.respond(&parsed.request, now).await;
-        second.update(now);
+        date.update(now);
         let outcome = match reply {
             Reply::Local(response) => Err(response),
             Reply::Forward(target) => {
@@ -85,13 +85,13 @@ pub(crate) async fn serve(
                     bytes: &input.bytes()[..parsed.length],
                     request: &parsed.request,
                     origin: origins.of(worker, &parsed.forwarded),
-                    date: second.http(),
+                    date: date.http_date(),
                     close,
                 };
-                ahead.begin(input.bytes().len() - parsed.length);
-                let sending = Sending {
+                pipelined.begin(input.bytes().len() - parsed.length);
+                let writer = ResponseWriter {
                     stream,
-                    ahead: &mut ahead,
+                    pipelined: &mut pipelined,
                     output: &mut head,
                 };
                 // Boxed: connections that wait, or are served files, need not have room for it.
@@ -99,7 +99,7 @@ pub(crate) async fn serve(
                     worker,
                     forwarded_request,
                     target,
-                    sending,
+                    writer,
                 ))
                 .await;
                 sent.map_err(Page::response)
@@ -109,7 +109,7 @@ pub(crate) async fn serve(
             Ok(sent) => sent,
             Err(response) => {
                 let written =
-                    send_response(stream, &mut head, &response, &parsed, &second, close).await;
+                    send_response(stream, &mut head, &response, &parsed, &date, close).await;
                 let Ok(bytes) = written else {
                     return None;
                 };
@@ -123,7 +123,7 @@ pub(crate) async fn serve(
         let forwarded = worker.forwarded_client(peer, &parsed.forwarded);
         let forwarded = forwarded.map(|client| client.to_string());
         worker.log_request(
-            &second,
+            &date,
             now,
             &parsed.request,
             matched.project(),
@@ -136,8 +136,8 @@ pub(crate) async fn serve(
         }
         let length = parsed.length;
         input.advance(length);
-        ahead.move_to(&mut input);
-        patience.next_request();
+        pipelined.move_to(&mut input);
+        keep_alive.request_done();
         answered += 1;
         let pipelined = !input.is_empty();
         if turn.is_over(pipelined.then_some(started)) {
@@ -209,7 +209,7 @@ impl<'r> ParsedRequest<'r> {
                         return None;
                     }
                 }
-                10 if is("connection") => close |= wants_to_close(header.value)?,
+                10 if is("connection") => close |= parse_connection(header.value)?,
                 6 if is("expect") => return None,
                 7 if is("upgrade") => return None,
                 14 if is("content-length") => return None,
@@ -221,7 +221,7 @@ impl<'r> ParsedRequest<'r> {
         let static_request = StaticRequest {
             method,
             verb,
-            // TLS is never express.
+            // TLS never takes the fast path.
             secure: false,
             host: host?,
             path,
@@ -243,14 +243,14 @@ async fn send_response(
     head: &mut Vec<u8>,
     response: &StaticResponse,
     parsed: &ParsedRequest<'_>,
-    second: &Second,
+    date: &DateCache,
     close: bool,
 ) -> io::Result<u64> {
     head.clear();
     write_head(
         head,
         response.status,
-        second.http(),
+        date.http_date(),
         response.lines(),
         close,
     );
@@ -351,7 +351,7 @@ mod tests {
     fn a_second_word_on_the_connection_does_not_undo_the_first() {
         let head =
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
-        let Parsed::Ordinary(parsed) = fast_path::parse(head.as_bytes(), ParsedRequest::from_head)
+        let Parsed::Supported(parsed) = parse_head(head.as_bytes(), ParsedRequest::from_head)
         else {
             panic!("it is simple");
         };

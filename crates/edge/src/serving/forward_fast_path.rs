@@ -1,4 +1,4 @@
-//! Visitors on the express lane: GET and HEAD without a body, passed on without a framework.
+//! Requests on the fast path that an instance answers: GET and HEAD without a body, passed on without a framework.
 
 use crate::proxy::ProxyTarget;
 use crate::proxy::forwarded::Origin;
@@ -13,16 +13,16 @@ use crate::static_files::request::{Method, StaticRequest};
 use estrade_http1::buffer_pool;
 use estrade_http1::client::{RequestFraming, ResponseContext};
 use estrade_http1::server::fast_path::{begin_head, begin_status};
-use estrade_http1::server::sending::{End, Sending, while_there};
+use estrade_http1::server::response_writer::{BodyEncoding, ResponseWriter, while_connected};
 use http::StatusCode;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::pin;
 
-/// More headers than this are not for the express lane.
+/// More headers than this are not for the fast path.
 const MAX_HEADERS: usize = 64;
 
-/// A request on the express lane that an instance shall answer.
+/// A request on the fast path that an instance shall answer.
 pub(crate) struct FastPathRequest<'r> {
     /// Its bytes.
     pub(crate) bytes: &'r [u8],
@@ -78,7 +78,7 @@ pub(crate) async fn forward(
     worker: &Worker,
     request: FastPathRequest<'_>,
     target: ProxyTarget,
-    mut sending: Sending<'_>,
+    mut writer: ResponseWriter<'_>,
 ) -> Result<SentResponse, Page> {
     let head = write_head(&request).ok_or(Page::BadRequest)?;
     let context = ResponseContext {
@@ -93,7 +93,7 @@ pub(crate) async fn forward(
             context,
             true,
         );
-        while_there(sending.stream, sending.ahead, pin!(answer)).await
+        while_connected(writer.stream, writer.pipelined, pin!(answer)).await
     };
     let Some(response) = response else {
         return Ok(SentResponse {
@@ -106,16 +106,16 @@ pub(crate) async fn forward(
         .map_err(crate::proxy::Failure::page)?
         .into_body(worker.upstream());
     let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
-        End::Nothing
+        BodyEncoding::NoBody
     } else if head.framing.remaining().is_some() {
         // Said of the head, not of what is left: a body in chunks may have ended already.
-        End::Length
+        BodyEncoding::ContentLength
     } else {
-        End::Chunks
+        BodyEncoding::Chunked
     };
-    *sending.output = buffer_pool::take();
-    begin_response(sending.output, &head, &request, end);
-    let complete = sending.send_body(&mut body, end).await;
+    *writer.output = buffer_pool::acquire();
+    begin_response(writer.output, &head, &request, end);
+    let complete = writer.send_body(&mut body, end).await;
     Ok(SentResponse {
         status: head.status,
         bytes: body.bytes,
@@ -134,7 +134,7 @@ fn write_head(request: &FastPathRequest<'_>) -> Option<Vec<u8>> {
         method: parsed.method?,
         target: parsed.path?,
         host: request.request.host,
-        // TLS is never express.
+        // TLS never takes the fast path.
         secure: false,
     };
     let headers = || parsed.headers.iter().map(|it| (it.name, it.value));
@@ -154,7 +154,7 @@ fn begin_response(
     output: &mut Vec<u8>,
     head: &ResponseHead,
     request: &FastPathRequest<'_>,
-    end: End,
+    end: BodyEncoding,
 ) {
     output.clear();
     if head.dated {
@@ -163,7 +163,7 @@ fn begin_response(
         begin_head(output, head.status, request.date);
     }
     output.extend_from_slice(&head.lines);
-    if end == End::Chunks {
+    if end == BodyEncoding::Chunked {
         output.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
     if request.close {

@@ -84,7 +84,7 @@ pub(crate) fn into_response(
     });
     *response.status_mut() = local.status;
     *response.headers_mut() = local.header_map();
-    if let Ok(date) = HeaderValue::from_str(worker.second(worker.edge.now()).http()) {
+    if let Ok(date) = HeaderValue::from_str(worker.date(worker.edge.now()).http_date()) {
         response.headers_mut().insert(header::DATE, date);
     }
     response

@@ -74,7 +74,7 @@ async fn respond(worker: &Arc<Worker>, request: Request<Incoming>) -> Response<R
     let (project, client) = (matched.project(), client.to_string());
     let outcome = (response.status, length);
     worker.log_request(
-        &worker.second(now),
+        &worker.date(now),
         now,
         &request,
         project,

@@ -36,10 +36,10 @@ pub(crate) struct LogOnDrop {
 impl Drop for LogOnDrop {
     fn drop(&mut self) {
         let now = self.worker.edge.now();
-        let second = self.worker.second(now);
+        let date = self.worker.date(now);
         let request = read_request(&self.parts, self.worker.options.tls.is_some());
         self.worker.log_request(
-            &second,
+            &date,
             now,
             &request,
             Some((&self.route, &self.route.name)),

@@ -5,8 +5,8 @@ use crate::proxy::pool::Pool;
 use crate::serving::fast_path;
 use crate::serving::hyper_service::HyperService;
 use crate::serving::worker::Worker;
-use estrade_http1::server::fast_path::Next;
-use estrade_listener::{ConnectionHandle, Express, ListenerOptions, Port, Seat};
+use estrade_http1::server::fast_path::Outcome;
+use estrade_listener::{ConnectionHandle, FastPath, ListenerOptions, Port, WorkerContext};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -18,40 +18,40 @@ use tokio_util::task::TaskTracker;
 ///
 /// Boxed, so that it is compiled here.
 pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
-    let worker = move |seat: Seat| {
+    let worker = move |context: WorkerContext| {
         let worker = Arc::new(Worker {
             pool: Arc::new(Pool::new(&edge.proxy)),
             edge: Arc::clone(&edge),
-            index: seat.number,
-            options: seat.options.clone(),
+            index: context.index,
+            options: context.options.clone(),
             tunnels: TaskTracker::new(),
-            stop: seat.stop.clone(),
-            second: Mutex::default(),
+            stop: context.stop.clone(),
+            date: Mutex::default(),
         });
-        run(worker, seat)
+        run(worker, context)
     };
     Box::pin(port.serve("edge", worker, stop))
 }
 
-impl Express for HyperService {
-    async fn serve_express(
+impl FastPath for HyperService {
+    async fn serve_fast_path(
         &self,
         mut stream: TcpStream,
         peer: IpAddr,
         _: &ListenerOptions,
         connection: &Arc<ConnectionHandle>,
-    ) -> Next {
+    ) -> Outcome {
         match fast_path::serve(&self.0, &mut stream, peer, connection).await {
-            Some(input) => Next::HandOver(stream, input),
-            None => Next::Ended(Some(stream)),
+            Some(input) => Outcome::Fallback(stream, input),
+            None => Outcome::Closed(Some(stream)),
         }
     }
 }
 
-async fn run(worker: Arc<Worker>, seat: Seat) {
+async fn run(worker: Arc<Worker>, context: WorkerContext) {
     let service = HyperService(Arc::clone(&worker));
     tokio::select! {
-        () = seat.serve_express(service) => {}
+        () = context.serve_fast_path(service) => {}
         () = worker.pool.sweep() => {}
     }
     // They were told to stop with all others, and do not wait for anybody.

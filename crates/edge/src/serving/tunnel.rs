@@ -1,7 +1,7 @@
 //! A visitor and an instance that speak a protocol of their own, such as WebSocket: bytes are passed
 //! on both ways until one of them has enough.
 
-use estrade_http1::Prefixed;
+use estrade_http1::Rewind;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) async fn run(visitor: OnUpgrade, stream: TcpStream, read: Vec<u8>, li
         }
     };
     let (from_visitor, to_visitor) = tokio::io::split(visitor);
-    let (from_instance, to_instance) = tokio::io::split(Prefixed::new(read, stream));
+    let (from_instance, to_instance) = tokio::io::split(Rewind::new(read, stream));
     let activity = Activity::default();
     let mut up = pin!(pump(from_visitor, to_instance, &activity));
     let mut down = pin!(pump(from_instance, to_visitor, &activity));

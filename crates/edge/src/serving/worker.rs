@@ -7,7 +7,7 @@ use crate::proxy::pool::Pool;
 use crate::proxy::retry::Upstream;
 use crate::routing::route::Route;
 use crate::static_files::request::StaticRequest;
-use estrade_http1::Second;
+use estrade_http1::DateCache;
 use estrade_listener::ListenerOptions;
 use estrade_model::Timestamp;
 use estrade_model::sync::MutexExt;
@@ -30,7 +30,7 @@ pub(crate) struct Worker {
     /// Cancelled when it shall end.
     pub(crate) stop: CancellationToken,
     /// The present second, for notes that are made without one at hand.
-    pub(super) second: Mutex<Second>,
+    pub(super) date: Mutex<DateCache>,
 }
 
 impl Worker {
@@ -44,11 +44,11 @@ impl Worker {
     }
 
     /// The texts of this second.
-    pub(crate) fn second(&self, now: Timestamp) -> MutexGuard<'_, Second> {
+    pub(crate) fn date(&self, now: Timestamp) -> MutexGuard<'_, DateCache> {
         // Never contended: the requests of one thread take turns.
-        let mut second = self.second.lock_ignoring_poison();
-        second.update(now);
-        second
+        let mut date = self.date.lock_ignoring_poison();
+        date.update(now);
+        date
     }
 
     /// Who is behind a connection, if it is a proxy that may say so.
@@ -67,7 +67,7 @@ impl Worker {
     )]
     pub(crate) fn log_request(
         &self,
-        second: &Second,
+        date: &DateCache,
         now: Timestamp,
         request: &StaticRequest<'_>,
         project: Option<(&Route, &str)>,
@@ -88,7 +88,7 @@ impl Worker {
             bytes,
             duration,
         };
-        self.edge.log.record(self.index, second, now, &entry);
+        self.edge.log.record(self.index, date, now, &entry);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Certificates of the hosts that the edge serves: from files, and from ACME.
 
-use estrade_listener::{Certificates, FileCertificates, Found};
+use estrade_listener::{CertificateFuture, Certificates, FileCertificates};
 use estrade_service::platform::certificates::Acme;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl HostCertificates {
 }
 
 impl Certificates for HostCertificates {
-    fn find<'c>(&'c self, host: Option<&'c str>) -> Found<'c> {
+    fn find<'c>(&'c self, host: Option<&'c str>) -> CertificateFuture<'c> {
         Box::pin(async move {
             if let (Some(files), Some(host)) = (&self.files, host)
                 && let Some(found) = files.matching(host).await
@@ -49,7 +49,7 @@ impl Certificates for HostCertificates {
         })
     }
 
-    fn find_challenge<'c>(&'c self, host: &'c str) -> Found<'c> {
+    fn find_challenge<'c>(&'c self, host: &'c str) -> CertificateFuture<'c> {
         Box::pin(async move { self.acme.as_ref()?.tls_challenge(host).await })
     }
 }

@@ -4,7 +4,7 @@ use crate::error::GatewayError;
 use crate::streaming::body_error::BodyError;
 use crate::streaming::metered_response::{SharedResponse, lock};
 use bytes::Bytes;
-use estrade_http1::server::sending::{Output, Part, Parts};
+use estrade_http1::server::response_writer::{OutgoingBody, OutputBuffer, Part};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;
@@ -81,8 +81,8 @@ impl Body for GatewayBody {
     }
 }
 
-impl Parts for GatewayBody {
-    fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
+impl OutgoingBody for GatewayBody {
+    fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut OutputBuffer<'_>) -> Poll<Part> {
         if let Kind::Metered(response) = &self.0
             && let Some(polled) = lock(response).poll_part(cx, output)
         {

@@ -21,7 +21,7 @@ use crate::upstream::{Connection, ResponseError};
 use bytes::Bytes;
 use estrade_http1::buffer_pool;
 use estrade_http1::framing::find_chunk;
-use estrade_http1::server::sending::{Output, Part};
+use estrade_http1::server::response_writer::{OutputBuffer, Part};
 use estrade_model::call::Operation;
 use estrade_model::sync::MutexExt;
 use http_body::Frame;
@@ -123,7 +123,7 @@ impl MeteredResponse {
     pub(crate) fn poll_part(
         &mut self,
         cx: &mut Context<'_>,
-        output: &mut Output<'_>,
+        output: &mut OutputBuffer<'_>,
     ) -> Option<Poll<Part>> {
         let may_match_template =
             matches!(&self.content, Content::Events(events) if events.may_match_template());
@@ -131,19 +131,19 @@ impl MeteredResponse {
             return None;
         }
         let connection = self.connection.as_mut().filter(|it| it.is_before_chunk())?;
-        let mut read = buffer_pool::take();
+        let mut read = buffer_pool::acquire();
         let came = connection.poll_read_into(cx, &mut read);
         let polled = match came {
             Poll::Ready(Ok(1..)) => self
                 .forward_events(&read, output)
-                .then_some(Poll::Ready(Part::Added)),
+                .then_some(Poll::Ready(Part::Buffered)),
             Poll::Ready(_) => {
                 self.abort(ResponseError::Closed);
                 None
             }
             Poll::Pending => self.poll_silence(cx).is_pending().then_some(Poll::Pending),
         };
-        buffer_pool::give_back(read);
+        buffer_pool::release(read);
         if let Some(polled) = &polled {
             self.unread = polled.is_ready().then_some(0);
         }
@@ -151,7 +151,7 @@ impl MeteredResponse {
     }
 
     /// Forwards the events that match the template and puts the rest back for `poll_frame`. Whether any was forwarded.
-    fn forward_events(&mut self, read: &[u8], output: &mut Output<'_>) -> bool {
+    fn forward_events(&mut self, read: &[u8], output: &mut OutputBuffer<'_>) -> bool {
         let (mut at, upstream) = (0, &self.target.upstream);
         let most = self.worker.gateway.options.max_response;
         if let Content::Events(events) = &mut self.content {

@@ -1,4 +1,4 @@
-//! What express lanes share: plain HTTP/1.1 connections whose ordinary requests are answered without
+//! What express lanes share: plain HTTP/1.1 connections whose ordinary requests are consumed without
 //! a framework, until one comes that is not.
 
 use crate::server::WRITE_TIMEOUT;
@@ -16,21 +16,21 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::WaitForCancellationFuture;
 
 /// What is read at once. One caller shall not be able to send so much in one go that others wait for
-/// all of it to be answered.
-const READ: usize = 8 * 1024;
+/// all of it to be consumed.
+const MAX_READ: usize = 8 * 1024;
 /// What a connection keeps of the room that a large request took.
-const KEPT: usize = 8 * 1024;
+const MAX_IDLE_CAPACITY: usize = 8 * 1024;
 /// A head that has not ended after so many bytes is not for an express lane.
-const LONGEST_HEAD: usize = 16 * 1024;
+const MAX_HEAD: usize = 16 * 1024;
 /// More headers than this neither.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// What becomes of a connection.
-pub enum Next {
+pub enum Outcome {
     /// It has ended; none: it was lost by who had it, and is closed.
-    Ended(Option<TcpStream>),
-    /// It goes on elsewhere; this was read of it and not answered.
-    HandOver(TcpStream, Input),
+    Closed(Option<TcpStream>),
+    /// It goes on elsewhere; this was read of it and not consumed.
+    Fallback(TcpStream, Input),
 }
 
 /// What is told whether a connection waits for a request: who closes idle connections to make room for others.
@@ -42,55 +42,59 @@ pub trait ConnectionState {
     fn set_busy(&self);
 }
 
-/// What was read of a connection and not answered yet.
+/// What was read of a connection and not consumed yet.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
-    /// How many of them were answered: they are removed when more is read, and not one by one.
-    answered: usize,
+    /// How many of them were consumed: they are removed when more is read, and not one by one.
+    consumed: usize,
 }
 
 impl Input {
-    /// What is to be answered.
+    /// What is to be consumed.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.answered..]
+        &self.bytes[self.consumed..]
     }
 
-    /// Whether there is nothing to be answered.
+    /// Whether there is nothing to be consumed.
     pub fn is_empty(&self) -> bool {
-        self.answered == self.bytes.len()
+        self.consumed == self.bytes.len()
     }
 
-    /// So many of its bytes were answered.
+    /// So many of its bytes were consumed.
     pub fn advance(&mut self, count: usize) {
-        self.answered = (self.answered + count).min(self.bytes.len());
+        self.consumed = (self.consumed + count).min(self.bytes.len());
     }
 
     /// Adds what was read elsewhere.
     pub fn append(&mut self, more: &mut Vec<u8>) {
         // A caller that never waits must not make it grow. Not each time: what is left is moved.
-        if self.answered > self.bytes.len() / 2 {
-            self.forget_answered();
+        if self.consumed > self.bytes.len() / 2 {
+            self.compact();
         }
         self.bytes.append(more);
     }
 
-    fn forget_answered(&mut self) {
-        self.bytes.drain(..self.answered);
-        self.answered = 0;
+    fn compact(&mut self) {
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
     }
 
     /// Reads more; false when no more will come. Dropping the future loses nothing.
     pub async fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
-        self.forget_answered();
-        self.bytes.shrink_to(KEPT.max(self.bytes.len() + READ));
-        self.bytes.reserve_exact(READ);
-        Ok(stream.read_buf(&mut (&mut self.bytes).limit(READ)).await? > 0)
+        self.compact();
+        self.bytes
+            .shrink_to(MAX_IDLE_CAPACITY.max(self.bytes.len() + MAX_READ));
+        self.bytes.reserve_exact(MAX_READ);
+        Ok(stream
+            .read_buf(&mut (&mut self.bytes).limit(MAX_READ))
+            .await?
+            > 0)
     }
 
-    /// All that is to be answered, for who goes on.
+    /// All that is to be consumed, for who goes on.
     pub fn into_bytes(mut self) -> Vec<u8> {
-        self.bytes.drain(..self.answered);
+        self.bytes.drain(..self.consumed);
         self.bytes
     }
 }
@@ -98,31 +102,31 @@ impl Input {
 /// What was read, as an express lane sees it.
 pub enum Parsed<T> {
     /// A request that it knows all about.
-    Ordinary(T),
+    Supported(T),
     /// The rest of the head has to come.
     Partial,
     /// It is for hyper.
-    Other,
+    Unsupported,
 }
 
 /// Parses a head; `ordinary` is given it and its length, and says whether it knows all about it.
-pub fn parse<'i, T>(
+pub fn parse_head<'i, T>(
     input: &'i [u8],
     ordinary: impl FnOnce(&httparse::Request<'_, 'i>, usize) -> Option<T>,
 ) -> Parsed<T> {
     if input.is_empty() {
         return Parsed::Partial;
     }
-    let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let known = match request.parse_with_uninit_headers(input, &mut slots) {
         // Lines that end with a bare LF are refused by who reads for hyper.
         Ok(httparse::Status::Complete(length)) if has_bare_lf(&input[..length]) => None,
         Ok(httparse::Status::Complete(length)) => ordinary(&request, length),
-        Ok(httparse::Status::Partial) if input.len() < LONGEST_HEAD => return Parsed::Partial,
+        Ok(httparse::Status::Partial) if input.len() < MAX_HEAD => return Parsed::Partial,
         Ok(httparse::Status::Partial) | Err(_) => None,
     };
-    known.map_or(Parsed::Other, Parsed::Ordinary)
+    known.map_or(Parsed::Unsupported, Parsed::Supported)
 }
 
 fn has_bare_lf(head: &[u8]) -> bool {
@@ -132,7 +136,7 @@ fn has_bare_lf(head: &[u8]) -> bool {
 
 /// What a `Connection` header says: whether the client wants to close; none when it is unusual. It
 /// may come twice, and who wants to close once wants to close.
-pub fn wants_to_close(value: &[u8]) -> Option<bool> {
+pub fn parse_connection(value: &[u8]) -> Option<bool> {
     let close = value.eq_ignore_ascii_case(b"close");
     (close || value.eq_ignore_ascii_case(b"keep-alive")).then_some(close)
 }
@@ -141,7 +145,7 @@ pub fn wants_to_close(value: &[u8]) -> Option<bool> {
 pub async fn read_more<C: ConnectionState>(
     stream: &mut TcpStream,
     input: &mut Input,
-    patience: &mut Patience<C>,
+    timeout: &mut KeepAliveTimeout<C>,
     mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
 ) -> io::Result<bool> {
     let waiting = input.is_empty();
@@ -149,11 +153,11 @@ pub async fn read_more<C: ConnectionState>(
         tokio::select! {
             biased;
             more = input.read(stream) => {
-                patience.connection.set_busy();
+                timeout.connection.set_busy();
                 return more;
             }
-            () = patience.sleep.as_mut() => {
-                if patience.is_over() {
+            () = timeout.sleep.as_mut() => {
+                if timeout.is_expired() {
                     return Ok(false);
                 }
             }
@@ -163,58 +167,58 @@ pub async fn read_more<C: ConnectionState>(
 }
 
 /// How long a client may take. The timer is moved when it rings and not with every request.
-pub struct Patience<C> {
+pub struct KeepAliveTimeout<C> {
     sleep: Pin<Box<Sleep>>,
-    due: Instant,
+    deadline: Instant,
     in_head: bool,
-    for_head: Duration,
-    for_next: Duration,
+    header_timeout: Duration,
+    idle_timeout: Duration,
     /// Told when it waits for a request.
     connection: Arc<C>,
 }
 
-impl<C: ConnectionState> Patience<C> {
+impl<C: ConnectionState> KeepAliveTimeout<C> {
     /// The first request must be complete as soon as any other, counted from the beginning.
-    pub fn new(for_head: Duration, for_next: Duration, connection: &Arc<C>) -> Self {
-        let due = Instant::now() + for_head;
-        let sleep = Box::pin(sleep_until(due));
+    pub fn new(header_timeout: Duration, idle_timeout: Duration, connection: &Arc<C>) -> Self {
+        let deadline = Instant::now() + header_timeout;
+        let sleep = Box::pin(sleep_until(deadline));
         Self {
             sleep,
-            due,
+            deadline,
             in_head: true,
-            for_head,
-            for_next,
+            header_timeout,
+            idle_timeout,
             connection: Arc::clone(connection),
         }
     }
 
     /// Waits for the next request.
-    pub fn between_requests(&mut self) {
+    pub fn wait_for_request(&mut self) {
         let now = Instant::now();
         self.in_head = false;
-        self.due = now + self.for_next;
+        self.deadline = now + self.idle_timeout;
         self.connection.set_idle(now);
     }
 
-    /// A request was answered. What has come of the next one already began only now.
-    pub fn next_request(&mut self) {
+    /// A request was consumed. What has come of the next one already began only now.
+    pub fn request_done(&mut self) {
         self.in_head = false;
     }
 
     /// Waits for the rest of a request, counted from when it began.
-    pub fn within_request(&mut self) {
+    pub fn wait_for_head(&mut self) {
         if !self.in_head {
             self.in_head = true;
-            self.due = Instant::now() + self.for_head;
-            self.sleep.as_mut().reset(self.due);
+            self.deadline = Instant::now() + self.header_timeout;
+            self.sleep.as_mut().reset(self.deadline);
         }
     }
 
     /// Whether the time is really over; if not, the timer is set to what is left.
-    pub fn is_over(&mut self) -> bool {
-        let over = Instant::now() >= self.due;
+    pub fn is_expired(&mut self) -> bool {
+        let over = Instant::now() >= self.deadline;
         if !over {
-            self.sleep.as_mut().reset(self.due);
+            self.sleep.as_mut().reset(self.deadline);
         }
         over
     }
@@ -302,7 +306,7 @@ mod tests {
         assert!(input.read(&mut server).await.unwrap());
         assert_eq!(input.bytes(), b"xy");
         assert!(
-            input.bytes.capacity() <= KEPT + READ,
+            input.bytes.capacity() <= MAX_IDLE_CAPACITY + MAX_READ,
             "{}",
             input.bytes.capacity()
         );
@@ -327,15 +331,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_request_has_its_own_time_for_its_head() {
         let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
-        let mut patience = Patience::new(head, idle, &Arc::new(Unobserved));
+        let mut timeout = KeepAliveTimeout::new(head, idle, &Arc::new(Unobserved));
         // Each read ends in the middle of a request, as with a client that never waits.
         for _ in 0..10 {
             tokio::time::advance(Duration::from_secs(4)).await;
-            patience.next_request();
-            patience.within_request();
-            assert!(!patience.is_over());
+            timeout.request_done();
+            timeout.wait_for_head();
+            assert!(!timeout.is_expired());
         }
         tokio::time::advance(Duration::from_secs(11)).await;
-        assert!(patience.is_over());
+        assert!(timeout.is_expired());
     }
 }

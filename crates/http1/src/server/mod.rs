@@ -1,7 +1,7 @@
 //! The server side of a connection.
 
 pub mod fast_path;
-pub mod sending;
+pub mod response_writer;
 mod strict_heads;
 
 pub use strict_heads::StrictHeads;

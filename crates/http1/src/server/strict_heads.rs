@@ -14,20 +14,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Longest line that is followed; hyper refuses heads that are longer.
 const MAX_LINE: usize = 64 * 1024;
 /// The first line of HTTP/2.
-const HTTP2: &[u8] = b"PRI * HTTP/2.0";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
 /// What hyper gets in place of what is refused: with the end of a head, which it waits for before it
 /// looks again.
-const SPOILED: &[u8] = b"\0\r\n\r\n";
+const POISON: &[u8] = b"\0\r\n\r\n";
 
 /// A stream whose HTTP/1 heads are looked at while they are read.
 pub struct StrictHeads<I, U> {
     io: I,
     /// Whether the connection was upgraded, so that what follows are no requests any more.
     is_upgraded: U,
-    follower: Follower,
-    /// How much of [`SPOILED`] was given.
-    spoiled: usize,
+    scanner: MessageScanner,
+    /// How much of [`POISON`] was given.
+    poisoned: usize,
 }
 
 impl<I, U: Fn() -> bool> StrictHeads<I, U> {
@@ -36,22 +36,22 @@ impl<I, U: Fn() -> bool> StrictHeads<I, U> {
         Self {
             io,
             is_upgraded,
-            follower: Follower::default(),
-            spoiled: 0,
+            scanner: MessageScanner::default(),
+            poisoned: 0,
         }
     }
 
-    fn spoil(&mut self, buf: &mut ReadBuf<'_>) {
-        let left = &SPOILED[self.spoiled..];
+    fn poison(&mut self, buf: &mut ReadBuf<'_>) {
+        let left = &POISON[self.poisoned..];
         let count = left.len().min(buf.remaining());
         buf.put_slice(&left[..count]);
-        self.spoiled += count;
+        self.poisoned += count;
     }
 }
 
 /// Where in a connection's requests it is.
 #[derive(Debug, Default)]
-struct Follower {
+struct MessageScanner {
     state: State,
     /// What has come of a line that has not ended.
     line: Vec<u8>,
@@ -85,7 +85,7 @@ enum Then {
     ChunkSize,
 }
 
-impl Follower {
+impl MessageScanner {
     /// Looks at what was read; says from where on it is refused.
     fn inspect(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
@@ -105,7 +105,7 @@ impl Follower {
                 }
                 State::Head | State::ChunkSize | State::Trailers => {
                     let Some(end) = memchr::memchr(b'\n', &bytes[at..]) else {
-                        self.keep(&bytes[at..]);
+                        self.buffer_line(&bytes[at..]);
                         return None;
                     };
                     self.end_line(&bytes[at..at + end]);
@@ -120,7 +120,7 @@ impl Follower {
     }
 
     /// Keeps the beginning of a line.
-    fn keep(&mut self, part: &[u8]) {
+    fn buffer_line(&mut self, part: &[u8]) {
         if self.line.len() + part.len() > MAX_LINE {
             self.line = Vec::new();
             self.state = State::Opaque;
@@ -150,7 +150,7 @@ impl Follower {
             (State::Head, []) if self.in_headers => self.end_head(),
             // Empty lines before a request are allowed.
             (State::Head, []) => {}
-            (State::Head, HTTP2) if !self.in_headers => self.state = State::Opaque,
+            (State::Head, HTTP2_PREFACE) if !self.in_headers => self.state = State::Opaque,
             (State::Head, header) => self.read_header(header),
             (State::ChunkSize, line) => self.state = after_size(line),
             (State::Trailers, []) => self.state = State::Head,
@@ -214,19 +214,19 @@ impl<I: AsyncRead + Unpin, U: Fn() -> bool + Unpin> AsyncRead for StrictHeads<I,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.follower.state == State::Refused {
+        if this.scanner.state == State::Refused {
             // Nothing at all in the end, which is the end.
-            this.spoil(buf);
+            this.poison(buf);
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
         if (this.is_upgraded)() {
-            this.follower.state = State::Opaque;
+            this.scanner.state = State::Opaque;
         }
-        if let Some(at) = this.follower.inspect(&buf.filled()[before..]) {
+        if let Some(at) = this.scanner.inspect(&buf.filled()[before..]) {
             buf.set_filled(before + at);
-            this.spoil(buf);
+            this.poison(buf);
         }
         Poll::Ready(Ok(()))
     }
@@ -268,9 +268,9 @@ mod tests {
 
     /// Where it is refused, however it is cut.
     fn refused_at(sent: &str, cut: usize) -> Option<usize> {
-        let mut follower = Follower::default();
+        let mut scanner = MessageScanner::default();
         let mut parts = sent.as_bytes().chunks(cut).enumerate();
-        parts.find_map(|(number, part)| Some(number * cut + follower.inspect(part)?))
+        parts.find_map(|(number, part)| Some(number * cut + scanner.inspect(part)?))
     }
 
     #[test]

@@ -20,9 +20,9 @@ use estrade_gateway::{
     Admission, AuthContext, AuthError, CallRequest, Endpoint, Gateway, GatewayBody, InferenceRoute,
     KeyAuthenticator, Options, Relay, Tracing, UsageLedger, WorkspaceSelector, route,
 };
-use estrade_http1::server::fast_path::Next;
+use estrade_http1::server::fast_path::Outcome;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
-use estrade_listener::{ConnectionHandle, Express, ListenerOptions, Port, Seat};
+use estrade_listener::{ConnectionHandle, FastPath, ListenerOptions, Port, WorkerContext};
 use estrade_model::Timestamp;
 use estrade_model::call::{BudgetReservation, Call, Operation};
 use estrade_model::error::error_chain;
@@ -121,9 +121,9 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let runtime = Handle::current();
-    let lane = move |seat: Seat| {
+    let worker = move |context: WorkerContext| {
         let relay = gateway.relay();
-        let lane = Arc::new(Lane {
+        let worker = Arc::new(Worker {
             middleware: middleware.clone(),
             relay: relay.clone(),
             runtime: runtime.clone(),
@@ -135,17 +135,17 @@ pub(crate) async fn serve(
         });
         async move {
             tokio::select! {
-                () = seat.serve_express(AiService(lane)) => {}
+                () = context.serve_fast_path(AiService(worker)) => {}
                 () = relay.maintain() => {}
             }
             relay.shutdown().await;
         }
     };
-    port.serve("ai", lane, stop).await;
+    port.serve("ai", worker, stop).await;
 }
 
 /// What one serving thread answers with.
-struct Lane {
+struct Worker {
     middleware: Middleware<KeysError>,
     relay: Relay,
     runtime: Handle,
@@ -158,16 +158,16 @@ struct Lane {
 
 /// Answers the requests of one serving thread.
 #[derive(Clone)]
-struct AiService(Arc<Lane>);
+struct AiService(Arc<Worker>);
 
-impl Express for AiService {
-    async fn serve_express(
+impl FastPath for AiService {
+    async fn serve_fast_path(
         &self,
         stream: TcpStream,
         _: IpAddr,
         options: &ListenerOptions,
         connection: &Arc<ConnectionHandle>,
-    ) -> Next {
+    ) -> Outcome {
         fast_path::serve(&*self.0, stream, options, connection).await
     }
 }
@@ -175,7 +175,7 @@ impl Express for AiService {
 /// How every ordinary call is made.
 static POST: Method = Method::POST;
 
-impl CallHandler for Lane {
+impl CallHandler for Worker {
     fn handle(
         &self,
         route: InferenceRoute<'_>,
@@ -207,38 +207,41 @@ impl Service<Request<Incoming>> for AiService {
         if let Some(response) = self.0.answer_at_once(&mut request) {
             return Answering::Left(ready(Ok(response)));
         }
-        let lane = Arc::clone(&self.0);
+        let worker = Arc::clone(&self.0);
         Answering::Right(Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let Some(route) = route::parse(&method, uri.path()) else {
                 let is_models = is_models(uri.path());
                 let reads = matches!(method, Method::GET | Method::HEAD);
-                if is_models && let Some(response) = lane.preflight(&request, READS) {
+                if is_models && let Some(response) = worker.preflight(&request, READS) {
                     return Ok(response.map(Either::Left));
                 }
-                if lane.is_instance(&request) && !(is_models && reads) {
-                    return Ok(lane.refuse(&request).map(Either::Right));
+                if worker.is_instance(&request) && !(is_models && reads) {
+                    return Ok(worker.refuse(&request).map(Either::Right));
                 }
-                let origin = lane.cors.allowed(request.headers());
-                let mut response = Box::pin(lane.manage(request)).await;
+                let origin = worker.cors.allowed(request.headers());
+                let mut response = Box::pin(worker.manage(request)).await;
                 if is_models {
-                    lane.cors.finish(response.headers_mut(), origin);
+                    worker.cors.finish(response.headers_mut(), origin);
                 }
                 return Ok(response.map(Either::Right));
             };
             if let Endpoint::WrongMethod(methods) = route.endpoint
-                && let Some(response) = lane.preflight(&request, methods)
+                && let Some(response) = worker.preflight(&request, methods)
             {
                 return Ok(response.map(Either::Left));
             }
             // Every step below hands it on: that is cheap only for something small.
             let request = Box::new(CallRequest::from(request));
-            Ok(lane.infer(&method, route, request).await.map(Either::Left))
+            Ok(worker
+                .infer(&method, route, request)
+                .await
+                .map(Either::Left))
         }))
     }
 }
 
-impl Lane {
+impl Worker {
     async fn infer(
         &self,
         method: &Method,

@@ -11,8 +11,8 @@ use estrade_gateway::{
     Admission, AdmissionError, AuthContext, AuthError, CallRequest, Gateway, GatewayBody,
     InferenceRoute, KeyAuthenticator, Options, Relay, UsageLedger, WorkspaceSelector, route,
 };
-use estrade_http1::Prefixed;
-use estrade_http1::server::fast_path::Next;
+use estrade_http1::Rewind;
+use estrade_http1::server::fast_path::Outcome;
 use estrade_listener::{ConnectionHandle, ListenerOptions};
 use estrade_model::amount::Amount;
 use estrade_model::call::{BudgetReservation, Call, Price, RowState};
@@ -297,11 +297,11 @@ async fn serve(socket: TcpListener, relay: Relay) {
                 let plain = Plain(relay.clone());
                 let connection = Arc::new(ConnectionHandle::uncounted(&stop));
                 match fast_path::serve(&plain, stream, &options, &connection).await {
-                    Next::HandOver(back, input) => (stream, read) = (back, input.into_bytes()),
-                    Next::Ended(_) => return,
+                    Outcome::Fallback(back, input) => (stream, read) = (back, input.into_bytes()),
+                    Outcome::Closed(_) => return,
                 }
             }
-            let stream = Prefixed::new(read, stream);
+            let stream = Rewind::new(read, stream);
             let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 let relay = relay.clone();
                 async move { Ok::<_, Infallible>(answer(&relay, request).await) }

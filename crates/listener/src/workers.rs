@@ -1,14 +1,14 @@
-//! Lanes: one thread per core, each with its own socket and its own runtime.
+//! Workers: one thread per core, each with its own socket and its own runtime.
 //!
-//! Each lane listens on the same port, and the kernel spreads the connections. A request is read,
+//! Each worker listens on the same port, and the kernel spreads the connections. A request is read,
 //! answered and written on one thread, so nothing of it is handed from core to core.
 
 use crate::{
     Accepted, Admission, ConnectionHandle, ConnectionSlot, Connections, Handshake, HttpBody,
-    HttpService, Lingering, ListenerOptions, accept, bind_again, bind_shared,
+    HttpService, Lingering, ListenerOptions, accept, bind_reuseport, bind_shared,
 };
-use estrade_http1::Prefixed;
-use estrade_http1::server::fast_path::Next;
+use estrade_http1::Rewind;
+use estrade_http1::server::fast_path::Outcome;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,12 +20,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// As many lanes as there are cores.
-pub fn lanes() -> usize {
+/// One worker per core.
+pub fn worker_count() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// A port that is bound, once per lane.
+/// A port that is bound, once per worker.
 pub struct Port {
     address: SocketAddr,
     sockets: Vec<std::net::TcpListener>,
@@ -34,25 +34,25 @@ pub struct Port {
 }
 
 /// A service that answers ordinary requests itself.
-pub trait Express: Sync {
+pub trait FastPath: Sync {
     /// Serves a plain connection for as long as its requests are ordinary, and until it is told to
     /// close.
-    fn serve_express(
+    fn serve_fast_path(
         &self,
         stream: TcpStream,
         peer: IpAddr,
         options: &ListenerOptions,
         connection: &Arc<ConnectionHandle>,
-    ) -> impl Future<Output = Next> + Send;
+    ) -> impl Future<Output = Outcome> + Send;
 }
 
-/// What a lane works with.
-pub struct Seat {
-    /// Which of the lanes it is, from 0.
-    pub number: usize,
+/// What a worker serves with.
+pub struct WorkerContext {
+    /// Which of the workers it is, from 0.
+    pub index: usize,
     /// Its socket.
     pub socket: std::net::TcpListener,
-    /// The connections that all lanes together have.
+    /// The connections that all workers together have.
     pub admission: Arc<Admission>,
     /// How connections are treated.
     pub options: ListenerOptions,
@@ -63,11 +63,11 @@ pub struct Seat {
 }
 
 impl Port {
-    /// Binds the address for so many lanes, and reads certificates, so that mistakes show at start.
+    /// Binds the address for so many workers, and reads certificates, so that mistakes show at start.
     pub async fn bind(
         address: SocketAddr,
         options: ListenerOptions,
-        lanes: usize,
+        workers: usize,
     ) -> io::Result<Self> {
         let tls = match &options.tls {
             Some(source) => Some(source.handshake().await?),
@@ -75,7 +75,7 @@ impl Port {
         };
         let first = bind_shared(address)?;
         let address = first.local_addr()?;
-        let others = (1..lanes.max(1)).map(|_| bind_again(address));
+        let others = (1..workers.max(1)).map(|_| bind_reuseport(address));
         let sockets = std::iter::once(Ok(first))
             .chain(others)
             .collect::<io::Result<_>>()?;
@@ -92,25 +92,25 @@ impl Port {
         self.address
     }
 
-    /// Runs one lane per socket, in threads of this name, until `stop` is cancelled and all have
+    /// Runs one worker per socket, in threads of this name, until `stop` is cancelled and all have
     /// ended.
-    pub async fn serve<F, Fut>(self, name: &'static str, lane: F, stop: CancellationToken)
+    pub async fn serve<F, Fut>(self, name: &'static str, worker: F, stop: CancellationToken)
     where
-        F: Fn(Seat) -> Fut + Clone + Send + 'static,
+        F: Fn(WorkerContext) -> Fut + Clone + Send + 'static,
         Fut: Future<Output = ()>,
     {
         let admission = self.options.admission(&stop);
         let mut running = Vec::new();
-        for (number, socket) in self.sockets.into_iter().enumerate() {
-            let seat = Seat {
-                number,
+        for (index, socket) in self.sockets.into_iter().enumerate() {
+            let context = WorkerContext {
+                index,
                 socket,
                 admission: Arc::clone(&admission),
                 options: self.options.clone(),
                 tls: self.tls.clone(),
                 stop: stop.clone(),
             };
-            match start(name, lane.clone(), seat) {
+            match start(name, worker.clone(), context) {
                 Ok(started) => running.push(started),
                 Err(error) => tracing::error!(%error, "cannot start a serving thread"),
             }
@@ -127,11 +127,11 @@ impl Port {
 
 fn start<F, Fut>(
     name: &'static str,
-    lane: F,
-    seat: Seat,
+    worker: F,
+    context: WorkerContext,
 ) -> io::Result<(oneshot::Receiver<()>, JoinHandle<()>)>
 where
-    F: Fn(Seat) -> Fut + Send + 'static,
+    F: Fn(WorkerContext) -> Fut + Send + 'static,
     Fut: Future<Output = ()>,
 {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -139,7 +139,7 @@ where
         .build()?;
     let (end, ended) = oneshot::channel();
     let run = move || {
-        runtime.block_on(lane(seat));
+        runtime.block_on(worker(context));
         // The other side is gone only when nobody waits any more.
         let _ = end.send(());
     };
@@ -147,7 +147,7 @@ where
     Ok((ended, thread))
 }
 
-impl Seat {
+impl WorkerContext {
     /// Serves every connection with hyper, until it shall stop and what is in flight has ended.
     pub async fn serve<S, B>(self, service: S)
     where
@@ -161,10 +161,10 @@ impl Seat {
         .await;
     }
 
-    /// The same, but plain connections begin on the express lane of the service.
-    pub async fn serve_express<S, B>(self, service: S)
+    /// The same, but plain connections begin on the fast path of the service.
+    pub async fn serve_fast_path<S, B>(self, service: S)
     where
-        S: Express + HttpService<B> + Clone,
+        S: FastPath + HttpService<B> + Clone,
         S::Future: Send + 'static,
         B: HttpBody,
     {
@@ -177,7 +177,7 @@ impl Seat {
             }
             let (others, options) = (connections.clone(), Arc::clone(&options));
             connections.track(async move {
-                express(&others, stream, peer.ip(), service, &options, &slot).await;
+                serve_plain(&others, stream, peer.ip(), service, &options, &slot).await;
                 drop(slot);
             });
         })
@@ -212,8 +212,8 @@ impl Seat {
     }
 }
 
-/// Serves a connection on the express lane, and what is left of it with hyper.
-async fn express<S, B>(
+/// Serves a connection on the fast path, and what is left of it with hyper.
+async fn serve_plain<S, B>(
     connections: &Connections,
     stream: TcpStream,
     peer: IpAddr,
@@ -221,22 +221,22 @@ async fn express<S, B>(
     options: &ListenerOptions,
     slot: &ConnectionSlot,
 ) where
-    S: Express + HttpService<B>,
+    S: FastPath + HttpService<B>,
     S::Future: Send + 'static,
     B: HttpBody,
 {
     let peer = peer.to_canonical();
     let handle = slot.handle();
     let linger = |stream| Lingering::new(stream, handle);
-    match service.serve_express(stream, peer, options, handle).await {
-        Next::HandOver(stream, read) => {
-            let io = Prefixed::new(read.into_bytes(), linger(stream));
+    match service.serve_fast_path(stream, peer, options, handle).await {
+        Outcome::Fallback(stream, read) => {
+            let io = Rewind::new(read.into_bytes(), linger(stream));
             connections.serve_http(io, peer, service, handle).await;
         }
-        Next::Ended(Some(stream)) => {
+        Outcome::Closed(Some(stream)) => {
             // Whether the client hears of it is its own affair now.
             drop(linger(stream).shutdown().await);
         }
-        Next::Ended(None) => {}
+        Outcome::Closed(None) => {}
     }
 }

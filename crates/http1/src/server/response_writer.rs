@@ -19,15 +19,15 @@ use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
 /// What a caller may send before its answers are there.
-const MOST_AHEAD: usize = 64 * 1024;
+const MAX_PIPELINED_INPUT: usize = 64 * 1024;
 /// A part of an answer that is copied behind what comes before it rather than sent beside it.
-const WORTH_COPYING: usize = 8 * 1024;
+const MAX_COPIED_PART: usize = 8 * 1024;
 /// What is collected of an answer before it is sent.
-const MOST_COLLECTED: usize = 32 * 1024;
+const MAX_COLLECTED: usize = 32 * 1024;
 
 /// What a caller sends while it is answered.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct PipelinedInput {
     bytes: Vec<u8>,
     /// What it had sent already, besides what is being answered.
     before: usize,
@@ -48,10 +48,10 @@ struct HalfClose {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Ahead {
+impl PipelinedInput {
     /// Of a client that does not count as gone when it closes its sending side, unless it was sent nothing for
     /// so long, or `cancel` says that it does.
-    pub fn half_closable(timeout: Duration, cancel: Arc<AtomicBool>) -> Self {
+    pub fn with_half_close(timeout: Duration, cancel: Arc<AtomicBool>) -> Self {
         let half_close = Some(HalfClose {
             timeout,
             cancel,
@@ -103,102 +103,106 @@ impl Ahead {
 
     /// Whether the caller has to wait for its answers first.
     fn is_full(&self) -> bool {
-        self.before + self.bytes.len() >= MOST_AHEAD
+        self.before + self.bytes.len() >= MAX_PIPELINED_INPUT
     }
 }
 
 /// Does something for the caller for as long as it is there; what it sends meanwhile is kept. The work stays
 /// where it is: to take it by value would be to copy all of it.
-pub async fn while_there<T>(
+pub async fn while_connected<T>(
     stream: &mut TcpStream,
-    ahead: &mut Ahead,
+    pipelined: &mut PipelinedInput,
     mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Some(done));
         }
-        poll_gone(stream, ahead, cx).map(|()| None)
+        poll_disconnected(stream, pipelined, cx).map(|()| None)
     })
     .await
 }
 
 /// Ready when the caller has gone.
-fn poll_gone(stream: &mut TcpStream, ahead: &mut Ahead, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_disconnected(
+    stream: &mut TcpStream,
+    pipelined: &mut PipelinedInput,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
     let mut piece = [MaybeUninit::uninit(); 1024];
-    while !ahead.ended && !ahead.is_full() {
+    while !pipelined.ended && !pipelined.is_full() {
         let mut buffer = ReadBuf::uninit(&mut piece);
         match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                ahead.bytes.extend_from_slice(buffer.filled());
+                pipelined.bytes.extend_from_slice(buffer.filled());
             }
-            Poll::Ready(Ok(())) => ahead.ended = true,
+            Poll::Ready(Ok(())) => pipelined.ended = true,
             Poll::Ready(Err(_)) => return Poll::Ready(()),
         }
     }
-    if ahead.ended {
-        return ahead.poll_half_closed(stream, cx);
+    if pipelined.ended {
+        return pipelined.poll_half_closed(stream, cx);
     }
     Poll::Pending
 }
 
 /// An eye on whether the caller is still there, for whoever looks often.
 #[derive(Default)]
-struct Watch {
+struct DisconnectWatcher {
     /// Whom the socket wakes when something comes.
-    told: Option<Waker>,
+    registered: Option<Waker>,
 }
 
-impl Watch {
+impl DisconnectWatcher {
     /// Ready when the caller has gone.
-    fn poll_gone(
+    fn poll_disconnected(
         &mut self,
         stream: &mut TcpStream,
-        ahead: &mut Ahead,
+        pipelined: &mut PipelinedInput,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        let told = self.told.as_ref();
-        let is_told = told.is_some_and(|told| told.will_wake(cx.waker()));
-        // Looking costs less than asking to be told once more.
-        if is_told && !has_news(stream) {
+        let registered = self.registered.as_ref();
+        let is_registered = registered.is_some_and(|registered| registered.will_wake(cx.waker()));
+        // Looking costs less than asking to be registered once more.
+        if is_registered && !is_readable(stream) {
             return Poll::Pending;
         }
-        let gone = poll_gone(stream, ahead, cx);
+        let gone = poll_disconnected(stream, pipelined, cx);
         // Who has used up its turn was not even listened to.
         if !has_budget_remaining() {
-            self.told = None;
-        } else if !is_told {
-            self.told = Some(cx.waker().clone());
+            self.registered = None;
+        } else if !is_registered {
+            self.registered = Some(cx.waker().clone());
         }
         gone
     }
 }
 
-/// Whether the socket has become readable since it was last read to its end: then nobody is told of it
+/// Whether the socket has become readable since it was last read to its end: then nobody is registered of it
 /// any more. Nothing is read.
-fn has_news(stream: &TcpStream) -> bool {
+fn is_readable(stream: &TcpStream) -> bool {
     stream.try_io(Interest::READABLE, || Ok(())).is_ok()
 }
 
-/// How the end of a body is told.
+/// How the end of a body is registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum BodyEncoding {
     /// The head says how long it is.
-    Length,
+    ContentLength,
     /// By the last chunk.
-    Chunks,
+    Chunked,
     /// There is no body by definition.
-    Nothing,
+    NoBody,
 }
 
 /// Where parts of a body are written down to go out together.
-pub struct Output<'o> {
+pub struct OutputBuffer<'o> {
     bytes: &'o mut Vec<u8>,
-    end: End,
+    encoding: BodyEncoding,
 }
 
-impl Output<'_> {
+impl OutputBuffer<'_> {
     /// Adds a part.
     pub fn add(&mut self, part: &[u8]) {
         self.add_pieces(&[part]);
@@ -208,31 +212,31 @@ impl Output<'_> {
     #[inline]
     pub fn add_pieces(&mut self, pieces: &[&[u8]]) {
         let length = pieces.iter().map(|piece| piece.len()).sum();
-        if length == 0 || self.end == End::Nothing {
+        if length == 0 || self.encoding == BodyEncoding::NoBody {
             return;
         }
         self.begin(length);
         for piece in pieces {
             self.bytes.extend_from_slice(piece);
         }
-        if self.end == End::Chunks {
+        if self.encoding == BodyEncoding::Chunked {
             self.bytes.extend_from_slice(b"\r\n");
         }
     }
 
     /// Adds a part, or what comes before it if it is too large to be copied.
     fn add_small(&mut self, part: Bytes) -> Part {
-        if part.len() <= WORTH_COPYING || self.end == End::Nothing {
+        if part.len() <= MAX_COPIED_PART || self.encoding == BodyEncoding::NoBody {
             self.add(&part);
-            return Part::Added;
+            return Part::Buffered;
         }
         self.begin(part.len());
         Part::Large(part)
     }
 
     fn begin(&mut self, length: usize) {
-        if self.end == End::Chunks {
-            begin_chunk(self.bytes, length);
+        if self.encoding == BodyEncoding::Chunked {
+            write_chunk_size(self.bytes, length);
         }
     }
 }
@@ -240,74 +244,82 @@ impl Output<'_> {
 /// What became of a part.
 pub enum Part {
     /// It was added, if there was anything in it.
-    Added,
+    Buffered,
     /// What comes before it was added; it goes out beside it.
     Large(Bytes),
     /// There is none: the body has ended.
     End,
     /// There is none: the body was cut.
-    Cut,
+    Aborted,
 }
 
 /// A body that is sent in parts.
-pub trait Parts: Body<Data = Bytes> + Unpin {
+pub trait OutgoingBody: Body<Data = Bytes> + Unpin {
     /// Adds the next part to what goes out. Who can do so without an owner for it does it another way.
-    fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
+    fn poll_part(&mut self, cx: &mut Context<'_>, output: &mut OutputBuffer<'_>) -> Poll<Part> {
         self.poll_owned_part(cx, output)
     }
 
     /// The same, by way of a frame.
-    fn poll_owned_part(&mut self, cx: &mut Context<'_>, output: &mut Output<'_>) -> Poll<Part> {
+    fn poll_owned_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        output: &mut OutputBuffer<'_>,
+    ) -> Poll<Part> {
         Pin::new(self).poll_frame(cx).map(|frame| match frame {
             Some(Ok(frame)) => output.add_small(frame.into_data().unwrap_or_default()),
-            Some(Err(_)) => Part::Cut,
+            Some(Err(_)) => Part::Aborted,
             None => Part::End,
         })
     }
 }
 
 /// An answer on its way to the caller.
-pub struct Sending<'c> {
+pub struct ResponseWriter<'c> {
     /// The caller.
     pub stream: &'c mut TcpStream,
     /// What it sends meanwhile.
-    pub ahead: &'c mut Ahead,
+    pub pipelined: &'c mut PipelinedInput,
     /// What goes out next: at first the head. A buffer that can be spared when it is empty.
     pub output: &'c mut Vec<u8>,
 }
 
-impl Sending<'_> {
+impl ResponseWriter<'_> {
     /// Sends what has been collected and then the body, each part as soon as it is there. False when
     /// that was not possible, and then nothing else may follow.
-    pub async fn send_body(&mut self, body: &mut impl Parts, end: End) -> bool {
-        let mut watch = Watch::default();
+    pub async fn send_body(
+        &mut self,
+        body: &mut impl OutgoingBody,
+        encoding: BodyEncoding,
+    ) -> bool {
+        let mut watcher = DisconnectWatcher::default();
         loop {
-            let collected = poll_fn(|cx| self.poll_collect(body, end, &mut watch, cx)).await;
+            let collected = poll_fn(|cx| self.poll_collect(body, encoding, &mut watcher, cx)).await;
             match collected {
                 Collected::Part(large) => {
                     if write_all(self.stream, self.output, &large).await.is_err() {
                         return false;
                     }
                     self.output.clear();
-                    self.ahead.sent();
-                    if !large.is_empty() && end == End::Chunks {
+                    self.pipelined.sent();
+                    if !large.is_empty() && encoding == BodyEncoding::Chunked {
                         self.output.extend_from_slice(b"\r\n");
                     }
                 }
-                Collected::All => {
-                    if end == End::Chunks {
+                Collected::Complete => {
+                    if encoding == BodyEncoding::Chunked {
                         self.output.extend_from_slice(b"0\r\n\r\n");
                     }
                     let sent = write_all(self.stream, self.output, &[]).await.is_ok();
-                    buffer_pool::give_back(std::mem::take(self.output));
+                    buffer_pool::release(std::mem::take(self.output));
                     return sent;
                 }
-                Collected::Cut => {
+                Collected::Aborted => {
                     // The caller gets what there is, and notices by the end that is missing.
                     drop(write_all(self.stream, self.output, &[]).await);
                     return false;
                 }
-                Collected::Gone => return false,
+                Collected::Disconnected => return false,
             }
         }
     }
@@ -319,18 +331,18 @@ impl Sending<'_> {
     #[inline(never)]
     fn poll_collect(
         &mut self,
-        body: &mut impl Parts,
-        end: End,
-        watch: &mut Watch,
+        body: &mut impl OutgoingBody,
+        encoding: BodyEncoding,
+        watcher: &mut DisconnectWatcher,
         cx: &mut Context<'_>,
     ) -> Poll<Collected> {
         let mut bytes = std::mem::take(self.output);
         if bytes.capacity() == 0 {
-            bytes = buffer_pool::take();
+            bytes = buffer_pool::acquire();
         }
-        let polled = self.poll_collect_in(&mut bytes, body, end, watch, cx);
+        let polled = self.poll_collect_in(&mut bytes, body, encoding, watcher, cx);
         if polled.is_pending() && bytes.is_empty() {
-            buffer_pool::give_back(bytes);
+            buffer_pool::release(bytes);
         } else {
             *self.output = bytes;
         }
@@ -341,30 +353,30 @@ impl Sending<'_> {
     fn poll_collect_in(
         &mut self,
         bytes: &mut Vec<u8>,
-        body: &mut impl Parts,
-        end: End,
-        watch: &mut Watch,
+        body: &mut impl OutgoingBody,
+        encoding: BodyEncoding,
+        watcher: &mut DisconnectWatcher,
         cx: &mut Context<'_>,
     ) -> Poll<Collected> {
-        while bytes.len() < MOST_COLLECTED {
-            let polled = body.poll_part(cx, &mut Output { bytes, end });
+        while bytes.len() < MAX_COLLECTED {
+            let polled = body.poll_part(cx, &mut OutputBuffer { bytes, encoding });
             let wrote = !bytes.is_empty();
             match polled {
-                Poll::Ready(Part::Added) => {}
+                Poll::Ready(Part::Buffered) => {}
                 Poll::Ready(Part::Large(part)) => return Poll::Ready(Collected::Part(part)),
-                Poll::Ready(Part::Cut) => return Poll::Ready(Collected::Cut),
-                Poll::Ready(Part::End) => return Poll::Ready(Collected::All),
+                Poll::Ready(Part::Aborted) => return Poll::Ready(Collected::Aborted),
+                Poll::Ready(Part::End) => return Poll::Ready(Collected::Complete),
                 // It wakes us: what is there goes out at once, and nothing is asked twice.
-                Poll::Pending => match write_now(self.stream, bytes) {
+                Poll::Pending => match try_flush(self.stream, bytes) {
                     Ok(true) => {
                         if wrote {
-                            self.ahead.sent();
+                            self.pipelined.sent();
                         }
-                        let gone = watch.poll_gone(self.stream, self.ahead, cx);
-                        return gone.map(|()| Collected::Gone);
+                        let gone = watcher.poll_disconnected(self.stream, self.pipelined, cx);
+                        return gone.map(|()| Collected::Disconnected);
                     }
                     Ok(false) => break,
-                    Err(_) => return Poll::Ready(Collected::Gone),
+                    Err(_) => return Poll::Ready(Collected::Disconnected),
                 },
             }
         }
@@ -373,20 +385,20 @@ impl Sending<'_> {
 }
 
 /// Sends what was collected, as far as that goes without waiting; whether all of it is out.
-fn write_now(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<bool> {
+fn try_flush(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<bool> {
     if bytes.is_empty() {
         return Ok(true);
     }
     match try_send(stream, bytes, SendFlags::empty()) {
         Ok(written) if written == bytes.len() => bytes.clear(),
         Ok(written) => drop(bytes.drain(..written)),
-        Err(error) if is_no_failure(&error) => {}
+        Err(error) if is_transient(&error) => {}
         Err(error) => return Err(error),
     }
     Ok(bytes.is_empty())
 }
 
-fn is_no_failure(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
@@ -394,7 +406,7 @@ fn is_no_failure(error: &io::Error) -> bool {
 }
 
 /// Writes how long a chunk is. By hand: it is done for every event of every stream.
-pub fn begin_chunk(output: &mut Vec<u8>, length: usize) {
+pub fn write_chunk_size(output: &mut Vec<u8>, length: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let (mut line, mut start, mut left) = ([0; 18], 16, length);
     line[16..].copy_from_slice(b"\r\n");
@@ -411,11 +423,11 @@ enum Collected {
     /// What is in the output, and this after it.
     Part(Bytes),
     /// What is in the output is the last of it.
-    All,
+    Complete,
     /// The same, but it was cut there.
-    Cut,
+    Aborted,
     /// There is nobody to send it to.
-    Gone,
+    Disconnected,
 }
 
 #[cfg(test)]
@@ -429,19 +441,22 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let client = TcpStream::connect(address).await.unwrap();
         let mut server = socket.accept().await.unwrap().0;
-        let (mut input, mut ahead) = (Input::default(), Ahead::default());
+        let (mut input, mut pipelined) = (Input::default(), PipelinedInput::default());
         for _ in 0..200 {
             while client.try_write(&[b'x'; 4096]).is_ok() {}
-            ahead.begin(input.bytes().len());
+            pipelined.begin(input.bytes().len());
             // Long enough for what was sent to come.
             let answering = std::pin::pin!(tokio::time::sleep(std::time::Duration::from_millis(2)));
-            while_there(&mut server, &mut ahead, answering).await;
-            ahead.move_to(&mut input);
-            assert!(input.bytes().len() < MOST_AHEAD + 1024);
+            while_connected(&mut server, &mut pipelined, answering).await;
+            pipelined.move_to(&mut input);
+            assert!(input.bytes().len() < MAX_PIPELINED_INPUT + 1024);
             input.advance(2000);
         }
-        assert!(input.bytes().len() > MOST_AHEAD / 2, "it was not tried");
-        assert!(input.into_bytes().capacity() < 4 * MOST_AHEAD);
+        assert!(
+            input.bytes().len() > MAX_PIPELINED_INPUT / 2,
+            "it was not tried"
+        );
+        assert!(input.into_bytes().capacity() < 4 * MAX_PIPELINED_INPUT);
     }
 
     #[test]
@@ -460,7 +475,7 @@ mod tests {
             usize::MAX,
         ] {
             let mut output = Vec::new();
-            begin_chunk(&mut output, length);
+            write_chunk_size(&mut output, length);
             assert_eq!(output, format!("{length:x}\r\n").into_bytes());
         }
     }
