@@ -12,11 +12,9 @@ use crate::streaming::body::GatewayBody;
 use crate::trace::TRACEPARENT;
 use bytes::Bytes;
 use estrade_http1::framing::parse_digits;
-use estrade_http1::server::fast_path::{
-    Input, KeepAliveTimeout, Outcome, Parsed, begin_head, parse_connection, parse_head, read_more,
-};
-use estrade_http1::server::response_writer::{
-    BodyEncoding, PipelinedInput, ResponseWriter, while_connected,
+use estrade_http1::server::{
+    BodyEncoding, KeepAliveTimeout, Outcome, Parsed, PipelinedInput, RequestReader, ResponseWriter,
+    begin_head, parse_connection, parse_head, while_connected,
 };
 use estrade_http1::{DateCache, buffer_pool};
 use estrade_listener::{ConnectionHandle, ListenerOptions};
@@ -74,50 +72,44 @@ pub async fn serve(
         ),
         output: Vec::new(),
     };
-    let mut input = Input::default();
-    let (mut date, mut first) = (DateCache::default(), true);
-    let mut keep_alive =
+    let mut date = DateCache::default();
+    let keep_alive =
         KeepAliveTimeout::new(options.header_timeout, options.idle_timeout, connection);
-    let mut stopped = pin!(stop.cancelled());
+    let stopped = pin!(stop.cancelled());
+    let mut reader = RequestReader::new(keep_alive, stopped);
     loop {
         // Others get their turn, however many requests one client sends at once.
         tokio::task::coop::consume_budget().await;
-        let head = match Head::parse(input.bytes(), options) {
+        let head = match Head::parse(reader.bytes(), options) {
             Parsed::Supported(head) => head,
-            Parsed::Unsupported => return Outcome::Fallback(client.stream, input),
+            Parsed::Unsupported => return Outcome::Fallback(client.stream, reader.into_input()),
             Parsed::Partial => {
-                match (input.is_empty(), first) {
-                    (true, true) => {}
-                    (true, false) => keep_alive.wait_for_request(),
-                    (false, _) => keep_alive.wait_for_head(),
+                if !reader.read(&mut client.stream).await {
+                    return Outcome::Closed(Some(client.stream));
                 }
-                let stream = &mut client.stream;
-                match read_more(stream, &mut input, &mut keep_alive, stopped.as_mut()).await {
-                    Ok(true) => continue,
-                    Ok(false) | Err(_) => return Outcome::Closed(Some(client.stream)),
-                }
+                continue;
             }
         };
         let end = head.length + head.body;
-        if input.bytes().len() < end {
-            let rest = read_to(&mut client.stream, &mut input, end);
+        if reader.bytes().len() < end {
+            let rest = reader.read_until(&mut client.stream, end);
             let all = timeout(BODY_TIMEOUT, rest).await;
             // What never comes is a request as well: hyper sees it through.
             if !all.unwrap_or(false) {
-                return Outcome::Fallback(client.stream, input);
+                return Outcome::Fallback(client.stream, reader.into_input());
             }
         }
-        let Some(route) = head.route(input.bytes()) else {
-            return Outcome::Fallback(client.stream, input);
+        let Some(route) = head.route(reader.bytes()) else {
+            return Outcome::Fallback(client.stream, reader.into_input());
         };
         let request = CallRequest {
             key: head.key,
             headers: head.headers,
-            body: CallBody::Whole(Bytes::copy_from_slice(&input.bytes()[head.length..end])),
+            body: CallBody::Whole(Bytes::copy_from_slice(&reader.bytes()[head.length..end])),
             cancel: Some(Arc::clone(&cancel)),
         };
         cancel.store(false, Ordering::Relaxed);
-        client.pipelined.begin(input.bytes().len() - end);
+        client.pipelined.begin(reader.bytes().len() - end);
         let outcome = {
             let answering = pin!(handler.handle(route, Box::new(request)));
             while_connected(&mut client.stream, &mut client.pipelined, answering).await
@@ -132,10 +124,7 @@ pub async fn serve(
             Some(back) if whole && !close => back,
             back => return Outcome::Closed(back.map(|client| client.stream)),
         };
-        input.advance(end);
-        client.pipelined.move_to(&mut input);
-        first = false;
-        keep_alive.request_done();
+        reader.finish(end, &mut client.pipelined);
     }
 }
 
@@ -172,16 +161,6 @@ impl Client {
             Some(Err(_)) | None => (None, false),
         }
     }
-}
-
-/// Reads until so many bytes are there; false when no more will come.
-async fn read_to(stream: &mut TcpStream, input: &mut Input, end: usize) -> bool {
-    while input.bytes().len() < end {
-        if !input.read(stream).await.unwrap_or(false) {
-            return false;
-        }
-    }
-    true
 }
 
 /// The head of a request.

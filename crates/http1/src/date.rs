@@ -1,9 +1,9 @@
-//! The time as text, made once a second and not once a request.
+//! Dates as text, formatted once a second and not once a request.
 
 use estrade_model::Timestamp;
 use std::time::{Duration, SystemTime};
 
-/// The texts of one second.
+/// The present second, as `Date` and as the access log write it.
 #[derive(Debug, Clone)]
 pub struct DateCache {
     /// Seconds since the epoch.
@@ -25,7 +25,7 @@ impl Default for DateCache {
 }
 
 impl DateCache {
-    /// Goes on to this moment.
+    /// Formats the second of `now`, if it is another one than before.
     pub fn update(&mut self, now: Timestamp) {
         let second = now.millis().div_euclid(1000);
         if self.at != second {
@@ -37,12 +37,14 @@ impl DateCache {
         }
     }
 
-    /// As `Date` has it.
+    /// As the `Date` field has it.
+    #[inline]
     pub fn http_date(&self) -> &str {
         &self.http_date
     }
 
     /// As the access log has it, up to the seconds.
+    #[inline]
     pub fn iso_seconds(&self) -> &str {
         &self.iso_seconds
     }

@@ -8,6 +8,8 @@ pub mod buffer_pool;
 pub mod client;
 mod date;
 pub mod framing;
+#[doc(hidden)]
+pub mod invariants;
 mod rewind;
 pub mod server;
 

@@ -1,11 +1,11 @@
-//! A connection of which something was read already.
+//! A connection of which something was read already, for who goes on with it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that first gives back what was read of it.
+/// A stream that replays what was read of it before it reads on.
 pub struct Rewind<S> {
     prefix: Vec<u8>,
     replayed: usize,

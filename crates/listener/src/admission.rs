@@ -6,7 +6,7 @@
 
 use crate::descriptors::DescriptorShare;
 use crate::peer::TrustedProxies;
-use estrade_http1::server::fast_path::ConnectionState;
+use estrade_http1::server::ConnectionState;
 use estrade_model::sync::MutexExt;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -4,7 +4,7 @@
 use crate::peer::{SocketPeer, TrustedProxies};
 use crate::{AllowedHosts, ConnectionHandle, HttpBody, HttpService, ListenerOptions};
 use bytes::Bytes;
-use estrade_http1::server::fast_path::ConnectionState;
+use estrade_http1::server::ConnectionState;
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};

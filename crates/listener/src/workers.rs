@@ -8,7 +8,7 @@ use crate::{
     HttpService, Lingering, ListenerOptions, accept, bind_reuseport, bind_shared,
 };
 use estrade_http1::Rewind;
-use estrade_http1::server::fast_path::Outcome;
+use estrade_http1::server::Outcome;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

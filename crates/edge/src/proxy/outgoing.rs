@@ -2,7 +2,7 @@
 
 use crate::proxy::Connection;
 use bytes::{Buf, Bytes};
-use estrade_http1::server::response_writer::write_chunk_size;
+use estrade_http1::server::write_chunk_size;
 use http_body::Body;
 use hyper::body::Incoming;
 use std::pin::Pin;

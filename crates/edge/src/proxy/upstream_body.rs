@@ -5,7 +5,7 @@ use crate::proxy::outgoing::{OutgoingRequest, SendError};
 use crate::proxy::pool::Pool;
 use crate::routing::load_balancer::InFlightGuard;
 use bytes::Bytes;
-use estrade_http1::server::response_writer::OutgoingBody;
+use estrade_http1::server::OutgoingBody;
 use http_body::{Body, Frame, SizeHint};
 use std::fmt;
 use std::pin::Pin;

@@ -1,10 +1,10 @@
-//! Fast path of the edge: plain HTTP/1.1 requests for files, answered without a framework.
+//! Fast path of the edge: plain HTTP/1.1 requests, answered without hyper.
 //!
-//! A connection begins here. As long as its requests are simple (GET or HEAD, no body, nothing
+//! A connection begins here. As long as its requests are supported (GET or HEAD, no body, nothing
 //! unusual about the connection) they are answered with a read, a look-up and a write, and large
-//! files go from the page cache to the socket without passing through us. Those of a project that runs
-//! go to one of its instances, and the answer is passed on as it comes. The first request that is
-//! anything else hands the connection over to hyper, together with what was read of it.
+//! files go from the page cache to the socket (`sendfile`). Those of a project that runs go to one of its instances, and
+//! the response is passed on as it comes. The first request that is anything else falls back to hyper, with what was
+//! read of it. The loop's parts are those of `estrade_http1::server`; here is what a request means.
 
 use crate::edge::Reply;
 use crate::serving::forward_fast_path::{self, FastPathRequest, OriginCache, SentResponse};
@@ -14,13 +14,11 @@ use crate::static_files::error_pages::Page;
 use crate::static_files::request::{Headers, Method, StaticRequest};
 use crate::static_files::response::{Body, StaticResponse};
 use estrade_http1::DateCache;
-use estrade_http1::server::fast_path::{
-    Input, KeepAliveTimeout, Parsed, begin_head, parse_connection, parse_head, read_more, try_send,
-    writable, write_all,
+use estrade_http1::server::{
+    Input, KeepAliveTimeout, Parsed, PipelinedInput, RequestReader, ResponseWriter, begin_head,
+    parse_connection, parse_head, writable, write_all, write_more,
 };
-use estrade_http1::server::response_writer::{PipelinedInput, ResponseWriter};
 use estrade_listener::ConnectionHandle;
-use rustix::net::SendFlags;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -32,12 +30,12 @@ use tokio::time::Instant;
 
 /// A body that is copied behind its head rather than sent beside it.
 const MAX_COPIED_BODY: usize = 8 * 1024;
-/// Answers in a row, to a client that does not wait for them, before others get their turn, and the
+/// Responses in a row to a client that pipelines, before the task yields to other connections of the thread, and the
 /// longest that they may take together: some cost much more than others.
 const MAX_RESPONSES_PER_TURN: u32 = 32;
 const MAX_TURN: Duration = Duration::from_micros(500);
 
-/// Serves a connection for as long as its requests are simple; what was read of the first that is not.
+/// Serves a connection for as long as its requests are supported; what was read of the first that is not.
 pub(crate) async fn serve(
     worker: &Worker,
     stream: &mut TcpStream,
@@ -45,32 +43,26 @@ pub(crate) async fn serve(
     connection: &Arc<ConnectionHandle>,
 ) -> Option<Input> {
     let stop = connection.close();
-    let mut input = Input::default();
     let mut head = Vec::with_capacity(1024);
-    let (mut date, mut answered) = (DateCache::default(), 0_u32);
-    let mut turn = Turn::default();
-    let mut keep_alive = KeepAliveTimeout::new(
+    let (mut date, mut turn) = (DateCache::default(), Turn::default());
+    let timeout = KeepAliveTimeout::new(
         worker.options.header_timeout,
         worker.options.idle_timeout,
         connection,
     );
-    let (mut stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
+    let (stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
+    let mut reader = RequestReader::new(timeout, stopped);
     // What a visitor sends while an instance answers it.
     let (mut pipelined, mut origins) = (PipelinedInput::default(), OriginCache::new(worker, peer));
     loop {
-        let parsed = match parse_head(input.bytes(), ParsedRequest::from_head) {
+        let parsed = match parse_head(reader.bytes(), ParsedRequest::from_head) {
             Parsed::Supported(parsed) => parsed,
-            Parsed::Unsupported => return Some(input),
+            Parsed::Unsupported => return Some(reader.into_input()),
             Parsed::Partial => {
-                match (input.is_empty(), answered) {
-                    (true, 0) => {}
-                    (true, _) => keep_alive.wait_for_request(),
-                    (false, _) => keep_alive.wait_for_head(),
+                if !reader.read(stream).await {
+                    return None;
                 }
-                match read_more(stream, &mut input, &mut keep_alive, stopped.as_mut()).await {
-                    Ok(true) => continue,
-                    Ok(false) | Err(_) => return None,
-                }
+                continue;
             }
         };
         let started = Instant::now();
@@ -82,13 +74,13 @@ pub(crate) async fn serve(
             Reply::Local(response) => Err(response),
             Reply::Forward(target) => {
                 let forwarded_request = FastPathRequest {
-                    bytes: &input.bytes()[..parsed.length],
+                    bytes: &reader.bytes()[..parsed.length],
                     request: &parsed.request,
                     origin: origins.of(worker, &parsed.forwarded),
                     date: date.http_date(),
                     close,
                 };
-                pipelined.begin(input.bytes().len() - parsed.length);
+                pipelined.begin(reader.bytes().len() - parsed.length);
                 let writer = ResponseWriter {
                     stream,
                     pipelined: &mut pipelined,
@@ -135,12 +127,9 @@ pub(crate) async fn serve(
             return None;
         }
         let length = parsed.length;
-        input.advance(length);
-        pipelined.move_to(&mut input);
-        keep_alive.request_done();
-        answered += 1;
-        let pipelined = !input.is_empty();
-        if turn.is_over(pipelined.then_some(started)) {
+        reader.finish(length, &mut pipelined);
+        let is_pipelined = !reader.bytes().is_empty();
+        if turn.is_over(is_pipelined.then_some(started)) {
             tokio::task::yield_now().await;
         }
     }
@@ -292,19 +281,6 @@ async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result
             Ok(())
         }
     }
-}
-
-/// Writes a head whose body follows at once: the kernel may send them together.
-async fn write_more(stream: &TcpStream, mut head: &[u8]) -> io::Result<()> {
-    while !head.is_empty() {
-        match try_send(stream, head, SendFlags::MORE) {
-            Ok(written) => head = &head[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(stream).await?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Sends a part of a file without reading it ourselves.

@@ -12,8 +12,9 @@ use crate::static_files::error_pages::Page;
 use crate::static_files::request::{Method, StaticRequest};
 use estrade_http1::buffer_pool;
 use estrade_http1::client::{RequestFraming, ResponseContext};
-use estrade_http1::server::fast_path::{begin_head, begin_status};
-use estrade_http1::server::response_writer::{BodyEncoding, ResponseWriter, while_connected};
+use estrade_http1::server::{
+    BodyEncoding, ResponseWriter, begin_head, begin_status, while_connected,
+};
 use http::StatusCode;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;

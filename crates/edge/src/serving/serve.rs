@@ -5,7 +5,7 @@ use crate::proxy::pool::Pool;
 use crate::serving::fast_path;
 use crate::serving::hyper_service::HyperService;
 use crate::serving::worker::Worker;
-use estrade_http1::server::fast_path::Outcome;
+use estrade_http1::server::Outcome;
 use estrade_listener::{ConnectionHandle, FastPath, ListenerOptions, Port, WorkerContext};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;

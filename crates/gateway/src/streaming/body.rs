@@ -4,7 +4,7 @@ use crate::error::GatewayError;
 use crate::streaming::body_error::BodyError;
 use crate::streaming::metered_response::{SharedResponse, lock};
 use bytes::Bytes;
-use estrade_http1::server::response_writer::{OutgoingBody, OutputBuffer, Part};
+use estrade_http1::server::{OutgoingBody, OutputBuffer, Part};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;

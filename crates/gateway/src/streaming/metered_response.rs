@@ -21,7 +21,7 @@ use crate::upstream::{Connection, ResponseError};
 use bytes::Bytes;
 use estrade_http1::buffer_pool;
 use estrade_http1::framing::find_chunk;
-use estrade_http1::server::response_writer::{OutputBuffer, Part};
+use estrade_http1::server::{OutputBuffer, Part};
 use estrade_model::call::Operation;
 use estrade_model::sync::MutexExt;
 use http_body::Frame;

@@ -1,9 +1,10 @@
-//! A reader that refuses what hyper's parser lets through: lines of a request's head that end with a
-//! bare LF. Servers differ in whether such a line has ended, and who stands between two of them can be
-//! made to see other requests than they do (RFC 9112, 2.2).
+//! A filter in front of hyper that refuses what its parser lets through: lines of a request's head that end with a bare
+//! LF. Servers differ in whether such a line has ended, so a proxy between two of them can be made to see other requests
+//! than they do (RFC 9112, section 2.2).
 //!
-//! It follows HTTP/1 just far enough to know where heads begin and end. In place of a refused byte
-//! hyper gets a NUL, which no head may contain, so that it answers 400 and closes the connection.
+//! A scanner follows messages just far enough to know where heads begin and end, and copies nothing but lines that came
+//! in pieces. In place of a refused byte hyper gets a NUL, which no head may contain, so that it answers 400 and closes
+//! the connection. What makes no sense otherwise is left to hyper to refuse.
 
 use crate::framing::parse_digits;
 use std::io::{self, IoSlice};
@@ -49,7 +50,7 @@ impl<I, U: Fn() -> bool> StrictHeads<I, U> {
     }
 }
 
-/// Where in a connection's requests it is.
+/// Where in the messages of a connection the reader is.
 #[derive(Debug, Default)]
 struct MessageScanner {
     state: State,
@@ -260,6 +261,19 @@ impl<I: AsyncWrite + Unpin, U: Unpin> AsyncWrite for StrictHeads<I, U> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
+}
+
+/// Scans pieces of a connection: where it is refused, and whether its end is between two messages, if that is known.
+pub(crate) fn scan_requests(pieces: &[&[u8]]) -> (Option<usize>, Option<bool>) {
+    let (mut scanner, mut before) = (MessageScanner::default(), 0);
+    for piece in pieces {
+        if let Some(at) = scanner.inspect(piece) {
+            return (Some(before + at), None);
+        }
+        before += piece.len();
+    }
+    let between = scanner.state == State::Head && !scanner.in_headers && scanner.line.is_empty();
+    (None, (scanner.state != State::Opaque).then_some(between))
 }
 
 #[cfg(test)]

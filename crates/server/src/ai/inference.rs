@@ -20,7 +20,7 @@ use estrade_gateway::{
     Admission, AuthContext, AuthError, CallRequest, Endpoint, Gateway, GatewayBody, InferenceRoute,
     KeyAuthenticator, Options, Relay, Tracing, UsageLedger, WorkspaceSelector, route,
 };
-use estrade_http1::server::fast_path::Outcome;
+use estrade_http1::server::Outcome;
 use estrade_listener::peer::{PeerAddr, SocketPeer};
 use estrade_listener::{ConnectionHandle, FastPath, ListenerOptions, Port, WorkerContext};
 use estrade_model::Timestamp;

@@ -12,7 +12,7 @@ use estrade_gateway::{
     InferenceRoute, KeyAuthenticator, Options, Relay, UsageLedger, WorkspaceSelector, route,
 };
 use estrade_http1::Rewind;
-use estrade_http1::server::fast_path::Outcome;
+use estrade_http1::server::Outcome;
 use estrade_listener::{ConnectionHandle, ListenerOptions};
 use estrade_model::amount::Amount;
 use estrade_model::call::{BudgetReservation, Call, Price, RowState};
