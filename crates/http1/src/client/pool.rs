@@ -22,7 +22,6 @@ pub struct Pool<S, T> {
 
 struct Idle<S, T> {
     target: T,
-    #[expect(clippy::vec_box, reason = "connections are handed on in their box")]
     connections: Vec<Box<Connection<S>>>,
 }
 
