@@ -75,6 +75,10 @@ async fn read(context: ResponseContext, response: &str) -> Option<Read> {
     whole
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "compared with what `read` returns"
+)]
 fn complete(status: u16, body: &str, reusable: bool) -> Option<Read> {
     Some(Read {
         status,
@@ -83,6 +87,10 @@ fn complete(status: u16, body: &str, reusable: bool) -> Option<Read> {
     })
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "compared with what `read` returns"
+)]
 fn broken(status: u16, error: FramingError) -> Option<Read> {
     Some(Read {
         status,

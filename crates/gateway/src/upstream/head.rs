@@ -29,6 +29,10 @@ pub(crate) struct ResponseHead {
 
 impl ResponseHead {
     /// Takes what is needed of a head. In a box, because it is handed on from attempt to response.
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "stays in its box from the attempt to the response"
+    )]
     pub(crate) fn read(from: &client::ResponseHead<'_>) -> Box<Self> {
         let mut head = Box::new(Self {
             status: from.status.as_u16(),
