@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long a server may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running server; killed when dropped.
 pub(crate) struct Child {
@@ -56,7 +56,7 @@ impl Child {
             if let Some(status) = self.process.try_wait()? {
                 bail!("{} ended while it started: {status}", self.name);
             }
-            ensure!(began.elapsed() < PATIENCE, "{} does not start", self.name);
+            ensure!(began.elapsed() < TIMEOUT, "{} does not start", self.name);
             sleep(Duration::from_millis(2));
         }
     }
@@ -68,7 +68,7 @@ impl Child {
             if let Some(status) = self.process.try_wait()? {
                 bail!("{} ended while it started: {status}", self.name);
             }
-            ensure!(began.elapsed() < PATIENCE, "{} does not start", self.name);
+            ensure!(began.elapsed() < TIMEOUT, "{} does not start", self.name);
             sleep(Duration::from_millis(5));
         }
         Ok(())
@@ -101,7 +101,7 @@ impl Child {
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.context("no process id")?, Signal::TERM)?;
         let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < TIMEOUT {
             if let Some(status) = self.process.try_wait()? {
                 ensure!(status.success(), "{} ended with {status}", self.name);
                 return Ok(());

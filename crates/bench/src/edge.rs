@@ -1,4 +1,4 @@
-//! `./bench edge`: what was deployed, as visitors get it.
+//! `./bench edge`: what was deployed, as clients get it.
 
 mod deploys;
 mod files;

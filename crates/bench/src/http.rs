@@ -1,4 +1,4 @@
-//! One request at a time, for setting up and for checking answers.
+//! One request at a time, for setting up and for checking responses.
 
 use anyhow::{Context, ensure};
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An answer.
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     head: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.head.iter().filter(|(own, _)| own == name);
@@ -48,7 +48,11 @@ pub(crate) fn request(method: &str, path: &str, token: Option<&str>, body: Optio
 }
 
 /// `GET path`.
-pub(crate) fn get(address: SocketAddr, path: &str, token: Option<&str>) -> anyhow::Result<Answer> {
+pub(crate) fn get(
+    address: SocketAddr,
+    path: &str,
+    token: Option<&str>,
+) -> anyhow::Result<Response> {
     send(address, &request("GET", path, token, None))
 }
 
@@ -58,7 +62,7 @@ pub(crate) fn post(
     path: &str,
     token: &str,
     body: &serde_json::Value,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<Response> {
     send(
         address,
         &request("POST", path, Some(token), Some(&body.to_string())),
@@ -75,7 +79,7 @@ pub(crate) fn upload(path: &str, token: &str, content: &str) -> String {
 }
 
 /// Sends a request on a connection of its own.
-pub(crate) fn send(address: SocketAddr, request: &str) -> anyhow::Result<Answer> {
+pub(crate) fn send(address: SocketAddr, request: &str) -> anyhow::Result<Response> {
     Connection::open(address)?.exchange(request)
 }
 
@@ -92,7 +96,7 @@ impl Connection {
     }
 
     /// Sends a request and reads its answer.
-    pub(crate) fn exchange(&mut self, request: &str) -> anyhow::Result<Answer> {
+    pub(crate) fn exchange(&mut self, request: &str) -> anyhow::Result<Response> {
         self.write(request)?;
         self.read()
     }
@@ -103,14 +107,14 @@ impl Connection {
     }
 
     /// Reads an answer.
-    pub(crate) fn read(&mut self) -> anyhow::Result<Answer> {
+    pub(crate) fn read(&mut self) -> anyhow::Result<Response> {
         let mut received = Vec::new();
         let mut chunk = [0; 16 * 1024];
         loop {
             if let Some(found) = parse(&received)? {
                 let body = received.split_off(found.head);
                 ensure!(body.len() == found.body, "more bytes than announced");
-                return Ok(Answer {
+                return Ok(Response {
                     status: found.status,
                     head: headers(&received)?,
                     body,

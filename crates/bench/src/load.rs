@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 64;
 /// Before a window is measured: connections are made and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long the last answers may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last responses may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is sent, and what must come back.
 pub(crate) trait Traffic {
@@ -185,12 +185,16 @@ impl<'t> Load<'t> {
         Ok(())
     }
 
-    /// Waits for the answers that are still on their way.
+    /// Waits for the responses that are still on their way.
     fn finish(mut self) -> anyhow::Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while self.waiting > 0 {
             self.turn(false)?;
-            ensure!(Instant::now() < end, "{} answers are missing", self.waiting);
+            ensure!(
+                Instant::now() < end,
+                "{} responses are missing",
+                self.waiting
+            );
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The whole server in this process.
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::call::{Api, Line};
 use crate::disk::Disk;
 use crate::dns::DnsServer;
@@ -449,7 +449,7 @@ impl TestApp {
     }
 
     /// Sends bytes as they are.
-    pub async fn raw(&self, api: Api, request: impl AsRef<[u8]>) -> Answer {
+    pub async fn raw(&self, api: Api, request: impl AsRef<[u8]>) -> ApiResponse {
         wire::exchange(api, self.line.address(api), request.as_ref()).await
     }
 }

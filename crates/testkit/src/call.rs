@@ -1,6 +1,6 @@
 //! A request on its way out.
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::secrets::Secrets;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -80,7 +80,7 @@ impl Call {
         self
     }
 
-    async fn send(self) -> Answer {
+    async fn send(self) -> ApiResponse {
         let url = format!("http://{}{}", self.line.address(self.api), self.path);
         let mut request = self.line.http.request(self.method.clone(), &url);
         request = request.headers(self.headers);
@@ -90,18 +90,18 @@ impl Call {
         let what = format!("{} {}", self.method, self.path);
         let response = match request.send().await {
             Ok(response) => response,
-            Err(error) => panic!("{what}: no answer: {error:?}"),
+            Err(error) => panic!("{what}: no response: {error:?}"),
         };
         let (status, headers) = (response.status(), response.headers().clone());
         let body = match response.bytes().await {
             Ok(body) => body.to_vec(),
-            Err(error) => panic!("{what}: the body of the answer was cut off: {error:?}"),
+            Err(error) => panic!("{what}: the body of the response was cut off: {error:?}"),
         };
         self.line.secrets.inspect(&self.method, &self.path, &body);
-        Answer::new(self.api, what, status, headers, body)
+        ApiResponse::new(self.api, what, status, headers, body)
     }
 
-    /// Sends it and returns the open answer, for streams.
+    /// Sends it and returns the open response, for streams.
     pub async fn stream(self) -> reqwest::Response {
         let url = format!("http://{}{}", self.line.address(self.api), self.path);
         let request = self.line.http.request(self.method, &url);
@@ -109,13 +109,13 @@ impl Call {
             .headers(self.headers)
             .send()
             .await
-            .expect("an answer")
+            .expect("a response")
     }
 }
 
 impl IntoFuture for Call {
-    type Output = Answer;
-    type IntoFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
+    type Output = ApiResponse;
+    type IntoFuture = Pin<Box<dyn Future<Output = ApiResponse> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.send())

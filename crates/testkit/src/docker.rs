@@ -43,14 +43,14 @@ impl Docker {
         let mut stream = UnixStream::connect(&self.socket).expect("an engine");
         let patience = Some(Duration::from_secs(30));
         stream.set_read_timeout(patience).expect("a time limit");
-        // In HTTP/1.0 the answer ends with the connection.
+        // In HTTP/1.0 the response ends with the connection.
         let request =
             format!("{method} /v1.41{path} HTTP/1.0\r\nHost: docker\r\nContent-Length: 0\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("a request");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("an answer");
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).expect("a response");
+        let response = String::from_utf8_lossy(&response);
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|text| text.parse().ok());
         let body = serde_json::from_str(body).unwrap_or_default();
         (status.expect("a status"), body)
@@ -68,8 +68,8 @@ impl Docker {
             let _ = write!(text, "%{byte:02x}");
             text
         });
-        let answer = self.get(&format!("{path}filters={filters}"));
-        let list = answer.get("Volumes").unwrap_or(&answer);
+        let response = self.get(&format!("{path}filters={filters}"));
+        let list = response.get("Volumes").unwrap_or(&response);
         list.as_array().cloned().unwrap_or_default()
     }
 

@@ -16,7 +16,7 @@
 //!
 //! Tests are written once and run on both backends, see [`on_both_backends`]. Whatever a test is
 //! about, [`TestApp::finish`] also checks that no token that was handed out is in the log or on
-//! disk, and every answer is checked for what must hold for all of them ([`Answer`]).
+//! disk, and every response is checked for what must hold for all of them ([`ApiResponse`]).
 
 #![expect(
     clippy::expect_used,
@@ -29,29 +29,29 @@
 )]
 #![expect(
     clippy::return_self_not_must_use,
-    reason = "what is demanded of an answer is often the last thing said about it"
+    reason = "what is demanded of a response is often the last thing said about it"
 )]
 
-mod answer;
+mod api_response;
 mod app;
 mod call;
 mod disk;
 mod dns;
 mod docker;
+mod edge_client;
 mod log;
 mod port;
 mod secrets;
 mod user;
-mod visitor;
 mod wire;
 
-pub use answer::Answer;
+pub use api_response::ApiResponse;
 pub use app::{Setup, TestApp};
 pub use call::{Api, Call};
 pub use disk::Disk;
 pub use dns::DnsServer;
 pub use docker::Docker;
-pub use estrade_fixtures::{Backend, TestDatabase, eventually, on_both_backends};
+pub use edge_client::{EdgeClient, Page};
+pub use estrade_fixtures::{Backend, TestDatabase, eventually, eventually_or, on_both_backends};
 pub use port::free_port;
 pub use user::User;
-pub use visitor::{Page, Visitor};

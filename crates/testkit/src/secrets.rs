@@ -25,7 +25,7 @@ impl Secrets {
         f(&mut self.0.lock_ignoring_poison())
     }
 
-    /// Looks at a body: only the answers that are meant to show a token may show one, once.
+    /// Looks at a body: only the responses that are meant to show a token may show one, once.
     pub(crate) fn inspect(&self, method: &Method, path: &str, body: &[u8]) {
         let text = String::from_utf8_lossy(body);
         self.tokens(|tokens| {

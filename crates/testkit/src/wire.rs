@@ -1,14 +1,14 @@
 //! Requests that no HTTP client would send.
 
-use crate::answer::Answer;
+use crate::api_response::ApiResponse;
 use crate::call::Api;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends bytes as they are, and reads one answer with a `Content-Length` or until the end.
-pub(crate) async fn exchange(api: Api, address: SocketAddr, request: &[u8]) -> Answer {
+/// Sends bytes as they are, and reads one response with a `Content-Length` or until the end.
+pub(crate) async fn exchange(api: Api, address: SocketAddr, request: &[u8]) -> ApiResponse {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.write_all(request).await.expect("a request");
     let mut read = Vec::new();
@@ -16,7 +16,7 @@ pub(crate) async fn exchange(api: Api, address: SocketAddr, request: &[u8]) -> A
         if let Some(end) = find(&read, b"\r\n\r\n") {
             break end + 4;
         }
-        assert!(more(&mut stream, &mut read).await, "no answer");
+        assert!(more(&mut stream, &mut read).await, "no response");
     };
     let text = String::from_utf8(read[..head].to_vec()).expect("a head in ASCII");
     let (status, headers) = parse_head(&text);
@@ -32,7 +32,7 @@ pub(crate) async fn exchange(api: Api, address: SocketAddr, request: &[u8]) -> A
     }
     let first = String::from_utf8_lossy(request);
     let what = first.lines().next().unwrap_or_default().to_owned();
-    Answer::new(api, what, status, headers, read.split_off(head))
+    ApiResponse::new(api, what, status, headers, read.split_off(head))
 }
 
 async fn more(stream: &mut TcpStream, read: &mut Vec<u8>) -> bool {

@@ -10,13 +10,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// What a server may still do after it is ready.
-const SETTLE: Duration = Duration::from_secs(3);
+const SETTLE_DELAY: Duration = Duration::from_secs(3);
 const REQUESTS: usize = 1000;
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench, "idle")?;
     let server = site.serve_everywhere(bench)?;
-    sleep(SETTLE);
+    sleep(SETTLE_DELAY);
     let target = Target::AtMost(25.0);
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let idle = mebibytes(server.child.memory()?);
@@ -31,7 +31,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     };
     load::send_all(server.platform, &mut reads)?;
     server.create_keys(REQUESTS)?;
-    sleep(SETTLE);
+    sleep(SETTLE_DELAY);
     let after = mebibytes(server.child.memory()?);
     let row = Row::judged(
         "… after 1,000 reads and 1,000 writes",

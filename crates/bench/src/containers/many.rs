@@ -14,16 +14,16 @@ use std::time::Duration;
 
 const PROJECTS: usize = 200;
 /// What an instance and its keeper in the engine take of the machine, roughly.
-const EACH: u64 = 24 << 20;
+const INSTANCE_MEMORY: u64 = 24 << 20;
 /// What the machine needs beside them.
-const REST: u64 = 2 << 30;
+const RESERVED_MEMORY: u64 = 2 << 30;
 /// What the server may still do after the last release.
-const SETTLE: Duration = Duration::from_secs(20);
+const SETTLE_DELAY: Duration = Duration::from_secs(20);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
     let Stage { things, server } = stage(bench, &engine, "many", true)?;
-    let room = available()?.saturating_sub(REST) / EACH;
+    let room = available()?.saturating_sub(RESERVED_MEMORY) / INSTANCE_MEMORY;
     let running = usize::try_from(room)?.clamp(1, PROJECTS);
     for number in 0..PROJECTS {
         let name = format!("many-{number}");
@@ -34,7 +34,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         }
     }
     things.wait_for(running)?;
-    sleep(SETTLE);
+    sleep(SETTLE_DELAY);
     let memory = server.child.memory()? as f64 / f64::from(1 << 20);
     server.child.stop()?;
     let row = Row::judged(

@@ -1,4 +1,4 @@
-//! From the moment an instance begins to listen until visitors get it.
+//! From the moment an instance begins to listen until clients get it.
 
 use super::engine::Engine;
 use super::{Stage, release, shell, stage};
@@ -12,16 +12,16 @@ use anyhow::{Context, ensure};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const TIMES: usize = 15;
-const PATIENCE: Duration = Duration::from_mins(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const ROUNDS: usize = 15;
+const TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
     let Stage { things, server } = stage(bench, &engine, "ready", true)?;
     server.create("ready", "docker", "nano")?;
     let (mut random, mut took) = (Random::new(5), Vec::new());
-    for _ in 0..TIMES {
+    for _ in 0..ROUNDS {
         // Anywhere between two looks of whoever waits for it.
         took.push(listening(&server, 300 + random.next() % 1700)?);
         things.wait_for(1)?;
@@ -35,12 +35,12 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         Target::AtMost(150.0),
     );
     bench.report.add(row.note(format!(
-        "median of {TIMES}, which begin to listen after 0.3 to 2 s; the slowest {slowest:.0} ms"
+        "median of {ROUNDS}, which begin to listen after 0.3 to 2 s; the slowest {slowest:.0} ms"
     )));
     Ok(())
 }
 
-/// Milliseconds from the time that an app has written down until visitors read it.
+/// Milliseconds from the time that an app has written down until clients read it.
 fn listening(server: &Running, after: u64) -> anyhow::Result<f64> {
     let began = now()?;
     let seconds = Duration::from_millis(after).as_secs_f64();
@@ -66,8 +66,8 @@ fn listening(server: &Running, after: u64) -> anyhow::Result<f64> {
         if let (200, Some(since)) = (page.status, since.filter(|since| *since > began)) {
             return Ok((seen - since) * 1000.0);
         }
-        ensure!(asked.elapsed() < PATIENCE, "it does not go live");
-        sleep(LOOK_AGAIN);
+        ensure!(asked.elapsed() < TIMEOUT, "it does not go live");
+        sleep(POLL_INTERVAL);
     }
 }
 

@@ -11,10 +11,10 @@ use anyhow::ensure;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const TIMES: usize = 15;
-const PATIENCE: Duration = Duration::from_mins(1);
+const ROUNDS: usize = 15;
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Asking without a pause would take the machine from what is measured.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let engine = Engine::find()?;
@@ -23,7 +23,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     server.deploy_body("starts", &release(&small_server("first")))?;
     let network = things.network()?;
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
-    for number in 0..TIMES {
+    for number in 0..ROUNDS {
         ours.push(released(&server, &format!("release-{number}"))?);
         // The one before it is gone: nothing else happens while the other is measured.
         things.wait_for(1)?;
@@ -37,7 +37,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             bare,
             Unit::Milliseconds,
         )
-        .note("median; the engine's API and a visitor, no Estrade"),
+        .note("median; the engine's API and a client, no Estrade"),
         Row::fact(
             "release accepted to first 200 over the edge",
             ours,
@@ -57,7 +57,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Milliseconds from "accepted" until visitors get a release.
+/// Milliseconds from "accepted" until clients get a release.
 fn released(server: &Running, marker: &str) -> anyhow::Result<f64> {
     let body = release(&small_server(marker)).to_string();
     let path = "/v2/projects/starts/releases";
@@ -85,7 +85,7 @@ fn wait(address: SocketAddr, host: &str, marker: &str, began: Instant) -> anyhow
         if answer.is_ok_and(|page| page.status == 200 && page.body == marker.as_bytes()) {
             return Ok(began.elapsed().as_secs_f64() * 1000.0);
         }
-        ensure!(began.elapsed() < PATIENCE, "{marker} does not answer");
-        std::thread::sleep(LOOK_AGAIN);
+        ensure!(began.elapsed() < TIMEOUT, "{marker} does not answer");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

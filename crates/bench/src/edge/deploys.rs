@@ -1,4 +1,4 @@
-//! From the last byte of a request until visitors get it: a release, a small change, a roll-back.
+//! From the last byte of a request until clients get it: a release, a small change, a roll-back.
 
 use crate::disk;
 use crate::http::{self, Connection};
@@ -16,9 +16,9 @@ const FILES: usize = 200;
 const SIZE: usize = 20 << 10;
 /// Files of the release that is changed in one place.
 const MANY: usize = 1000;
-const TIMES: usize = 15;
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+const ROUNDS: usize = 15;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 const HOST: &str = "deploys.localhost";
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         .add(Row::fact("disk: one fsync (f)", fsync, Unit::Milliseconds));
 
     let mut took = Vec::new();
-    for number in 0..TIMES {
+    for number in 0..ROUNDS {
         took.push(whole(&server, number)?);
     }
     let name = format!("{FILES} files × {} KiB live", SIZE >> 10);
@@ -110,7 +110,7 @@ fn change(server: &Running) -> anyhow::Result<f64> {
         "start",
     )?;
     let mut took = Vec::new();
-    for number in 0..TIMES {
+    for number in 0..ROUNDS {
         let marker = format!("change {number}");
         let digest = blake3::hash(marker.as_bytes()).to_string();
         let path = format!("/v2/projects/deploys/blobs/{digest}");
@@ -142,7 +142,7 @@ fn roll_back(server: &Running) -> anyhow::Result<f64> {
         releases.push((marker, server.deploy("deploys", &[("marker.txt", marker)])?));
     }
     let mut took = Vec::new();
-    for number in 0..TIMES {
+    for number in 0..ROUNDS {
         let (marker, release) = &releases[number % 2];
         let path = format!("/v1/releases/{release}/rollback");
         took.push(time_until(server, &path, None, 200, marker)?);
@@ -150,7 +150,7 @@ fn roll_back(server: &Running) -> anyhow::Result<f64> {
     Ok(median(took))
 }
 
-/// Milliseconds from the last byte of a POST until visitors read the marker.
+/// Milliseconds from the last byte of a POST until clients read the marker.
 fn time_until(
     server: &Running,
     path: &str,
@@ -160,9 +160,9 @@ fn time_until(
 ) -> anyhow::Result<f64> {
     let text = body.map(Value::to_string);
     let request = http::request("POST", path, Some(&server.token), text.as_deref());
-    let mut visitor = Connection::open(server.edge)?;
+    let mut client = Connection::open(server.edge)?;
     let look = format!("GET /marker.txt HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    visitor.exchange(&look)?;
+    client.exchange(&look)?;
     let mut api = Connection::open(server.platform)?;
     api.write(&request)?;
     let began = Instant::now();
@@ -174,14 +174,14 @@ fn time_until(
         String::from_utf8_lossy(&answer.body)
     );
     loop {
-        let page = visitor.exchange(&look)?;
+        let page = client.exchange(&look)?;
         if page.status == 200 && page.body == marker.as_bytes() {
             return Ok(began.elapsed().as_secs_f64() * 1000.0);
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             bail!("{marker} does not go live");
         }
         // Asking without a pause would take a core from what is measured.
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

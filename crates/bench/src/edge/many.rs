@@ -21,7 +21,7 @@ const SPREAD: usize = 200_000;
 /// Connections that releases are sent on.
 const CONNECTIONS: usize = 8;
 /// How long the releases may take.
-const PATIENCE: Duration = Duration::from_mins(15);
+const TIMEOUT: Duration = Duration::from_mins(15);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let projects = bench.options.projects;
@@ -113,7 +113,7 @@ fn seed(server: &Running, site: &Site, projects: usize) -> anyhow::Result<()> {
     let (database, began) = (site.open()?, Instant::now());
     let sql = "SELECT count(*) FROM releases WHERE state = 'READY'";
     while database.query_row(sql, [], |row| row.get::<_, i64>(0))? < i64::try_from(projects)? {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             bail!("the releases do not become READY");
         }
         sleep(Duration::from_millis(100));

@@ -8,14 +8,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const KEYS: usize = 100_000;
-const SETTLE: Duration = Duration::from_secs(3);
+const SETTLE_DELAY: Duration = Duration::from_secs(3);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let directory = bench.options.work.join("memory-peers");
     std::fs::create_dir_all(&directory)?;
     let provider = peers::provider(bench, &directory)?;
     let server = installation(bench, "memory", provider.address)?.serve_everywhere(bench)?;
-    sleep(SETTLE);
+    sleep(SETTLE_DELAY);
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let idle = mebibytes(server.child.memory()?);
     bench.report.add(Row::judged(
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let requests = keys.iter().map(|key| chat(key, false));
     let mut calls = Once::new(requests, peers::answer().len());
     load::send_all(server.ai, &mut calls)?;
-    sleep(SETTLE);
+    sleep(SETTLE_DELAY);
     let used = mebibytes(server.child.memory()?);
     let row = Row::judged(
         "… with 100,000 keys in use",

@@ -15,16 +15,16 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
 }
 
-const ANSWER: &str = r#"{"id":"chatcmpl-bench0000000000000000000000","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":30,"total_tokens":49,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"service_tier":"default","system_fingerprint":"fp_bench"}"#;
+const COMPLETION: &str = r#"{"id":"chatcmpl-bench0000000000000000000000","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":30,"total_tokens":49,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"service_tier":"default","system_fingerprint":"fp_bench"}"#;
 
-/// What a gateway does with the caller's key.
+/// What a gateway does with the client's key.
 pub(super) fn replace_key() -> String {
     format!("proxy_set_header Authorization \"Bearer {PROVIDER_KEY}\";")
 }
 
 /// The fixed answer of the mock provider.
 pub(super) fn answer() -> &'static str {
-    ANSWER
+    COMPLETION
 }
 
 /// A provider that answers everything with the same completion: nginx, on the core of the load.
@@ -32,7 +32,7 @@ pub(super) fn provider(bench: &Bench<'_>, directory: &Path) -> anyhow::Result<Pe
     let address = child::free_address()?;
     let server = format!(
         "server {{ listen {address} backlog=4096; default_type application/json;
-                   location / {{ return 200 '{ANSWER}'; }} }}"
+                   location / {{ return 200 '{COMPLETION}'; }} }}"
     );
     let mut command = nginx(directory, "provider", &server)?;
     bench

@@ -19,7 +19,7 @@ const WARM_UP: Duration = Duration::from_mins(3);
 const COMPARED: Duration = Duration::from_mins(3);
 const STREAMS: usize = 50;
 /// After so long all streams are cut in the middle.
-const CUT_EVERY: Duration = Duration::from_secs(10);
+const CUT_INTERVAL: Duration = Duration::from_secs(10);
 const CALLS_FOR: Duration = Duration::from_secs(1);
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
@@ -32,7 +32,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (began, mut memory, mut answered) = (Instant::now(), Vec::new(), 0.0);
     while began.elapsed() < SPAN {
         let mut streams = StreamLoad::open(server.ai, &streamed, STREAMS, Duration::ZERO)?;
-        streams.work(CUT_EVERY)?;
+        streams.work(CUT_INTERVAL)?;
         drop(streams);
         let cpu = || server.child.cpu();
         let sample = load::measure_relay(&bench.cores, server.ai, 4, CALLS_FOR, &mut calls, &cpu)?;

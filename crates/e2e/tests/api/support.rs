@@ -1,6 +1,6 @@
 //! Steps that many tests take.
 
-use estrade_testkit::{Answer, Call, TestApp, User};
+use estrade_testkit::{ApiResponse, Call, TestApp, User};
 use serde_json::{Value, json};
 
 /// Demands an id: 24 lower-case hexadecimal characters.
@@ -90,7 +90,7 @@ pub(crate) async fn deploy_site(user: &User, project: &str) -> String {
 }
 
 /// What a proxy hears of a key.
-pub(crate) async fn authorize(user: &User, key: &str) -> Answer {
+pub(crate) async fn authorize(user: &User, key: &str) -> ApiResponse {
     user.ai().get("/v1/keys/authorize").bearer(key).await
 }
 

@@ -4,7 +4,7 @@ use crate::sources;
 use estrade_runtime::EngineHost;
 use estrade_service::platform::containers::ContainerSettings;
 pub(crate) use estrade_testkit::eventually;
-use estrade_testkit::{Backend, Docker, Page, Setup, TestApp, User, Visitor};
+use estrade_testkit::{Backend, Docker, EdgeClient, Page, Setup, TestApp, User};
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -141,8 +141,8 @@ impl World {
     }
 
     /// A connection to a project.
-    pub(crate) async fn visitor(&self, project: &str) -> Visitor {
-        Visitor::connect(self.app.edge(), &format!("{project}.localhost")).await
+    pub(crate) async fn visitor(&self, project: &str) -> EdgeClient {
+        EdgeClient::connect(self.app.edge(), &format!("{project}.localhost")).await
     }
 
     /// One page of a project, on a connection of its own.

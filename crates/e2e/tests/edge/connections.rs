@@ -1,11 +1,11 @@
 //! How connections are treated: kept, shared, cut when they are hostile.
 
 use crate::support::site;
-use estrade_testkit::Visitor;
+use estrade_testkit::EdgeClient;
 use estrade_testkit::{Backend, TestApp};
 use std::time::Duration;
 
-async fn app_with_site() -> (TestApp, Visitor) {
+async fn app_with_site() -> (TestApp, EdgeClient) {
     let app = TestApp::start(Backend::Sqlite).await;
     let (_, visitor) = site(&app, "my-site", &[("index.html", "home"), ("a.txt", "aaa")]).await;
     (app, visitor)
@@ -19,8 +19,8 @@ async fn requests_that_come_together_are_answered_in_order() {
     let both = format!("{one}{two}").repeat(40);
     visitor.send(both.as_bytes()).await.unwrap();
     for _ in 0..40 {
-        assert_eq!(visitor.answer("GET").await.unwrap().text(), "aaa");
-        assert_eq!(visitor.answer("GET").await.unwrap().text(), "home");
+        assert_eq!(visitor.read_response("GET").await.unwrap().text(), "aaa");
+        assert_eq!(visitor.read_response("GET").await.unwrap().text(), "home");
     }
     app.finish().await;
 }
@@ -33,7 +33,7 @@ async fn a_request_may_come_byte_by_byte() {
             visitor.send(&[*byte]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(visitor.answer("GET").await.unwrap().text(), "aaa");
+        assert_eq!(visitor.read_response("GET").await.unwrap().text(), "aaa");
     }
     app.finish().await;
 }
@@ -59,11 +59,11 @@ async fn who_wants_to_close_is_let_go() {
         (200, Some("close"))
     );
     assert!(visitor.try_ask("GET", "/", &[]).await.is_err());
-    let mut old = Visitor::connect(app.edge(), "").await;
+    let mut old = EdgeClient::connect(app.edge(), "").await;
     old.send(b"GET / HTTP/1.0\r\nHost: my-site.localhost\r\n\r\n")
         .await
         .unwrap();
-    assert_eq!(old.answer("GET").await.unwrap().text(), "home");
+    assert_eq!(old.read_response("GET").await.unwrap().text(), "home");
     app.finish().await;
 }
 
@@ -81,27 +81,27 @@ async fn nonsense_is_refused_and_nothing_is_smuggled() {
         "NONSENSE\r\n\r\n",
         "GET / HTTP/9.9\r\nHost: my-site.localhost\r\n\r\n",
     ] {
-        let mut visitor = Visitor::connect(app.edge(), "").await;
+        let mut visitor = EdgeClient::connect(app.edge(), "").await;
         visitor.send(request.as_bytes()).await.unwrap();
-        let answer = visitor.answer("GET").await;
+        let answer = visitor.read_response("GET").await;
         let good = answer.as_ref().is_ok_and(|page| page.status < 400);
         assert!(!good, "{request:?}: {answer:?}");
     }
     for hosts in ["a", "my-site.localhost"] {
-        let mut visitor = Visitor::connect(app.edge(), hosts).await;
+        let mut visitor = EdgeClient::connect(app.edge(), hosts).await;
         let two = [("Host", "my-site.localhost")];
         assert_eq!(visitor.get_with("/", &two).await.status, 400, "{hosts}");
     }
     // What looks like a second request is the body of the first.
-    let mut visitor = Visitor::connect(app.edge(), "my-site.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "my-site.localhost").await;
     let inner = "GET /a.txt HTTP/1.1\r\nHost: my-site.localhost\r\n\r\n";
     let length = inner.len().to_string();
     let first = format!(
         "GET / HTTP/1.1\r\nHost: my-site.localhost\r\nContent-Length: {length}\r\n\r\n{inner}"
     );
     visitor.send(first.as_bytes()).await.unwrap();
-    assert_eq!(visitor.answer("GET").await.unwrap().text(), "home");
-    let more = tokio::time::timeout(Duration::from_millis(300), visitor.answer("GET")).await;
+    assert_eq!(visitor.read_response("GET").await.unwrap().text(), "home");
+    let more = tokio::time::timeout(Duration::from_millis(300), visitor.read_response("GET")).await;
     assert!(!matches!(more, Ok(Ok(_))), "{more:?}");
     app.finish().await;
 }
@@ -109,12 +109,12 @@ async fn nonsense_is_refused_and_nothing_is_smuggled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_head_is_cut_off_and_others_are_served() {
     let (app, mut visitor) = app_with_site().await;
-    let mut slow = Visitor::connect(app.edge(), "").await;
+    let mut slow = EdgeClient::connect(app.edge(), "").await;
     slow.send(b"GET / HTTP/1.1\r\nHost: my-").await.unwrap();
     for _ in 0..10 {
         assert_eq!(visitor.get("/").await.status, 200);
     }
-    let cut = tokio::time::timeout(Duration::from_secs(20), slow.answer("GET")).await;
+    let cut = tokio::time::timeout(Duration::from_secs(20), slow.read_response("GET")).await;
     assert!(matches!(cut, Ok(Err(_))), "{cut:?}");
     app.finish().await;
 }

@@ -6,7 +6,7 @@
 use crate::support::{deploy_body, new_project};
 use base64::Engine as _;
 use estrade_testkit::{Backend, TestApp, free_port};
-use estrade_testkit::{Page, Visitor};
+use estrade_testkit::{EdgeClient, Page};
 use serde_json::json;
 use std::fs;
 use std::net::SocketAddr;
@@ -279,14 +279,14 @@ fn better(request: &Request) -> Option<&'static str> {
 
 /// One server as a client sees it: with its own validators.
 struct Side {
-    visitor: Visitor,
+    visitor: EdgeClient,
     address: SocketAddr,
     may_close: bool,
 }
 
 impl Side {
     async fn new(address: SocketAddr, may_close: bool) -> Self {
-        let visitor = Visitor::connect(address, HOST).await;
+        let visitor = EdgeClient::connect(address, HOST).await;
         Self {
             visitor,
             address,
@@ -315,13 +315,13 @@ impl Side {
         let page = match self.visitor.try_ask(method, path, headers).await {
             // nginx closes connections after some errors without saying so.
             Err(_) if self.may_close => {
-                self.visitor = Visitor::connect(self.address, HOST).await;
+                self.visitor = EdgeClient::connect(self.address, HOST).await;
                 self.visitor.ask(method, path, headers).await
             }
             other => other.unwrap_or_else(|error| panic!("{method} {path} {headers:?}: {error}")),
         };
         if page.header("connection") == Some("close") {
-            self.visitor = Visitor::connect(self.address, HOST).await;
+            self.visitor = EdgeClient::connect(self.address, HOST).await;
         }
         page
     }
@@ -391,7 +391,7 @@ async fn answers_agree_with_nginx() {
     deploy_body(&ada, "same", &json!({ "files": body })).await;
 
     let nginx = Nginx::start();
-    let mut visitor = Visitor::connect(app.edge(), HOST).await;
+    let mut visitor = EdgeClient::connect(app.edge(), HOST).await;
     for (path, content) in files() {
         nginx.write(path, &content);
         // nginx gets our compressed variant: where there is none, it has none either.

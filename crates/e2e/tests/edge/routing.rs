@@ -1,7 +1,7 @@
 //! Which project a host leads to, and what there is when there is nothing to serve.
 
 use crate::support::{deploy, new_project, site};
-use estrade_testkit::Visitor;
+use estrade_testkit::EdgeClient;
 use estrade_testkit::{Setup, TestApp, on_both_backends};
 use serde_json::json;
 
@@ -38,7 +38,7 @@ async fn a_project_is_reached_by_its_name(app: &TestApp) {
         "my-site.localhost.",
         "my-site.localhost:1234",
     ] {
-        let mut other = Visitor::connect(app.edge(), host).await;
+        let mut other = EdgeClient::connect(app.edge(), host).await;
         assert_eq!(other.get("/").await.status, 200, "{host}");
     }
 }
@@ -52,7 +52,7 @@ async fn every_edge_domain_leads_to_it(app: &TestApp) {
         ("deep.my-site.example.test", 404),
         ("example.test", 404),
     ] {
-        let mut visitor = Visitor::connect(app.edge(), host).await;
+        let mut visitor = EdgeClient::connect(app.edge(), host).await;
         assert_eq!(visitor.get("/").await.status, status, "{host}");
     }
 }
@@ -66,7 +66,7 @@ async fn an_unknown_host_has_no_site(app: &TestApp) {
         "..",
         "a b",
     ] {
-        let mut visitor = Visitor::connect(app.edge(), host).await;
+        let mut visitor = EdgeClient::connect(app.edge(), host).await;
         let page = visitor.get("/").await;
         assert_eq!(page.status, 404, "{host}");
         assert!(page.text().contains("There is no site here"), "{host}");
@@ -76,7 +76,7 @@ async fn an_unknown_host_has_no_site(app: &TestApp) {
 
 async fn a_project_waits_for_its_first_release(app: &TestApp) {
     let ada = app.new_account("ada").await;
-    let mut visitor = Visitor::connect(app.edge(), "soon.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "soon.localhost").await;
     assert!(
         visitor
             .get("/")
@@ -156,14 +156,14 @@ async fn the_url_of_a_project_leads_to_it(app: &TestApp) {
         .assert(200)
         .field("/project/url");
     let host = url.strip_prefix("http://").expect("http");
-    let mut visitor = Visitor::connect(app.edge(), host).await;
+    let mut visitor = EdgeClient::connect(app.edge(), host).await;
     assert_eq!(visitor.get("/").await.status, 200, "{url}");
     let listed = ada.get("/v1/projects").await.assert(200);
     assert_eq!(listed.field("/projects/0/url"), url);
 }
 
 async fn probes_are_answered_for_hosts_of_nobody(app: &TestApp) {
-    let mut visitor = Visitor::connect(app.edge(), &app.edge().to_string()).await;
+    let mut visitor = EdgeClient::connect(app.edge(), &app.edge().to_string()).await;
     for path in ["/healthz", "/readyz"] {
         let page = visitor.get(path).await;
         assert_eq!(
@@ -199,7 +199,7 @@ async fn a_project_that_cannot_be_read_does_not_hide_others(app: &TestApp) {
     for number in 0..5 {
         let name = format!("new-{number}");
         new_project(&ada, &name).await;
-        let mut visitor = Visitor::connect(app.edge(), &format!("{name}.localhost")).await;
+        let mut visitor = EdgeClient::connect(app.edge(), &format!("{name}.localhost")).await;
         let page = visitor.get("/").await;
         assert!(page.text().contains("Nothing deployed yet"), "{name}");
     }
@@ -211,8 +211,8 @@ async fn without_its_default_subdomain_only_custom_domains_lead_to_it(app: &Test
     let (ada, mut visitor) = site(app, "my-site", &[("index.html", "<h1>Hello</h1>")]).await;
     let domain = json!({"name": "www.example.test", "project": "my-site"});
     ada.post("/v1/domains", &domain).await.assert(201);
-    let mut custom = Visitor::connect(app.edge(), "www.example.test").await;
-    let mut shouted = Visitor::connect(app.edge(), "MY-SITE.LocalHost").await;
+    let mut custom = EdgeClient::connect(app.edge(), "www.example.test").await;
+    let mut shouted = EdgeClient::connect(app.edge(), "MY-SITE.LocalHost").await;
     // Twice: the second time it is answered from what was given lately.
     for _ in 0..2 {
         assert_eq!(visitor.get("/").await.status, 200);

@@ -2,7 +2,7 @@
 
 use crate::support::{deploy, deploy_body, new_project, site};
 use base64::Engine as _;
-use estrade_testkit::{Page, Visitor};
+use estrade_testkit::{EdgeClient, Page};
 use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::json;
 use std::time::Duration;
@@ -180,7 +180,7 @@ async fn nothing_outside_the_site_can_be_reached(app: &TestApp) {
         "/%",
         "/%zz",
     ] {
-        let mut visitor = Visitor::connect(app.edge(), "my-site.localhost").await;
+        let mut visitor = EdgeClient::connect(app.edge(), "my-site.localhost").await;
         let page = visitor.get(path).await;
         assert!(matches!(page.status, 400 | 404), "{path}: {}", page.status);
         assert!(!page.text().contains("root:"), "{path}");
@@ -202,7 +202,7 @@ async fn only_get_and_head_are_for_files(app: &TestApp) {
     };
     assert_eq!(but_date(&get), but_date(&head));
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
-        let mut visitor = Visitor::connect(app.edge(), "my-site.localhost").await;
+        let mut visitor = EdgeClient::connect(app.edge(), "my-site.localhost").await;
         let page = visitor.ask(method, "/", &[("content-length", "0")]).await;
         assert_eq!(
             (page.status, page.header("allow")),
@@ -239,7 +239,7 @@ async fn an_application_answers_for_its_own_routes(app: &TestApp) {
         "files": [{"path": "index.html", "data": "app"}, {"path": "main.js", "data": "js"}],
     });
     deploy_body(&ada, "my-app", &body).await;
-    let mut visitor = Visitor::connect(app.edge(), "my-app.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "my-app.localhost").await;
     for path in ["/", "/users/42", "/deep/down/", "/page.html"] {
         let page = visitor.get(path).await;
         assert_eq!((page.status, page.text()), (200, "app"), "{path}");
@@ -265,7 +265,7 @@ async fn clean_urls_can_be_switched_off(app: &TestApp) {
         "files": [{"path": "about.html", "data": "about"}],
     });
     deploy_body(&ada, "my-app", &body).await;
-    let mut visitor = Visitor::connect(app.edge(), "my-app.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "my-app.localhost").await;
     assert_eq!(visitor.get("/about").await.status, 404);
     assert_eq!(visitor.get("/about.html").await.status, 200);
 }
@@ -291,7 +291,7 @@ async fn files_of_all_sizes_come_back_byte_for_byte(app: &TestApp) {
         |size| json!({"path": format!("{size}.bin"), "data": encode(size), "encoding": "base64"});
     let files: Vec<_> = sizes.into_iter().map(file).collect();
     deploy_body(&ada, "sizes", &json!({ "files": files })).await;
-    let mut visitor = Visitor::connect(app.edge(), "sizes.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "sizes.localhost").await;
     for _ in 0..2 {
         for size in sizes {
             let page = visitor.get(&format!("/{size}.bin")).await;

@@ -1,6 +1,6 @@
 //! Steps that many tests take.
 
-use estrade_testkit::Visitor;
+use estrade_testkit::EdgeClient;
 use estrade_testkit::{TestApp, User};
 use serde_json::{Value, json};
 
@@ -39,10 +39,10 @@ pub(crate) async fn wait_ready(user: &User, release: &str) {
 }
 
 /// A project with these files, and a visitor of it.
-pub(crate) async fn site(app: &TestApp, name: &str, files: &[(&str, &str)]) -> (User, Visitor) {
+pub(crate) async fn site(app: &TestApp, name: &str, files: &[(&str, &str)]) -> (User, EdgeClient) {
     let user = app.new_account("ada").await;
     new_project(&user, name).await;
     deploy(&user, name, files).await;
-    let visitor = Visitor::connect(app.edge(), &format!("{name}.localhost")).await;
+    let visitor = EdgeClient::connect(app.edge(), &format!("{name}.localhost")).await;
     (user, visitor)
 }

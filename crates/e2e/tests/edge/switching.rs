@@ -1,7 +1,7 @@
 //! Releases replace each other under load: nobody notices but for the content.
 
 use crate::support::{deploy, new_project, roll_back};
-use estrade_testkit::Visitor;
+use estrade_testkit::EdgeClient;
 use estrade_testkit::{TestApp, User, on_both_backends};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ async fn fifty_switches_under_load_drop_nothing(app: &TestApp) {
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
         let (stop, pages) = (Arc::clone(&stop), Arc::clone(&pages));
-        let mut visitor = Visitor::connect(app.edge(), "busy.localhost").await;
+        let mut visitor = EdgeClient::connect(app.edge(), "busy.localhost").await;
         clients.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 visit(&mut visitor).await;
@@ -80,7 +80,7 @@ async fn fifty_switches_under_load_drop_nothing(app: &TestApp) {
 }
 
 /// Reads the page and the asset it names, on one connection, and checks both to the last byte.
-async fn visit(visitor: &mut Visitor) {
+async fn visit(visitor: &mut EdgeClient) {
     let page = visitor.get("/").await;
     assert_eq!(page.status, 200);
     let text = page.text();
@@ -96,7 +96,7 @@ async fn visit(visitor: &mut Visitor) {
 async fn whoever_sees_ready_sees_the_release(app: &TestApp) {
     let ada = app.new_account("ada").await;
     new_project(&ada, "busy").await;
-    let mut visitor = Visitor::connect(app.edge(), "busy.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "busy.localhost").await;
     for number in 0..30 {
         let text = number.to_string();
         deploy(&ada, "busy", &[("index.html", &text)]).await;

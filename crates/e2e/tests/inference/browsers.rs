@@ -2,7 +2,7 @@
 
 use crate::support::{ECHO, key};
 use estrade_server::ai::cors::Cors;
-use estrade_testkit::{Answer, Backend, Setup, TestApp, User};
+use estrade_testkit::{ApiResponse, Backend, Setup, TestApp, User};
 use http::Method;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn start(origins: &[&str]) -> (TestApp, User, String) {
 }
 
 /// What a page sends: a short request goes the fast way, a long one through hyper.
-async fn chat(app: &TestApp, key: &str, origin: &str, length: usize) -> Answer {
+async fn chat(app: &TestApp, key: &str, origin: &str, length: usize) -> ApiResponse {
     let said = "x".repeat(length);
     let body = json!({"model": ECHO, "messages": [{"role": "user", "content": said}]});
     let stranger = app.stranger().ai();
@@ -27,7 +27,7 @@ async fn chat(app: &TestApp, key: &str, origin: &str, length: usize) -> Answer {
     call.header("origin", origin).await
 }
 
-async fn preflight(app: &TestApp, path: &str, origin: &str, method: &str) -> Answer {
+async fn preflight(app: &TestApp, path: &str, origin: &str, method: &str) -> ApiResponse {
     let stranger = app.stranger().ai();
     let call = stranger.call(Method::OPTIONS, path);
     let call = call.header("origin", origin);
@@ -37,7 +37,7 @@ async fn preflight(app: &TestApp, path: &str, origin: &str, method: &str) -> Ans
 }
 
 #[track_caller]
-fn assert_open(answer: &Answer, status: u16) {
+fn assert_open(answer: &ApiResponse, status: u16) {
     assert_eq!(answer.status(), status, "{}", answer.describe());
     assert_eq!(answer.header(ALLOWED), PAGE);
     assert!(

@@ -1,7 +1,7 @@
 //! Steps that these tests take.
 
 use estrade_mock_upstream::MockUpstream;
-use estrade_testkit::{Answer, Call, TestApp, User};
+use estrade_testkit::{ApiResponse, Call, TestApp, User};
 use serde_json::{Value, json};
 
 /// The built-in model.
@@ -48,13 +48,13 @@ pub(crate) fn talk(stranger: &User, key: &str) -> Call {
 }
 
 /// Says something to the built-in model.
-pub(crate) async fn say(app: &TestApp, key: &str) -> Answer {
+pub(crate) async fn say(app: &TestApp, key: &str) -> ApiResponse {
     chat(app, key, ECHO, &json!({})).await
 }
 
 /// The code of an inference error, after a look at its shape.
 #[track_caller]
-pub(crate) fn code(answer: &Answer) -> String {
+pub(crate) fn code(answer: &ApiResponse) -> String {
     let body = answer.json();
     let error = &body["error"];
     assert!(

@@ -1,7 +1,7 @@
 //! Custom domains at the edge: they serve from the moment they are active to the moment they are not.
 
 use crate::deploy;
-use crate::visitor::plain;
+use crate::edge_client::plain;
 use estrade_testkit::{Setup, TestApp, User, on_both_backends};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! A certificate from files, for whoever comes.
 
-use crate::{deploy, visitor};
+use crate::{deploy, edge_client};
 use estrade_listener::TlsFiles;
 use estrade_testkit::{Backend, Setup, TestApp};
 
@@ -24,7 +24,7 @@ async fn the_edge_shows_a_certificate_from_files_and_sends_visitors_to_it() {
     deploy(&ada, "shop").await;
 
     let root = made.cert.pem();
-    let page = visitor::secure(app.edge_tls(), "shop.localhost", "/", &root)
+    let page = edge_client::secure(app.edge_tls(), "shop.localhost", "/", &root)
         .await
         .unwrap();
     assert_eq!((page.status, page.body.as_str()), (200, "I am shop"));
@@ -45,7 +45,7 @@ async fn the_edge_shows_a_certificate_from_files_and_sends_visitors_to_it() {
             "https://nobody.localhost/a%20b?c=d".to_owned(),
         ),
     ] {
-        let page = visitor::plain(app.edge(), host, "/a%20b?c=d").await;
+        let page = edge_client::plain(app.edge(), host, "/a%20b?c=d").await;
         assert_eq!(page.status, 308, "{page:?}");
         assert_eq!(page.header("location"), Some(target.as_str()));
     }
@@ -56,7 +56,7 @@ async fn the_edge_shows_a_certificate_from_files_and_sends_visitors_to_it() {
         ("a.shop.localhost", "/"),
         ("shop.localhost", "/.well-known/acme-challenge/x"),
     ] {
-        let page = visitor::plain(app.edge(), host, path).await;
+        let page = edge_client::plain(app.edge(), host, path).await;
         assert_eq!(page.status, 404, "{page:?}");
     }
     app.finish().await;

@@ -10,9 +10,9 @@
 
 mod acme;
 mod domains;
+mod edge_client;
 mod files;
 mod pebble;
-mod visitor;
 
 use estrade_testkit::User;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Pebble: the ACME server that its protocol's authors test with, from the Debian package.
 
-use crate::visitor;
+use crate::edge_client;
 use estrade_service::platform::certificates::{AcmeSettings, Challenge};
 use estrade_testkit::{TestApp, free_port};
 use serde_json::json;
@@ -106,7 +106,7 @@ impl Pebble {
 
     /// The root of what it issues, new with every start.
     pub(crate) async fn root(&self) -> String {
-        let page = visitor::secure(self.management, "127.0.0.1", "/roots/0", &self.certificate);
+        let page = edge_client::secure(self.management, "127.0.0.1", "/roots/0", &self.certificate);
         page.await.unwrap().body
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{deploy, ended, fields, new_project, site};
 use estrade_blobs::Digest;
-use estrade_testkit::{Answer, Setup, TestApp, User, on_both_backends};
+use estrade_testkit::{ApiResponse, Setup, TestApp, User, on_both_backends};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -31,12 +31,12 @@ fn named(path: &str, content: &str) -> Value {
     json!({"path": path, "digest": Digest::of(content.as_bytes()), "size": content.len()})
 }
 
-async fn put(user: &User, project: &str, digest: &str, content: &[u8]) -> Answer {
+async fn put(user: &User, project: &str, digest: &str, content: &[u8]) -> ApiResponse {
     let path = format!("/v2/projects/{project}/blobs/{digest}");
     user.call(Method::PUT, &path).bytes(content).await
 }
 
-async fn put_content(user: &User, project: &str, content: &str) -> Answer {
+async fn put_content(user: &User, project: &str, content: &str) -> ApiResponse {
     let digest = Digest::of(content.as_bytes()).to_string();
     put(user, project, &digest, content.as_bytes()).await
 }

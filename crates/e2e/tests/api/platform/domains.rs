@@ -444,7 +444,7 @@ async fn a_domain_that_was_changed_is_not_deleted_by_mistake(app: &TestApp) {
     new_project(&ada, "shop").await;
     let domain = add(&ada, "shop", "www.example.com").await;
     let path = path(&domain);
-    let tag = |answer: &estrade_testkit::Answer| answer.header("etag").to_owned();
+    let tag = |answer: &estrade_testkit::ApiResponse| answer.header("etag").to_owned();
     let old = tag(&ada.get(&path).await.assert(200));
     ada.get(&path)
         .header("if-none-match", &old)

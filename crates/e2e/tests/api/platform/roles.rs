@@ -2,7 +2,7 @@
 
 use crate::support::{deploy_site, new_key, new_project, site, tar_gz, upload};
 use estrade_blobs::Digest;
-use estrade_testkit::{Answer, TestApp, User, on_both_backends};
+use estrade_testkit::{ApiResponse, TestApp, User, on_both_backends};
 use serde_json::json;
 
 on_both_backends! {
@@ -55,7 +55,12 @@ impl Team {
     }
 
     /// Tries something as every member: those below `least` are refused, the others are not.
-    async fn try_all(&self, what: &str, least: &str, action: impl AsyncFn(&User, usize) -> Answer) {
+    async fn try_all(
+        &self,
+        what: &str,
+        least: &str,
+        action: impl AsyncFn(&User, usize) -> ApiResponse,
+    ) {
         let least = ROLES.iter().position(|role| *role == least).unwrap();
         for (rank, member) in self.members.iter().enumerate() {
             let answer = action(member, rank).await;

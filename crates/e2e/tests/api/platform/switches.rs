@@ -124,7 +124,7 @@ async fn the_current_figures_of_a_site(app: &TestApp) {
         "requests": {"total": 0, "byStatus": {"1xx": 0, "2xx": 0, "3xx": 0, "4xx": 0, "5xx": 0}, "bytes": 0},
     });
     assert_eq!(before, expected);
-    let mut visitor = estrade_testkit::Visitor::connect(app.edge(), "shop.localhost").await;
+    let mut visitor = estrade_testkit::EdgeClient::connect(app.edge(), "shop.localhost").await;
     let page = visitor.get("/").await;
     assert_eq!(page.status, 200);
     assert_eq!(visitor.get("/missing").await.status, 404);

@@ -2,7 +2,7 @@
 
 use crate::support::{authorize, deploy_site, new_key, new_project};
 use estrade_server::app::MetricsAccess;
-use estrade_testkit::{Api, Backend, Setup, TestApp, User, Visitor, on_both_backends};
+use estrade_testkit::{Api, Backend, EdgeClient, Setup, TestApp, User, on_both_backends};
 use serde_json::json;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ async fn no_number_is_shown_by_two_listeners(app: &TestApp) {
     call.bearer(&key).await.assert(200);
     new_project(&ada, "shop").await;
     deploy_site(&ada, "shop").await;
-    let mut visitor = Visitor::connect(app.edge(), "shop.localhost").await;
+    let mut visitor = EdgeClient::connect(app.edge(), "shop.localhost").await;
     assert_eq!(visitor.get("/").await.status, 200);
     let has = |all: &HashSet<String>, name: &str| all.iter().any(|one| one.starts_with(name));
     let visits = "estrade_edge_requests_total{project=\"shop\"";

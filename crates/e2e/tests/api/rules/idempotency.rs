@@ -1,7 +1,7 @@
 //! `Idempotency-Key`
 
 use crate::support::{column, new_key, new_project, site};
-use estrade_testkit::{Answer, Call, TestApp, on_both_backends};
+use estrade_testkit::{ApiResponse, Call, TestApp, on_both_backends};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ fn keyed(call: Call) -> Call {
 
 /// Demands that a second answer is the first one, said again.
 #[track_caller]
-fn assert_replayed(first: &Answer, second: &Answer) {
+fn assert_replayed(first: &ApiResponse, second: &ApiResponse) {
     assert!(
         !first.has_header("idempotency-replayed"),
         "{}",

@@ -2,7 +2,7 @@
 
 use crate::rules::routes::Operation;
 use crate::support::{deploy_site, new_key, new_project, site};
-use estrade_testkit::{Answer, Api, TestApp, User};
+use estrade_testkit::{Api, ApiResponse, TestApp, User};
 use serde_json::{Value, json};
 
 /// A path and a body.
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Demands that an answer holds nothing of the owner's.
-    pub(crate) fn assert_hidden(&self, answer: &Answer) {
+    pub(crate) fn assert_hidden(&self, answer: &ApiResponse) {
         let text = answer.text();
         for secret in [
             self.team.as_str(),

@@ -5,7 +5,7 @@ mod cases;
 
 use crate::rules::routes::{Operation, operations};
 use cases::{Case, Try, World, case};
-use estrade_testkit::{Answer, Api, Call, TestApp, User, on_both_backends};
+use estrade_testkit::{Api, ApiResponse, Call, TestApp, User, on_both_backends};
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ async fn intrude(app: &TestApp, world: &World) {
     }
 }
 
-async fn send(user: &User, operation: &Operation, path: &str, body: Option<&Value>) -> Answer {
+async fn send(user: &User, operation: &Operation, path: &str, body: Option<&Value>) -> ApiResponse {
     request(user, operation, path, body).await
 }
 
@@ -78,8 +78,8 @@ fn request(user: &User, operation: &Operation, path: &str, body: Option<&Value>)
 }
 
 /// Demands that nothing but the request id tells two answers apart.
-fn assert_alike(name: &str, seen: &Answer, unseen: &Answer) {
-    let told = |answer: &Answer| {
+fn assert_alike(name: &str, seen: &ApiResponse, unseen: &ApiResponse) {
+    let told = |answer: &ApiResponse| {
         let mut headers: HeaderMap = answer.headers().clone();
         headers.remove("x-request-id");
         headers.remove("date");

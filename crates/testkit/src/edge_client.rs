@@ -1,4 +1,4 @@
-//! A visitor that writes its requests as they are, and keeps its connection.
+//! A client of the edge that writes its requests as they are, and keeps its connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,13 +30,13 @@ impl Page {
 }
 
 /// One connection to a server.
-pub struct Visitor {
+pub struct EdgeClient {
     stream: TcpStream,
     host: String,
     read: Vec<u8>,
 }
 
-impl Visitor {
+impl EdgeClient {
     /// Connects; every request is for this host.
     pub async fn connect(address: SocketAddr, host: &str) -> Self {
         let stream = TcpStream::connect(address).await.expect("a connection");
@@ -58,7 +58,7 @@ impl Visitor {
         self.ask("GET", path, headers).await
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub async fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Page {
         self.try_ask(method, path, headers)
             .await
@@ -78,7 +78,7 @@ impl Visitor {
         let host = &self.host;
         let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
         self.send(request.as_bytes()).await?;
-        self.answer(method).await
+        self.read_response(method).await
     }
 
     /// Sends bytes as they are.
@@ -86,8 +86,8 @@ impl Visitor {
         self.stream.write_all(bytes).await
     }
 
-    /// Reads one answer.
-    pub async fn answer(&mut self, method: &str) -> io::Result<Page> {
+    /// Reads one response.
+    pub async fn read_response(&mut self, method: &str) -> io::Result<Page> {
         let head = loop {
             if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
                 break self.read.drain(..end + 4).collect::<Vec<u8>>();

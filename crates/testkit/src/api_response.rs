@@ -4,10 +4,10 @@ use crate::call::Api;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-/// An answer, with what every answer must have already checked: a request id, no sniffing, a
+/// A response, with what every response must have already checked: a request id, no sniffing, a
 /// cache rule, and no failure of ours that a test did not ask for.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ApiResponse {
     api: Api,
     what: String,
     status: StatusCode,
@@ -15,7 +15,7 @@ pub struct Answer {
     body: Vec<u8>,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn new(
         api: Api,
         what: String,
@@ -23,19 +23,19 @@ impl Answer {
         headers: HeaderMap,
         body: Vec<u8>,
     ) -> Self {
-        let answer = Self {
+        let response = Self {
             api,
             what,
             status,
             headers,
             body,
         };
-        let id = answer.header("x-request-id");
-        assert!((1..=128).contains(&id.len()), "{answer:?}");
-        assert_eq!(answer.header("x-content-type-options"), "nosniff");
-        assert!(answer.has_header("cache-control"), "{answer:?}");
-        assert_ne!(answer.status(), 500, "{}", answer.describe());
-        answer
+        let id = response.header("x-request-id");
+        assert!((1..=128).contains(&id.len()), "{response:?}");
+        assert_eq!(response.header("x-content-type-options"), "nosniff");
+        assert!(response.has_header("cache-control"), "{response:?}");
+        assert_ne!(response.status(), 500, "{}", response.describe());
+        response
     }
 
     /// The status.
@@ -61,7 +61,7 @@ impl Answer {
         }
     }
 
-    /// A text inside the body: `answer.field("/project/_id")`.
+    /// A text inside the body: `response.field("/project/_id")`.
     pub fn field(&self, pointer: &str) -> String {
         match self.json().pointer(pointer) {
             Some(Value::String(text)) => text.clone(),
@@ -96,17 +96,17 @@ impl Answer {
     /// Demands a status and a body of exactly no bytes.
     #[track_caller]
     pub fn assert_empty(self, status: u16) -> Self {
-        let answer = self.assert(status);
-        assert_eq!(answer.body.len(), 0, "{}", answer.describe());
+        let response = self.assert(status);
+        assert_eq!(response.body.len(), 0, "{}", response.describe());
         if !matches!(status, 204 | 304) {
             assert_eq!(
-                answer.header("content-length"),
+                response.header("content-length"),
                 "0",
                 "{}",
-                answer.describe()
+                response.describe()
             );
         }
-        answer
+        response
     }
 
     /// Demands an error in the shape of its API: JSON on the platform, headers alone for keys.
@@ -114,26 +114,31 @@ impl Answer {
     pub fn refused(self, status: u16, code: &str) -> Self {
         match self.api {
             Api::Ai => {
-                let answer = self.assert_empty(status);
-                assert_eq!(answer.header("x-error-code"), code, "{}", answer.describe());
-                let message = answer.header("x-error-message");
+                let response = self.assert_empty(status);
+                assert_eq!(
+                    response.header("x-error-code"),
+                    code,
+                    "{}",
+                    response.describe()
+                );
+                let message = response.header("x-error-message");
                 let printable = |byte: u8| (b' '..=b'~').contains(&byte);
                 assert!(!message.is_empty() && message.bytes().all(printable));
-                answer
+                response
             }
             Api::Platform => {
-                let answer = self.assert(status);
-                assert_eq!(answer.header("content-type"), "application/json");
-                let body = answer.json();
+                let response = self.assert(status);
+                assert_eq!(response.header("content-type"), "application/json");
+                let body = response.json();
                 let mut names: Vec<_> = body.as_object().expect("an object").keys().collect();
                 names.sort();
                 assert_eq!(names, ["data", "error", "message", "statusCode"]);
-                assert_eq!(body["statusCode"], status, "{}", answer.describe());
-                assert_eq!(body["data"]["code"], code, "{}", answer.describe());
-                let reason = answer.status.canonical_reason().unwrap_or_default();
+                assert_eq!(body["statusCode"], status, "{}", response.describe());
+                assert_eq!(body["data"]["code"], code, "{}", response.describe());
+                let reason = response.status.canonical_reason().unwrap_or_default();
                 assert_eq!(body["error"], reason);
-                assert_ne!(answer.message(), "", "{}", answer.describe());
-                answer
+                assert_ne!(response.message(), "", "{}", response.describe());
+                response
             }
         }
     }
