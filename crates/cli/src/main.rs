@@ -18,10 +18,10 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version come this way too, with exit code 0.
-        Err(answer) => {
+        Err(error) => {
             // Nobody is left to tell when even this cannot be printed.
-            let _ = answer.print();
-            return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(USAGE_ERROR));
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE_ERROR));
         }
     };
     let printer = Printer::new(cli.quiet);

@@ -21,7 +21,7 @@ impl Printer {
         }
     }
 
-    /// Prints what the command was asked for, on stdout.
+    /// Prints the result of the command on stdout.
     ///
     /// A reader that went away (`estrade token list | head -1`) has what it wanted: that
     /// is no error. A full disk is one.
@@ -35,14 +35,14 @@ impl Printer {
         self.data(columns(header, rows))
     }
 
-    /// Says something that is good to know, unless told to be quiet.
+    /// Prints a note on stderr, unless `--quiet`.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {
             talk(format_args!("{text}"));
         }
     }
 
-    /// Says that something is not as it should be, unless told to be quiet.
+    /// Prints a warning on stderr, unless `--quiet`.
     pub fn warning(&self, text: impl Display) {
         if !self.quiet {
             talk(format_args!("{} {text}", self.label("warning:", "1;33")));

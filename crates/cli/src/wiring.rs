@@ -234,7 +234,7 @@ fn acme(config: &Config) -> AcmeSettings {
     }
 }
 
-/// The hosts that a management listener answers to; any when others than this machine reach it.
+/// The host names that a management listener accepts; any when it is reachable from other machines.
 fn allowed_hosts(
     config: &Config,
     address: SocketAddr,

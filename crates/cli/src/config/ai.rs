@@ -105,9 +105,9 @@ pub struct Provider {
     pub ca_file: Option<PathBuf>,
     /// How long to wait for it.
     pub timeouts: Timeouts,
-    /// How often a failed attempt is repeated before the next provider is asked.
+    /// How often a failed attempt is retried before the next provider is used.
     pub retries: Retries,
-    /// Whether streams are asked for their usage when the caller did not.
+    /// Whether streams are requested with their usage when the client did not ask for it.
     pub stream_usage: bool,
     /// What becomes of a call whose client has left.
     pub on_disconnect: OnDisconnect,
@@ -137,9 +137,9 @@ pub enum Credential {
 pub struct Timeouts {
     /// Until it accepts the connection.
     pub connect_ms: Option<NonZeroU64>,
-    /// Until the answer begins.
+    /// Until the response begins.
     pub first_byte_ms: Option<NonZeroU64>,
-    /// Between two parts of the answer.
+    /// Between two parts of the response.
     pub idle_ms: Option<NonZeroU64>,
 }
 
@@ -147,7 +147,7 @@ pub struct Timeouts {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// What callers write.
+    /// The name that clients use.
     pub id: String,
     /// What the provider is sent; absent: the same as `id`.
     pub upstream: Option<String>,

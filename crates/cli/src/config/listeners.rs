@@ -49,13 +49,13 @@ pub struct Edge {
     pub verify_domains: bool,
     /// Whether every request is noted in `logs/access.log` of the data directory.
     pub access_log: bool,
-    /// The DNS server that is asked. Absent: those of the system.
+    /// The DNS server for the proof of custom domains. Absent: those of the system.
     #[serde(deserialize_with = "deserialize_optional_listen")]
     pub dns_server: Option<SocketAddr>,
     /// Where it also listens, with TLS. Absent: nowhere; then `tls` is for `listen`.
     #[serde(deserialize_with = "deserialize_optional_listen")]
     pub tls_listen: Option<SocketAddr>,
-    /// Whether visitors of `listen` are sent to `tls_listen` where there is a certificate.
+    /// Whether requests to `listen` are redirected to `tls_listen` where their host has a certificate.
     pub redirect_https: bool,
     /// The certificate for hosts that have none of their own. Absent: plain HTTP.
     pub tls: Option<Tls>,
@@ -64,7 +64,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Where visitors find it, and whether they need TLS there.
+    /// The address in the URLs of projects, and whether it has TLS.
     pub fn entrance(&self) -> (SocketAddr, bool) {
         match self.tls_listen {
             Some(address) => (address, true),

@@ -49,7 +49,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where everything is kept that is not told to be elsewhere.
+    /// The directory of everything that no other key puts elsewhere.
     pub data_dir: PathBuf,
     /// Absent: SQLite inside `data_dir`; see [`Config::database`].
     pub database_url: Option<DatabaseUrl>,
@@ -57,7 +57,7 @@ pub struct Config {
     pub master_key_file: Option<PathBuf>,
     /// Whose forwarded headers are believed.
     pub trusted_proxies: Vec<IpRange>,
-    /// Hosts that management listeners on loopback addresses answer to.
+    /// Host names that management listeners on loopback addresses accept.
     pub allowed_hosts: Vec<DomainName>,
     /// The platform API and the panel.
     pub platform: Platform,
@@ -182,7 +182,7 @@ pub enum Durability {
     /// In batches, soon after.
     #[default]
     Relaxed,
-    /// Before the answer ends.
+    /// Before the response ends.
     Strict,
 }
 

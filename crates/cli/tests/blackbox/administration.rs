@@ -79,15 +79,15 @@ fn accounts_and_tokens_are_managed_without_a_server() {
 
 async fn log_in(server: &Server, password: &str) -> u16 {
     let body = json!({"email": ADA, "password": password});
-    let answer = server.ask(&server.platform, "", Method::POST, "/v1/login", body);
-    answer.await.unwrap().status.as_u16()
+    let response = server.ask(&server.platform, "", Method::POST, "/v1/login", body);
+    response.await.unwrap().status.as_u16()
 }
 
 /// The token of a new login.
 async fn session(server: &Server, password: &str) -> String {
     let body = json!({"email": ADA, "password": password});
-    let answer = server.ask(&server.platform, "", Method::POST, "/v1/login", body);
-    let body = answer.await.unwrap().json();
+    let response = server.ask(&server.platform, "", Method::POST, "/v1/login", body);
+    let body = response.await.unwrap().json();
     body["api_token"].as_str().unwrap().to_owned()
 }
 

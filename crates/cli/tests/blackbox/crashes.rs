@@ -1,6 +1,6 @@
 //! `kill -9` in the middle of work: what was acknowledged is there, what was half-done is gone.
 
-use crate::support::{Home, PATIENCE, Server, names_in, random, text};
+use crate::support::{Home, Server, TIMEOUT, names_in, random, text};
 use estrade_blobs::Digest;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 /// Starts within which nothing at all is left over.
-const MOST_STARTS: usize = 30;
+const MAX_STARTS: usize = 30;
 const CLIENTS: usize = 8;
 const PROJECTS: usize = 4;
 /// A project that is deleted and made again all the time, so that there is something to clean up.
-const FLEETING: &str = "fleeting";
+const RECREATED_PROJECT: &str = "fleeting";
 
 /// What clients were told had happened.
 #[derive(Default)]
@@ -62,7 +62,7 @@ async fn work(server: Arc<Client>, acknowledged: Arc<Acknowledged>, client: usiz
 
 /// Deploys to a project and deletes it, until the server is gone.
 async fn come_and_go(server: Arc<Client>) {
-    let project = json!({"name": FLEETING, "platform": "static", "planID": "micro"});
+    let project = json!({"name": RECREATED_PROJECT, "platform": "static", "planID": "micro"});
     for number in random().. {
         // It may be there from the last round, or not.
         let path = "/v1/projects";
@@ -75,12 +75,12 @@ async fn come_and_go(server: Arc<Client>) {
                 {"path": "index.html", "data": page},
                 {"path": "same.html", "data": "the same in all of them ".repeat(50)},
             ]});
-            let path = format!("/v2/projects/{FLEETING}/releases");
+            let path = format!("/v2/projects/{RECREATED_PROJECT}/releases");
             if server.send(Method::POST, &path, &body).await.is_none() {
                 return;
             }
         }
-        let path = format!("/v1/projects/{FLEETING}");
+        let path = format!("/v1/projects/{RECREATED_PROJECT}");
         if server
             .send(Method::DELETE, &path, &Value::Null)
             .await
@@ -109,7 +109,7 @@ impl Client {
         })
     }
 
-    /// The status; nothing when the server did not answer to the end.
+    /// The status; nothing when the server did not respond to the end.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Option<u16> {
         let request = self
             .http
@@ -122,7 +122,7 @@ impl Client {
         Some(status)
     }
 
-    /// Nothing when the server did not answer to the end.
+    /// Nothing when the server did not respond to the end.
     async fn post(&self, base: &str, path: &str, body: &Value, status: u16) -> Option<Value> {
         let request = self.http.post(format!("{base}{path}")).json(body);
         let response = request.bearer_auth(&self.token).send().await.ok()?;
@@ -314,7 +314,7 @@ fn unpack(archive: &[u8], path: &str) -> String {
 
 /// Also what was carried out although nobody heard of it.
 async fn check_all_have_ended(server: &Server) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for project in 0..PROJECTS {
         loop {
             let path = format!("/v1/projects/site-{project}/releases");
@@ -332,7 +332,7 @@ async fn check_all_have_ended(server: &Server) {
 
 /// Soon after a start, nothing is left of what had been an orphan for a day before it.
 async fn check_are_removed(home: &Home, server: &Server, orphans: &BTreeSet<String>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let mut left = places_on_disk(home);
         left.retain(|place| orphans.contains(place));
@@ -353,8 +353,8 @@ async fn check_are_removed(home: &Home, server: &Server, orphans: &BTreeSet<Stri
 /// What is found to be without rows is kept for a day, which passes here while no server runs: one more kill. And each clean-up may find another pack that has become sparse, since small releases
 /// share them and go one by one; but there are only so many.
 async fn check_no_orphans(home: &Home, mut server: Server) -> Server {
-    for _ in 0..MOST_STARTS {
-        let deadline = Instant::now() + PATIENCE / 8;
+    for _ in 0..MAX_STARTS {
+        let deadline = Instant::now() + TIMEOUT / 8;
         while Instant::now() < deadline {
             let known = known_places(home);
             // The server goes on while we look.

@@ -1,6 +1,6 @@
 //! A full disk: requests fail in shape, nothing is half-written, and it goes on when there is room.
 
-use crate::support::{Answer, Home, Server, names_in, serve_args};
+use crate::support::{ApiResponse, Home, Server, names_in, serve_args};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -40,12 +40,12 @@ fn fill(path: &Path) {
     }
 }
 
-fn assert_platform_shape(answer: &Answer) {
-    let body = answer.json();
+fn assert_platform_shape(response: &ApiResponse) {
+    let body = response.json();
     assert_eq!(
         (&body["statusCode"], &body["data"]["code"]),
         (&json!(503), &json!("unavailable")),
-        "{answer:?}"
+        "{response:?}"
     );
     assert!(body["message"].is_string() && body["error"].is_string());
 }
@@ -65,14 +65,14 @@ async fn create_keys_until_full(server: &Server, stored: &mut BTreeSet<String>) 
     for number in 0..20_000 {
         let name = format!("key-{number}");
         let body = json!({"name": name, "workspaces": ["main"]});
-        let answer = server.ai(Method::POST, "/v1/keys", body).await;
-        if answer.status.as_u16() == 201 {
+        let response = server.ai(Method::POST, "/v1/keys", body).await;
+        if response.status.as_u16() == 201 {
             stored.insert(name);
             continue;
         }
-        answer.assert(503);
+        response.assert(503);
         assert_eq!(
-            (answer.error_code.as_deref(), answer.text.as_str()),
+            (response.error_code.as_deref(), response.text.as_str()),
             (Some("unavailable"), "")
         );
         refused.push(name);

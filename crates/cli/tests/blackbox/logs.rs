@@ -76,8 +76,8 @@ async fn send_bad_requests(server: &Server) {
         json!(BODY_SECRET),
     ] {
         for path in ["/v1/projects", "/v1/login"] {
-            let answer = server.platform(Method::POST, path, body.clone()).await;
-            assert!(answer.status.is_client_error(), "{answer:?}");
+            let response = server.platform(Method::POST, path, body.clone()).await;
+            assert!(response.status.is_client_error(), "{response:?}");
         }
         server.ai(Method::POST, "/v1/keys", body).await.assert(400);
     }

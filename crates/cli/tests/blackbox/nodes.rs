@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const WITHIN: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// Two homes that share a database and a master key.
 struct Cluster {
@@ -46,8 +46,8 @@ async fn infer(server: &Server, key: &str) -> u16 {
     let message = json!({"role": "user", "content": "hi"});
     let body = json!({"model": "estrade/echo", "messages": [message]});
     let path = "/v1/chat/completions";
-    let answer = server.ask(&server.ai, key, Method::POST, path, body).await;
-    answer.unwrap().status.as_u16()
+    let response = server.ask(&server.ai, key, Method::POST, path, body).await;
+    response.unwrap().status.as_u16()
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn calls_with_a_key_that_one_node_ends_are_refused_by_the_other_within_a_s
         }
     }
     eprintln!("a key ended on one node was refused by the other after {slowest:?} at most");
-    assert!(slowest < WITHIN, "{slowest:?}");
+    assert!(slowest < MAX_DELAY, "{slowest:?}");
     a.stop();
     b.stop();
     cluster.database.drop().await;
@@ -114,7 +114,7 @@ async fn what_one_node_ends_the_other_refuses_within_a_second() {
         }
     }
     eprintln!("a key ended on one node stopped on the other after {slowest:?} at most");
-    assert!(slowest < WITHIN, "{slowest:?}");
+    assert!(slowest < MAX_DELAY, "{slowest:?}");
 
     let token = cluster.homes[1].create_token(ADMIN);
     assert_eq!((a.me(&token).await, b.me(&token).await), (200, 200));
@@ -133,7 +133,7 @@ async fn what_one_node_ends_the_other_refuses_within_a_second() {
         .assert(204);
     let took = time_until(401, || b.me(&token)).await;
     eprintln!("a token revoked on one node stopped on the other after {took:?}");
-    assert!(took < WITHIN, "{took:?}");
+    assert!(took < MAX_DELAY, "{took:?}");
     a.stop();
     assert_eq!(b.me(&b.token).await, 200, "it goes on alone");
     b.stop();

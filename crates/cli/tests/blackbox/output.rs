@@ -62,7 +62,7 @@ async fn a_server_goes_on_when_nobody_reads_its_output() {
     let mut child = Reaped(child.spawn().unwrap());
     drop((child.0.stdout.take(), child.0.stderr.take()));
     let ask = async || match reqwest::get(format!("http://{address}/readyz")).await {
-        Ok(answer) => answer.status().as_u16(),
+        Ok(response) => response.status().as_u16(),
         Err(_) => 0,
     };
     time_until(200, ask).await;
@@ -76,11 +76,11 @@ async fn the_printed_documents_are_the_ones_that_are_served() {
     for (api, base) in [("platform", &server.platform), ("ai", &server.ai)] {
         let printed = home.run(["openapi", api]);
         let printed: Value = serde_json::from_str(&printed.assert(0).stdout).unwrap();
-        let answer = server
+        let response = server
             .ask(base, "", Method::GET, "/openapi.json", Value::Null)
             .await
             .unwrap();
-        assert_eq!(printed, answer.assert(200).json(), "{api}");
+        assert_eq!(printed, response.assert(200).json(), "{api}");
         assert!(printed["openapi"].as_str().unwrap().starts_with("3.1"));
     }
     server.stop();

@@ -46,9 +46,9 @@ impl HalfSent {
 
     fn finish(mut self) -> String {
         self.stream.write_all(&self.rest).unwrap();
-        let mut answer = String::new();
-        self.stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        self.stream.read_to_string(&mut response).unwrap();
+        response
     }
 }
 
@@ -71,9 +71,9 @@ async fn an_upload_in_flight_is_finished() {
     assert!(TcpStream::connect(address).is_err(), "it still accepts");
     assert!(server.process.0.try_wait().unwrap().is_none(), "it ended");
 
-    let answer = upload.finish();
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let response = upload.finish();
+    assert!(response.starts_with("HTTP/1.1 201 "), "{response}");
+    let body: Value = serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
     let (code, took) = wait(&mut server.process);
     assert_eq!(code, Some(0), "{}", server.log());
     assert!(took < Duration::from_secs(15), "{took:?}");

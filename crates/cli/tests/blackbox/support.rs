@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long anything may take that should take a moment.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The account that a first start makes.
 pub(crate) const ADMIN: &str = "admin@localhost";
@@ -185,7 +185,7 @@ pub(crate) struct Reaped(pub(crate) Child);
 impl Reaped {
     /// Waits for its end; kills it when that takes too long.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status;
@@ -266,10 +266,7 @@ impl Server {
             token: std::fs::read_to_string(token_file)
                 .map(|token| token.trim_end().to_owned())
                 .unwrap_or_default(),
-            client: reqwest::Client::builder()
-                .timeout(PATIENCE)
-                .build()
-                .unwrap(),
+            client: reqwest::Client::builder().timeout(TIMEOUT).build().unwrap(),
             process,
             greeting,
             log,
@@ -312,14 +309,14 @@ impl Server {
     }
 
     /// Asks the platform API as the administrator.
-    pub(crate) async fn platform(&self, method: Method, path: &str, body: Value) -> Answer {
+    pub(crate) async fn platform(&self, method: Method, path: &str, body: Value) -> ApiResponse {
         self.ask(&self.platform, &self.token, method, path, body)
             .await
             .unwrap()
     }
 
     /// Asks the AI API as the administrator.
-    pub(crate) async fn ai(&self, method: Method, path: &str, body: Value) -> Answer {
+    pub(crate) async fn ai(&self, method: Method, path: &str, body: Value) -> ApiResponse {
         self.ask(&self.ai, &self.token, method, path, body)
             .await
             .unwrap()
@@ -327,28 +324,28 @@ impl Server {
 
     /// The status of `GET /v1/me` with this token.
     pub(crate) async fn me(&self, token: &str) -> u16 {
-        let answer = self.ask(&self.platform, token, Method::GET, "/v1/me", Value::Null);
-        answer.await.unwrap().status.as_u16()
+        let response = self.ask(&self.platform, token, Method::GET, "/v1/me", Value::Null);
+        response.await.unwrap().status.as_u16()
     }
 
     /// The status of a question whether this key is good.
     pub(crate) async fn authorize(&self, key: &str) -> u16 {
-        let answer = self.ask(
+        let response = self.ask(
             &self.ai,
             key,
             Method::GET,
             "/v1/keys/authorize",
             Value::Null,
         );
-        answer.await.unwrap().status.as_u16()
+        response.await.unwrap().status.as_u16()
     }
 
     /// Waits until both APIs say that writes succeed, or that they do not.
     pub(crate) async fn assert_ready(&self, ready: bool) {
         let ask = async |base: &str| {
-            let answer = self.ask(base, "", Method::GET, "/readyz", Value::Null);
-            let answer = answer.await.unwrap();
-            (answer.status.as_u16(), answer.json())
+            let response = self.ask(base, "", Method::GET, "/readyz", Value::Null);
+            let response = response.await.unwrap();
+            (response.status.as_u16(), response.json())
         };
         let good = serde_json::json!({"status": "ok", "database": "up"});
         let bad =
@@ -358,7 +355,7 @@ impl Server {
         } else {
             ((503, bad("unavailable")), (200, bad("ok")))
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let found = (ask(&self.platform).await, ask(&self.ai).await);
             if found == (platform.clone(), ai.clone()) {
@@ -377,7 +374,7 @@ impl Server {
         method: Method,
         path: &str,
         body: Value,
-    ) -> reqwest::Result<Answer> {
+    ) -> reqwest::Result<ApiResponse> {
         let mut request = self.client.request(method, format!("{base}{path}"));
         if !token.is_empty() {
             request = request.bearer_auth(token);
@@ -388,7 +385,7 @@ impl Server {
         let response = request.send().await?;
         let (status, headers) = (response.status(), response.headers().clone());
         let code = headers.get("x-error-code");
-        Ok(Answer {
+        Ok(ApiResponse {
             status,
             error_code: code.map(|code| code.to_str().unwrap().to_owned()),
             text: response.text().await?,
@@ -414,13 +411,13 @@ impl Server {
 
 /// What a request came back with.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: StatusCode,
     pub(crate) error_code: Option<String>,
     pub(crate) text: String,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn assert(&self, status: u16) -> &Self {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
         self
@@ -449,7 +446,7 @@ pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Asks again and again until the answer is the expected one; when the last other one was asked for.
+/// Asks again and again until the response is the expected one; when the last other one was asked for.
 pub(crate) async fn time_until<F: Future<Output = u16>>(
     expected: u16,
     ask: impl Fn() -> F,
@@ -463,7 +460,7 @@ pub(crate) async fn time_until<F: Future<Output = u16>>(
         }
         last_wrong = began;
         assert!(
-            started.elapsed() < PATIENCE,
+            started.elapsed() < TIMEOUT,
             "still {status}, not {expected}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 const KILLS: usize = 5;
 const PROJECTS: usize = 2;
 /// Less than the time after which an engine is looked for that nothing is wanted of.
-const SOON: Duration = Duration::from_secs(40);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_shall_run_runs_after_a_kill_of_the_engine() {
@@ -82,9 +82,9 @@ async fn what_was_deleted_while_the_engine_was_away_goes_once_it_is_back() {
     let path = "/v1/projects/app";
     let deleted = server.platform(Method::DELETE, path, Value::Null).await;
     deleted.assert(200);
-    // Long enough for the server to notice both.
+    // Long enough for the server to notice both: an engine that nothing is wanted of is missed silently.
     tokio::time::sleep(Duration::from_secs(3)).await;
     engine.start_again().await;
-    check_nothing_left(&server, &docker, SOON).await;
+    check_nothing_left(&server, &docker, REMOVAL_TIMEOUT).await;
     server.stop();
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long it may take until everything is as it should be.
-const SETTLED: Duration = Duration::from_mins(1);
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A home whose server uses this engine.
 fn home_on(socket: &Path) -> Home {
@@ -29,7 +29,7 @@ fn home_on(socket: &Path) -> Home {
         .with("ESTRADE_LIMITS_REQUESTS_PER_SECOND", "0")
 }
 
-/// Starts the server of a home; visitors come on this port.
+/// Starts the server of a home; clients come on this port.
 fn start(home: &Home, edge: u16) -> Server {
     let edge = format!("127.0.0.1:{edge}");
     let mut args = serve_args();
@@ -72,7 +72,7 @@ impl Driver {
         }
     }
 
-    /// Nothing when the server did not answer to the end.
+    /// Nothing when the server did not respond to the end.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
         let mut request = self
             .http
@@ -135,14 +135,14 @@ impl Driver {
     }
 }
 
-/// Waits until exactly those instances run that shall, and visitors get the release that they shall get.
+/// Waits until exactly those instances run that shall, and clients get the release that they shall get.
 async fn check_converged(server: &Server, edge: u16, docker: &Docker) {
     let began = Instant::now();
     loop {
         let difference = difference(server, edge, docker).await;
         let Some(difference) = difference else { return };
         assert!(
-            began.elapsed() < SETTLED,
+            began.elapsed() < SETTLE_TIMEOUT,
             "it does not settle: {difference}\n{}\n{}",
             happened(server).await,
             server.log()
@@ -155,8 +155,8 @@ async fn check_converged(server: &Server, edge: u16, docker: &Docker) {
 async fn happened(server: &Server) -> String {
     let mut told = String::new();
     let get = |path: String| async move {
-        let answer = server.platform(Method::GET, &path, Value::Null).await;
-        answer.assert(200).json()
+        let response = server.platform(Method::GET, &path, Value::Null).await;
+        response.assert(200).json()
     };
     let list = get("/v1/projects".into()).await;
     for project in list["projects"].as_array().unwrap() {
@@ -176,8 +176,8 @@ async fn happened(server: &Server) -> String {
 /// What is not as it shall be.
 async fn difference(server: &Server, edge: u16, docker: &Docker) -> Option<String> {
     let get = |path: String| async move {
-        let answer = server.platform(Method::GET, &path, Value::Null).await;
-        answer.assert(200).json()
+        let response = server.platform(Method::GET, &path, Value::Null).await;
+        response.assert(200).json()
     };
     let list = get("/v1/projects".into()).await;
     let (mut wanted, mut ids, mut live) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
@@ -210,7 +210,7 @@ async fn difference(server: &Server, edge: u16, docker: &Docker) -> Option<Strin
         let expected = if scale == 0 { 503 } else { 200 };
         if status != expected || scale > 0 && page.trim() != version {
             return Some(format!(
-                "{name} answers {status} {page}, not {expected} {version}"
+                "{name} responds {status} {page}, not {expected} {version}"
             ));
         }
     }
@@ -232,9 +232,9 @@ async fn visit(server: &Server, edge: u16, project: &str) -> (u16, String) {
     let request = server.client.get(format!("http://127.0.0.1:{edge}/"));
     let host = format!("{project}.localhost");
     match request.header("host", host).send().await {
-        Ok(answer) => (
-            answer.status().as_u16(),
-            answer.text().await.unwrap_or_default(),
+        Ok(response) => (
+            response.status().as_u16(),
+            response.text().await.unwrap_or_default(),
         ),
         Err(error) => (0, error.to_string()),
     }
@@ -250,7 +250,7 @@ async fn delete_all(server: &Server, docker: &Docker) {
         let deleted = server.platform(Method::DELETE, &path, Value::Null).await;
         deleted.assert(200);
     }
-    check_nothing_left(server, docker, SETTLED).await;
+    check_nothing_left(server, docker, SETTLE_TIMEOUT).await;
 }
 
 /// Waits until the engine has nothing more of an installation.

@@ -1,15 +1,12 @@
 //! A Docker Engine that belongs to one test.
 
-use estrade_testkit::Docker;
+use estrade_testkit::{Docker, eventually_or};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An engine that leaves the firewall alone, which belongs to the engine of the other tests.
 pub(super) struct OwnEngine {
@@ -35,27 +32,24 @@ impl OwnEngine {
     }
 
     async fn wait(&self) {
-        let began = Instant::now();
-        while UnixStream::connect(self.socket()).is_err() || !self.answers() {
-            let log = self.directory.path().join("log");
-            assert!(
-                began.elapsed() < PATIENCE,
-                "the engine does not start: {}",
-                std::fs::read_to_string(log).unwrap_or_default()
-            );
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let log = self.directory.path().join("log");
+        let log = || std::fs::read_to_string(&log).unwrap_or_default();
+        eventually_or(
+            || format!("the engine starts\n{}", log()),
+            || async { self.is_up() },
+        )
+        .await;
     }
 
-    fn answers(&self) -> bool {
+    fn is_up(&self) -> bool {
         let ask = || -> io::Result<String> {
             let mut stream = UnixStream::connect(self.socket())?;
             stream.write_all(b"GET /_ping HTTP/1.0\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
+            let mut response = String::new();
+            stream.read_to_string(&mut response)?;
+            Ok(response)
         };
-        ask().is_ok_and(|answer| answer.ends_with("OK"))
+        ask().is_ok_and(|response| response.ends_with("OK"))
     }
 
     /// Gives it the image that tests run.
@@ -72,9 +66,9 @@ impl OwnEngine {
         );
         stream.write_all(head.as_bytes()).unwrap();
         io::copy(&mut tar, &mut stream).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.contains("sha256:"), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.contains("sha256:"), "{response}");
     }
 
     /// Ends it in the middle of whatever it does. What it started goes on.

@@ -1,12 +1,12 @@
 //! A backup that is restored onto an engine that has nothing of it.
 
-use super::{SETTLED, delete_all, docker_of, home_on, start, visit};
+use super::{delete_all, docker_of, home_on, start, visit};
 use crate::support::text;
-use estrade_testkit::{Docker, free_port};
+use estrade_testkit::{Docker, eventually_or, free_port};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_server_builds_again_what_its_engine_does_not_have() {
@@ -27,11 +27,11 @@ async fn a_restored_server_builds_again_what_its_engine_does_not_have() {
     let path = "/v2/projects/shop/releases";
     let made = server.platform(Method::POST, path, body).await;
     let release = text(&made.assert(201).json()["releaseID"]);
-    let began = Instant::now();
-    while visit(&server, edge, "shop").await.0 != 200 {
-        assert!(began.elapsed() < SETTLED, "{release}: {}", server.log());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually_or(
+        || format!("{release} is served\n{}", server.log()),
+        || async { visit(&server, edge, "shop").await.0 == 200 },
+    )
+    .await;
     server.stop();
     docker.clean();
 
@@ -47,15 +47,13 @@ async fn a_restored_server_builds_again_what_its_engine_does_not_have() {
     }
     let server = start(&restored, edge);
     let began = Instant::now();
-    loop {
-        let (status, page) = visit(&server, edge, "shop").await;
-        if status == 200 {
-            assert_eq!(page.trim(), "built");
-            break;
-        }
-        assert!(began.elapsed() < SETTLED, "{status}: {}", server.log());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually_or(
+        || format!("it is served again\n{}", server.log()),
+        || async { visit(&server, edge, "shop").await.0 == 200 },
+    )
+    .await;
+    let (_, page) = visit(&server, edge, "shop").await;
+    assert_eq!(page.trim(), "built");
     eprintln!("served again {:?} after the start", began.elapsed());
     let path = "/v1/projects/shop/releases";
     let releases = server.platform(Method::GET, path, Value::Null).await.json();

@@ -1,29 +1,30 @@
-//! A budget for so many calls, many more callers, and a server that is killed among them.
+//! A budget for so many calls, many more clients, and a server that is killed among them.
 
-use super::{Engine, Guest, MODEL, World, chat, chat_answer, nanos, status};
-use crate::support::{PATIENCE, Server, random};
+use super::{Backend, InferenceClient, MODEL, World, chat, chat_response, nanos, status};
+use crate::support::{Server, TIMEOUT, random};
 use estrade_mock_upstream::{Action, MockUpstream, json};
+use estrade_testkit::eventually_or;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Calls that the budget is for.
-const ROOM: usize = 400;
-const CALLERS: usize = 500;
+const MAX_CALLS: usize = 400;
+const CLIENTS: usize = 500;
 /// What one call costs, in billionths.
-const EACH: i64 = 1_000_000;
+const CALL_COST: i64 = 1_000_000;
 
-/// All callers at once; how many came through.
-fn storm(guest: &Guest) -> JoinSet<u16> {
-    let guest = Arc::new(guest.clone());
-    let mut callers = JoinSet::new();
-    for number in 0..CALLERS {
-        let guest = Arc::clone(&guest);
+/// All clients at once; how many came through.
+fn storm(client: &InferenceClient) -> JoinSet<u16> {
+    let client = Arc::new(client.clone());
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        let client = Arc::clone(&client);
         // Half of them set aside twice what they cost in the end.
         let body = chat(&format!(r#","max_tokens":{}"#, 1 + number % 2));
-        callers.spawn(async move { status(&guest.call(&body).await) });
+        clients.spawn(async move { status(&client.call(&body).await) });
     }
-    callers
+    clients
 }
 
 fn count(all: &[u16], status: u16) -> usize {
@@ -31,59 +32,62 @@ fn count(all: &[u16], status: u16) -> usize {
 }
 
 /// What the ledger's rows sum up to.
-async fn sum(guest: &Guest, server: &Server) -> (u64, i64) {
-    let rows = guest.logs(server).await;
+async fn sum(client: &InferenceClient, server: &Server) -> (u64, i64) {
+    let rows = client.logs(server).await;
     let cost = rows.iter().map(|row| nanos(&row["cost"])).sum();
     (rows.len() as u64, cost)
 }
 
-async fn survives_a_crash(engine: Engine) {
+async fn survives_a_crash(backend: Backend) {
     let upstream = MockUpstream::new(|number| {
         let pause = Action::Sleep(Duration::from_millis(20 + number as u64 % 7 * 20));
         let mut acts = vec![pause];
-        acts.extend(json(200, &chat_answer(1)));
+        acts.extend(json(200, &chat_response(1)));
         acts
     })
     .await;
-    let world = World::new(engine, &upstream, "").await;
+    let world = World::new(backend, &upstream, "").await;
     let server = world.start();
     let budget =
         serde_json::json!({"budget": {"amount": "0.4", "period": "total"}, "models": [MODEL]});
-    let guest = Guest::new(&server, "poor", budget).await;
+    let client = InferenceClient::new(&server, "poor", budget).await;
 
     // The first wave is interrupted somewhere on its way through the budget.
-    let callers = storm(&guest);
-    let started = Instant::now();
-    let some = usize::try_from(random() % (ROOM as u64 / 4)).unwrap();
-    while upstream.count() <= some {
-        assert!(started.elapsed() < PATIENCE, "{}", server.log());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let clients = storm(&client);
+    let some = usize::try_from(random() % (MAX_CALLS as u64 / 4)).unwrap();
+    eventually_or(
+        || format!("{some} calls reach the upstream\n{}", server.log()),
+        || async { upstream.count() > some },
+    )
+    .await;
     server.kill();
-    let first = callers.join_all().await;
+    let first = clients.join_all().await;
     let reached = upstream.count();
-    assert!(count(&first, 200) < ROOM && reached <= ROOM, "{reached}");
+    assert!(
+        count(&first, 200) < MAX_CALLS && reached <= MAX_CALLS,
+        "{reached}"
+    );
 
     // What the dead server had leased counts as spent until its deadline.
     let server = world.start();
-    let guest = guest.at(&server);
-    let second = storm(&guest).join_all().await;
-    assert!(upstream.count() <= ROOM, "{}", upstream.count());
+    let client = client.at(&server);
+    let second = storm(&client).join_all().await;
+    assert!(upstream.count() <= MAX_CALLS, "{}", upstream.count());
     // 503: five hundred at once may take a slow database more than the seconds that a call waits.
     let answered = [200, 402, 503].map(|status| count(&second, status));
-    assert_eq!(answered.iter().sum::<usize>(), CALLERS, "{second:?}");
+    assert_eq!(answered.iter().sum::<usize>(), CLIENTS, "{second:?}");
 
     // Past it, the rest can be spent to the last call, and not one more.
     let killed = Instant::now();
     let mut third = Vec::new();
     let all = async |third: &mut Vec<u16>| {
-        third.extend(storm(&guest).join_all().await);
-        sum(&guest, &server).await.1 == EACH * i64::try_from(ROOM).unwrap()
+        third.extend(storm(&client).join_all().await);
+        sum(&client, &server).await.1 == CALL_COST * i64::try_from(MAX_CALLS).unwrap()
     };
     while !all(&mut third).await {
-        let (rows, cost) = sum(&guest, &server).await;
+        let (rows, cost) = sum(&client, &server).await;
         assert!(
-            killed.elapsed() < PATIENCE,
+            killed.elapsed() < TIMEOUT,
             "{rows} rows, {cost} spent, {} admitted",
             upstream.count()
         );
@@ -97,20 +101,20 @@ async fn survives_a_crash(engine: Engine) {
         killed.elapsed(),
         upstream.count()
     );
-    assert!(upstream.count() <= ROOM, "{}", upstream.count());
+    assert!(upstream.count() <= MAX_CALLS, "{}", upstream.count());
     let came_through = count(&first, 200) + count(&second, 200) + count(&third, 200);
     assert!(came_through <= upstream.count(), "{came_through}");
-    assert_eq!(guest.activity(&server).await, sum(&guest, &server).await);
+    assert_eq!(client.activity(&server).await, sum(&client, &server).await);
     assert_eq!(
         server.stop_and_look(&world).await,
-        EACH * i64::try_from(ROOM).unwrap()
+        CALL_COST * i64::try_from(MAX_CALLS).unwrap()
     );
     let server = world.start();
     assert_eq!(
-        status(&guest.at(&server).call(&chat(r#","max_tokens":1"#)).await),
+        status(&client.at(&server).call(&chat(r#","max_tokens":1"#)).await),
         402
     );
-    assert!(upstream.count() <= ROOM);
+    assert!(upstream.count() <= MAX_CALLS);
     world.end(server).await;
 }
 
@@ -126,10 +130,10 @@ impl Server {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_budget_is_never_overspent_and_nothing_of_it_is_lost() {
-    survives_a_crash(Engine::Sqlite).await;
+    survives_a_crash(Backend::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_budget_is_never_overspent_and_nothing_of_it_is_lost_on_postgres() {
-    survives_a_crash(Engine::Postgres).await;
+    survives_a_crash(Backend::Postgres).await;
 }

@@ -1,6 +1,6 @@
-//! Streams that are cut anywhere, by whoever calls and by whoever answers.
+//! Streams that are cut anywhere, by the client and by the upstream.
 
-use super::{Engine, Guest, World, chat, nanos, resident, status, times};
+use super::{Backend, InferenceClient, World, chat, nanos, resident, status, times};
 use crate::support::{Server, random};
 use estrade_mock_upstream::{Action, MockUpstream, event, send, stream_head, usage_event};
 use std::collections::HashSet;
@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 const STREAM: &str = r#","stream":true"#;
 /// Streams at once.
-const LANES: usize = 16;
+const CONCURRENT_STREAMS: usize = 16;
 /// What a second round may take more than the first.
-const SPARE: u64 = 6 << 20;
+const MAX_GROWTH: u64 = 6 << 20;
 
 /// The bytes of a whole stream.
 fn whole() -> Vec<u8> {
@@ -39,7 +39,7 @@ where
 {
     let mut running = JoinSet::new();
     for _ in 0..count {
-        if running.len() == LANES {
+        if running.len() == CONCURRENT_STREAMS {
             running.join_next().await.unwrap().unwrap();
         }
         running.spawn(cut());
@@ -50,13 +50,13 @@ where
 }
 
 /// Every call is one row, its numbers make sense, and the sums are the sums of the rows.
-async fn check(server: &Server, guest: &Guest, calls: usize, upstream: &MockUpstream) {
+async fn check(server: &Server, client: &InferenceClient, calls: usize, upstream: &MockUpstream) {
     assert!(
         upstream.wait_for_open(0).await,
         "{} connections to the upstream are left",
         upstream.open()
     );
-    let rows = guest.logs(server).await;
+    let rows = client.logs(server).await;
     assert_eq!(rows.len(), calls);
     let ids: HashSet<_> = rows.iter().map(|row| row["_id"].to_string()).collect();
     assert_eq!(ids.len(), calls);
@@ -69,13 +69,13 @@ async fn check(server: &Server, guest: &Guest, calls: usize, upstream: &MockUpst
         assert_eq!(row["streamed"], true, "{row}");
         cost += nanos(&row["cost"]);
     }
-    assert_eq!(guest.activity(server).await, (calls as u64, cost));
+    assert_eq!(client.activity(server).await, (calls as u64, cost));
 }
 
-async fn cut_by_callers(engine: Engine) {
-    let answer = whole();
-    // It never comes to its end, so that every stream is cut by its caller.
-    let endless = answer[..answer.len() - 30].to_vec();
+async fn cut_by_callers(backend: Backend) {
+    let response = whole();
+    // It never comes to its end, so that every stream is cut by its client.
+    let endless = response[..response.len() - 30].to_vec();
     let length = endless.len();
     let upstream = MockUpstream::new(move |number| {
         let (first, rest) = endless.split_at(number * 37 % endless.len());
@@ -87,37 +87,37 @@ async fn cut_by_callers(engine: Engine) {
         ]
     })
     .await;
-    let world = World::new(engine, &upstream, "").await;
+    let world = World::new(backend, &upstream, "").await;
     let server = world.start();
-    let guest = Arc::new(Guest::new(&server, "cutter", serde_json::json!({})).await);
+    let client = Arc::new(InferenceClient::new(&server, "cutter", serde_json::json!({})).await);
     let count = times(1000);
     let mut memory = Vec::new();
     for round in 1..=2 {
         repeat(count, || {
-            let guest = Arc::clone(&guest);
+            let client = Arc::clone(&client);
             let bytes = below(length);
             async move {
-                let mut stream = guest.connect().await;
-                let request = guest.request(&chat(STREAM));
+                let mut stream = client.connect().await;
+                let request = client.request(&chat(STREAM));
                 stream.write_all(request.as_bytes()).await.unwrap();
                 let mut read = vec![0; bytes];
                 stream.read_exact(&mut read).await.unwrap();
             }
         })
         .await;
-        check(&server, &guest, count * round, &upstream).await;
+        check(&server, &client, count * round, &upstream).await;
         memory.push(resident(&server));
     }
     eprintln!("resident after each round: {memory:?}");
-    assert!(memory[1] < memory[0] + SPARE, "{memory:?}");
+    assert!(memory[1] < memory[0] + MAX_GROWTH, "{memory:?}");
     world.end(server).await;
 }
 
-async fn cut_by_the_upstream(engine: Engine) {
-    let answer = whole();
+async fn cut_by_the_upstream(backend: Backend) {
+    let response = whole();
     let upstream = MockUpstream::new(move |number| {
-        let cut = below(answer.len());
-        let (first, rest) = answer[..cut].split_at(below(cut + 1));
+        let cut = below(response.len());
+        let (first, rest) = response[..cut].split_at(below(cut + 1));
         let pause = Action::Sleep(Duration::from_millis(number as u64 % 3));
         vec![
             Action::Send(first.to_vec()),
@@ -127,36 +127,39 @@ async fn cut_by_the_upstream(engine: Engine) {
         ]
     })
     .await;
-    let world = World::new(engine, &upstream, "").await;
+    let world = World::new(backend, &upstream, "").await;
     let server = world.start();
-    let guest = Arc::new(Guest::new(&server, "cut", serde_json::json!({})).await);
+    let client = Arc::new(InferenceClient::new(&server, "cut", serde_json::json!({})).await);
     let count = times(1000);
     let mut memory = Vec::new();
     for round in 1..=2 {
         repeat(count, || {
-            let guest = Arc::clone(&guest);
+            let client = Arc::clone(&client);
             async move {
-                let answer = guest.call(&chat(STREAM)).await;
-                match status(&answer) {
+                let response = client.call(&chat(STREAM)).await;
+                match status(&response) {
                     // Cut in its head: there is no stream yet.
-                    502 => assert!(answer.contains(r#""code":"upstream_error""#), "{answer}"),
+                    502 => assert!(
+                        response.contains(r#""code":"upstream_error""#),
+                        "{response}"
+                    ),
                     200 => {
-                        assert!(answer.ends_with("0\r\n\r\n"), "not ended: {answer}");
-                        let whole = answer.contains("data: [DONE]");
-                        let told = answer.contains(r#""code":"upstream_error""#);
-                        assert!(whole != told, "{answer}");
+                        assert!(response.ends_with("0\r\n\r\n"), "not ended: {response}");
+                        let whole = response.contains("data: [DONE]");
+                        let told = response.contains(r#""code":"upstream_error""#);
+                        assert!(whole != told, "{response}");
                     }
-                    other => panic!("{other}: {answer}"),
+                    other => panic!("{other}: {response}"),
                 }
             }
         })
         .await;
-        check(&server, &guest, count * round, &upstream).await;
+        check(&server, &client, count * round, &upstream).await;
         memory.push(resident(&server));
     }
     eprintln!("resident after each round: {memory:?}");
-    assert!(memory[1] < memory[0] + SPARE, "{memory:?}");
-    let rows = guest.logs(&server).await;
+    assert!(memory[1] < memory[0] + MAX_GROWTH, "{memory:?}");
+    let rows = client.logs(&server).await;
     let partial = rows.iter().filter(|row| row["partial"] == true).count();
     let failed = rows.iter().filter(|row| row["status"] == 502).count();
     assert!(partial + failed > rows.len() / 2, "{partial} {failed}");
@@ -165,20 +168,20 @@ async fn cut_by_the_upstream(engine: Engine) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_cut_by_callers_leave_a_row_and_nothing_else() {
-    cut_by_callers(Engine::Sqlite).await;
+    cut_by_callers(Backend::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_cut_by_callers_leave_a_row_and_nothing_else_on_postgres() {
-    cut_by_callers(Engine::Postgres).await;
+    cut_by_callers(Backend::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_cut_by_the_upstream_leave_a_row_and_nothing_else() {
-    cut_by_the_upstream(Engine::Sqlite).await;
+    cut_by_the_upstream(Backend::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_cut_by_the_upstream_leave_a_row_and_nothing_else_on_postgres() {
-    cut_by_the_upstream(Engine::Postgres).await;
+    cut_by_the_upstream(Backend::Postgres).await;
 }

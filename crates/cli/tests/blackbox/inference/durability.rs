@@ -1,6 +1,6 @@
 //! What is on record when a server is killed.
 
-use super::{Engine, Guest, World, chat, chat_answer, header, status, times};
+use super::{Backend, InferenceClient, World, chat, chat_response, header, status, times};
 use estrade_mock_upstream::{MockUpstream, done, event, json, stream_head, usage_event};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ pub(super) const WINDOW: Duration = Duration::from_millis(100);
 /// What nobody loses, however busy the disk is.
 pub(super) const STANDSTILL: Duration = Duration::from_millis(600);
 
-/// The calls that were answered, and when their answers ended.
+/// The calls that were answered, and when their responses ended.
 type Answered = Mutex<Vec<(String, Instant)>>;
 
 async fn upstream() -> MockUpstream {
@@ -20,60 +20,60 @@ async fn upstream() -> MockUpstream {
         if asked.body.contains(r#""stream":true"#) {
             vec![stream_head(), event("a"), usage_event(3, 1), done()]
         } else {
-            json(200, &chat_answer(1))
+            json(200, &chat_response(1))
         }
     })
     .await
 }
 
 /// Calls again and again until the server is gone; what was answered, and when.
-fn call_on(guest: &Guest) -> (JoinSet<()>, Arc<Answered>) {
+fn call_on(client: &InferenceClient) -> (JoinSet<()>, Arc<Answered>) {
     let answered = Arc::new(Answered::default());
-    let mut callers = JoinSet::new();
+    let mut clients = JoinSet::new();
     for number in 0..4 {
-        let (guest, answered) = (guest.clone(), Arc::clone(&answered));
-        callers.spawn(async move {
+        let (client, answered) = (client.clone(), Arc::clone(&answered));
+        clients.spawn(async move {
             let stream = if number % 2 == 0 {
                 ""
             } else {
                 r#","stream":true"#
             };
             loop {
-                let answer = guest.call(&chat(stream)).await;
-                let whole = answer.ends_with("0\r\n\r\n") || answer.ends_with('}');
-                if status(&answer) != 200 || !whole {
+                let response = client.call(&chat(stream)).await;
+                let whole = response.ends_with("0\r\n\r\n") || response.ends_with('}');
+                if status(&response) != 200 || !whole {
                     return;
                 }
-                let id = header(&answer, "x-estrade-call").to_owned();
-                assert_eq!(id.len(), 24, "{answer}");
+                let id = header(&response, "x-estrade-call").to_owned();
+                assert_eq!(id.len(), 24, "{response}");
                 answered.lock().unwrap().push((id, Instant::now()));
                 // The machine shall have time to write.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
     }
-    (callers, answered)
+    (clients, answered)
 }
 
-/// Kills the server again and again; every answer that is older than `window` has its row.
+/// Kills the server again and again; every response that is older than `window` has its row.
 ///
 /// A machine that stands still for longer than that, because others use its disk, may lose more: not
 /// in most rounds, and never more than [`STANDSTILL`].
-async fn keeps_what_it_answered(engine: Engine, settings: &str, window: Duration) {
+async fn keeps_what_it_answered(backend: Backend, settings: &str, window: Duration) {
     let upstream = upstream().await;
-    let world = World::new(engine, &upstream, settings).await;
+    let world = World::new(backend, &upstream, settings).await;
     let mut server = world.start();
-    let guest = Guest::new(&server, "caller", serde_json::json!({})).await;
+    let client = InferenceClient::new(&server, "client", serde_json::json!({})).await;
     let (mut kept, mut young, mut late) = (0, 0, 0);
     let rounds = times(30);
     for round in 0..rounds {
-        let (callers, answered) = call_on(&guest.at(&server));
+        let (clients, answered) = call_on(&client.at(&server));
         tokio::time::sleep(Duration::from_millis(400 + 17 * round as u64)).await;
         let killed = Instant::now();
         server.kill();
-        callers.join_all().await;
+        clients.join_all().await;
         server = world.start();
-        let rows = guest.logs(&server).await;
+        let rows = client.logs(&server).await;
         let ids: HashSet<_> = rows
             .iter()
             .map(|row| row["_id"].as_str().unwrap())
@@ -93,7 +93,7 @@ async fn keeps_what_it_answered(engine: Engine, settings: &str, window: Duration
         late += usize::from(oldest >= window && !window.is_zero());
     }
     eprintln!(
-        "{kept} answers had to be there and are, {young} were too young; {late} rounds were late"
+        "{kept} responses had to be there and are, {young} were too young; {late} rounds were late"
     );
     assert!(late * 3 <= rounds, "{late} of {rounds} rounds");
     assert!(kept > 0);
@@ -103,21 +103,21 @@ async fn keeps_what_it_answered(engine: Engine, settings: &str, window: Duration
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_usage_loses_nothing() {
     let strict = "usage = { durability = \"strict\" }";
-    keeps_what_it_answered(Engine::Sqlite, strict, Duration::ZERO).await;
+    keeps_what_it_answered(Backend::Sqlite, strict, Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strict_usage_loses_nothing_on_postgres() {
     let strict = "usage = { durability = \"strict\" }";
-    keeps_what_it_answered(Engine::Postgres, strict, Duration::ZERO).await;
+    keeps_what_it_answered(Backend::Postgres, strict, Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relaxed_usage_loses_a_tenth_of_a_second_at_most() {
-    keeps_what_it_answered(Engine::Sqlite, "", WINDOW).await;
+    keeps_what_it_answered(Backend::Sqlite, "", WINDOW).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relaxed_usage_loses_a_tenth_of_a_second_at_most_on_postgres() {
-    keeps_what_it_answered(Engine::Postgres, "", WINDOW).await;
+    keeps_what_it_answered(Backend::Postgres, "", WINDOW).await;
 }

@@ -1,4 +1,4 @@
-//! The gateway of the built binary, between raw callers and a scripted upstream.
+//! The gateway of the built binary, between raw clients and a scripted upstream.
 
 mod budgets;
 mod cuts;
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 /// The upstream's key; nobody but the upstream may ever see it.
 const SECRET: &str = "sk-upstream-0f1e2d3c4b5a69788796a5b4c3d2e1f0";
-/// The model that the upstream offers; each token of an answer costs 0.001, the prompt nothing.
+/// The model that the upstream offers; each token of a response costs 0.001, the prompt nothing.
 const MODEL: &str = "acme/large";
 
 /// Tests that repeat themselves do so ten times as often with `./test --full`.
@@ -29,7 +29,7 @@ fn times(full: usize) -> usize {
 }
 
 /// Where the facts are.
-enum Engine {
+enum Backend {
     Sqlite,
     Postgres,
 }
@@ -41,10 +41,10 @@ struct World {
 }
 
 impl World {
-    async fn new(engine: Engine, upstream: &MockUpstream, more: &str) -> Self {
-        let database = match engine {
-            Engine::Sqlite => None,
-            Engine::Postgres => Some(Postgres::create().await),
+    async fn new(backend: Backend, upstream: &MockUpstream, more: &str) -> Self {
+        let database = match backend {
+            Backend::Sqlite => None,
+            Backend::Postgres => Some(Postgres::create().await),
         };
         let url = database.as_ref().map(|database| database.url.clone());
         Self {
@@ -145,13 +145,13 @@ fn assert_no_secret(home: &Home, log: &str) {
 
 /// Someone with a key, and where its workspace is.
 #[derive(Clone)]
-struct Guest {
+struct InferenceClient {
     key: String,
     workspace: String,
     address: String,
 }
 
-impl Guest {
+impl InferenceClient {
     /// Makes a key; `limits` are fields of the request.
     async fn new(server: &Server, name: &str, limits: Value) -> Self {
         let mut body = json!({"name": name, "workspaces": ["main"]});
@@ -223,9 +223,9 @@ impl Guest {
                 "/v1/workspaces/{}/logs?count=100&page={page}",
                 self.workspace
             );
-            let answer = server.ai(Method::GET, &path, Value::Null).await;
-            let answer = answer.assert(200).json();
-            let rows = answer["logs"].as_array().unwrap();
+            let response = server.ai(Method::GET, &path, Value::Null).await;
+            let response = response.assert(200).json();
+            let rows = response["logs"].as_array().unwrap();
             if rows.is_empty() {
                 break;
             }
@@ -237,10 +237,10 @@ impl Guest {
     /// Calls and billionths, as the activity of its workspace has them.
     async fn activity(&self, server: &Server) -> (u64, i64) {
         let path = format!("/v1/workspaces/{}/activity", self.workspace);
-        let answer = server.ai(Method::GET, &path, Value::Null).await;
-        let answer = answer.assert(200).json();
+        let response = server.ai(Method::GET, &path, Value::Null).await;
+        let response = response.assert(200).json();
         let mut sum = (0, 0);
-        for step in answer.as_array().unwrap() {
+        for step in response.as_array().unwrap() {
             for model in step["data"].as_array().unwrap() {
                 sum.0 += model["request_count"].as_u64().unwrap();
                 sum.1 += nanos(&model["total_cost"]);
@@ -259,8 +259,8 @@ fn chat(more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"hi"}}]{more}}}"#)
 }
 
-/// A chat answer with so many tokens.
-fn chat_answer(completion: u64) -> String {
+/// A chat response with so many tokens.
+fn chat_response(completion: u64) -> String {
     json!({
         "id": "c1", "object": "chat.completion", "model": MODEL,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
@@ -277,15 +277,15 @@ fn nanos(amount: &Value) -> i64 {
     whole.parse::<i64>().unwrap() * 1_000_000_000 + fraction
 }
 
-/// The status of an answer; 0 when there is none.
-fn status(answer: &str) -> u16 {
-    let status = answer.split(' ').nth(1);
+/// The status of a response; 0 when there is none.
+fn status(response: &str) -> u16 {
+    let status = response.split(' ').nth(1);
     status.and_then(|status| status.parse().ok()).unwrap_or(0)
 }
 
-/// A header of an answer.
-fn header<'a>(answer: &'a str, name: &str) -> &'a str {
-    let head = answer.split("\r\n\r\n").next().unwrap();
+/// A header of a response.
+fn header<'a>(response: &'a str, name: &str) -> &'a str {
+    let head = response.split("\r\n\r\n").next().unwrap();
     let of = |line: &'a str| line.strip_prefix(name)?.strip_prefix(": ");
     head.lines().find_map(of).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! What is on record of calls that a server was killed in the middle of.
 
 use super::durability::{STANDSTILL, WINDOW};
-use super::{Engine, Guest, World, chat, chat_answer, header, nanos, times};
-use crate::support::{PATIENCE, Server};
+use super::{Backend, InferenceClient, World, chat, chat_response, header, nanos, times};
+use crate::support::{Server, TIMEOUT};
 use estrade_mock_upstream::{Action, MockUpstream, event, json, stream_head};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 const WORD: &str = "abcd";
 const STREAMS: usize = 4;
 
-/// Streams that go on for longer than they are let, and answers that take a while to begin.
+/// Streams that go on for longer than they are let, and responses that take a while to begin.
 async fn upstream() -> MockUpstream {
     MockUpstream::with_script(|_, asked| {
         let wait = |millis| Action::Sleep(Duration::from_millis(millis));
         if !asked.body.contains(r#""stream":true"#) {
             let mut acts = vec![wait(950)];
-            acts.extend(json(200, &chat_answer(1)));
+            acts.extend(json(200, &chat_response(1)));
             return acts;
         }
         let mut acts = vec![stream_head()];
@@ -32,13 +32,13 @@ async fn upstream() -> MockUpstream {
     .await
 }
 
-/// What a caller got of a stream: its call, and how many words there were at which moment.
-struct Heard {
+/// What a client got of a stream: its call, and how many words there were at which moment.
+struct ReceivedStream {
     call: String,
     words: Vec<(Instant, u64)>,
 }
 
-impl Heard {
+impl ReceivedStream {
     fn words_until(&self, moment: Instant) -> u64 {
         let before = self.words.iter().filter(|(at, _)| *at <= moment);
         before.map(|(_, words)| *words).max().unwrap_or(0)
@@ -46,9 +46,9 @@ impl Heard {
 }
 
 /// Reads a stream until the server is gone.
-async fn listen(guest: Guest) -> Heard {
-    let mut stream = guest.connect().await;
-    let request = guest.request(&chat(r#","stream":true"#));
+async fn listen(client: InferenceClient) -> ReceivedStream {
+    let mut stream = client.connect().await;
+    let request = client.request(&chat(r#","stream":true"#));
     stream.write_all(request.as_bytes()).await.unwrap();
     let (mut all, mut words) = (Vec::new(), Vec::new());
     while matches!(stream.read_buf(&mut all).await, Ok(1..)) {
@@ -57,34 +57,38 @@ async fn listen(guest: Guest) -> Heard {
     }
     let call = header(&String::from_utf8_lossy(&all), "x-estrade-call").to_owned();
     assert_eq!(call.len(), 24);
-    Heard { call, words }
+    ReceivedStream { call, words }
 }
 
 /// The calls that were settled in the place of servers that were killed, by their ids, when there are so many.
-async fn settled(guest: &Guest, server: &Server, count: usize) -> HashMap<String, Value> {
+async fn settled(
+    client: &InferenceClient,
+    server: &Server,
+    count: usize,
+) -> HashMap<String, Value> {
     let begun = Instant::now();
     loop {
-        let rows = guest.logs(server).await.into_iter();
+        let rows = client.logs(server).await.into_iter();
         let rows = rows.filter(|row| row["status"] == 500);
         let rows: HashMap<_, _> = rows
             .map(|row| (row["_id"].as_str().unwrap().to_owned(), row))
             .collect();
-        if rows.len() >= count || begun.elapsed() > PATIENCE {
+        if rows.len() >= count || begun.elapsed() > TIMEOUT {
             return rows;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-async fn loses_a_moment_at_most(engine: Engine) {
+async fn loses_a_moment_at_most(backend: Backend) {
     let upstream = upstream().await;
-    let world = World::new(engine, &upstream, "").await;
+    let world = World::new(backend, &upstream, "").await;
     let mut server = world.start();
-    let guest = Guest::new(&server, "caller", serde_json::json!({})).await;
+    let client = InferenceClient::new(&server, "client", serde_json::json!({})).await;
     let rounds = times(20);
     let mut heard = Vec::new();
     for round in 0..rounds {
-        let here = guest.at(&server);
+        let here = client.at(&server);
         let mut streams = JoinSet::new();
         for _ in 0..STREAMS {
             streams.spawn(listen(here.clone()));
@@ -100,7 +104,7 @@ async fn loses_a_moment_at_most(engine: Engine) {
         waiting.join_all().await;
         server = world.start();
     }
-    let mut rows = settled(&guest, &server, rounds * (STREAMS + 1)).await;
+    let mut rows = settled(&client, &server, rounds * (STREAMS + 1)).await;
     let mut late = 0;
     for (stream, killed) in &heard {
         let row = rows.remove(&stream.call).unwrap();
@@ -108,7 +112,7 @@ async fn loses_a_moment_at_most(engine: Engine) {
         let at_least = |window| stream.words_until(killed.checked_sub(window).unwrap());
         let most = stream.words_until(Instant::now());
         eprintln!("{words} of {most} words, {} had to be", at_least(WINDOW));
-        // What the server had taken in and the caller had not.
+        // What the server had taken in and the client had not.
         assert!(words <= most + 5 && words >= at_least(STANDSTILL), "{row}");
         late += usize::from(words < at_least(WINDOW));
         assert_eq!(
@@ -125,19 +129,19 @@ async fn loses_a_moment_at_most(engine: Engine) {
     // Those that had not begun to be answered.
     assert_eq!(rows.len(), rounds, "{rows:?}");
     assert!(rows.values().all(|row| row["streamed"] == false));
-    let all = guest.logs(&server).await;
+    let all = client.logs(&server).await;
     assert_eq!(all.len(), rounds * (STREAMS + 1));
     let cost = all.iter().map(|row| nanos(&row["cost"])).sum();
-    assert_eq!(guest.activity(&server).await, (all.len() as u64, cost));
+    assert_eq!(client.activity(&server).await, (all.len() as u64, cost));
     world.end(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_under_way_lose_a_tenth_of_a_second_at_most() {
-    loses_a_moment_at_most(Engine::Sqlite).await;
+    loses_a_moment_at_most(Backend::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_under_way_lose_a_tenth_of_a_second_at_most_on_postgres() {
-    loses_a_moment_at_most(Engine::Postgres).await;
+    loses_a_moment_at_most(Backend::Postgres).await;
 }
