@@ -41,6 +41,12 @@ impl From<Error> for ApiError {
     }
 }
 
+impl From<RateLimitStatus> for ApiError {
+    fn from(reached: RateLimitStatus) -> Self {
+        Self::RateLimited(reached)
+    }
+}
+
 /// The status that stands for an error of the rules.
 pub fn status(error: &Error) -> StatusCode {
     match error {
@@ -63,7 +69,7 @@ pub fn status(error: &Error) -> StatusCode {
 }
 
 impl ApiError {
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Service(error) => status(error),
@@ -143,7 +149,7 @@ impl ApiError {
         }
     }
 
-    /// Writes the cause of a failure on our side to the log; the caller never sees it.
+    /// Writes the cause of a failure on our side to the log; the client never sees it.
     pub fn log(&self) {
         if let Self::Service(Error::Internal(cause) | Error::Unavailable(cause)) = self {
             tracing::error!(

@@ -1,9 +1,9 @@
 //! Everything a request may need, built once at start.
 
-use crate::ai::provider_sync::ProviderSync;
 use crate::metrics::Metrics;
-use crate::platform::shell::ShellSlots;
+use crate::provider_sync::ProviderSync;
 use crate::rate::RateLimits;
+use crate::shell_slots::ShellSlots;
 use crate::spool::SpoolRoom;
 use estrade_gateway::Gateway;
 use estrade_service::Core;

@@ -1,6 +1,6 @@
 //! The edge on its way to its listeners: its certificates, its ports, its tasks.
 
-use crate::run::named;
+use crate::listen_error::listen_error;
 use estrade_edge::{AccessLog, Edge, EdgeOptions, HostCertificates, ProxyOptions};
 use estrade_listener::{
     FileCertificates, ListenerOptions, Port, TlsFiles, TlsSource, worker_count,
@@ -74,11 +74,11 @@ impl OpenEdge {
             (None, None) => (bind.options, None),
         };
         let port = Port::bind(bind.address, options, workers).await;
-        let port = port.map_err(named("edge", bind.address))?;
+        let port = port.map_err(listen_error("edge", bind.address))?;
         let mut opened = (port.local_addr(), None, vec![port]);
         if let Some((address, options)) = secured {
             let port = Port::bind(address, options, workers).await;
-            let port = port.map_err(named("edge with TLS", address))?;
+            let port = port.map_err(listen_error("edge with TLS", address))?;
             opened.1 = Some(port.local_addr());
             opened.2.push(port);
         }

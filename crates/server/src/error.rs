@@ -4,7 +4,6 @@
 //! cause of an internal failure) is logged here, once, when the response is made.
 
 use crate::api_error::ApiError;
-use crate::idempotency::NotStored;
 use axum::Json;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -22,6 +21,11 @@ pub trait ErrorShape: From<Error> + From<ApiError> + IntoResponse + Send + 'stat
     /// Wraps nothing: see [`ErrorShape::Plain`].
     fn plain<T>(value: T) -> Self::Plain<T>;
 }
+
+/// Marks a response that holds only until the client has done what it says: a repeat with the same idempotency key is
+/// carried out, whatever the status.
+#[derive(Clone, Copy)]
+pub struct NotStored;
 
 /// The body of a platform error.
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]

@@ -9,7 +9,7 @@ use crate::app::AppState;
 use crate::auth::authenticate;
 use crate::body::BodyRules;
 use crate::body_reader::BodyReader;
-use crate::error::ErrorShape;
+use crate::error::{ErrorShape, NotStored};
 use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -62,11 +62,6 @@ impl Redacted {
         response
     }
 }
-
-/// Marks an answer that holds only until the client has done what it says: a repeat of the request
-/// is carried out, whatever the status.
-#[derive(Clone, Copy)]
-pub struct NotStored;
 
 /// The middleware: replays answers to POSTs with the header.
 pub async fn replay<E: ErrorShape>(

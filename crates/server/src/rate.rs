@@ -1,9 +1,8 @@
 //! Rate limits per credential.
 //!
-//! One small limiter per credential, in a cache of bounded size: a caller with endless credentials
+//! One small limiter per credential, in a cache of bounded size: a client with endless credentials
 //! evicts limiters, it does not grow the process.
 
-use crate::api_error::ApiError;
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -54,10 +53,10 @@ impl RateLimits {
         Self { limit }
     }
 
-    /// Counts one request of a credential; `None` when there is no limit.
+    /// Counts one request of a credential; `None` when there is no limit, an error when it is reached.
     ///
     /// `credential` is any short stable key of it (an id, a hash), never the secret itself.
-    pub fn check(&self, credential: &[u8]) -> Result<Option<RateLimitStatus>, ApiError> {
+    pub fn check(&self, credential: &[u8]) -> Result<Option<RateLimitStatus>, RateLimitStatus> {
         self.limit
             .as_ref()
             .map(|limit| limit.check(credential))
@@ -66,7 +65,7 @@ impl RateLimits {
 }
 
 impl Limit {
-    fn check(&self, credential: &[u8]) -> Result<RateLimitStatus, ApiError> {
+    fn check(&self, credential: &[u8]) -> Result<RateLimitStatus, RateLimitStatus> {
         let fresh =
             || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota).with_middleware()));
         let Ok(limiter) = self.limiters.get_or_insert_with(credential, fresh);
@@ -74,7 +73,7 @@ impl Limit {
             Ok(state) => Ok(self.status(state.remaining_burst_capacity(), Duration::ZERO)),
             Err(refusal) => {
                 let wait = refusal.wait_time_from(self.clock.now());
-                Err(ApiError::RateLimited(self.status(0, wait)))
+                Err(self.status(0, wait))
             }
         }
     }
@@ -101,7 +100,7 @@ mod tests {
             let status = limits.check(b"first-caller").unwrap().unwrap();
             assert_eq!((status.limit, status.remaining), (3, left));
         }
-        let Err(ApiError::RateLimited(status)) = limits.check(b"first-caller") else {
+        let Err(status) = limits.check(b"first-caller") else {
             panic!("not limited")
         };
         assert_eq!(status.remaining, 0);

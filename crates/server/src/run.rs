@@ -3,7 +3,6 @@
 use crate::ai;
 use crate::ai::authorize::WarmAuthorize;
 use crate::ai::inference::{self, InferenceOptions};
-use crate::ai::provider_sync::ProviderSync;
 use crate::app::{App, AppState, MetricsAccess};
 use crate::body::BodyRules;
 use crate::body_reader::BodyLimits;
@@ -13,9 +12,11 @@ use crate::edge::OpenEdge;
 use crate::error::{ErrorShape, KeysError, PlatformError};
 use crate::health;
 use crate::idempotency;
+use crate::listen_error::listen_error;
 use crate::metrics::Metrics;
 use crate::middleware::{FastPath, HANDLER_TIMEOUT, Middleware, finish_router};
 use crate::platform;
+use crate::provider_sync::ProviderSync;
 use crate::rate::RateLimits;
 use crate::spool::SpoolRoom;
 use axum::extract::Request;
@@ -142,10 +143,10 @@ impl Server {
         gc::startup::sweep_temporary(&core, &options.temporary)?;
         let platform_socket = Listener::bind(platform.address, platform.options)
             .await
-            .map_err(named("platform", platform.address))?;
+            .map_err(listen_error("platform", platform.address))?;
         let ai_port = Port::bind(ai.address, ai.options, worker_count())
             .await
-            .map_err(named("ai", ai.address))?;
+            .map_err(listen_error("ai", ai.address))?;
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_port.local_addr());
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
@@ -154,7 +155,10 @@ impl Server {
         let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
         inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();
-        let providers = ProviderSync::new(&core, &gateway, options.inference);
+        let InferenceOptions {
+            providers, echo, ..
+        } = options.inference;
+        let providers = ProviderSync::new(&core, &gateway, providers, echo);
         providers
             .set()
             .await
@@ -306,19 +310,6 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
         stop.clone(),
     ));
     workers
-}
-
-/// Says which listener it was that could not be opened.
-pub(crate) fn named(
-    name: &'static str,
-    address: SocketAddr,
-) -> impl FnOnce(io::Error) -> io::Error {
-    move |error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot listen on {address} ({name}): {error}"),
-        )
-    }
 }
 
 /// One API on its way to a listener.

@@ -7,7 +7,6 @@ pub mod inference;
 pub mod keys;
 mod metrics;
 pub mod models;
-pub mod provider_sync;
 pub mod providers;
 pub mod traces;
 pub mod usage;

@@ -3,9 +3,6 @@
 mod close_reason;
 mod frames;
 mod session;
-mod slots;
-
-pub use slots::ShellSlots;
 
 use crate::app::AppState;
 use crate::auth::{SUBPROTOCOL, SocketScoped};

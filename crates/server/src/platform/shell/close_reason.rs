@@ -1,6 +1,6 @@
 //! Why a shell ended, and how its client hears of it.
 
-use super::slots::{MAX_SHELLS, MAX_SHELLS_PER_OWNER, TooMany};
+use crate::shell_slots::{MAX_SHELLS, MAX_SHELLS_PER_OWNER, TooMany};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use estrade_service::platform::containers::shell::NoShell;
 use futures_util::stream::{SplitSink, SplitStream};

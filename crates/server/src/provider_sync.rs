@@ -1,6 +1,5 @@
 //! The gateway's providers, as the configuration and the database say.
 
-use super::inference::InferenceOptions;
 use estrade_gateway::Gateway;
 use estrade_model::error::error_chain;
 use estrade_model::provider::Provider;
@@ -19,8 +18,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(30);
 pub struct ProviderSync {
     core: Arc<Core>,
     gateway: Arc<Gateway>,
-    options: InferenceOptions,
-    /// Whoever reads has set before the next one reads: what is older never wins.
+    /// Those of the configuration; those of the database come after them.
+    configured: Vec<Provider>,
+    /// Whether the built-in test model exists.
+    echo: bool,
+    /// Held from the read of the database until the gateway has it: an older state never replaces a newer one.
     update_lock: Mutex<()>,
 }
 
@@ -28,12 +30,14 @@ impl ProviderSync {
     pub(crate) fn new(
         core: &Arc<Core>,
         gateway: &Arc<Gateway>,
-        options: InferenceOptions,
+        configured: Vec<Provider>,
+        echo: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             core: Arc::clone(core),
             gateway: Arc::clone(gateway),
-            options,
+            configured,
+            echo,
             update_lock: Mutex::default(),
         })
     }
@@ -44,10 +48,10 @@ impl ProviderSync {
         let stored = providers::list(&self.core)
             .await
             .map_err(|error| error_chain(&error))?;
-        let mut all = self.options.providers.clone();
+        let mut all = self.configured.clone();
         let configured = all.len();
         all.extend(stored);
-        let set = |all: &[Provider]| self.gateway.set_providers(all, self.options.echo);
+        let set = |all: &[Provider]| self.gateway.set_providers(all, self.echo);
         if set(&all).is_ok() {
             return Ok(());
         }

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Shells that may be open on this node at once.
-pub(super) const MAX_SHELLS: usize = 64;
+pub(crate) const MAX_SHELLS: usize = 64;
 /// Of these, in projects of one owner.
-pub(super) const MAX_SHELLS_PER_OWNER: usize = 16;
+pub(crate) const MAX_SHELLS_PER_OWNER: usize = 16;
 
 /// The shells that are open on this node.
 #[derive(Debug, Default)]
@@ -16,21 +16,21 @@ pub struct ShellSlots(Mutex<HashMap<OwnerId, usize>>);
 
 /// Room for one shell, until it is dropped.
 #[derive(Debug)]
-pub(super) struct ShellSlot {
+pub(crate) struct ShellSlot {
     slots: Arc<ShellSlots>,
     owner: OwnerId,
 }
 
 /// Whose shells are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TooMany {
+pub(crate) enum TooMany {
     OfOwner,
     OfAll,
 }
 
 impl ShellSlots {
     /// Takes room for a shell in a project of that owner.
-    pub(super) fn take(self: &Arc<Self>, owner: OwnerId) -> Result<ShellSlot, TooMany> {
+    pub(crate) fn take(self: &Arc<Self>, owner: OwnerId) -> Result<ShellSlot, TooMany> {
         let mut open = self.open();
         let all: usize = open.values().sum();
         let of_owner = open.get(&owner).copied().unwrap_or(0);
