@@ -1,9 +1,12 @@
 //! JSON without surprises.
 //!
 //! serde_json keeps the last of two equal keys, goes 128 levels deep and passes NUL on. Each of
-//! these has been somebody's security hole, so a document is walked once before it is read into a
-//! type: no duplicate keys at any depth, bounded nesting, no NUL, UTF-8, nothing after the end. And a
-//! struct is read from an object, never from an array.
+//! these has been somebody's security hole, so a document is validated before it is deserialised.
+//! Invariant: what a handler gets has no duplicate keys at any depth, bounded nesting, no NUL, is UTF-8 and has nothing
+//! after its end; and a struct comes from an object, never from an array.
+//!
+//! [`validate`] is the reference: a full parse that builds nothing. [`precheck`](mod@precheck) is a cheaper scan that
+//! most documents in memory pass instead. [`extract_strings`](mod@extract_strings) decodes the files of a release.
 
 mod extract_strings;
 mod objects;
@@ -18,12 +21,9 @@ use std::io::{Read, Seek, SeekFrom};
 use validate::Validator;
 
 pub use extract_strings::{ExtractedStrings, FieldSelector, TextId, extract_strings};
+pub use validate::{MAX_DEPTH, MAX_KEYS};
 
-/// Deepest nesting of arrays and objects.
-pub const MAX_DEPTH: usize = 64;
-/// Most keys of one object: what is remembered to find duplicates stays small.
-pub const MAX_KEYS: usize = 100_000;
-/// serde repeats what it was given; a caller need not get all of it back.
+/// serde's messages repeat the input; a response need not carry all of it.
 const MAX_MESSAGE: usize = 300;
 
 /// Why a document was not read.
@@ -56,23 +56,23 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Invalid> {
         .map_err(|error| Invalid(field_message(&error)))
 }
 
-/// Reads a document from a file, in two passes and without holding it whole.
+/// Reads a document from a file: validates it in a first pass, deserialises it in a second, and never holds it whole.
 pub fn from_reader<T: DeserializeOwned>(reader: impl Read + Seek) -> Result<T, JsonError> {
     from_reader_seed(std::marker::PhantomData::<T>, reader)
 }
 
-/// The same, into whatever the seed makes of it.
+/// [`from_reader`] with a seed.
 pub fn from_reader_seed<S, T>(seed: S, mut reader: impl Read + Seek) -> Result<T, JsonError>
 where
     S: for<'de> DeserializeSeed<'de, Value = T>,
 {
     Validator::validate(&mut serde_json::Deserializer::from_reader(&mut reader))
-        .map_err(|error| sort(error, invalid))?;
+        .map_err(|error| classify(error, invalid))?;
     reader.seek(SeekFrom::Start(0)).map_err(JsonError::Io)?;
     seeded(seed, &mut serde_json::Deserializer::from_reader(reader))
 }
 
-/// The same from memory, which is several times as fast.
+/// [`from_reader_seed`] from memory, which is several times as fast.
 pub fn from_slice_seed<'de, S>(seed: S, bytes: &'de [u8]) -> Result<S::Value, JsonError>
 where
     S: DeserializeSeed<'de>,
@@ -83,16 +83,16 @@ where
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let read = seeded(seed, &mut json);
     if read.is_err() || json.end().is_err() {
-        // If it is the syntax, the walk says it better.
+        // An error of the syntax is reported by the validator, with its position, as for any other document.
         validate(bytes)?;
     }
     read
 }
 
-/// Says what is wrong with a document, whatever it is read into.
+/// Validates a document, whatever type it is for.
 pub fn validate(bytes: &[u8]) -> Result<(), JsonError> {
     Validator::validate(&mut serde_json::Deserializer::from_slice(bytes))
-        .map_err(|error| sort(error, invalid))
+        .map_err(|error| classify(error, invalid))
 }
 
 fn seeded<'de, R, S, T>(seed: S, json: &mut serde_json::Deserializer<R>) -> Result<T, JsonError>
@@ -107,11 +107,11 @@ where
     ));
     parsed.map_err(|error| {
         let message = Invalid(message_at(&track.path(), &error));
-        sort(error, |_| message)
+        classify(error, |_| message)
     })
 }
 
-/// Into the type; an error knows the path of the field.
+/// Deserialises into the type; an error knows the path of its field.
 fn typed<'de, R, T>(
     json: &mut serde_json::Deserializer<R>,
 ) -> Result<T, serde_path_to_error::Error<serde_json::Error>>
@@ -122,7 +122,8 @@ where
     serde_path_to_error::deserialize(ObjectsOnly(json))
 }
 
-fn sort(
+/// Parts failures of the reader from faults of the document.
+fn classify(
     error: serde_json::Error,
     invalid: impl FnOnce(&serde_json::Error) -> Invalid,
 ) -> JsonError {
@@ -133,7 +134,7 @@ fn sort(
     }
 }
 
-/// An error of the first pass: of the syntax, where the position helps, or a refusal of ours.
+/// An error of the validator: of the syntax, where the position helps, or one of our rules.
 fn invalid(error: &serde_json::Error) -> Invalid {
     if error.is_data() {
         Invalid(shorten(without_position(error)))
@@ -157,7 +158,7 @@ fn message_at(path: &serde_path_to_error::Path, error: &serde_json::Error) -> St
     })
 }
 
-/// serde_json ends its messages with a position, which says nothing to who sent a field.
+/// serde_json ends its messages with a position; beside the path of a field it only confuses.
 fn without_position(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());

@@ -1,21 +1,21 @@
-//! A quick look at a document, to spare most of them the walk.
+//! The precheck: a scan without decoding that spares most documents the validator.
+//!
+//! It runs from quote to quote. The validator has to decode every string, which for the files of a release takes longer
+//! than to store them.
 
 use super::validate::{Keys, has_room};
 use memchr::memchr2;
 use std::hash::{BuildHasher, RandomState};
 
-/// Whether the walk would certainly find nothing: no key twice, no NUL, no deep nesting. It says no
-/// when in doubt, and then the walk tells; and it does not look at the syntax, because who reads the
-/// document does.
-///
-/// It runs from quote to quote. The walk has to decode every string, which for files in a release
-/// takes longer than to store them.
+/// Whether the document certainly breaks no rule of the validator but those of the syntax: no duplicate keys, no NUL, no
+/// deep nesting. False when in doubt. Invariant, tested against the validator: for valid JSON, true here means valid
+/// there. Syntax is left out because the deserialiser that follows checks it.
 pub(super) fn precheck(bytes: &[u8]) -> bool {
     if std::str::from_utf8(bytes).is_err() {
         return false;
     }
     let hasher = RandomState::new();
-    // The open objects with their keys, and arrays.
+    // The open objects with their keys; none for arrays.
     let mut open: Vec<Option<Keys>> = Vec::new();
     let mut key_is_next = false;
     let mut rest = bytes;
@@ -28,7 +28,7 @@ pub(super) fn precheck(bytes: &[u8]) -> bool {
                 };
                 rest = after;
                 if key_is_next && let Some(Some(keys)) = open.last_mut() {
-                    // An escaped key may equal one that is written otherwise.
+                    // An escaped key may equal another one that is spelled differently: the validator decodes both.
                     if text.contains(&b'\\') || !keys.insert(hasher.hash_one(text)) {
                         return false;
                     }
@@ -58,8 +58,8 @@ pub(super) fn precheck(bytes: &[u8]) -> bool {
     open.is_empty()
 }
 
-/// What is left of a string, as it is written, and what follows its end; none when it has none, or
-/// has an escape that is odd.
+/// Splits at the quote that ends a string, without decoding it; none without such a quote, or with an escape that the
+/// validator may refuse.
 fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut end = 0;
     loop {
@@ -67,16 +67,16 @@ fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         if bytes[end] == b'"' {
             return Some((&bytes[..end], &bytes[end + 1..]));
         }
-        if bytes.get(end + 1) == Some(&b'u') && is_odd(bytes.get(end + 2..)?) {
+        if bytes.get(end + 1) == Some(&b'u') && may_be_refused(bytes.get(end + 2..)?) {
             return None;
         }
         end += 2;
     }
 }
 
-/// Whether it is NUL that is written with these digits, or half of a surrogate pair: what nobody
-/// reads is not decoded by anybody else.
-fn is_odd(digits: &[u8]) -> bool {
+/// Whether these digits are an escaped NUL or half of a surrogate pair. The deserialiser skips fields that the type does
+/// not have without decoding them, so it would not notice.
+fn may_be_refused(digits: &[u8]) -> bool {
     digits.starts_with(b"0000") || matches!(digits.first(), Some(b'd' | b'D'))
 }
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_walk_refuses_is_never_harmless() {
+    fn what_the_validator_refuses_never_passes() {
         for bad in [
             r#"{"a":1,"a":2}"#,
             r#"{"a":1,"\u0061":2}"#,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_documents_are() {
+    fn ordinary_documents_pass() {
         for good in [
             r#"{"files":[{"path":"a","data":"say \"hi\" \\ \n"},{"path":"b","data":""}]}"#,
             r#"{"a":{"a":{"a":[1,2,{"a":null}]}},"b":-1.5e3}"#,
@@ -125,9 +125,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is valid JSON: harmless means that the walk passes.
+        /// For valid JSON, passing the precheck implies passing the validator.
         #[test]
-        fn harmless_documents_pass_the_walk(text in r#"(\{|\}|\[|\]|,|:|"(a|b|\\\\|\\"|\\u0061|\{|,)*"|1|null| ){0,40}"#) {
+        fn what_passes_is_valid(text in r#"(\{|\}|\[|\]|,|:|"(a|b|\\\\|\\"|\\u0061|\{|,)*"|1|null| ){0,40}"#) {
             if serde_json::from_str::<serde_json::Value>(&text).is_ok() && precheck(text.as_bytes()) {
                 prop_assert!(is_valid(&text), "{}", text);
             }

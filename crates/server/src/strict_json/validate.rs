@@ -1,13 +1,20 @@
-//! One pass over a document that keeps nothing but the path and the keys of the open objects.
+//! The validator: one parse of a document that builds nothing.
+//!
+//! Its memory is bounded by [`MAX_DEPTH`] and [`MAX_KEYS`]: it keeps the path, for messages, and a hash of each key of
+//! the objects that are open.
 
-use super::{MAX_DEPTH, MAX_KEYS};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 use std::hash::{BuildHasher, RandomState};
 
-/// Where the walk is, for the message of a refusal.
+/// Deepest nesting of arrays and objects.
+pub const MAX_DEPTH: usize = 64;
+/// Most keys of one object: bounds what is kept to find duplicates.
+pub const MAX_KEYS: usize = 100_000;
+
 pub(super) struct Validator {
+    /// Where it is, for messages.
     path: Vec<Step>,
     hasher: RandomState,
 }
@@ -18,7 +25,7 @@ enum Step {
 }
 
 impl Validator {
-    /// Walks a whole document, to its end.
+    /// Validates a whole document, and that nothing follows it.
     pub(super) fn validate<'de, R>(json: &mut serde_json::Deserializer<R>) -> serde_json::Result<()>
     where
         R: serde_json::de::Read<'de>,
@@ -31,7 +38,7 @@ impl Validator {
         json.end()
     }
 
-    /// A refusal of what is at the present path.
+    /// The error for what is at the present path.
     fn refuse<E: Error>(&self, reason: &str) -> E {
         let mut path = String::new();
         for step in &self.path {
@@ -65,7 +72,7 @@ pub(super) fn has_room(depth: usize) -> bool {
     depth <= MAX_DEPTH
 }
 
-/// Any value: walks it and all below.
+/// Validates a value and all below it.
 struct Node<'w>(&'w mut Validator);
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -142,24 +149,24 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// The keys of one object, as hashes under a random seed: what a client sends can neither collide
-/// on purpose nor take much memory.
+/// The keys of one object, as 64-bit hashes under a random seed: a client can neither make keys collide on purpose nor
+/// make long keys take memory.
 #[derive(Default)]
 pub(super) struct Keys {
     few: Vec<u64>,
     many: HashSet<u64>,
 }
 
-/// Up to here a scan is faster than a hash table.
-const FEW: usize = 16;
+/// Up to so many keys a linear scan is faster than a hash table.
+const MAX_SCANNED_KEYS: usize = 16;
 
 impl Keys {
-    /// Notes a key; false when it is there already.
+    /// Adds a key; false when it is a duplicate.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         if self.few.contains(&hash) || self.many.contains(&hash) {
             return false;
         }
-        if self.few.len() < FEW {
+        if self.few.len() < MAX_SCANNED_KEYS {
             self.few.push(hash);
         } else {
             self.many.insert(hash);
@@ -167,7 +174,6 @@ impl Keys {
         true
     }
 
-    /// Whether an object with so many is refused.
     pub(super) fn are_too_many(&self) -> bool {
         self.few.len() + self.many.len() > MAX_KEYS
     }
