@@ -6,12 +6,10 @@ use crate::rate::RateLimits;
 use crate::shell_slots::ShellSlots;
 use crate::spool::SpoolRoom;
 use estrade_gateway::Gateway;
-use estrade_service::Core;
-use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::ai::usage::Ledger;
-use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::platform::containers::logs::LogCollector;
 use estrade_service::platform::containers::usage::UsageMeter;
+use estrade_service::{Core, Services};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -35,10 +33,8 @@ pub enum MetricsAccess {
 pub struct App {
     /// What the services share.
     pub core: Arc<Core>,
-    /// Turns bearer tokens into callers.
-    pub tokens: Arc<AccountTokens>,
-    /// Checks AI keys.
-    pub keys: Arc<KeyCheck>,
+    /// The features that keep state.
+    pub services: Services,
     /// Accounts for calls.
     pub ledger: Arc<Ledger>,
     /// Relays inference.

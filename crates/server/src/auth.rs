@@ -87,7 +87,7 @@ async fn verify(
     parts: &Parts,
     token: &str,
 ) -> std::result::Result<Caller, ApiError> {
-    let mut caller = app.tokens.authenticate(token).await?;
+    let mut caller = app.services.tokens.authenticate(token).await?;
     caller.origin = origin(parts);
     app.rates.check(caller.token.as_bytes())?;
     app.account_rates.check(caller.account.as_bytes())?;

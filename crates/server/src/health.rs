@@ -11,7 +11,8 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use estrade_listener::peer::{PeerAddr, SocketPeer};
-use estrade_service::{Core, Error};
+use estrade_service::Error;
+use estrade_service::integrity::IntegrityCheck;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
@@ -64,11 +65,11 @@ pub async fn ai_readyz(State(app): State<AppState>) -> Response {
 async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
     let (pinged, writable) = tokio::join!(
         timeout(PING_TIMEOUT, app.core.db.ping()),
-        app.core.write_probe.is_writable()
+        app.services.write_probe.is_writable()
     );
     let answers = pinged.is_ok_and(|ping| ping.is_ok());
     let (code, status, database) = match (app.is_ready(), answers && writable) {
-        (true, true) if app.core.is_damaged() => (StatusCode::OK, "ok", "damaged"),
+        (true, true) if app.services.integrity.is_damaged() => (StatusCode::OK, "ok", "damaged"),
         (true, true) => (StatusCode::OK, "ok", "up"),
         (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "starting", "up"),
         (true, false) if without_database.is_success() => (without_database, "ok", "down"),
@@ -86,7 +87,7 @@ async fn readiness(app: &AppState, without_database: StatusCode) -> Response {
 }
 
 /// What is known of the database, for Prometheus.
-pub(crate) struct DatabaseMetrics(pub(crate) Arc<Core>);
+pub(crate) struct DatabaseMetrics(pub(crate) Arc<IntegrityCheck>);
 
 impl fmt::Debug for DatabaseMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use estrade_model::error::error_chain;
 use estrade_service::idempotency::{
-    self, IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
+    IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
 };
 use estrade_service::{Caller, Error};
 use serde::Serialize;
@@ -115,7 +115,7 @@ pub async fn execute(
     let Some(key) = key_of(caller, head, body_hash)? else {
         return Ok(work.await);
     };
-    let guard = match idempotency::begin(&app.core, key).await? {
+    let guard = match app.services.idempotency.begin(key).await? {
         RequestStart::Replay(answer) => return Ok(replayed(answer)),
         RequestStart::New(guard) => guard,
     };

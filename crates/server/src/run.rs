@@ -26,15 +26,12 @@ use axum::{Extension, Router};
 use estrade_edge::metrics::EdgeMetrics;
 use estrade_listener::{Listener, ListenerOptions, Port, worker_count};
 use estrade_model::error::error_chain;
-use estrade_service::Core;
-use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::ai::usage;
-use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::platform::containers::Reconciler;
 use estrade_service::platform::containers::logs::LogCollector;
 use estrade_service::platform::containers::usage::UsageMeter;
 use estrade_service::platform::releases::{self, Worker};
-use estrade_service::{gc, integrity, platform::domains, write_probe};
+use estrade_service::{Core, Services, gc, platform::domains, write_probe};
 use estrade_store::changes;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -150,9 +147,10 @@ impl Server {
         let (platform_addr, ai_addr) = (platform_socket.local_addr(), ai_port.local_addr());
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
-        let keys = Arc::new(KeyCheck::new(&core));
+        let services = Services::new(&core);
         let ledger = usage::new_ledger(&core).map_err(io::Error::other)?;
-        let (gateway, exporter) = inference::open(&core, &keys, &ledger, &options.inference)?;
+        let (gateway, exporter) =
+            inference::open(&core, &services.keys, &ledger, &options.inference)?;
         inference::keep_under_way(&ledger, &gateway, &options.calls).await?;
         let origins = options.inference.cors.clone();
         let InferenceOptions {
@@ -164,8 +162,7 @@ impl Server {
             .await
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         let app = Arc::new(App {
-            tokens: Arc::new(AccountTokens::new(&core)),
-            keys,
+            services,
             ledger,
             gateway,
             providers,
@@ -278,7 +275,7 @@ impl Server {
 fn register_metrics(app: &AppState, edge: EdgeMetrics) {
     let gateway = ai::GatewayMetrics(Arc::clone(&app.gateway));
     let ledger = ai::LedgerMetrics(Arc::clone(&app.ledger));
-    let database = health::DatabaseMetrics(Arc::clone(&app.core));
+    let database = health::DatabaseMetrics(Arc::clone(&app.services.integrity));
     app.metrics.register(|registry| {
         registry.register_collector(Box::new(database));
         registry.register_collector(Box::new(edge));
@@ -290,23 +287,25 @@ fn register_metrics(app: &AppState, edge: EdgeMetrics) {
 }
 
 fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
+    let services = &app.services;
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
     workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Reconciler::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(gc::blobs::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
-    workers.spawn(integrity::run(Arc::clone(&app.core), stop.clone()));
-    workers.spawn(write_probe::run(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(Arc::clone(&services.integrity).run(stop.clone()));
+    let probe = Arc::clone(&services.write_probe);
+    workers.spawn(write_probe::run(probe, stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
     workers.spawn(Arc::clone(&app.log_collector).run(stop.clone()));
     workers.spawn(Arc::clone(&app.meter).run(stop.clone()));
-    let (tokens, keys) = (Arc::clone(&app.tokens), Arc::clone(&app.keys));
     workers.spawn(gc::rows::run(
         Arc::clone(&app.core),
-        tokens,
-        keys,
+        Arc::clone(&services.tokens),
+        Arc::clone(&services.keys),
+        Arc::clone(&services.idempotency),
         stop.clone(),
     ));
     workers

@@ -1,8 +1,6 @@
 //! Opening an installation: its directory, its keys, its database, and what a first start makes.
 
 use crate::core::Core;
-use crate::idempotency::InFlightRequests;
-use crate::identity::login::LoginGate;
 use crate::keyring::{self, Audience, Keyring};
 use crate::open_error::cannot;
 use crate::platform::containers::Fleet;
@@ -11,7 +9,6 @@ use crate::platform::releases::EagerCompressor;
 use crate::priority_gate::PriorityGate;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::settings::Settings;
-use crate::write_probe::WriteProbe;
 use crate::{Error, first_start, identity::accounts, integrity, random};
 use arc_swap::ArcSwap;
 use estrade_blobs::{BlobError, BlobStore};
@@ -96,16 +93,12 @@ async fn open_installation(
         settings,
         master,
         keyring: ArcSwap::from_pointee(keyring),
-        in_flight_requests: InFlightRequests::default(),
-        logins: LoginGate::default(),
         priority_gate: PriorityGate::default(),
         eager_compressor: EagerCompressor::default(),
         fleet: Fleet::default(),
         log_notifier: LogNotifier::default(),
         log_blocks: tokio::sync::RwLock::default(),
         log_collector: LogCollectorSlot::default(),
-        damage: OnceLock::new(),
-        write_probe: WriteProbe::default(),
         publisher: OnceLock::new(),
     }))
 }

@@ -1,7 +1,5 @@
 //! What every service needs, built once at start.
 
-use crate::idempotency::InFlightRequests;
-use crate::identity::login::LoginGate;
 use crate::keyring::Keyring;
 use crate::platform::containers::Fleet;
 use crate::platform::containers::logs::{LogCollectorSlot, LogNotifier};
@@ -10,7 +8,6 @@ use crate::priority_gate::PriorityGate;
 use crate::publisher::Publisher;
 use crate::seal::MasterKey;
 use crate::settings::Settings;
-use crate::write_probe::WriteProbe;
 use crate::{Result, random};
 use arc_swap::ArcSwap;
 use estrade_blobs::BlobStore;
@@ -38,10 +35,6 @@ pub struct Core {
     pub(crate) master: MasterKey,
     /// Signs and checks tokens.
     pub(crate) keyring: ArcSwap<Keyring>,
-    /// Requests with an idempotency key that this process is carrying out.
-    pub(crate) in_flight_requests: InFlightRequests,
-    /// Logins that are under way.
-    pub(crate) logins: LoginGate,
     /// What somebody waits for, so that other work gives way.
     pub(crate) priority_gate: PriorityGate,
     /// What is compressed ahead of time.
@@ -54,10 +47,6 @@ pub struct Core {
     pub(crate) log_blocks: tokio::sync::RwLock<()>,
     /// Who stores what instances write.
     pub(crate) log_collector: LogCollectorSlot,
-    /// What is wrong with the database's file, once that was found.
-    pub(crate) damage: OnceLock<String>,
-    /// Whether writes succeed.
-    pub write_probe: WriteProbe,
     /// Who serves releases on this node.
     pub(crate) publisher: OnceLock<Weak<dyn Publisher>>,
 }
@@ -70,11 +59,6 @@ impl Core {
 
     pub(crate) fn publisher(&self) -> Option<Arc<dyn Publisher>> {
         self.publisher.get()?.upgrade()
-    }
-
-    /// Whether the database was found to be damaged.
-    pub fn is_damaged(&self) -> bool {
-        self.damage.get().is_some()
     }
 
     /// The present moment.

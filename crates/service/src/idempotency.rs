@@ -9,15 +9,23 @@
 //! own): a client that lost its connection is exactly the one that repeats, and a guard dropped
 //! after the work was done lets the repeat do it again.
 
+mod answer;
 mod guard;
+mod in_flight;
 
 use crate::{Core, Error, Result};
-use estrade_store::idempotency::{self as store, AnswerRow, Reservation};
+pub use answer::StoredAnswer;
+use estrade_store::idempotency::{self as store, Reservation};
 use futures_util::future::BoxFuture;
-use guard::LEASE_DURATION;
-pub use guard::{IdempotencyGuard, release_dropped, renew_leases};
-pub(crate) use guard::{InFlightRequests, RENEW_INTERVAL};
+pub use guard::IdempotencyGuard;
+use in_flight::{GuardState, InFlightRequests};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a reservation outlives the process that made it.
+const LEASE_DURATION: Duration = Duration::from_mins(1);
+/// How often reservations are renewed: two renewals may fail before one is lost.
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A request with an idempotency key, as far as repeats are recognised by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,40 +91,6 @@ fn hash_parts(context: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// An answer that repeats get; free of secrets, which is the caller's business.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredAnswer {
-    /// HTTP status.
-    pub status: u16,
-    /// Headers.
-    pub headers: Vec<(String, String)>,
-    /// Body.
-    pub body: Vec<u8>,
-}
-
-impl StoredAnswer {
-    /// Whether a repeat shall get this answer instead of another try.
-    fn is_final(&self) -> bool {
-        matches!(self.status, 200..=299 | 409)
-    }
-
-    fn to_row(&self) -> Result<AnswerRow> {
-        Ok(AnswerRow {
-            status: self.status,
-            headers: serde_json::to_string(&self.headers).map_err(Error::internal)?,
-            body: self.body.clone(),
-        })
-    }
-
-    fn from_row(row: AnswerRow) -> Result<Self> {
-        Ok(Self {
-            status: row.status,
-            headers: serde_json::from_str(&row.headers).map_err(Error::internal)?,
-            body: row.body,
-        })
-    }
-}
-
 /// What to do with a request that has an idempotency key.
 pub enum RequestStart {
     /// Carry it out, then [`IdempotencyGuard::finish`].
@@ -125,44 +99,94 @@ pub enum RequestStart {
     Replay(StoredAnswer),
 }
 
-/// Reserves a key for its first request, or finds the answer that it had.
-///
-/// [`Error::IdempotencyMismatch`] when the key belongs to another request,
-/// [`Error::IdempotencyInProgress`] while the first one is being carried out.
-pub fn begin(core: &Arc<Core>, key: IdempotencyKey) -> BoxFuture<'_, Result<RequestStart>> {
-    Box::pin(async move {
-        let (holder, now) = (core.new_id()?, core.now());
-        let held = Reservation {
-            scope: key.scope,
-            holder,
-        };
-        // Registered first: a caller that goes away while we wait for the database must not leave a
-        // reservation behind that nobody gives up.
-        let guard = IdempotencyGuard::new(core, held);
-        let known = core
-            .db
-            .transact(move |tx| {
-                Box::pin(async move {
-                    if store::reserve(tx, held, key.request, now, now.after(LEASE_DURATION)).await?
-                    {
-                        return Ok(None);
-                    }
-                    let entry = store::entry_by_scope(tx, key.scope).await?;
-                    // It was there a statement ago, and a transaction sees no others.
-                    entry
-                        .map(Some)
-                        .ok_or_else(|| Error::internal("an idempotency key vanished"))
-                })
-            })
-            .await?;
-        let Some(entry) = known else {
-            return Ok(RequestStart::New(guard));
-        };
-        guard.discard();
-        match entry.answer {
-            _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
-            None => Err(Error::IdempotencyInProgress),
-            Some(answer) => Ok(RequestStart::Replay(StoredAnswer::from_row(answer)?)),
+/// The idempotency keys whose requests this process carries out.
+pub struct Idempotency {
+    core: Arc<Core>,
+    in_flight: Arc<InFlightRequests>,
+}
+
+impl Idempotency {
+    /// Without any request yet; [`crate::gc::rows`] renews and releases what comes.
+    pub fn new(core: &Arc<Core>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            in_flight: Arc::default(),
         }
-    })
+    }
+
+    /// Reserves a key for its first request, or finds the answer that it had.
+    ///
+    /// [`Error::IdempotencyMismatch`] when the key belongs to another request,
+    /// [`Error::IdempotencyInProgress`] while the first one is being carried out.
+    pub fn begin(&self, key: IdempotencyKey) -> BoxFuture<'_, Result<RequestStart>> {
+        Box::pin(async move {
+            let core = &self.core;
+            let (holder, now) = (core.new_id()?, core.now());
+            let held = Reservation {
+                scope: key.scope,
+                holder,
+            };
+            // Registered first: a caller that goes away while we wait for the database must not leave a
+            // reservation behind that nobody gives up.
+            let guard = IdempotencyGuard::new(core, &self.in_flight, held);
+            let known = core
+                .db
+                .transact(move |tx| {
+                    Box::pin(async move {
+                        if store::reserve(tx, held, key.request, now, now.after(LEASE_DURATION))
+                            .await?
+                        {
+                            return Ok(None);
+                        }
+                        let entry = store::entry_by_scope(tx, key.scope).await?;
+                        // It was there a statement ago, and a transaction sees no others.
+                        entry
+                            .map(Some)
+                            .ok_or_else(|| Error::internal("an idempotency key vanished"))
+                    })
+                })
+                .await?;
+            let Some(entry) = known else {
+                return Ok(RequestStart::New(guard));
+            };
+            guard.discard();
+            match entry.answer {
+                _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
+                None => Err(Error::IdempotencyInProgress),
+                Some(answer) => Ok(RequestStart::Replay(StoredAnswer::from_row(answer)?)),
+            }
+        })
+    }
+
+    /// Waits until a guard is dropped.
+    pub(crate) async fn dropped(&self) {
+        self.in_flight.dropped().await;
+    }
+
+    /// Keeps the reservations of requests that are still running.
+    pub async fn renew_leases(&self) -> Result<()> {
+        let held = self.in_flight.in_state(GuardState::Running);
+        if held.is_empty() {
+            return Ok(());
+        }
+        let (held, until) = (Arc::new(held), self.core.now().after(LEASE_DURATION));
+        let renewed = self.core.db.transact(move |tx| {
+            let held = Arc::clone(&held);
+            Box::pin(async move { Ok(store::renew_reservations(tx, &held, until).await?) })
+        });
+        renewed.await
+    }
+
+    /// Gives up the reservations of guards that were dropped.
+    pub async fn release_dropped(&self) -> Result<()> {
+        let held = self.in_flight.in_state(GuardState::Dropped);
+        if held.is_empty() {
+            return Ok(());
+        }
+        guard::release(&self.core, held.clone()).await?;
+        for held in held {
+            self.in_flight.remove(&held.holder);
+        }
+        Ok(())
+    }
 }

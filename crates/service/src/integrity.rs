@@ -1,18 +1,17 @@
 //! Noticing a damaged SQLite database: quickly after a crash, before anything is written to it, and thoroughly in the
 //! background of a running server.
 
-use crate::Core;
 use crate::installation_paths::InstallationPaths;
 use crate::open_error::OpenError;
 use estrade_model::error::error_chain;
-use estrade_store::Location;
 use estrade_store::integrity::{Integrity, check_file};
+use estrade_store::{Db, Location};
 use futures_util::future::BoxFuture;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -116,37 +115,59 @@ pub async fn check_after_crash(paths: &InstallationPaths) -> Result<(), OpenErro
     }
 }
 
-/// Checks the whole database soon after the start and once a day, until `stop`.
-pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        let mut wait = FIRST_CHECK_DELAY;
-        while stop
-            .run_until_cancelled(tokio::time::sleep(wait))
-            .await
-            .is_some()
-        {
-            check_all(&core, &stop).await;
-            wait = CHECK_INTERVAL;
-        }
-    })
+/// Checks the database of a running server, and keeps what it found.
+pub struct IntegrityCheck {
+    db: Db,
+    /// The first finding stays: damage does not heal.
+    damage: OnceLock<String>,
 }
 
-/// Checks the whole database, and says so loudly when it is damaged.
-pub async fn check_all(core: &Core, stop: &CancellationToken) {
-    let Some(file) = core.db.file().map(Path::to_owned) else {
-        return;
-    };
-    let (checked, stopped) = (file.clone(), stop.clone());
-    let check = move || check_file(&checked, move || stopped.is_cancelled());
-    match tokio::task::spawn_blocking(check).await {
-        Ok(Ok(Integrity::Damaged(found))) => {
-            tracing::error!(file = %file.display(), found, "THE DATABASE IS DAMAGED: {ADVICE}");
-            // The first finding stays: damage does not heal.
-            drop(core.damage.set(found));
+impl IntegrityCheck {
+    pub(crate) fn new(db: Db) -> Self {
+        Self {
+            db,
+            damage: OnceLock::new(),
         }
-        Ok(Ok(Integrity::Sound)) => tracing::debug!("the database is sound"),
-        Ok(Ok(Integrity::Unfinished)) => {}
-        Ok(Err(error)) => tracing::warn!(error = error_chain(&error), "cannot check the database"),
-        Err(error) => tracing::warn!(%error, "cannot check the database"),
+    }
+
+    /// Whether the database was found to be damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.get().is_some()
+    }
+
+    /// Checks the whole database soon after the start and once a day, until `stop`.
+    pub fn run(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut wait = FIRST_CHECK_DELAY;
+            while stop
+                .run_until_cancelled(tokio::time::sleep(wait))
+                .await
+                .is_some()
+            {
+                self.check_all(&stop).await;
+                wait = CHECK_INTERVAL;
+            }
+        })
+    }
+
+    /// Checks the whole database, and says so loudly when it is damaged.
+    async fn check_all(&self, stop: &CancellationToken) {
+        let Some(file) = self.db.file().map(Path::to_owned) else {
+            return;
+        };
+        let (checked, stopped) = (file.clone(), stop.clone());
+        let check = move || check_file(&checked, move || stopped.is_cancelled());
+        match tokio::task::spawn_blocking(check).await {
+            Ok(Ok(Integrity::Damaged(found))) => {
+                tracing::error!(file = %file.display(), found, "THE DATABASE IS DAMAGED: {ADVICE}");
+                drop(self.damage.set(found));
+            }
+            Ok(Ok(Integrity::Sound)) => tracing::debug!("the database is sound"),
+            Ok(Ok(Integrity::Unfinished)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = error_chain(&error), "cannot check the database");
+            }
+            Err(error) => tracing::warn!(%error, "cannot check the database"),
+        }
     }
 }

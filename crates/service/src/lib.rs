@@ -1,6 +1,7 @@
 //! The rules: who may do what, in which order. No HTTP, no SQL.
 //!
-//! [`core::Core`] holds what every service needs; [`bootstrap`] builds it. One module per noun has
+//! [`core::Core`] holds what every service needs; [`bootstrap`] builds it. Features that keep state are built
+//! by [`Services`], in one place. One module per noun has
 //! the operations on it, in the folder of what offers it: [`identity`], [`platform`], [`ai`].
 //! [`identity::access`] is the one place that decides who sees what.
 
@@ -22,6 +23,7 @@ mod priority_gate;
 mod publisher;
 mod random;
 mod seal;
+mod services;
 pub mod settings;
 mod state_cache;
 pub mod watch;
@@ -32,4 +34,5 @@ pub use error::{Error, Result};
 pub use estrade_store::clock::Clock;
 pub use identity::access::{Caller, Origin, Scope};
 pub use publisher::{Publisher, Traffic};
+pub use services::Services;
 pub use settings::{Quotas, Settings, UnknownWorkspace};

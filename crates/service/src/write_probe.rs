@@ -3,9 +3,11 @@
 //! One task tries, and only while somebody asks. It writes to the database and beside the contents of releases, so
 //! that a full disk, a read-only one and a database that somebody has locked are all found.
 
-use crate::{Core, Error};
+use crate::Error;
+use estrade_blobs::BlobStore;
 use estrade_model::error::error_chain;
 use estrade_model::sync::MutexExt;
+use estrade_store::Db;
 use futures_util::future::BoxFuture;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -30,29 +32,31 @@ struct Outcome {
 }
 
 /// Whether writes succeed.
-#[derive(Debug)]
 pub struct WriteProbe {
+    db: Db,
+    blobs: BlobStore,
     wanted: Notify,
     outcome: watch::Sender<Outcome>,
     /// When the try began that is under way.
     began: Mutex<Option<Instant>>,
 }
 
-impl Default for WriteProbe {
-    fn default() -> Self {
+impl WriteProbe {
+    /// A probe that has not written yet; [`run`] does the writing.
+    pub(crate) fn new(db: Db, blobs: BlobStore) -> Self {
         let outcome = Outcome {
             good: true,
             at: None,
         };
         Self {
+            db,
+            blobs,
             wanted: Notify::new(),
             outcome: watch::Sender::new(outcome),
             began: Mutex::default(),
         }
     }
-}
 
-impl WriteProbe {
     /// Whether writes succeed, as far as can be said within half a second.
     pub async fn is_writable(&self) -> bool {
         let mut outcomes = self.outcome.subscribe();
@@ -78,16 +82,15 @@ impl WriteProbe {
 }
 
 /// Tries whenever somebody asks, until `stop`.
-pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+pub fn run(probe: Arc<WriteProbe>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let probe = &core.write_probe;
         while stop
             .run_until_cancelled(probe.wanted.notified())
             .await
             .is_some()
         {
             *probe.began() = Some(Instant::now());
-            let tried = stop.run_until_cancelled(try_to_write(&core)).await;
+            let tried = stop.run_until_cancelled(try_to_write(&probe)).await;
             let Some(tried) = tried else { return };
             *probe.began() = None;
             let before = probe.outcome.send_replace(Outcome {
@@ -106,8 +109,8 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     })
 }
 
-async fn try_to_write(core: &Core) -> Result<(), Error> {
-    let (blobs, db) = (core.blobs.clone(), core.db.clone());
+async fn try_to_write(probe: &WriteProbe) -> Result<(), Error> {
+    let (blobs, db) = (probe.blobs.clone(), probe.db.clone());
     let files = move || {
         blobs.probe_write().map_err(Error::internal)?;
         db.probe_files().map_err(Error::from)
@@ -115,5 +118,5 @@ async fn try_to_write(core: &Core) -> Result<(), Error> {
     tokio::task::spawn_blocking(files)
         .await
         .map_err(Error::internal)??;
-    Ok(core.db.probe_write().await?)
+    Ok(probe.db.probe_write().await?)
 }

@@ -134,6 +134,7 @@ async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
         Arc::clone(&at.core),
         tokens,
         Arc::new(KeyCheck::new(&at.core)),
+        Arc::clone(&at.services.idempotency),
         stop,
     )
     .await;

@@ -11,8 +11,7 @@ mod support;
 
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::idempotency::{
-    IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer, begin,
-    release_dropped, renew_leases,
+    Idempotency, IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
 };
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::{Core, Error, Settings, gc::rows};
@@ -58,8 +57,8 @@ fn answer(status: u16) -> StoredAnswer {
     }
 }
 
-async fn fresh(core: &Arc<Core>) -> IdempotencyGuard {
-    match begin(core, key(REQUEST)).await {
+async fn fresh(requests: &Idempotency) -> IdempotencyGuard {
+    match requests.begin(key(REQUEST)).await {
         Ok(RequestStart::New(guard)) => guard,
         Ok(RequestStart::Replay(answer)) => panic!("{answer:?}"),
         Err(error) => panic!("{error:?}"),
@@ -67,8 +66,8 @@ async fn fresh(core: &Arc<Core>) -> IdempotencyGuard {
 }
 
 /// What a request was told, in one word.
-async fn told(core: &Arc<Core>, request: KeyedRequest<'_>) -> String {
-    match begin(core, key(request)).await {
+async fn told(requests: &Idempotency, request: KeyedRequest<'_>) -> String {
+    match requests.begin(key(request)).await {
         Ok(RequestStart::New(_)) => "fresh".into(),
         Ok(RequestStart::Replay(answer)) => answer.status.to_string(),
         Err(error) => error.code().into(),
@@ -76,20 +75,24 @@ async fn told(core: &Arc<Core>, request: KeyedRequest<'_>) -> String {
 }
 
 async fn the_same_request_gets_the_stored_answer(at: &Installation) {
-    fresh(&at.core).await.finish(answer(201)).await.unwrap();
+    fresh(&at.services.idempotency)
+        .await
+        .finish(answer(201))
+        .await
+        .unwrap();
     for _ in 0..2 {
-        match begin(&at.core, key(REQUEST)).await {
+        match at.services.idempotency.begin(key(REQUEST)).await {
             Ok(RequestStart::Replay(replayed)) => assert_eq!(replayed, answer(201)),
             _ => panic!("not replayed"),
         }
     }
     // Also on another node.
-    let other = at.another_core(Settings::default()).await;
+    let other = Idempotency::new(&at.another_core(Settings::default()).await);
     assert_eq!(told(&other, REQUEST).await, "201");
 }
 
 async fn a_different_request_is_refused(at: &Installation) {
-    let guard = fresh(&at.core).await;
+    let guard = fresh(&at.services.idempotency).await;
     let others = [
         KeyedRequest {
             query: "a=b",
@@ -105,11 +108,17 @@ async fn a_different_request_is_refused(at: &Installation) {
         },
     ];
     for other in others {
-        assert_eq!(told(&at.core, other).await, "idempotency_mismatch");
+        assert_eq!(
+            told(&at.services.idempotency, other).await,
+            "idempotency_mismatch"
+        );
     }
     guard.finish(answer(200)).await.unwrap();
     for other in others {
-        assert_eq!(told(&at.core, other).await, "idempotency_mismatch");
+        assert_eq!(
+            told(&at.services.idempotency, other).await,
+            "idempotency_mismatch"
+        );
     }
     // The key of another credential, method or path is another key.
     for other in [
@@ -126,28 +135,28 @@ async fn a_different_request_is_refused(at: &Installation) {
             ..REQUEST
         },
     ] {
-        assert_eq!(told(&at.core, other).await, "fresh");
+        assert_eq!(told(&at.services.idempotency, other).await, "fresh");
     }
 }
 
 async fn what_is_in_flight_is_not_repeated(at: &Installation) {
-    let guard = fresh(&at.core).await;
-    let other = at.another_core(Settings::default()).await;
-    for core in [&at.core, &other] {
-        assert_eq!(told(core, REQUEST).await, "idempotency_in_progress");
+    let guard = fresh(&at.services.idempotency).await;
+    let other = Idempotency::new(&at.another_core(Settings::default()).await);
+    for node in [&*at.services.idempotency, &other] {
+        assert_eq!(told(node, REQUEST).await, "idempotency_in_progress");
     }
     guard.finish(answer(409)).await.unwrap();
-    for core in [&at.core, &other] {
-        assert_eq!(told(core, REQUEST).await, "409");
+    for node in [&*at.services.idempotency, &other] {
+        assert_eq!(told(node, REQUEST).await, "409");
     }
 }
 
 async fn fifty_at_once_run_once(at: &Installation) {
     let mut requests = JoinSet::new();
     for _ in 0..50 {
-        let core = Arc::clone(&at.core);
+        let node = Arc::clone(&at.services.idempotency);
         requests.spawn(async move {
-            match begin(&core, key(REQUEST)).await {
+            match node.begin(key(REQUEST)).await {
                 Ok(RequestStart::New(guard)) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     guard.finish(answer(201)).await.unwrap();
@@ -168,72 +177,104 @@ async fn fifty_at_once_run_once(at: &Installation) {
         1,
         "{done:?}"
     );
-    assert_eq!(told(&at.core, REQUEST).await, "201");
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "201");
 }
 
 async fn only_final_answers_are_kept(at: &Installation) {
     for status in [400, 401, 403, 404, 412, 422, 429, 500, 503, 304] {
-        fresh(&at.core).await.finish(answer(status)).await.unwrap();
+        fresh(&at.services.idempotency)
+            .await
+            .finish(answer(status))
+            .await
+            .unwrap();
     }
-    fresh(&at.core).await.finish(answer(204)).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "204");
+    fresh(&at.services.idempotency)
+        .await
+        .finish(answer(204))
+        .await
+        .unwrap();
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "204");
 }
 
 async fn an_answer_is_kept_for_a_day(at: &Installation) {
-    fresh(&at.core).await.finish(answer(200)).await.unwrap();
+    fresh(&at.services.idempotency)
+        .await
+        .finish(answer(200))
+        .await
+        .unwrap();
     at.core.clock.advance(Duration::from_mins(23 * 60 + 59));
     rows::sweep(&at.core, &CancellationToken::new()).await;
-    assert_eq!(told(&at.core, REQUEST).await, "200");
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
     at.core.clock.advance(Duration::from_mins(1));
     // Also when it was not removed yet, and for a different request.
     let other = KeyedRequest {
         query: "a=b",
         ..REQUEST
     };
-    assert_eq!(told(&at.core, other).await, "fresh");
+    assert_eq!(told(&at.services.idempotency, other).await, "fresh");
 }
 
 async fn a_dropped_ticket_lets_the_repeat_run(at: &Installation) {
-    drop(fresh(&at.core).await);
-    release_dropped(&at.core).await.unwrap();
-    fresh(&at.core).await.finish(answer(200)).await.unwrap();
-    release_dropped(&at.core).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "200");
+    drop(fresh(&at.services.idempotency).await);
+    at.services.idempotency.release_dropped().await.unwrap();
+    fresh(&at.services.idempotency)
+        .await
+        .finish(answer(200))
+        .await
+        .unwrap();
+    at.services.idempotency.release_dropped().await.unwrap();
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn a_dead_process_blocks_until_its_lease_is_out(at: &Installation) {
-    let dead = at.another_core(Settings::default()).await;
+    let dead = Idempotency::new(&at.another_core(Settings::default()).await);
     std::mem::forget(fresh(&dead).await);
-    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    assert_eq!(
+        told(&at.services.idempotency, REQUEST).await,
+        "idempotency_in_progress"
+    );
     // The clock also runs by itself: this must not be close.
     at.core.clock.advance(Duration::from_secs(30));
-    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    assert_eq!(
+        told(&at.services.idempotency, REQUEST).await,
+        "idempotency_in_progress"
+    );
     at.core.clock.advance(Duration::from_secs(30));
-    fresh(&at.core).await.finish(answer(200)).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "200");
+    fresh(&at.services.idempotency)
+        .await
+        .finish(answer(200))
+        .await
+        .unwrap();
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn a_long_request_keeps_its_lease(at: &Installation) {
-    let guard = fresh(&at.core).await;
+    let guard = fresh(&at.services.idempotency).await;
     for _ in 0..10 {
         at.core.clock.advance(Duration::from_secs(50));
-        renew_leases(&at.core).await.unwrap();
+        at.services.idempotency.renew_leases().await.unwrap();
         rows::sweep(&at.core, &CancellationToken::new()).await;
     }
-    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    assert_eq!(
+        told(&at.services.idempotency, REQUEST).await,
+        "idempotency_in_progress"
+    );
     guard.finish(answer(200)).await.unwrap();
-    renew_leases(&at.core).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "200");
+    at.services.idempotency.renew_leases().await.unwrap();
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn who_lost_the_lease_does_not_overwrite_the_answer(at: &Installation) {
-    let slow = fresh(&at.core).await;
+    let slow = fresh(&at.services.idempotency).await;
     at.core.clock.advance(Duration::from_mins(1));
-    let quick = fresh(&at.core).await;
+    let quick = fresh(&at.services.idempotency).await;
     slow.finish(answer(201)).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "idempotency_in_progress");
+    assert_eq!(
+        told(&at.services.idempotency, REQUEST).await,
+        "idempotency_in_progress"
+    );
     quick.finish(answer(200)).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "200");
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn a_large_answer_is_not_kept(at: &Installation) {
@@ -241,13 +282,17 @@ async fn a_large_answer_is_not_kept(at: &Installation) {
         body: vec![b'x'; length],
         ..answer(200)
     };
-    fresh(&at.core)
+    fresh(&at.services.idempotency)
         .await
         .finish(large((1 << 20) + 1))
         .await
         .unwrap();
-    fresh(&at.core).await.finish(large(1 << 20)).await.unwrap();
-    assert_eq!(told(&at.core, REQUEST).await, "200");
+    fresh(&at.services.idempotency)
+        .await
+        .finish(large(1 << 20))
+        .await
+        .unwrap();
+    assert_eq!(told(&at.services.idempotency, REQUEST).await, "200");
 }
 
 async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
@@ -255,10 +300,12 @@ async fn chores_release_dropped_tickets_and_end_when_told(at: &Installation) {
     let tokens = Arc::new(AccountTokens::new(&at.core));
     let keys = Arc::new(KeyCheck::new(&at.core));
     let mut chores = JoinSet::new();
-    chores.spawn(rows::run(Arc::clone(&at.core), tokens, keys, stop.clone()));
-    drop(fresh(&at.core).await);
+    let requests = Arc::clone(&at.services.idempotency);
+    let core = Arc::clone(&at.core);
+    chores.spawn(rows::run(core, tokens, keys, requests, stop.clone()));
+    drop(fresh(&at.services.idempotency).await);
     let released = async {
-        while told(&at.core, REQUEST).await != "fresh" {
+        while told(&at.services.idempotency, REQUEST).await != "fresh" {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -15,7 +15,7 @@ use estrade_model::secret::Secret;
 use estrade_model::time::Lifetime;
 use estrade_service::identity::accounts::EndedTokens;
 use estrade_service::identity::credentials::AccountTokens;
-use estrade_service::identity::login::log_in;
+use estrade_service::identity::login::Logins;
 use estrade_service::identity::tokens::create_any_token;
 use estrade_service::{
     Caller, Core, Error, Result, Settings, identity::accounts, identity::tokens,
@@ -48,16 +48,21 @@ on_both_backends! {
     a_flood_from_one_network_leaves_room_for_others
 }
 
-async fn try_from_address(core: &Core, ip: &str, email: &str, password: &str) -> Result<LoggedIn> {
+async fn try_from_address(
+    logins: &Logins,
+    ip: &str,
+    email: &str,
+    password: &str,
+) -> Result<LoggedIn> {
     let login = Login {
         email: email.into(),
         password: Secret(password.into()),
     };
-    log_in(core, ip.parse().unwrap(), login).await
+    logins.log_in(ip.parse().unwrap(), login).await
 }
 
-async fn try_login(core: &Core, email: &str, password: &str) -> Result<LoggedIn> {
-    try_from_address(core, "192.0.2.1", email, password).await
+async fn try_login(logins: &Logins, email: &str, password: &str) -> Result<LoggedIn> {
+    try_from_address(logins, "192.0.2.1", email, password).await
 }
 
 fn assert_wrong(answer: &Result<LoggedIn>) {
@@ -75,7 +80,9 @@ fn assert_limited(answer: &Result<LoggedIn>) {
 
 async fn the_right_password_makes_a_token_that_works(at: &Installation) {
     let ada = at.person_with("ada", Some(RIGHT)).await;
-    let answer = try_login(&at.core, "Ada@Example.com", RIGHT).await.unwrap();
+    let answer = try_login(&at.services.logins, "Ada@Example.com", RIGHT)
+        .await
+        .unwrap();
     assert_eq!(
         (answer.email.as_str(), answer.fullname.as_str()),
         ("ada@example.com", "ada")
@@ -114,19 +121,19 @@ async fn wrong_unknown_and_disabled_answer_alike(at: &Installation) {
         ("a\0@example.com", RIGHT),
         ("", ""),
     ] {
-        assert_wrong(&try_login(&at.core, email, password).await);
+        assert_wrong(&try_login(&at.services.logins, email, password).await);
     }
 }
 
 /// What 200 guesses at once were answered: (tried, refused).
 async fn guess_at_once(core: &Arc<Core>, email: &'static str) -> (usize, usize) {
-    let mut guesses = JoinSet::new();
+    let (logins, mut guesses) = (Arc::new(Logins::new(core)), JoinSet::new());
     for number in 0..200 {
-        let core = Arc::clone(core);
+        let logins = Arc::clone(&logins);
         guesses.spawn(async move {
             // Each from an address of its own, as a botnet would.
             let ip = format!("198.51.100.{number}");
-            try_from_address(&core, &ip, email, "a guess").await
+            try_from_address(&logins, &ip, email, "a guess").await
         });
     }
     let (mut tried, mut refused) = (0, 0);
@@ -161,18 +168,18 @@ fn wrong() -> String {
 
 /// Fails until the next try would have to wait for so long; says how long the waits were. `guess` is
 /// from where and for whom.
-async fn fail_until(core: &Core, guess: impl Fn(u32) -> [String; 2], least: u64) -> Vec<u64> {
+async fn fail_until(at: &Installation, guess: impl Fn(u32) -> [String; 2], least: u64) -> Vec<u64> {
     let mut waits = Vec::new();
     for number in 0..500 {
         let [ip, email] = guess(number);
-        match try_from_address(core, &ip, &email, &wrong()).await {
+        match try_from_address(&at.services.logins, &ip, &email, &wrong()).await {
             Err(Error::WrongCredentials) => {}
             Err(Error::RateLimited(wait)) => {
                 waits.push(wait.as_secs());
                 if wait.as_secs() >= least {
                     return waits;
                 }
-                core.clock.advance(wait);
+                at.core.clock.advance(wait);
             }
             other => panic!("{other:?}"),
         }
@@ -184,12 +191,12 @@ async fn the_wait_doubles_and_ends(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
     for email in ["ada@example.com", "nobody@example.com"] {
         let guess = |_| ["192.0.2.7".into(), email.to_owned()];
-        let waits = fail_until(&at.core, guess, 200).await;
+        let waits = fail_until(at, guess, 200).await;
         assert!(waits.is_sorted(), "{waits:?}");
         assert!((8..=10).contains(&waits.len()), "{waits:?}");
     }
     // Not even the right password opens it now, and another spelling is no way round.
-    let from = async |email| try_from_address(&at.core, "192.0.2.7", email, RIGHT).await;
+    let from = async |email| try_from_address(&at.services.logins, "192.0.2.7", email, RIGHT).await;
     assert_limited(&from("ADA@example.COM").await);
     let Err(Error::RateLimited(wait)) = from("ada@example.com").await else {
         panic!("not limited");
@@ -201,7 +208,7 @@ async fn the_wait_doubles_and_ends(at: &Installation) {
 
 async fn a_clock_that_went_back_locks_nobody_out(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
-    assert_wrong(&try_login(&at.core, "ada@example.com", "wrong").await);
+    assert_wrong(&try_login(&at.services.logins, "ada@example.com", "wrong").await);
     let ahead = at.core.db.transact(|tx| {
         Box::pin(async move {
             let all = tx.query("UPDATE login_failures SET last_at = last_at + 86400000");
@@ -209,25 +216,27 @@ async fn a_clock_that_went_back_locks_nobody_out(at: &Installation) {
         })
     });
     assert!(ahead.await.unwrap() > 0);
-    try_login(&at.core, "ada@example.com", RIGHT).await.unwrap();
+    try_login(&at.services.logins, "ada@example.com", RIGHT)
+        .await
+        .unwrap();
 }
 
 async fn others_do_not_slow_down_who_has_logged_in_before(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
-    let home = async || try_login(&at.core, "ada@example.com", RIGHT).await;
+    let home = async || try_login(&at.services.logins, "ada@example.com", RIGHT).await;
     home().await.unwrap();
     // A botnet guesses her password, and a neighbour those of others.
     let ada = || "ada@example.com".to_owned();
     let botnet = |number| [format!("198.51.100.{}", number % 256), ada()];
-    fail_until(&at.core, botnet, 30).await;
+    fail_until(at, botnet, 30).await;
     home().await.unwrap();
     let address = || "192.0.2.1".to_owned();
     let neighbour = |number| [address(), format!("nobody{number}@example.com")];
-    fail_until(&at.core, neighbour, 100).await;
-    assert_limited(&try_login(&at.core, "eve@example.com", RIGHT).await);
+    fail_until(at, neighbour, 100).await;
+    assert_limited(&try_login(&at.services.logins, "eve@example.com", RIGHT).await);
     home().await.unwrap();
     // Whoever guesses from her own network is slowed down there, and only there.
-    fail_until(&at.core, |_| [address(), ada()], 30).await;
+    fail_until(at, |_| [address(), ada()], 30).await;
     assert_limited(&home().await);
 }
 
@@ -235,8 +244,9 @@ async fn an_account_that_is_attacked_opens_from_elsewhere_within_a_minute(at: &I
     at.person_with("ada", Some(RIGHT)).await;
     let ada = || "ada@example.com".to_owned();
     let botnet = |number: u32| [format!("2001:db8:{number:x}::1"), ada()];
-    fail_until(&at.core, botnet, 60).await;
-    let away = async || try_from_address(&at.core, "192.0.2.9", "ada@example.com", RIGHT).await;
+    fail_until(at, botnet, 60).await;
+    let away =
+        async || try_from_address(&at.services.logins, "192.0.2.9", "ada@example.com", RIGHT).await;
     let Err(Error::RateLimited(wait)) = away().await else {
         panic!("not limited");
     };
@@ -248,15 +258,15 @@ async fn an_account_that_is_attacked_opens_from_elsewhere_within_a_minute(at: &I
 async fn a_success_forgives_only_its_own_try(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
     let ada = "ada@example.com";
-    try_login(&at.core, ada, RIGHT).await.unwrap();
+    try_login(&at.services.logins, ada, RIGHT).await.unwrap();
     for _ in 0..9 {
-        assert_wrong(&try_login(&at.core, ada, &wrong()).await);
+        assert_wrong(&try_login(&at.services.logins, ada, &wrong()).await);
     }
     for _ in 0..3 {
-        try_login(&at.core, ada, RIGHT).await.unwrap();
+        try_login(&at.services.logins, ada, RIGHT).await.unwrap();
     }
-    assert_wrong(&try_login(&at.core, ada, &wrong()).await);
-    assert_limited(&try_login(&at.core, ada, &wrong()).await);
+    assert_wrong(&try_login(&at.services.logins, ada, &wrong()).await);
+    assert_limited(&try_login(&at.services.logins, ada, &wrong()).await);
 }
 
 async fn an_address_has_fifty_tries_whatever_the_account(at: &Installation) {
@@ -265,9 +275,9 @@ async fn an_address_has_fifty_tries_whatever_the_account(at: &Installation) {
     for number in 0..50 {
         let ip = format!("2001:db8::{number:x}");
         let email = format!("nobody{number}@example.com");
-        assert_wrong(&try_from_address(&at.core, &ip, &email, &wrong).await);
+        assert_wrong(&try_from_address(&at.services.logins, &ip, &email, &wrong).await);
     }
-    let from = async |ip| try_from_address(&at.core, ip, "ada@example.com", RIGHT).await;
+    let from = async |ip| try_from_address(&at.services.logins, ip, "ada@example.com", RIGHT).await;
     assert_limited(&from("2001:db8::ffff:1").await);
     from("2001:db8:0:1::1").await.expect("another network");
 }
@@ -278,10 +288,10 @@ async fn zero_switches_the_limits_off(at: &Installation) {
         login_failures_per_address: 0,
         ..Settings::default()
     };
-    let core = at.another_core(settings).await;
+    let logins = Logins::new(&at.another_core(settings).await);
     let wrong = wrong();
     for _ in 0..60 {
-        assert_wrong(&try_login(&core, "ada@example.com", &wrong).await);
+        assert_wrong(&try_login(&logins, "ada@example.com", &wrong).await);
     }
 }
 
@@ -299,7 +309,9 @@ async fn a_changed_password_ends_sessions_and_by_choice_all_tokens(at: &Installa
         made.unwrap().api_token.unwrap()
     };
     let (ci, other) = (make(&ada).await, make(&bob).await);
-    let session = try_login(&at.core, "ada@example.com", RIGHT).await.unwrap();
+    let session = try_login(&at.services.logins, "ada@example.com", RIGHT)
+        .await
+        .unwrap();
     for token in [&ci, &other, &session.api_token] {
         assert!(is_live(&tokens, token).await);
     }
@@ -324,7 +336,7 @@ async fn a_login_does_not_outrun_a_change_of_the_password(at: &Installation) {
             format!("password {}", round + 1),
         );
         let (login, changed) = tokio::join!(
-            try_login(&at.core, "ada@example.com", &old),
+            try_login(&at.services.logins, "ada@example.com", &old),
             accounts::set_password(&at.core, &email, Secret(new), EndedTokens::Sessions),
         );
         changed.unwrap();
@@ -394,7 +406,8 @@ async fn tokens_have_a_quota_and_the_oldest_session_ends(at: &Installation) {
         })
         .await
         .unwrap();
-    try_login(&core, "ada@example.com", RIGHT).await.unwrap();
+    let logins = Logins::new(&core);
+    try_login(&logins, "ada@example.com", RIGHT).await.unwrap();
     let listed = tokens::list_tokens(&core, ada.account, None, 1000, 0).await;
     let listed = listed.unwrap();
     let logins = listed.iter().filter(|token| token.name == "login");
@@ -407,13 +420,15 @@ async fn a_flood_from_one_network_leaves_room_for_others(at: &Installation) {
     at.person_with("ada", Some(RIGHT)).await;
     let mut flood = JoinSet::new();
     for number in 0..40 {
-        let core = Arc::clone(&at.core);
+        let logins = Arc::clone(&at.services.logins);
         flood.spawn(async move {
             let email = format!("nobody{number}@example.com");
-            try_from_address(&core, "198.51.100.1", &email, "a guess").await
+            try_from_address(&logins, "198.51.100.1", &email, "a guess").await
         });
     }
-    try_login(&at.core, "ada@example.com", RIGHT).await.unwrap();
+    try_login(&at.services.logins, "ada@example.com", RIGHT)
+        .await
+        .unwrap();
     for answer in flood.join_all().await {
         assert!(
             matches!(answer, Err(Error::WrongCredentials | Error::RateLimited(_))),
@@ -431,7 +446,7 @@ async fn an_unknown_account_takes_as_long_as_a_known_one() {
     for _ in 0..5 {
         for (index, email) in ["ada@example.com", "nobody@example.com"].iter().enumerate() {
             let start = Instant::now();
-            assert_wrong(&try_login(&at.core, email, "a guess").await);
+            assert_wrong(&try_login(&at.services.logins, email, "a guess").await);
             fastest[index] = fastest[index].min(start.elapsed());
         }
     }

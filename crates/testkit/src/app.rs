@@ -352,9 +352,9 @@ impl TestApp {
 
     /// Writes down now which tokens and keys were used; a server does it every few seconds.
     pub async fn note_uses(&self) {
-        let tokens = self.state.tokens.flush_touches().await;
+        let tokens = self.state.services.tokens.flush_touches().await;
         tokens.expect("uses of tokens");
-        let keys = self.state.keys.flush_touches().await;
+        let keys = self.state.services.keys.flush_touches().await;
         keys.expect("uses of keys");
     }
 

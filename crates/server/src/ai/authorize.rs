@@ -43,7 +43,7 @@ pub async fn authorize_headers(app: &App, headers: &HeaderMap) -> Response {
     let Some(token) = bearer(headers) else {
         return refuse(Refusal::Unknown);
     };
-    match app.keys.check_key(token, workspace(headers)).await {
+    match app.services.keys.check_key(token, workspace(headers)).await {
         Ok(verdict) => answer(verdict),
         Err(error) => KeysError::from(error).into_response(),
     }
@@ -68,6 +68,7 @@ impl FastPath for WarmAuthorize {
         }
         let verdict = self
             .0
+            .services
             .keys
             .check_warm(bearer(headers)?, workspace(headers))?;
         Some((PATH, answer(verdict)))

@@ -147,5 +147,5 @@ pub async fn verify_key(
     Scoped(scope): Scoped<KeysError>,
     Body(request): Body<VerifyKey, KeysError>,
 ) -> Result<Json<Verified>, KeysError> {
-    Ok(Json(app.keys.verify_key(&scope, request).await?))
+    Ok(Json(app.services.keys.verify_key(&scope, request).await?))
 }

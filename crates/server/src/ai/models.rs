@@ -85,7 +85,7 @@ async fn reader(app: &AppState, parts: &mut Parts) -> Result<Reader, KeysError> 
     let Some(token) = bearer(&parts.headers).map(str::to_owned) else {
         return Err(Error::Unauthenticated.into());
     };
-    match app.keys.check_key(&token, None).await? {
+    match app.services.keys.check_key(&token, None).await? {
         Ok(key) => Ok(Reader::Key(key.pass())),
         // Not a key: then it has to be an account's token.
         Err(Refusal::Unknown) => {

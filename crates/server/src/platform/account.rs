@@ -18,7 +18,7 @@ use estrade_model::TokenId;
 use estrade_model::account::{CreateToken, CreatedToken, LoggedIn, Login, LoginCheck, Me, Token};
 use estrade_model::id::kind;
 use estrade_model::time::Lifetime;
-use estrade_service::{identity::accounts, identity::login, identity::tokens};
+use estrade_service::{identity::accounts, identity::tokens};
 use std::time::Duration;
 
 /// Who am I?
@@ -46,7 +46,7 @@ pub async fn log_in(
     Extension(PeerAddr(address)): Extension<PeerAddr>,
     Body(request): Body<Login, PlatformError>,
 ) -> Result<Json<LoggedIn>, PlatformError> {
-    Ok(Json(login::log_in(&app.core, address, request).await?))
+    Ok(Json(app.services.logins.log_in(address, request).await?))
 }
 
 /// Could this address sign in?

@@ -2,9 +2,9 @@
 //! One task, started by the server and ended by its token.
 
 use crate::ai::key_check::KeyCheck;
-use crate::idempotency::RENEW_INTERVAL;
+use crate::idempotency::{Idempotency, RENEW_INTERVAL};
 use crate::identity::credentials::AccountTokens;
-use crate::{Core, Error, Result, ai::usage, idempotency, identity::login};
+use crate::{Core, Error, Result, ai::usage, identity::login};
 use estrade_ledger::retention;
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
@@ -42,6 +42,7 @@ pub fn run(
     core: Arc<Core>,
     tokens: Arc<AccountTokens>,
     keys: Arc<KeyCheck>,
+    idempotency: Arc<Idempotency>,
     stop: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
@@ -53,11 +54,13 @@ pub fn run(
                 let pruned = retention::prune(&usage::ledger_context(&core), &stop).await;
                 report("remove calls that are too old", pruned.map_err(Error::from));
             }),
-            repeat(RENEW_INTERVAL, &stop, || renew_idempotency_leases(&core)),
-            release_as_dropped(&core, &stop),
+            repeat(RENEW_INTERVAL, &stop, || renew_idempotency_leases(
+                &idempotency
+            )),
+            release_as_dropped(&idempotency, &stop),
         );
         flush(&tokens, &keys).await;
-        release(&core).await;
+        release(&idempotency).await;
     })
 }
 
@@ -85,25 +88,25 @@ async fn flush(tokens: &AccountTokens, keys: &KeyCheck) {
     );
 }
 
-async fn renew_idempotency_leases(core: &Core) {
-    let renewed = idempotency::renew_leases(core).await;
+async fn renew_idempotency_leases(idempotency: &Idempotency) {
+    let renewed = idempotency.renew_leases().await;
     report("renew the leases of idempotency keys", renewed);
     // What could not be released when it was dropped.
-    release(core).await;
+    release(idempotency).await;
 }
 
-async fn release(core: &Core) {
-    let released = idempotency::release_dropped(core).await;
+async fn release(idempotency: &Idempotency) {
+    let released = idempotency.release_dropped().await;
     report("release idempotency keys", released);
 }
 
-async fn release_as_dropped(core: &Core, stop: &CancellationToken) {
+async fn release_as_dropped(idempotency: &Idempotency, stop: &CancellationToken) {
     while stop
-        .run_until_cancelled(core.in_flight_requests.dropped())
+        .run_until_cancelled(idempotency.dropped())
         .await
         .is_some()
     {
-        release(core).await;
+        release(idempotency).await;
     }
 }
 

@@ -1,20 +1,14 @@
-//! Who carries out which request with an idempotency key in this process.
+//! The guard of a reserved idempotency key: whoever has it carries the request out.
 
-use super::StoredAnswer;
+use super::answer::StoredAnswer;
+use super::in_flight::InFlightRequests;
 use crate::{Core, Error, Result};
-use estrade_model::sync::MutexExt;
-use estrade_store::idempotency::{self as store, HolderId, Reservation};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use estrade_store::idempotency::{self as store, Reservation};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How long an answer is kept.
 const ANSWER_RETENTION: Duration = Duration::from_hours(24);
-/// How long a reservation outlives the process that made it.
-pub(super) const LEASE_DURATION: Duration = Duration::from_mins(1);
-/// How often reservations are renewed: two renewals may fail before one is lost.
-pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(20);
 /// The largest body that is stored. No answer of ours that creates something comes near it; one
 /// that did would not be stored, and a repeat would be carried out again.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -23,16 +17,20 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 #[must_use]
 pub struct IdempotencyGuard {
     core: Arc<Core>,
+    in_flight: Arc<InFlightRequests>,
     held: Reservation,
 }
 
 impl IdempotencyGuard {
-    pub(super) fn new(core: &Arc<Core>, held: Reservation) -> Self {
-        core.in_flight_requests
-            .lock()
-            .insert(held.holder, (held, GuardState::Running));
+    pub(super) fn new(
+        core: &Arc<Core>,
+        in_flight: &Arc<InFlightRequests>,
+        held: Reservation,
+    ) -> Self {
+        in_flight.insert(held);
         Self {
             core: Arc::clone(core),
+            in_flight: Arc::clone(in_flight),
             held,
         }
     }
@@ -78,89 +76,18 @@ impl IdempotencyGuard {
 
     /// Ends the guard without giving its reservation up: there is none any more.
     pub(super) fn discard(self) {
-        self.core
-            .in_flight_requests
-            .lock()
-            .remove(&self.held.holder);
+        self.in_flight.remove(&self.held.holder);
     }
 }
 
 impl Drop for IdempotencyGuard {
     fn drop(&mut self) {
-        if let Some((_, state)) = self
-            .core
-            .in_flight_requests
-            .lock()
-            .get_mut(&self.held.holder)
-        {
-            *state = GuardState::Dropped;
-            self.core.in_flight_requests.dropped.notify_one();
-        }
+        self.in_flight.mark_dropped(&self.held.holder);
     }
 }
 
-/// The guards of this process; [`crate::gc::rows`] renews and releases their reservations.
-#[derive(Debug, Default)]
-pub(crate) struct InFlightRequests {
-    held: Mutex<HashMap<HolderId, (Reservation, GuardState)>>,
-    dropped: Notify,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GuardState {
-    Running,
-    Dropped,
-}
-
-impl InFlightRequests {
-    fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, (Reservation, GuardState)>> {
-        self.held.lock_ignoring_poison()
-    }
-
-    fn in_state(&self, wanted: GuardState) -> Vec<Reservation> {
-        self.lock()
-            .values()
-            .filter(|(_, state)| *state == wanted)
-            .map(|(held, _)| *held)
-            .collect()
-    }
-
-    /// Waits until a guard is dropped.
-    pub(crate) async fn dropped(&self) {
-        self.dropped.notified().await;
-    }
-}
-
-/// Keeps the reservations of requests that are still running.
-pub async fn renew_leases(core: &Core) -> Result<()> {
-    let held = core.in_flight_requests.in_state(GuardState::Running);
-    if held.is_empty() {
-        return Ok(());
-    }
-    let (held, until) = (Arc::new(held), core.now().after(LEASE_DURATION));
-    core.db
-        .transact(move |tx| {
-            let held = Arc::clone(&held);
-            Box::pin(async move { Ok(store::renew_reservations(tx, &held, until).await?) })
-        })
-        .await
-}
-
-/// Gives up the reservations of guards that were dropped.
-pub async fn release_dropped(core: &Core) -> Result<()> {
-    let held = core.in_flight_requests.in_state(GuardState::Dropped);
-    if held.is_empty() {
-        return Ok(());
-    }
-    release(core, held.clone()).await?;
-    let mut guards = core.in_flight_requests.lock();
-    for held in held {
-        guards.remove(&held.holder);
-    }
-    Ok(())
-}
-
-async fn release(core: &Core, held: Vec<Reservation>) -> Result<()> {
+/// Gives reservations up, so that a repeat can be carried out.
+pub(super) async fn release(core: &Core, held: Vec<Reservation>) -> Result<()> {
     let held = Arc::new(held);
     core.db
         .transact(move |tx| {

@@ -12,8 +12,6 @@
 
 mod gate;
 
-pub(crate) use gate::LoginGate;
-
 use crate::{Core, Error, Result, identity::passwords, identity::tokens};
 use estrade_model::account::{LoggedIn, Login};
 use estrade_model::names::Email;
@@ -22,7 +20,9 @@ use estrade_model::{AccountId, Timestamp};
 use estrade_store::accounts::{self, PasswordRow};
 use estrade_store::login_attempts::{self, Failures};
 use futures_util::future::BoxFuture;
+use gate::LoginGate;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Failures lose half of their weight in this time without a try.
@@ -46,28 +46,45 @@ const FAILURE: i32 = 1000;
 const MAX_NETWORKS: u32 = 20;
 pub(crate) const NETWORK_RETENTION: Duration = Duration::from_hours(90 * 24);
 
-/// Checks a password and makes a token for the account.
-pub fn log_in(core: &Core, address: IpAddr, login: Login) -> BoxFuture<'_, Result<LoggedIn>> {
-    Box::pin(async move {
-        let attempt = Attempt::new(core, address, &login.email).await?;
-        let turn = core.logins.enter(attempt.network, attempt.known)?;
-        attempt.record(core).await?;
-        let row = check_password(core, &login.email, login.password, attempt.known).await?;
-        drop(turn);
-        let token = tokens::create_session(core, &row).await?;
-        attempt.forgive(core, row.account).await?;
-        let account = accounts::account_by_id(&core.db, row.account)
-            .await?
-            .ok_or(Error::WrongCredentials)?;
-        Ok(LoggedIn {
-            api_token: token
-                .api_token
-                .ok_or_else(|| Error::internal("a new token has no text"))?,
-            email: account.email,
-            fullname: account.fullname,
-            avatar: String::new(),
+/// Logs people in, a bounded number at once.
+pub struct Logins {
+    core: Arc<Core>,
+    gate: LoginGate,
+}
+
+impl Logins {
+    /// Without a login under way.
+    pub fn new(core: &Arc<Core>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            gate: LoginGate::default(),
+        }
+    }
+
+    /// Checks a password and makes a token for the account.
+    pub fn log_in(&self, address: IpAddr, login: Login) -> BoxFuture<'_, Result<LoggedIn>> {
+        let core = &self.core;
+        Box::pin(async move {
+            let attempt = Attempt::new(core, address, &login.email).await?;
+            let turn = self.gate.enter(attempt.network, attempt.known)?;
+            attempt.record(core).await?;
+            let row = check_password(core, &login.email, login.password, attempt.known).await?;
+            drop(turn);
+            let token = tokens::create_session(core, &row).await?;
+            attempt.forgive(core, row.account).await?;
+            let account = accounts::account_by_id(&core.db, row.account)
+                .await?
+                .ok_or(Error::WrongCredentials)?;
+            Ok(LoggedIn {
+                api_token: token
+                    .api_token
+                    .ok_or_else(|| Error::internal("a new token has no text"))?,
+                email: account.email,
+                fullname: account.fullname,
+                avatar: String::new(),
+            })
         })
-    })
+    }
 }
 
 async fn check_password(

@@ -14,7 +14,7 @@ use estrade_model::secret::Secret;
 use estrade_runtime::EngineHost;
 use estrade_service::bootstrap::{self, InstallationPaths};
 use estrade_service::identity::access::Origin;
-use estrade_service::{Caller, Core, Settings, identity::accounts};
+use estrade_service::{Caller, Core, Services, Settings, identity::accounts};
 use estrade_store::Location;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -22,6 +22,7 @@ use tempfile::TempDir;
 /// An installation in a temporary directory.
 pub(crate) struct Installation {
     pub(crate) core: Arc<Core>,
+    pub(crate) services: Services,
     paths: InstallationPaths,
     _directory: TempDir,
     database: Option<TestDatabase>,
@@ -53,6 +54,7 @@ impl Installation {
         settings.containers.host = EngineHost::Unix(directory.path().join("no-engine.sock"));
         let core = bootstrap::open(&paths, settings).await.unwrap();
         Self {
+            services: Services::new(&core),
             core,
             paths,
             _directory: directory,
