@@ -19,7 +19,7 @@ use arc_swap::Guard;
 use estrade_blobs::BlobError;
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
-use estrade_service::{Core, Result};
+use estrade_service::{Core, Publisher, Result};
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use httpdate::HttpDate;
@@ -122,6 +122,12 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// How the services tell this edge what to serve.
+    pub fn publisher(&self) -> Weak<dyn Publisher> {
+        let routes: Weak<Routes> = Arc::downgrade(&self.routes);
+        routes
+    }
+
     /// Reads what there is to serve.
     pub fn open(
         core: Arc<Core>,
@@ -135,8 +141,6 @@ impl Edge {
                 options.site_cache_bytes,
             );
             let routes = Routes::open(Arc::clone(&core), Arc::new(sites)).await?;
-            let publisher: Weak<Routes> = Arc::downgrade(&routes);
-            core.set_publisher(publisher);
             Ok(Arc::new(Self {
                 routes,
                 contents: ContentCache::new(core.blobs.clone(), options.content_cache),

@@ -7,8 +7,6 @@ use crate::shell_slots::ShellSlots;
 use crate::spool::SpoolRoom;
 use estrade_gateway::Gateway;
 use estrade_service::ai::usage::Ledger;
-use estrade_service::platform::containers::logs::LogCollector;
-use estrade_service::platform::containers::usage::UsageMeter;
 use estrade_service::{Core, Services};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,10 +39,6 @@ pub struct App {
     pub gateway: Arc<Gateway>,
     /// Tells it who answers.
     pub providers: Arc<ProviderSync>,
-    /// Stores what instances write.
-    pub log_collector: Arc<LogCollector>,
-    /// Measures what instances use.
-    pub meter: Arc<UsageMeter>,
     /// Shells that are open on this node.
     pub shells: Arc<ShellSlots>,
     /// Requests per second and credential.

@@ -28,8 +28,6 @@ use estrade_listener::{Listener, ListenerOptions, Port, worker_count};
 use estrade_model::error::error_chain;
 use estrade_service::ai::usage;
 use estrade_service::platform::containers::Reconciler;
-use estrade_service::platform::containers::logs::LogCollector;
-use estrade_service::platform::containers::usage::UsageMeter;
 use estrade_service::platform::releases::{self, Worker};
 use estrade_service::{Core, Services, gc, platform::domains, write_probe};
 use estrade_store::changes;
@@ -148,6 +146,7 @@ impl Server {
         let edge = OpenEdge::open(Arc::clone(&core), edge).await?;
 
         let services = Services::new(&core);
+        services.publisher.set(edge.edge.publisher());
         let ledger = usage::new_ledger(&core).map_err(io::Error::other)?;
         let (gateway, exporter) =
             inference::open(&core, &services.keys, &ledger, &options.inference)?;
@@ -166,8 +165,6 @@ impl Server {
             ledger,
             gateway,
             providers,
-            log_collector: LogCollector::new(&core),
-            meter: UsageMeter::new(&core),
             shells: Arc::default(),
             rates: RateLimits::new(options.requests_per_second, options.burst),
             account_rates,
@@ -290,17 +287,26 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     let services = &app.services;
     let mut workers = JoinSet::new();
     workers.spawn(changes::follow(app.core.db.clone(), stop.clone()));
-    workers.spawn(Worker::run(Arc::clone(&app.core), stop.clone()));
-    workers.spawn(Reconciler::run(Arc::clone(&app.core), stop.clone()));
+    let eager_compressor = &services.eager_compressor;
+    workers.spawn(Worker::run(
+        Arc::clone(&services.fleet),
+        eager_compressor.clone(),
+        stop.clone(),
+    ));
+    workers.spawn(Reconciler::run(Arc::clone(&services.fleet), stop.clone()));
     workers.spawn(gc::blobs::run(Arc::clone(&app.core), stop.clone()));
-    workers.spawn(releases::run_brotli(Arc::clone(&app.core), stop.clone()));
+    workers.spawn(releases::run_brotli(
+        Arc::clone(&app.core),
+        eager_compressor.clone(),
+        stop.clone(),
+    ));
     workers.spawn(Arc::clone(&services.integrity).run(stop.clone()));
     let probe = Arc::clone(&services.write_probe);
     workers.spawn(write_probe::run(probe, stop.clone()));
     workers.spawn(domains::run(Arc::clone(&app.core), stop.clone()));
     workers.spawn(Arc::clone(&app.ledger).run(stop.clone()));
-    workers.spawn(Arc::clone(&app.log_collector).run(stop.clone()));
-    workers.spawn(Arc::clone(&app.meter).run(stop.clone()));
+    workers.spawn(Arc::clone(&services.log_collector).run(stop.clone()));
+    workers.spawn(Arc::clone(&services.meter).run(stop.clone()));
     workers.spawn(gc::rows::run(
         Arc::clone(&app.core),
         Arc::clone(&services.tokens),

@@ -3,9 +3,6 @@
 use crate::core::Core;
 use crate::keyring::{self, Audience, Keyring};
 use crate::open_error::cannot;
-use crate::platform::containers::Fleet;
-use crate::platform::containers::logs::{LogCollectorSlot, LogNotifier};
-use crate::platform::releases::EagerCompressor;
 use crate::priority_gate::PriorityGate;
 use crate::seal::{KEY_LENGTH, MasterKey};
 use crate::settings::Settings;
@@ -24,7 +21,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub use crate::installation_paths::{ADMIN_TOKEN_FILE, InstallationPaths};
 pub use crate::open_error::OpenError;
@@ -94,12 +91,6 @@ async fn open_installation(
         master,
         keyring: ArcSwap::from_pointee(keyring),
         priority_gate: PriorityGate::default(),
-        eager_compressor: EagerCompressor::default(),
-        fleet: Fleet::default(),
-        log_notifier: LogNotifier::default(),
-        log_blocks: tokio::sync::RwLock::default(),
-        log_collector: LogCollectorSlot::default(),
-        publisher: OnceLock::new(),
     }))
 }
 

@@ -6,6 +6,7 @@ use estrade_store::routes::LiveRow;
 use estrade_store::variants::VariantRow;
 use futures_util::future::BoxFuture;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// Serves releases to visitors. The services only know that somebody does.
@@ -33,6 +34,21 @@ pub trait Publisher: Send + Sync {
     /// What visitors of a project were given on this node; none when nobody came.
     fn traffic(&self, _project: ProjectId) -> Option<Traffic> {
         None
+    }
+}
+
+/// Who serves releases on this node, once that is known.
+#[derive(Default)]
+pub struct PublisherSlot(OnceLock<Weak<dyn Publisher>>);
+
+impl PublisherSlot {
+    /// Says who it is; the first one stays.
+    pub fn set(&self, publisher: Weak<dyn Publisher>) {
+        drop(self.0.set(publisher));
+    }
+
+    pub(crate) fn get(&self) -> Option<Arc<dyn Publisher>> {
+        self.0.get()?.upgrade()
     }
 }
 

@@ -8,6 +8,12 @@ use crate::idempotency::Idempotency;
 use crate::identity::credentials::AccountTokens;
 use crate::identity::login::Logins;
 use crate::integrity::IntegrityCheck;
+use crate::platform::containers::Fleet;
+use crate::platform::containers::logs::{ContainerLogs, LogCollector};
+use crate::platform::containers::usage::UsageMeter;
+use crate::platform::disks::ResizeSlot;
+use crate::platform::releases::EagerCompressor;
+use crate::publisher::PublisherSlot;
 use crate::write_probe::WriteProbe;
 use std::sync::Arc;
 
@@ -25,11 +31,28 @@ pub struct Services {
     pub integrity: Arc<IntegrityCheck>,
     /// Finds out whether writes succeed.
     pub write_probe: Arc<WriteProbe>,
+    /// Who serves releases on this node.
+    pub publisher: Arc<PublisherSlot>,
+    /// Compresses what is uploaded ahead of its release.
+    pub eager_compressor: EagerCompressor,
+    /// Lets one disk be resized at a time.
+    pub resize_slot: ResizeSlot,
+    /// What readers and writers of container logs share.
+    pub logs: Arc<ContainerLogs>,
+    /// Stores what instances write.
+    pub log_collector: Arc<LogCollector>,
+    /// What is known of the instances that run here.
+    pub fleet: Arc<Fleet>,
+    /// Measures what instances use.
+    pub meter: Arc<UsageMeter>,
 }
 
 impl Services {
     /// Builds every feature; none of them does anything yet.
     pub fn new(core: &Arc<Core>) -> Self {
+        let (publisher, logs) = (Arc::default(), Arc::default());
+        let log_collector = LogCollector::new(core, &logs);
+        let fleet = Fleet::new(core, &publisher, &log_collector);
         Self {
             tokens: Arc::new(AccountTokens::new(core)),
             logins: Arc::new(Logins::new(core)),
@@ -37,6 +60,13 @@ impl Services {
             idempotency: Arc::new(Idempotency::new(core)),
             integrity: Arc::new(IntegrityCheck::new(core.db.clone())),
             write_probe: Arc::new(WriteProbe::new(core.db.clone(), core.blobs.clone())),
+            publisher,
+            eager_compressor: EagerCompressor::default(),
+            resize_slot: ResizeSlot::default(),
+            logs,
+            log_collector,
+            meter: UsageMeter::new(&fleet),
+            fleet,
         }
     }
 }

@@ -14,7 +14,7 @@ use estrade_service::idempotency::{
     Idempotency, IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
 };
 use estrade_service::identity::credentials::AccountTokens;
-use estrade_service::{Core, Error, Settings, gc::rows};
+use estrade_service::{Error, Settings, gc::rows};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Installation, on_both_backends};

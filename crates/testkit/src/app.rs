@@ -347,7 +347,7 @@ impl TestApp {
 
     /// Measures what instances use.
     pub fn meter(&self) -> &Arc<UsageMeter> {
-        &self.state.meter
+        &self.state.services.meter
     }
 
     /// Writes down now which tokens and keys were used; a server does it every few seconds.

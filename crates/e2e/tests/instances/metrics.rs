@@ -4,8 +4,8 @@ use crate::support::{clean, deploy, engine, eventually, new_live, new_project, r
 use estrade_model::ProjectId;
 use estrade_runtime::EngineHost;
 use estrade_service::bootstrap::{self, ADMIN, InstallationPaths};
-use estrade_service::platform::containers::usage::{Measuring, UsageMeter};
-use estrade_service::{Core, Settings, identity::accounts};
+use estrade_service::platform::containers::usage::Measuring;
+use estrade_service::{Core, Services, Settings, identity::accounts};
 use estrade_store::Value as Cell;
 use estrade_testkit::{TestApp, on_both_backends};
 use serde_json::{Value, json};
@@ -168,7 +168,7 @@ async fn without_instances_the_engine_is_left_alone() {
         }
     });
     let core = lonely(&directory.path().join("data"), path).await;
-    let meter = UsageMeter::new(&core);
+    let meter = Services::new(&core).meter;
     let count = || asked.load(Ordering::Relaxed);
     let mut measuring = Measuring::default();
     for _ in 0..20 {

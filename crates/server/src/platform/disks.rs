@@ -89,7 +89,15 @@ pub async fn resize_disk(
     Params((project, name)): Params<(String, String), PlatformError>,
     Body(request): Body<ResizeDisk, PlatformError>,
 ) -> Result<Json<DiskBody>, PlatformError> {
-    let disk = disks::resize_disk(&app.core, &scope, &project, &name, request.size).await?;
+    let disk = disks::resize_disk(
+        &app.core,
+        &app.services.resize_slot,
+        &scope,
+        &project,
+        &name,
+        request.size,
+    )
+    .await?;
     Ok(Json(DiskBody { disk }))
 }
 

@@ -87,11 +87,19 @@ pub async fn read_logs(
     };
     if params.follow == Some(true) {
         let after = last_seen(&headers, "a line")?;
-        let follower = logs::follow_logs(&app.core, &scope, &project, &query, after).await?;
+        let follower = logs::follow_logs(
+            &app.core,
+            &app.services.logs,
+            &scope,
+            &project,
+            &query,
+            after,
+        )
+        .await?;
         context.clear_deadline();
         return Ok(follow::answer(app, scope.caller, follower));
     }
-    let lines = logs::read_logs(&app.core, &scope, &project, &query).await?;
+    let lines = logs::read_logs(&app.core, &app.services.logs, &scope, &project, &query).await?;
     Ok(Json(logs::grouped(&lines)?).into_response())
 }
 
@@ -135,6 +143,7 @@ pub async fn list_logs(
         .map(|text| text.parse())
         .transpose()
         .map_err(|Invalid(reason)| Error::invalid(format!("since: {reason}")))?;
-    let lines = logs::read_logs_since(&app.core, &scope, &project, since).await?;
+    let lines =
+        logs::read_logs_since(&app.core, &app.services.logs, &scope, &project, since).await?;
     Ok(Json(lines.into_iter().map(logs::legacy).collect()))
 }

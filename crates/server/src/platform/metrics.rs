@@ -28,7 +28,7 @@ pub async fn read_metrics(
     Scoped(scope): Scoped<PlatformError>,
     Params(project): Params<String, PlatformError>,
 ) -> Result<Json<ProjectMetrics>, PlatformError> {
-    let (_, metrics) = app.meter.read_metrics(&scope, &project).await?;
+    let (_, metrics) = app.services.meter.read_metrics(&scope, &project).await?;
     Ok(Json(metrics))
 }
 
@@ -43,7 +43,9 @@ pub async fn summarize_metrics(
     Scoped(scope): Scoped<PlatformError>,
     Params(project): Params<String, PlatformError>,
 ) -> Result<Json<MetricSummary>, PlatformError> {
-    Ok(Json(app.meter.read_summary(&scope, &project).await?))
+    Ok(Json(
+        app.services.meter.read_summary(&scope, &project).await?,
+    ))
 }
 
 /// See what a project uses
@@ -57,7 +59,7 @@ pub async fn plot_metrics(
     Scoped(scope): Scoped<PlatformError>,
     Params(project): Params<String, PlatformError>,
 ) -> Result<Response, PlatformError> {
-    let (name, metrics) = app.meter.read_metrics(&scope, &project).await?;
+    let (name, metrics) = app.services.meter.read_metrics(&scope, &project).await?;
     let picture = plot::draw(&name, &metrics, app.core.now());
     let headers = [
         (header::CONTENT_TYPE, SVG),

@@ -142,7 +142,7 @@ pub async fn restart_project(
     Scoped(scope): Scoped<PlatformError>,
     Params(project): Params<String, PlatformError>,
 ) -> Result<(), PlatformError> {
-    Ok(projects::restart_project(&app.core, &scope, &project).await?)
+    Ok(app.services.fleet.restart_project(&scope, &project).await?)
 }
 
 /// Change the plan of a project

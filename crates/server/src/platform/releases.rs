@@ -200,7 +200,8 @@ async fn create(
     let client = client_name(request.headers());
     let (head, body) = request.into_parts();
     // Before the body is read: a stranger's or a viewer's 256 MiB are not worth receiving.
-    let upload = releases::begin_upload(&app.core, &scope, &project).await?;
+    let upload =
+        releases::begin_upload(&app.core, &app.services.eager_compressor, &scope, &project).await?;
     let limits = BodyLimits::upload(app.core.settings.max_release_bytes);
     let spool = app
         .spool

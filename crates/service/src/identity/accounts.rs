@@ -1,6 +1,6 @@
 //! Accounts: made and managed by the administrator, used by logging in.
 
-use crate::platform::containers::logs::RETENTION;
+use crate::settings::LOG_RETENTION;
 use crate::{Caller, Core, Error, Result, identity::passwords};
 use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
 use estrade_model::names::Email;
@@ -128,7 +128,7 @@ async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> 
 /// Who the caller is, and what projects can be made of here.
 pub fn read_me(core: &Core, caller: &Caller) -> Me {
     let plans = core.settings.plans.named();
-    let days = RETENTION.as_secs() / (24 * 60 * 60);
+    let days = LOG_RETENTION.as_secs() / (24 * 60 * 60);
     let bundles = OfferedBundles::new(days);
     Me {
         user: User {

@@ -19,6 +19,7 @@ use estrade_runtime::{VolumeKey, VolumeName};
 use estrade_store::projects::{self as project_rows, ProjectRow};
 use estrade_store::{StoreError, Tx, disks, releases};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 const NO_PROJECT: Error = Error::NotFound("the project");
 const NOT_FOUND: Error = Error::NotFound("the disk");
@@ -85,18 +86,27 @@ pub async fn read_disk(core: &Core, scope: &Scope, project: &str, name: &str) ->
     disk.ok_or(NOT_FOUND)
 }
 
+/// The one resize that may be under way. What is taken back after a failure must be the size from before this resize,
+/// and not one that another resize is about to take back as well.
+pub struct ResizeSlot(Semaphore);
+
+impl Default for ResizeSlot {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
 /// Makes a disk larger, with what is on it, also while an instance has it.
 pub async fn resize_disk(
     core: &Core,
+    slot: &ResizeSlot,
     scope: &Scope,
     project: &str,
     name: &str,
     size: DiskSize,
 ) -> Result<Disk> {
     let permission = scope.require(Role::Developer)?;
-    // One at a time: what is taken back after a failure must be the size from before this resize, and not one that
-    // another resize is about to take back as well.
-    let _turn = core.fleet.resizes.acquire().await;
+    let _one_at_a_time = slot.0.acquire().await;
     let before = read_disk(core, scope, project, name).await?;
     let row = projects::find_project(core, scope, project).await?;
     let volume = VolumeKey {

@@ -7,5 +7,6 @@ pub mod domains;
 pub mod envs;
 pub mod events;
 pub mod networks;
+mod project_lookup;
 pub mod projects;
 pub mod releases;

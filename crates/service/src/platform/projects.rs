@@ -2,21 +2,20 @@
 
 use crate::platform::disks::require_disks_fit;
 use crate::platform::events::{NewEvent, record_events};
+use crate::platform::project_lookup::NOT_FOUND;
+pub(crate) use crate::platform::project_lookup::{find_project, parse_key};
 use crate::{Core, Error, Result, Scope, platform::envs};
 use estrade_model::ProjectId;
 use estrade_model::names::{NetworkName, ProjectName};
 use estrade_model::plan::{BUNDLE_PLANS, Plan};
 use estrade_model::platform::Platform;
-use estrade_model::project::{
-    CreateProject, NetworkId, Project, ProjectDetail, ProjectKey, ProjectStatus,
-};
+use estrade_model::project::{CreateProject, NetworkId, Project, ProjectDetail, ProjectStatus};
 use estrade_model::team::Role;
 use estrade_store::projects::{self, NewProject, ProjectRow, Switch};
 use estrade_store::quotas::{self, Counted};
 use estrade_store::{ChangeKind, StoreError, Tx, disks, domains, former_names, networks};
 use std::time::Duration;
 
-const NOT_FOUND: Error = Error::NotFound("the project");
 /// How long the name of a deleted project stays its owner's.
 const NAME_RESERVED_FOR: Duration = Duration::from_hours(30 * 24);
 /// How many names of deleted projects are kept for one owner: nobody can reserve all names.
@@ -261,14 +260,8 @@ pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &st
     change_project(core, scope, project, alteration).await
 }
 
-/// Asks for the project's instances to be started afresh: also those that crashed and would wait for the next
-/// try, or whose image the engine has lost.
+/// Asks for the project's instances to be started afresh.
 pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Result<()> {
-    scope.require_to_read(Role::Developer)?;
-    let row = find_project(core, scope, project).await?;
-    if let Some(release) = row.current_release {
-        core.fleet.reset_backoff(release);
-    }
     change_project(core, scope, project, Alteration::Restart).await
 }
 
@@ -395,18 +388,6 @@ pub async fn check_availability(core: &Core, scope: &Scope, name: &str) -> Resul
     } else {
         Availability::Free
     })
-}
-
-/// The caller's project of that name or id.
-pub(crate) async fn find_project(core: &Core, scope: &Scope, project: &str) -> Result<ProjectRow> {
-    projects::read_project(&core.db, scope.owner, &parse_key(project)?)
-        .await?
-        .ok_or(NOT_FOUND)
-}
-
-/// A text that is neither a name nor an id names nothing: 404 like any other unknown project.
-pub(crate) fn parse_key(project: &str) -> Result<ProjectKey> {
-    project.parse().map_err(|_| NOT_FOUND)
 }
 
 /// The plan of that id or alias, with its own id.

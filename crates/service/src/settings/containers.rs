@@ -4,6 +4,9 @@ use estrade_buildpacks::BaseImages;
 use estrade_runtime::{Egress, EngineHost, Registries, SubnetPool};
 use std::time::Duration;
 
+/// Lines of logs are kept this long at most.
+pub(crate) const LOG_RETENTION: Duration = Duration::from_hours(30 * 24);
+
 /// How projects run.
 #[derive(Debug, Clone)]
 pub struct ContainerSettings {

@@ -4,6 +4,7 @@ mod containers;
 mod domains;
 
 pub use containers::ContainerSettings;
+pub(crate) use containers::LOG_RETENTION;
 pub use domains::DomainSettings;
 pub use estrade_ledger::UsageSettings;
 

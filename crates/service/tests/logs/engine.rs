@@ -7,7 +7,9 @@ use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{
     Engine, EngineHost, InstanceId, InstanceKey, InstanceSpec, Limits, SubnetPool,
 };
-use estrade_service::platform::containers::logs::{LogCollector, LogQuery, read_logs};
+use estrade_service::platform::containers::logs::{
+    ContainerLogs, LogCollector, LogQuery, read_logs,
+};
 use estrade_service::{Core, Scope, Settings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +21,7 @@ const MIB: u64 = 1 << 20;
 /// A project whose instances write.
 pub(crate) struct World {
     pub(crate) core: Arc<Core>,
+    pub(crate) logs: Arc<ContainerLogs>,
     pub(crate) ada: Scope,
     pub(crate) project: ProjectId,
 }
@@ -36,7 +39,12 @@ impl World {
         let ada = owner(at, "ada").await;
         let project = create(&core, &ada, "shop", "nano").await;
         core.runtime.ensure_network(ada.owner).await.unwrap();
-        Self { core, ada, project }
+        Self {
+            core,
+            logs: Arc::default(),
+            ada,
+            project,
+        }
     }
 
     fn spec(&self, release: ReleaseId, number: u32, program: &str) -> InstanceSpec {
@@ -94,7 +102,7 @@ impl World {
             last_lines: Some(5000),
             ..LogQuery::default()
         };
-        let lines = read_logs(&self.core, &self.ada, "shop", &query)
+        let lines = read_logs(&self.core, &self.logs, &self.ada, "shop", &query)
             .await
             .unwrap();
         texts(&lines).into_iter().map(str::to_owned).collect()
@@ -136,8 +144,9 @@ pub(crate) struct RunningKeeper {
 }
 
 impl RunningKeeper {
-    pub(crate) fn start(core: &Arc<Core>) -> Self {
-        let (keeper, stop) = (LogCollector::new(core), CancellationToken::new());
+    pub(crate) fn start(world: &World) -> Self {
+        let keeper = LogCollector::new(&world.core, &world.logs);
+        let stop = CancellationToken::new();
         let mut task = JoinSet::new();
         task.spawn(Arc::clone(&keeper).run(stop.clone()));
         Self { keeper, stop, task }

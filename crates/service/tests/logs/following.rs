@@ -3,7 +3,9 @@
 use crate::stored::{release, store};
 use crate::support::{Installation, on_both_backends};
 use crate::{create, owner, texts};
-use estrade_service::platform::containers::logs::{KeptLine, LogFollower, LogQuery, follow_logs};
+use estrade_service::platform::containers::logs::{
+    ContainerLogs, KeptLine, LogFollower, LogQuery, follow_logs,
+};
 use estrade_service::platform::projects;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -32,7 +34,9 @@ async fn a_follower_hears_of_everything_once(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     let project = create(core, &ada, "shop", "nano").await;
     let query = LogQuery::default();
-    let mut follower = follow_logs(core, &ada, "shop", &query, None).await.unwrap();
+    let mut follower = follow_logs(core, &ContainerLogs::default(), &ada, "shop", &query, None)
+        .await
+        .unwrap();
     nothing(&mut follower).await;
     // Their times are not the order in which they are stored.
     store(
@@ -49,7 +53,7 @@ async fn a_follower_hears_of_everything_once(at: &Installation) {
     nothing(&mut follower).await;
     for (seen, rest) in [(0, vec!["two", "three", "four"]), (2, vec!["four"])] {
         let after = Some(first[seen].cursor);
-        let mut resumed = follow_logs(core, &ada, "shop", &query, after)
+        let mut resumed = follow_logs(core, &ContainerLogs::default(), &ada, "shop", &query, after)
             .await
             .unwrap();
         assert_eq!(texts(&next(&mut resumed).await), rest);
@@ -81,7 +85,9 @@ async fn a_follower_begins_with_the_newest_lines(at: &Installation) {
             last_lines: Some(count),
             ..LogQuery::default()
         };
-        let mut follower = follow_logs(core, &ada, "shop", &query, None).await.unwrap();
+        let mut follower = follow_logs(core, &ContainerLogs::default(), &ada, "shop", &query, None)
+            .await
+            .unwrap();
         let mut lines = Vec::new();
         while lines.len() < expected {
             lines.extend(next(&mut follower).await);
@@ -103,7 +109,9 @@ async fn only_what_was_asked_for_is_followed(at: &Installation) {
         release: Some(release('a')),
         ..LogQuery::default()
     };
-    let mut follower = follow_logs(core, &ada, "shop", &query, None).await.unwrap();
+    let mut follower = follow_logs(core, &ContainerLogs::default(), &ada, "shop", &query, None)
+        .await
+        .unwrap();
     assert_eq!(texts(&next(&mut follower).await), ["Error 1"]);
     store(core, project, release('b'), &[(3, "error of another")]).await;
     store(core, project, release('a'), &[(4, "fine")]).await;

@@ -40,12 +40,12 @@ for n in range(900):
     if n % 3 == 0: time.sleep(0.01)";
     let id = world.run(release('a'), 1, program).await;
     for _ in 0..8 {
-        let running = RunningKeeper::start(&world.core);
+        let running = RunningKeeper::start(&world);
         tokio::time::sleep(Duration::from_millis(450)).await;
         running.stop().await;
     }
     world.ended(&id).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     running.keeper.settle(&id, LIMIT).await;
     assert_eq!(sorted(world.lines().await), numbers(0..900));
     running.stop().await;
@@ -54,7 +54,7 @@ for n in range(900):
 
 async fn lines_outlive_their_containers(at: &Installation) {
     let world = World::new(at).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     for (digit, text) in [('a', "first"), ('b', "second")] {
         let program = format!("import time; print('{text}', flush=True); time.sleep(30)");
         let id = world.run(release(digit), 1, &program).await;
@@ -76,7 +76,7 @@ async fn lines_outlive_their_containers(at: &Installation) {
         release: Some(release('b')),
         ..LogQuery::default()
     };
-    let lines = read_logs(&world.core, &world.ada, "shop", &query)
+    let lines = read_logs(&world.core, &world.logs, &world.ada, "shop", &query)
         .await
         .unwrap();
     assert_eq!(texts(&lines), ["second", "second"]);
@@ -90,7 +90,7 @@ async fn settling_stores_the_last_words(at: &Installation) {
     let program = "for n in range(3000): print(n)";
     let id = world.run(release('a'), 1, program).await;
     world.ended(&id).await;
-    let keeper = LogCollector::new(&world.core);
+    let keeper = LogCollector::new(&world.core, &world.logs);
     keeper.settle(&id, LIMIT).await;
     assert_eq!(world.lines().await, numbers(0..3000));
     keeper.settle(&id, LIMIT).await;
@@ -98,11 +98,13 @@ async fn settling_stores_the_last_words(at: &Installation) {
     world.core.runtime.remove_instance(&id).await.unwrap();
     let begun = Instant::now();
     keeper.settle(&id, LIMIT).await;
-    LogCollector::new(&world.core).settle(&id, LIMIT).await;
+    LogCollector::new(&world.core, &world.logs)
+        .settle(&id, LIMIT)
+        .await;
     assert!(begun.elapsed() < Duration::from_secs(5), "it is gone");
 
     // Somebody follows it and has not stored everything yet.
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     let program =
         "import time\nfor n in range(3000, 4000): print(n, flush=True); time.sleep(0.002)";
     let id = world.run(release('a'), 2, program).await;
@@ -116,7 +118,7 @@ async fn settling_stores_the_last_words(at: &Installation) {
 
 async fn an_instance_that_is_started_again_goes_on(at: &Installation) {
     let world = World::new(at).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     let id = world.run(release('a'), 1, "print('hello')").await;
     for count in 2..=4 {
         world.ended(&id).await;
@@ -132,7 +134,7 @@ async fn an_instance_that_is_started_again_goes_on(at: &Installation) {
 
 async fn long_lines_come_in_pieces(at: &Installation) {
     let world = World::new(at).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     let program = "print('x' * 100000); print('end')";
     let id = world.run(release('a'), 1, program).await;
     world.ended(&id).await;
@@ -147,13 +149,13 @@ async fn long_lines_come_in_pieces(at: &Installation) {
 
 async fn lines_are_seen_soon(at: &Installation) {
     let world = World::new(at).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     let program = "import time
 time.sleep(3)
 for n in range(5): print(n, flush=True); time.sleep(1.3)";
     world.run(release('a'), 1, program).await;
     let query = LogQuery::default();
-    let follower = follow_logs(&world.core, &world.ada, "shop", &query, None).await;
+    let follower = follow_logs(&world.core, &world.logs, &world.ada, "shop", &query, None).await;
     let (mut follower, mut slowest, mut seen) = (follower.unwrap(), 0, Vec::new());
     while seen.len() < 5 {
         let lines = timeout(LIMIT, follower.next_lines())
@@ -185,7 +187,7 @@ fn peak() -> usize {
 async fn a_flood_is_complete_and_takes_little_memory(at: &Installation) {
     const LINES: usize = 200_000;
     let world = World::new(at).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     let before = peak();
     let program = format!(
         "import time; time.sleep(1)\nfor n in range({LINES}): print(n, 'is a line of the flood')"
@@ -202,9 +204,16 @@ async fn a_flood_is_complete_and_takes_little_memory(at: &Installation) {
     };
     // From the first line on.
     let first = "0-0".parse().unwrap();
-    let mut follower = follow_logs(&world.core, &world.ada, "shop", &query, Some(first))
-        .await
-        .unwrap();
+    let mut follower = follow_logs(
+        &world.core,
+        &world.logs,
+        &world.ada,
+        "shop",
+        &query,
+        Some(first),
+    )
+    .await
+    .unwrap();
     let mut next = 0;
     while next < LINES {
         let lines = timeout(LIMIT, follower.next_lines()).await;
@@ -221,7 +230,7 @@ async fn a_flood_is_complete_and_takes_little_memory(at: &Installation) {
 
 async fn lines_that_nobody_could_read_are_not_missing_silently(at: &Installation) {
     let world = World::new(at).await;
-    let running = RunningKeeper::start(&world.core);
+    let running = RunningKeeper::start(&world);
     // More than the engine keeps.
     let program = "import time; print('first', flush=True); time.sleep(6)
 for n in range(60000): print('x' * 1000)
@@ -230,14 +239,14 @@ print('last')";
     world.wait_for_lines(1).await;
     running.stop().await;
     world.ended(&id).await;
-    LogCollector::new(&world.core)
+    LogCollector::new(&world.core, &world.logs)
         .settle(&id, Duration::from_mins(2))
         .await;
     let query = LogQuery {
         direction: Direction::Forward,
         ..LogQuery::default()
     };
-    let lines = read_logs(&world.core, &world.ada, "shop", &query)
+    let lines = read_logs(&world.core, &world.logs, &world.ada, "shop", &query)
         .await
         .unwrap();
     assert_eq!(lines[0].text, "first");
@@ -247,7 +256,7 @@ print('last')";
         search: Some("MISSING".into()),
         ..LogQuery::default()
     };
-    let said = read_logs(&world.core, &world.ada, "shop", &query).await;
+    let said = read_logs(&world.core, &world.logs, &world.ada, "shop", &query).await;
     assert_eq!(said.unwrap().len(), 1, "once");
     assert_eq!(world.lines().await.pop().unwrap(), "last");
     world.clean().await;

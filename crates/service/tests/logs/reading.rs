@@ -4,7 +4,9 @@ use crate::stored::{SECOND, release, store};
 use crate::support::{Installation, on_both_backends};
 use crate::{create, owner, texts};
 use estrade_model::log::{Direction, Since};
-use estrade_service::platform::containers::logs::{LogQuery, read_logs, read_logs_since};
+use estrade_service::platform::containers::logs::{
+    ContainerLogs, LogQuery, read_logs, read_logs_since,
+};
 use estrade_service::{Core, Scope};
 
 on_both_backends! {
@@ -17,7 +19,9 @@ on_both_backends! {
 }
 
 async fn read(core: &Core, scope: &Scope, query: LogQuery) -> Vec<String> {
-    let lines = read_logs(core, scope, "shop", &query).await.unwrap();
+    let lines = read_logs(core, &ContainerLogs::default(), scope, "shop", &query)
+        .await
+        .unwrap();
     texts(&lines).into_iter().map(str::to_owned).collect()
 }
 
@@ -141,9 +145,15 @@ async fn only_what_was_asked_for_is_shown(at: &Installation) {
     };
     assert_eq!(read(core, &ada, of('b')).await, ["get /cart 500"]);
     assert!(read(core, &ada, of('c')).await.is_empty());
-    let lines = read_logs(core, &ada, "shop", &search("Fehler"))
-        .await
-        .unwrap();
+    let lines = read_logs(
+        core,
+        &ContainerLogs::default(),
+        &ada,
+        "shop",
+        &search("Fehler"),
+    )
+    .await
+    .unwrap();
     assert!(lines[0].stderr && lines[0].release == release('a'));
 }
 
@@ -194,14 +204,22 @@ async fn the_list_goes_on_after_the_last_line_seen(at: &Installation) {
         .map(|(at, text)| (*at, text.as_str()))
         .collect();
     store(core, project, release('a'), &lines).await;
-    let newest = read_logs_since(core, &ada, "shop", None).await.unwrap();
-    assert_eq!((newest[0].at, newest.len()), (500, 1000));
-    let first = read_logs_since(core, &ada, "shop", Some(Since(0)))
+    let newest = read_logs_since(core, &ContainerLogs::default(), &ada, "shop", None)
         .await
         .unwrap();
+    assert_eq!((newest[0].at, newest.len()), (500, 1000));
+    let first = read_logs_since(
+        core,
+        &ContainerLogs::default(),
+        &ada,
+        "shop",
+        Some(Since(0)),
+    )
+    .await
+    .unwrap();
     assert_eq!((first[0].at, first.len()), (0, 1000));
     let next = Since(first[999].at + 1);
-    let rest = read_logs_since(core, &ada, "shop", Some(next))
+    let rest = read_logs_since(core, &ContainerLogs::default(), &ada, "shop", Some(next))
         .await
         .unwrap();
     assert_eq!((rest[0].at, rest.len()), (1000, 500));
@@ -214,8 +232,22 @@ async fn what_belongs_to_others_is_not_there(at: &Installation) {
     store(core, project, release('a'), &[(1, "secret")]).await;
     let other = create(core, &eve, "other", "nano").await;
     store(core, other, release('b'), &[(1, "mine")]).await;
-    let read = read_logs(core, &eve, "shop", &LogQuery::default()).await;
+    let read = read_logs(
+        core,
+        &ContainerLogs::default(),
+        &eve,
+        "shop",
+        &LogQuery::default(),
+    )
+    .await;
     assert_eq!(read.unwrap_err().code(), "not_found");
-    let lines = read_logs(core, &eve, "other", &LogQuery::default()).await;
+    let lines = read_logs(
+        core,
+        &ContainerLogs::default(),
+        &eve,
+        "other",
+        &LogQuery::default(),
+    )
+    .await;
     assert_eq!(texts(&lines.unwrap()), ["mine"]);
 }

@@ -7,7 +7,7 @@ use estrade_model::ProjectId;
 use estrade_model::log::Direction;
 use estrade_service::platform::containers::logs::merging::merge;
 use estrade_service::platform::containers::logs::retention::prune;
-use estrade_service::platform::containers::logs::{KeptLine, LogQuery, read_logs};
+use estrade_service::platform::containers::logs::{ContainerLogs, KeptLine, LogQuery, read_logs};
 use estrade_service::{Core, platform::projects};
 use estrade_store::log_blocks::{LogBlock, SPAN, list_blocks_above};
 use std::time::Duration;
@@ -116,7 +116,9 @@ async fn small_blocks_become_large_ones(at: &Installation) {
             last_lines: Some(2000),
             ..LogQuery::default()
         };
-        let lines = read_logs(core, &ada, "shop", &query).await.unwrap();
+        let lines = read_logs(core, &ContainerLogs::default(), &ada, "shop", &query)
+            .await
+            .unwrap();
         let line = |it: &KeptLine| (it.at, it.release, it.stderr, it.text.clone());
         let mut lines: Vec<_> = lines.iter().map(line).collect();
         lines.sort();
@@ -126,10 +128,10 @@ async fn small_blocks_become_large_ones(at: &Installation) {
     assert_eq!((before.len(), blocks_before.len()), (801, 401));
 
     let stop = CancellationToken::new();
-    merge(core, &stop).await.unwrap();
+    merge(core, &ContainerLogs::default(), &stop).await.unwrap();
     assert_eq!(blocks(core, project).await.len(), 401, "they are too new");
     core.clock.advance(Duration::from_hours(4));
-    merge(core, &stop).await.unwrap();
+    merge(core, &ContainerLogs::default(), &stop).await.unwrap();
     assert_eq!(lines().await, before);
     let merged = blocks(core, project).await;
     assert!(merged.len() < 30, "{}", merged.len());
@@ -142,11 +144,11 @@ async fn small_blocks_become_large_ones(at: &Installation) {
     assert_eq!(last(&merged), last(&blocks_before));
     // It comes to an end.
     for _ in 0..5 {
-        merge(core, &stop).await.unwrap();
+        merge(core, &ContainerLogs::default(), &stop).await.unwrap();
     }
     assert_eq!(lines().await, before);
     let merged = blocks(core, project).await;
-    merge(core, &stop).await.unwrap();
+    merge(core, &ContainerLogs::default(), &stop).await.unwrap();
     let numbers = |blocks: &[LogBlock]| blocks.iter().map(|it| it.number).collect::<Vec<_>>();
     assert_eq!(numbers(&blocks(core, project).await), numbers(&merged));
 }

@@ -8,8 +8,8 @@ use estrade_model::release::{NewRelease, Release, ReleaseState};
 use estrade_model::team::Role;
 use estrade_model::{Id, ReleaseId};
 use estrade_service::platform::releases::worker::Worker;
-use estrade_service::platform::releases::{self, Source, Upload};
-use estrade_service::{Core, Result, Scope, platform::projects};
+use estrade_service::platform::releases::{self, EagerCompressor, Source, Upload};
+use estrade_service::{Core, Result, Scope, Services, platform::projects};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -83,7 +83,7 @@ pub(crate) async fn try_deploy(
     project: &str,
     files: Vec<(String, Vec<u8>)>,
 ) -> Result<ReleaseId> {
-    let upload = releases::begin_upload(core, scope, project).await?;
+    let upload = releases::begin_upload(core, &EagerCompressor::default(), scope, project).await?;
     let source = Source::Files(add_files(upload, files).await?);
     releases::create_release(core, scope, project, NewRelease::default(), source).await
 }
@@ -121,8 +121,13 @@ pub(crate) struct RunningWorker {
 
 impl RunningWorker {
     pub(crate) fn start(core: &Arc<Core>) -> Self {
+        Self::start_with(Services::new(core))
+    }
+
+    pub(crate) fn start_with(services: Services) -> Self {
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
-        task.spawn(Worker::run(Arc::clone(core), stop.clone()));
+        let (fleet, eager_compressor) = (services.fleet, services.eager_compressor);
+        task.spawn(Worker::run(fleet, eager_compressor, stop.clone()));
         Self { stop, task }
     }
 

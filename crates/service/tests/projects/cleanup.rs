@@ -12,7 +12,7 @@ use estrade_model::release::{ArtifactId, NewRelease, ReleaseState};
 use estrade_model::{ReleaseId, Timestamp};
 use estrade_service::gc::blobs::{BlobCollector, CollectedBlobs};
 use estrade_service::platform::releases::{
-    Source, begin_upload, create_release, download_source, rollback_release,
+    EagerCompressor, Source, begin_upload, create_release, download_source, rollback_release,
 };
 use estrade_service::{Core, Scope, Settings, platform::projects};
 use estrade_store::variants::read_variants;
@@ -419,7 +419,9 @@ async fn what_releases_share_outlives_the_first(at: &Installation) {
         condemn(&core.db, digests.clone(), core.now())
             .await
             .unwrap();
-        let mut upload = begin_upload(&core, &ada, "shop").await.unwrap();
+        let mut upload = begin_upload(&core, &EagerCompressor::default(), &ada, "shop")
+            .await
+            .unwrap();
         for (page, digest) in pages.iter().zip(&digests) {
             let path = format!("{number}/{digest}.html");
             let size = page.len() as u64;

@@ -6,7 +6,7 @@ use crate::acting::{
 use crate::support::{Installation, on_both_backends};
 use estrade_model::release::{NewRelease, ReleaseState};
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_service::platform::releases::{self, Source};
+use estrade_service::platform::releases::{self, EagerCompressor, Source};
 use estrade_service::{
     Core, Scope, platform::envs, platform::events, platform::networks, platform::projects,
 };
@@ -71,7 +71,7 @@ async fn attempts(
         ),
         (
             "upload",
-            code(releases::begin_upload(core, scope, project).await),
+            code(releases::begin_upload(core, &EagerCompressor::default(), scope, project).await),
         ),
         (
             "deploy",

@@ -9,8 +9,8 @@ use estrade_model::platform::Platform;
 use estrade_model::release::{NewRelease, ReleaseState, ReleaseType};
 use estrade_model::team::Role;
 use estrade_service::platform::releases::{
-    Source, begin_upload, cancel_release, create_release, list_releases, read_release,
-    rollback_release, summarize_releases, wait_release,
+    EagerCompressor, Source, begin_upload, cancel_release, create_release, list_releases,
+    read_release, rollback_release, summarize_releases, wait_release,
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -62,7 +62,9 @@ async fn a_static_release_becomes_ready_and_current(at: &Installation) {
 async fn what_a_release_says_is_kept(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     create(core, &ada, "shop").await;
-    let upload = begin_upload(core, &ada, "shop").await.unwrap();
+    let upload = begin_upload(core, &EagerCompressor::default(), &ada, "shop")
+        .await
+        .unwrap();
     let upload = add_files(upload, named(&[("a", b"1")])).await.unwrap();
     let secret = json!({"envs": {"TOKEN": "hunter2"}});
     let new = NewRelease {
@@ -97,7 +99,9 @@ async fn a_container_release_fails_and_says_what_is_needed(at: &Installation) {
     let worker = RunningWorker::start(core);
     let live = deploy(core, &ada, "shop", &[("a", b"1")]).await;
     finished(core, &ada, live).await;
-    let upload = begin_upload(core, &ada, "shop").await.unwrap();
+    let upload = begin_upload(core, &EagerCompressor::default(), &ada, "shop")
+        .await
+        .unwrap();
     let upload = add_files(upload, named(&[("a", b"1")])).await.unwrap();
     let new = NewRelease {
         platform: Some(Platform::Django),

@@ -8,7 +8,7 @@ use crate::support::{Installation, on_both_backends};
 use estrade_model::plan::Plan;
 use estrade_model::release::NewRelease;
 use estrade_model::team::Role;
-use estrade_service::platform::releases::{Source, begin_upload, create_release};
+use estrade_service::platform::releases::{EagerCompressor, Source, begin_upload, create_release};
 use estrade_service::{Core, Error, Settings, platform::projects};
 
 on_both_backends! {
@@ -108,7 +108,9 @@ async fn a_refusal_at_the_end_leaves_nothing(at: &Installation) {
     let files = || named(&[("a", b"small"), ("b", &large)]);
 
     create(core, &ada, "shop").await;
-    let upload = begin_upload(core, &ada, "shop").await.unwrap();
+    let upload = begin_upload(core, &EagerCompressor::default(), &ada, "shop")
+        .await
+        .unwrap();
     let source = Source::Files(add_files(upload, files()).await.unwrap());
     let long = NewRelease {
         message: Some("x".repeat(100_000)),
@@ -121,7 +123,9 @@ async fn a_refusal_at_the_end_leaves_nothing(at: &Installation) {
     assert_nothing_left(core).await;
 
     // Deleted while its files were received, and a new one of that name made.
-    let upload = begin_upload(core, &ada, "shop").await.unwrap();
+    let upload = begin_upload(core, &EagerCompressor::default(), &ada, "shop")
+        .await
+        .unwrap();
     let source = Source::Files(add_files(upload, files()).await.unwrap());
     projects::delete_project(core, &ada, "shop", None)
         .await
@@ -136,7 +140,7 @@ async fn a_refusal_at_the_end_leaves_nothing(at: &Installation) {
 
     let viewer = with_role(&ada, Role::Viewer);
     assert_eq!(
-        code(begin_upload(core, &viewer, "shop").await),
+        code(begin_upload(core, &EagerCompressor::default(), &viewer, "shop").await),
         "no_permission"
     );
 }

@@ -8,8 +8,10 @@ use estrade_blobs::Digest;
 use estrade_model::coding::Coding;
 use estrade_model::release::ReleaseState;
 use estrade_model::{ProjectId, ReleaseId};
-use estrade_service::platform::releases::{Claim, cancel_release, rollback_release, run_brotli};
-use estrade_service::{Core, Publisher, Result, Scope};
+use estrade_service::platform::releases::{
+    Claim, EagerCompressor, cancel_release, rollback_release, run_brotli,
+};
+use estrade_service::{Core, Publisher, Result, Scope, Services};
 use estrade_store::blob_rows::read_blobs;
 use estrade_store::routes::LiveRow;
 use estrade_store::variants::{VariantRow, find_tried, read_variants};
@@ -181,7 +183,11 @@ async fn brotli_follows_and_is_announced(at: &Installation) {
     worker.stop().await;
     let mut changes = core.db.changes().subscribe();
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
-    task.spawn(run_brotli(Arc::clone(core), stop.clone()));
+    task.spawn(run_brotli(
+        Arc::clone(core),
+        EagerCompressor::default(),
+        stop.clone(),
+    ));
     let announced = async {
         loop {
             let change = changes.recv().await.unwrap();
@@ -308,10 +314,11 @@ async fn what_was_shown_before_the_commit_is_never_something_else(at: &Installat
         shown: Mutex::default(),
     });
     let edge: Arc<dyn Publisher> = Arc::clone(&onlooker) as _;
-    core.set_publisher(Arc::downgrade(&edge));
+    let services = Services::new(core);
+    services.publisher.set(Arc::downgrade(&edge));
     create(core, &ada, "late").await;
     create(core, &ada, "shop").await;
-    let worker = RunningWorker::start(core);
+    let worker = RunningWorker::start_with(services);
     let late = deploy(core, &ada, "late", &[("a.html", &text(100))]).await;
     let is_shown = || onlooker.shown.lock().unwrap().len() >= 2;
     while !is_shown() {

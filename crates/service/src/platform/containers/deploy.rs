@@ -1,10 +1,11 @@
 //! All instances of a new release, before it goes live.
 
+use super::fleet::Fleet;
 use super::launch::{LaunchError, launch};
 use super::shutdown::{StopReason, shutdown};
 use super::workload::Workload;
 use crate::platform::releases::Failure;
-use crate::{Core, Error, platform::disks};
+use crate::{Error, platform::disks};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_store::workloads;
 use futures_util::future::{join_all, try_join_all};
@@ -40,19 +41,19 @@ impl From<Error> for BringUpError {
 /// Without zero downtime the instances of other releases end first, so that two never run at once. The
 /// reconciler starts none of them while a release is DEPLOYING, and starts them again if it fails.
 async fn end_others(
-    core: &Core,
+    fleet: &Fleet,
     project: ProjectId,
     release: ReleaseId,
 ) -> Result<(), BringUpError> {
     let end = async {
         loop {
-            let mut others = core.runtime.instances().await?;
+            let mut others = fleet.core.runtime.instances().await?;
             others.retain(|it| it.key.project == project && it.key.release != release);
             if others.is_empty() {
                 return Ok(());
             }
             let ending = others.into_iter();
-            join_all(ending.map(|it| shutdown(core, it, StopReason::Replaced))).await;
+            join_all(ending.map(|it| shutdown(fleet, it, StopReason::Replaced))).await;
             // Those that the reconciler is ending are not waited for by the above.
             sleep(POLL_INTERVAL).await;
         }
@@ -69,10 +70,11 @@ async fn end_others(
 /// that is, the database says. May be repeated; instances that it leaves behind are removed by the
 /// reconciler unless the release goes live.
 pub(crate) async fn bring_up(
-    core: &Core,
+    fleet: &Fleet,
     project: ProjectId,
     release: ReleaseId,
 ) -> Result<(), BringUpError> {
+    let core = &fleet.core;
     let row = workloads::read_workload(&core.db, project).await;
     let row = row.map_err(Error::from)?.ok_or(BringUpError::Gone)?;
     let (owner, scale, zero_downtime) = (row.owner, row.scale, row.zero_downtime);
@@ -84,16 +86,15 @@ pub(crate) async fn bring_up(
     let network = core.runtime.ensure_network(owner).await;
     network.map_err(BringUpError::Engine)?;
     if !zero_downtime {
-        end_others(core, project, release).await?;
+        end_others(fleet, project, release).await?;
     }
-    let launches = (1..=scale).map(|number| launch(core, &workload, number));
+    let launches = (1..=scale).map(|number| launch(fleet, &workload, number));
     let instances = try_join_all(launches).await.map_err(|error| match error {
         LaunchError::Unhealthy { failure, .. } => BringUpError::Unhealthy(failure),
         LaunchError::Engine(error) => BringUpError::Engine(error),
     })?;
-    let publisher = core.publisher();
     for instance in &instances {
-        core.fleet.enter(publisher.as_ref(), instance);
+        fleet.enter(instance);
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Instances whose disk the engine cannot limit are looked at, and stopped when they are full: from their
 //! start, before they get visitors, until they are gone.
 
+use super::fleet::Fleet;
+use crate::Result;
 use crate::platform::events::{NewEvent, record_events};
-use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
 use estrade_model::plan::Plan;
@@ -18,8 +19,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks at every instance that has to be looked at. What goes wrong with one is no reason to leave out
 /// the others.
-pub(super) async fn look_at_disks(core: &Core) {
-    let instances = match core.runtime.instances().await {
+pub(super) async fn look_at_disks(fleet: &Fleet) {
+    let instances = match fleet.core.runtime.instances().await {
         Ok(instances) => instances,
         Err(error) => {
             tracing::debug!(
@@ -33,7 +34,7 @@ pub(super) async fn look_at_disks(core: &Core) {
     let mut written = HashMap::new();
     for Instance { id, key, .. } in instances.into_iter().filter(watched) {
         let project = key.project;
-        match look_at_disk(core, project, &id).await {
+        match look_at_disk(fleet, project, &id).await {
             Ok(Some(used)) => {
                 written.insert(id, used);
             }
@@ -43,11 +44,12 @@ pub(super) async fn look_at_disks(core: &Core) {
             }
         }
     }
-    core.fleet.note_disks(written);
+    fleet.note_disks(written);
 }
 
 /// How much an instance has written; stops it when that is too much. None: it is gone.
-async fn look_at_disk(core: &Core, project: ProjectId, id: &InstanceId) -> Result<Option<u64>> {
+async fn look_at_disk(fleet: &Fleet, project: ProjectId, id: &InstanceId) -> Result<Option<u64>> {
+    let core = &fleet.core;
     let Some(used) = core.runtime.disk_use(id).await? else {
         return Ok(None);
     };
@@ -56,12 +58,13 @@ async fn look_at_disk(core: &Core, project: ProjectId, id: &InstanceId) -> Resul
     };
     let plan = core.settings.plans.get(&row.plan);
     if plan.is_some_and(|plan| used > Plan::disk_bytes(plan)) {
-        stop_full(core, project, id, used).await?;
+        stop_full(fleet, project, id, used).await?;
     }
     Ok(Some(used))
 }
 
-async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) -> Result<()> {
+async fn stop_full(fleet: &Fleet, project: ProjectId, id: &InstanceId, used: u64) -> Result<()> {
+    let core = &fleet.core;
     let now = core.now();
     core.db
         .transact(move |tx| {
@@ -71,6 +74,6 @@ async fn stop_full(core: &Core, project: ProjectId, id: &InstanceId, used: u64) 
             })
         })
         .await?;
-    core.fleet.crashes(|crashes| crashes.note_full(id));
+    fleet.crashes(|crashes| crashes.note_full(id));
     Ok(core.runtime.stop_instance(id, STOP_TIMEOUT).await?)
 }

@@ -2,11 +2,10 @@
 //! leaving, and who crashed. All of it can be found out again.
 
 use super::crashes::Crashes;
-use super::rebuild::Rebuilds;
-use super::reconcile::ObservedInstances;
-use crate::Core;
-use crate::Publisher;
+use super::logs::LogCollector;
+use super::rebuild_attempts::RebuildAttempts;
 use crate::platform::releases::BuildSlots;
+use crate::{Core, PublisherSlot};
 use estrade_model::sync::MutexExt;
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{Instance, InstanceId};
@@ -27,24 +26,32 @@ const LOG_SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_CONCURRENT_STARTS: usize = 8;
 
 /// The instances of this node.
-pub(crate) struct Fleet {
+pub struct Fleet {
+    pub(crate) core: Arc<Core>,
+    /// Is told which addresses a release has.
+    pub(crate) publisher: Arc<PublisherSlot>,
+    log_collector: Arc<LogCollector>,
     known: Mutex<Known>,
     /// Room for instances that are being started.
     pub(super) starts: Semaphore,
-    /// Build slots.
-    pub(crate) builds: Arc<BuildSlots>,
-    /// Disks are resized one at a time: the size that one took back after a failure must be one that was reached.
-    pub(crate) resizes: Semaphore,
+    pub(crate) build_slots: Arc<BuildSlots>,
 }
 
-impl Default for Fleet {
-    fn default() -> Self {
-        Self {
+impl Fleet {
+    /// Knows of no instance yet.
+    pub fn new(
+        core: &Arc<Core>,
+        publisher: &Arc<PublisherSlot>,
+        log_collector: &Arc<LogCollector>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            core: Arc::clone(core),
+            publisher: Arc::clone(publisher),
+            log_collector: Arc::clone(log_collector),
             known: Mutex::default(),
             starts: Semaphore::new(MAX_CONCURRENT_STARTS),
-            builds: Arc::default(),
-            resizes: Semaphore::new(1),
-        }
+            build_slots: Arc::default(),
+        })
     }
 }
 
@@ -53,7 +60,7 @@ struct Known {
     healthy: HashMap<(ProjectId, ReleaseId), HashMap<InstanceId, Healthy>>,
     leaving: HashSet<InstanceId>,
     crashes: Crashes,
-    rebuilds: Rebuilds,
+    rebuilds: RebuildAttempts,
     disk: HashMap<InstanceId, u64>,
 }
 
@@ -66,7 +73,7 @@ struct Healthy {
 
 impl Fleet {
     /// An instance was found healthy: visitors may come, unless it is leaving.
-    pub(super) fn enter(&self, publisher: Option<&Arc<dyn Publisher>>, instance: &Instance) {
+    pub(super) fn enter(&self, instance: &Instance) {
         let Some(address) = instance.address else {
             return;
         };
@@ -81,17 +88,12 @@ impl Fleet {
         let all = known.healthy.entry(place(instance)).or_default();
         all.entry(instance.id.clone()).or_insert(entry);
         // Nobody leaves.
-        drop(publish(publisher, place(instance), all, DRAIN_TIMEOUT));
+        drop(self.publish(place(instance), all, DRAIN_TIMEOUT));
     }
 
     /// An instance gets no new visitors. The answer comes when those that it has are gone, or after
     /// `limit`.
-    pub(super) fn leave(
-        &self,
-        publisher: Option<&Arc<dyn Publisher>>,
-        instance: &Instance,
-        limit: Duration,
-    ) -> BoxFuture<'static, ()> {
+    pub(super) fn leave(&self, instance: &Instance, limit: Duration) -> BoxFuture<'static, ()> {
         let mut known = self.known();
         let key = place(instance);
         let Some(all) = known.healthy.get_mut(&key) else {
@@ -100,7 +102,7 @@ impl Fleet {
         if all.remove(&instance.id).is_none() {
             return Box::pin(std::future::ready(()));
         }
-        let drained = publish(publisher, key, all, limit);
+        let drained = self.publish(key, all, limit);
         if all.is_empty() {
             known.healthy.remove(&key);
         }
@@ -109,16 +111,8 @@ impl Fleet {
 
     /// Forgets instances of a project that were there before a look at the engine and that it did not
     /// find: somebody has removed them, and their addresses may be others' by now.
-    pub(super) fn forget_missing(
-        &self,
-        publisher: Option<&Arc<dyn Publisher>>,
-        project: ProjectId,
-        found: &ObservedInstances,
-    ) {
-        let Some(at) = found.at else {
-            return;
-        };
-        let is_there = |id: &InstanceId| found.instances.iter().any(|it| it.id == *id);
+    pub(super) fn forget_missing(&self, project: ProjectId, found: &[Instance], at: Instant) {
+        let is_there = |id: &InstanceId| found.iter().any(|it| it.id == *id);
         let mut known = self.known();
         for (key, all) in &mut known.healthy {
             let before = all.len();
@@ -126,7 +120,7 @@ impl Fleet {
                 all.retain(|id, healthy| healthy.since >= at || is_there(id));
             }
             if all.len() < before {
-                drop(publish(publisher, *key, all, Duration::ZERO));
+                drop(self.publish(*key, all, Duration::ZERO));
             }
         }
         known.healthy.retain(|_, all| !all.is_empty());
@@ -184,7 +178,7 @@ impl Fleet {
     }
 
     /// Which images were made again.
-    pub(super) fn rebuilds<T>(&self, look: impl FnOnce(&mut Rebuilds) -> T) -> T {
+    pub(super) fn rebuilds<T>(&self, look: impl FnOnce(&mut RebuildAttempts) -> T) -> T {
         look(&mut self.known().rebuilds)
     }
 
@@ -195,6 +189,26 @@ impl Fleet {
         known.rebuilds.forget(release);
     }
 
+    /// Waits until what an instance that has ended wrote is kept: it is removed after this.
+    pub(super) async fn settle_logs(&self, instance: &InstanceId) {
+        self.log_collector
+            .settle(instance, LOG_SETTLE_TIMEOUT)
+            .await;
+    }
+
+    fn publish(
+        &self,
+        (project, release): (ProjectId, ReleaseId),
+        all: &HashMap<InstanceId, Healthy>,
+        limit: Duration,
+    ) -> BoxFuture<'static, ()> {
+        let addresses: Vec<_> = all.values().map(|healthy| healthy.address).collect();
+        match self.publisher.get() {
+            Some(publisher) => publisher.publish(project, release, &addresses, limit),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock_ignoring_poison()
     }
@@ -202,26 +216,4 @@ impl Fleet {
 
 fn place(instance: &Instance) -> (ProjectId, ReleaseId) {
     (instance.key.project, instance.key.release)
-}
-
-fn publish(
-    publisher: Option<&Arc<dyn Publisher>>,
-    (project, release): (ProjectId, ReleaseId),
-    all: &HashMap<InstanceId, Healthy>,
-    limit: Duration,
-) -> BoxFuture<'static, ()> {
-    let addresses: Vec<_> = all.values().map(|healthy| healthy.address).collect();
-    match publisher {
-        Some(publisher) => publisher.publish(project, release, &addresses, limit),
-        None => Box::pin(std::future::ready(())),
-    }
-}
-
-impl Core {
-    /// Waits until what an instance that has ended wrote is kept: it is removed after this.
-    pub(super) async fn settle_logs(&self, instance: &InstanceId) {
-        if let Some(collector) = self.log_collector.get() {
-            collector.settle(instance, LOG_SETTLE_TIMEOUT).await;
-        }
-    }
 }

@@ -1,8 +1,8 @@
 //! One instance on its way: made, started, and looked at until it is healthy.
 
 use super::crash_loop;
+use super::fleet::Fleet;
 use super::workload::Workload;
-use crate::Core;
 use crate::platform::releases::Failure;
 use estrade_runtime::{Error, Exit, Instance, InstanceId, InstanceState, LogsFrom, Runtime};
 use futures_util::TryStreamExt;
@@ -34,27 +34,27 @@ impl From<Error> for LaunchError {
 
 /// Makes the instance of that number unless it is there, starts it, and waits until it is healthy.
 pub(super) async fn launch(
-    core: &Core,
+    fleet: &Fleet,
     workload: &Workload,
     number: u32,
 ) -> Result<Instance, LaunchError> {
-    let runtime = &core.runtime;
+    let runtime = &fleet.core.runtime;
     // Closed by nobody.
-    let turn = core.fleet.starts.acquire().await.ok();
-    workload.ensure_disks(core).await?;
+    let turn = fleet.starts.acquire().await.ok();
+    workload.ensure_disks(&fleet.core).await?;
     let id = runtime.run_instance(&workload.spec(number)).await?;
     let instance = find(&**runtime, &id).await?;
     drop(turn);
-    wait_until_healthy(core, workload, instance).await
+    wait_until_healthy(fleet, workload, instance).await
 }
 
 /// Waits until an instance that was started is healthy.
 pub(super) async fn wait_until_healthy(
-    core: &Core,
+    fleet: &Fleet,
     workload: &Workload,
     instance: Instance,
 ) -> Result<Instance, LaunchError> {
-    let runtime = &core.runtime;
+    let (core, runtime) = (&fleet.core, &fleet.core.runtime);
     let host = format!("{}.{}", workload.project.name, core.settings.edge_authority);
     let (probe, limit) = (workload.health.probe(&host), workload.health.limit);
     let unhealthy = tokio::select! {
@@ -67,7 +67,7 @@ pub(super) async fn wait_until_healthy(
         },
         ended = runtime.wait_for_exit(&instance.id) => {
             let ended = ended?.unwrap_or(instance);
-            let failure = tell(core, workload, &ended, exit_of(&ended)).await;
+            let failure = tell(fleet, workload, &ended, exit_of(&ended)).await;
             return Err(LaunchError::Unhealthy { instance: ended, failure });
         }
     };
@@ -95,15 +95,12 @@ fn exit_of(instance: &Instance) -> Option<&Exit> {
 
 /// Why an instance ended, in words, with the last that it said.
 pub(super) async fn tell(
-    core: &Core,
+    fleet: &Fleet,
     workload: &Workload,
     instance: &Instance,
     exit: Option<&Exit>,
 ) -> Failure {
-    if core
-        .fleet
-        .crashes(|crashes| crashes.take_full(&instance.id))
-    {
+    if fleet.crashes(|crashes| crashes.take_full(&instance.id)) {
         return crash_loop::disk_full(&workload.project.plan);
     }
     let (reason, message) = match exit {
@@ -117,7 +114,10 @@ pub(super) async fn tell(
     };
     Failure {
         reason,
-        message: with_lines(&message, &last_lines(&*core.runtime, &instance.id).await),
+        message: with_lines(
+            &message,
+            &last_lines(&*fleet.core.runtime, &instance.id).await,
+        ),
     }
 }
 

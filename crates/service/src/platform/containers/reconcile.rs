@@ -4,6 +4,7 @@
 
 use super::crash_loop::{self, CrashReport};
 use super::crashes::Verdict;
+use super::fleet::Fleet;
 use super::launch::{LaunchError, launch, tell, wait_until_healthy};
 use super::rebuild::rebuild;
 use super::shutdown::StopReason;
@@ -54,10 +55,11 @@ pub(super) struct ObservedInstances {
 /// Looks after one project. `found` was read before this is called: an instance whose release is not
 /// DEPLOYING now was no newer one then.
 pub(super) async fn reconcile_project(
-    core: Arc<Core>,
+    fleet: Arc<Fleet>,
     project: ProjectId,
     found: ObservedInstances,
 ) -> Result<ReconcileResult> {
+    let core = &fleet.core;
     let mut result = ReconcileResult::default();
     // In this order: what was found and is not DEPLOYING any more is live by the time of the second
     // look, or has failed.
@@ -69,15 +71,16 @@ pub(super) async fn reconcile_project(
             .collect();
         return Ok(result);
     };
-    core.fleet
-        .forget_missing(core.publisher().as_ref(), project, &found);
+    if let Some(at) = found.at {
+        fleet.forget_missing(project, &found.instances, at);
+    }
     let (status, on) = (row.status, row.scale > 0);
     let live = match row.live {
-        Some(release) if on => Workload::read(&core, row, release).await?,
+        Some(release) if on => Workload::read(core, row, release).await?,
         _ => None,
     };
     if live.is_none() && status == ProjectStatus::CrashLoop {
-        crash_loop::end(&core, project).await?;
+        crash_loop::end(core, project).await?;
     }
     let release = live.as_ref().map(|live| live.run.release);
     let (ours, others): (Vec<_>, Vec<_>) = found
@@ -105,7 +108,8 @@ pub(super) async fn reconcile_project(
             }
         }
         let mut reconciler = InstanceReconciler {
-            core: &core,
+            core,
+            fleet: &fleet,
             live: &live,
             after_outage: found.after_outage,
             result: &mut result,
@@ -118,19 +122,20 @@ pub(super) async fn reconcile_project(
 /// Looks at an instance that runs and that nobody here has started. One that has not begun never will: to
 /// launch it makes it anew.
 async fn check_running(
-    core: &Core,
+    fleet: &Fleet,
     live: &Workload,
     instance: Instance,
 ) -> std::result::Result<Instance, LaunchError> {
-    if !core.runtime.is_half_started(&instance.id).await {
-        return wait_until_healthy(core, live, instance).await;
+    if !fleet.core.runtime.is_half_started(&instance.id).await {
+        return wait_until_healthy(fleet, live, instance).await;
     }
-    launch(core, live, instance.key.number).await
+    launch(fleet, live, instance.key.number).await
 }
 
 /// Keeps the instances of a live release.
 struct InstanceReconciler<'k> {
     core: &'k Core,
+    fleet: &'k Fleet,
     live: &'k Workload,
     after_outage: bool,
     result: &'k mut ReconcileResult,
@@ -153,11 +158,11 @@ impl InstanceReconciler<'_> {
                 .into_iter()
                 .partition(|instance| instance.digest == digest);
             match same.into_iter().next() {
-                Some(instance) if self.core.fleet.is_leaving(&instance.id) => {
+                Some(instance) if self.fleet.is_leaving(&instance.id) => {
                     self.result.recheck_in(SHORT_RECHECK_DELAY);
                 }
                 Some(instance) if instance.state == InstanceState::Running => {
-                    if self.core.fleet.is_healthy(&instance) {
+                    if self.fleet.is_healthy(&instance) {
                         self.replace(old);
                     } else {
                         unknown.push(instance);
@@ -206,13 +211,10 @@ impl InstanceReconciler<'_> {
     /// Looks at instances that run but that nobody here has found healthy yet, and starts those that are
     /// missing, unless it is too early after they crashed. Each gets visitors as soon as it is healthy.
     async fn complete(&mut self, unknown: Vec<Instance>, missing: Vec<u32>) -> Result<()> {
-        let (core, live) = (self.core, self.live);
+        let (core, fleet, live) = (self.core, self.fleet, self.live);
         let mut due = Vec::new();
         for number in missing {
-            match core
-                .fleet
-                .crashes(|crashes| crashes.wait(live.run.release, number))
-            {
+            match fleet.crashes(|crashes| crashes.wait(live.run.release, number)) {
                 Some(wait) => self.result.recheck_in(wait),
                 None => due.push(number),
             }
@@ -223,12 +225,12 @@ impl InstanceReconciler<'_> {
         }
         let checks = unknown.into_iter().map(|instance| {
             let number = instance.key.number;
-            let check = async move { (number, check_running(core, live, instance).await) };
+            let check = async move { (number, check_running(fleet, live, instance).await) };
             check.boxed()
         });
         let starts = due
             .into_iter()
-            .map(|number| async move { (number, launch(core, live, number).await) }.boxed());
+            .map(|number| async move { (number, launch(fleet, live, number).await) }.boxed());
         let mut all: FuturesUnordered<_> = checks.chain(starts).collect();
         while let Some(one) = all.next().await {
             self.register_launched(vec![one]).await?;
@@ -244,15 +246,11 @@ impl InstanceReconciler<'_> {
             return Ok(());
         };
         let release = self.live.run.release;
-        if let Some(wait) = self
-            .core
-            .fleet
-            .crashes(|crashes| crashes.wait(release, number))
-        {
+        if let Some(wait) = self.fleet.crashes(|crashes| crashes.wait(release, number)) {
             self.result.recheck_in(wait);
             return Ok(());
         }
-        let launched = launch(self.core, self.live, number).await;
+        let launched = launch(self.fleet, self.live, number).await;
         if launched.is_ok() {
             self.replace(old);
         }
@@ -266,10 +264,9 @@ impl InstanceReconciler<'_> {
         &mut self,
         launched: Vec<(u32, std::result::Result<Instance, LaunchError>)>,
     ) -> Result<()> {
-        let publisher = self.core.publisher();
         for (number, launched) in launched {
             match launched {
-                Ok(instance) => self.core.fleet.enter(publisher.as_ref(), &instance),
+                Ok(instance) => self.fleet.enter(&instance),
                 Err(LaunchError::Unhealthy { instance, failure }) => {
                     self.crashed(number, Some(&instance), failure, Duration::ZERO)
                         .await?;
@@ -278,7 +275,7 @@ impl InstanceReconciler<'_> {
                     return Err(Error::internal(error));
                 }
                 Err(LaunchError::Engine(_)) if self.has_lost_image().await? => {
-                    let wait = rebuild(self.core, self.live).await?;
+                    let wait = rebuild(self.fleet, self.live).await?;
                     self.result.recheck_in(wait);
                 }
                 Err(LaunchError::Engine(error)) => {
@@ -310,7 +307,7 @@ impl InstanceReconciler<'_> {
             self.remove(instance).await?;
             return Ok(true);
         }
-        let failure = tell(self.core, self.live, instance, Some(exit)).await;
+        let failure = tell(self.fleet, self.live, instance, Some(exit)).await;
         let ran = match (instance.started_at, exit.at) {
             (Some(from), Some(to)) => to.millis().saturating_sub(from.millis()),
             _ => 0,
@@ -331,10 +328,7 @@ impl InstanceReconciler<'_> {
     ) -> Result<Verdict> {
         let key = (self.live.run.release, number);
         let id = instance.map(|instance| &instance.id);
-        let verdict = self
-            .core
-            .fleet
-            .crashes(|crashes| crashes.note(key, id, ran));
+        let verdict = self.fleet.crashes(|crashes| crashes.note(key, id, ran));
         if verdict.new {
             let report = CrashReport {
                 live: self.live,
@@ -351,13 +345,8 @@ impl InstanceReconciler<'_> {
     }
 
     async fn remove(&self, instance: &Instance) -> Result<()> {
-        let publisher = self.core.publisher();
-        drop(
-            self.core
-                .fleet
-                .leave(publisher.as_ref(), instance, Duration::ZERO),
-        );
-        self.core.settle_logs(&instance.id).await;
+        drop(self.fleet.leave(instance, Duration::ZERO));
+        self.fleet.settle_logs(&instance.id).await;
         let removed = self.core.runtime.remove_instance(&instance.id).await;
         removed.map_err(Error::internal)
     }
@@ -367,7 +356,7 @@ impl InstanceReconciler<'_> {
         if self.live.project.status != ProjectStatus::CrashLoop {
             return Ok(());
         }
-        let (release, fleet) = (self.live.run.release, &self.core.fleet);
+        let (release, fleet) = (self.live.run.release, self.fleet);
         let healthy = fleet.count_healthy(self.live.project.project, release);
         if healthy < self.live.project.scale as usize
             || fleet.crashes(|crashes| crashes.is_crash_looping(release))

@@ -5,6 +5,7 @@
 //! side, each by one task at a time.
 
 use super::disk_watch;
+use super::fleet::Fleet;
 use super::gc::{self, GcSchedule};
 use super::reconcile::{ObservedInstances, ReconcileResult, reconcile_project};
 use super::shutdown::shutdown;
@@ -47,6 +48,7 @@ const EVENT_LAG: Duration = Duration::from_millis(250);
 /// Keeps the engine's instances as the database wants them.
 pub struct Reconciler {
     core: Arc<Core>,
+    fleet: Arc<Fleet>,
     reconciling: JoinSet<(ProjectId, Result<ReconcileResult>)>,
     busy: HashMap<ProjectId, (TaskId, AbortHandle)>,
     /// Projects that changed while somebody reconciled them.
@@ -94,12 +96,14 @@ enum Woken {
 
 impl Reconciler {
     /// Works until `stop`. Instances go on without it.
-    pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    pub fn run(fleet: Arc<Fleet>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
+            let core = Arc::clone(&fleet.core);
             let mut changes = core.db.changes().subscribe();
             let now = Instant::now();
             let mut reconciler = Self {
                 core,
+                fleet,
                 reconciling: JoinSet::new(),
                 busy: HashMap::new(),
                 dirty: HashSet::new(),
@@ -253,12 +257,12 @@ impl Reconciler {
                 // What changed meanwhile is looked at again before anything is ended.
                 let leaving = if changed { Vec::new() } else { leaving };
                 for (instance, why) in leaving {
-                    if self.core.fleet.is_leaving(&instance.id) {
+                    if self.fleet.is_leaving(&instance.id) {
                         continue;
                     }
-                    let core = Arc::clone(&self.core);
+                    let fleet = Arc::clone(&self.fleet);
                     self.leaving
-                        .spawn(async move { shutdown(&core, instance, why).await });
+                        .spawn(async move { shutdown(&fleet, instance, why).await });
                 }
                 if let Some(again) = again {
                     self.look_in(again.max(BATCH_DELAY));
@@ -285,7 +289,7 @@ impl Reconciler {
             }
         };
         // Steps of builds are containers too: the firewall must hold for them.
-        let is_building = self.core.fleet.builds.is_busy();
+        let is_building = self.fleet.build_slots.is_busy();
         if wanted.is_empty() && self.idle && !is_building {
             self.next = Instant::now() + IDLE_POLL_INTERVAL;
             self.collect_garbage();
@@ -333,8 +337,8 @@ impl Reconciler {
                 self.dirty.insert(project);
                 continue;
             }
-            let (core, found) = (
-                Arc::clone(&self.core),
+            let (fleet, found) = (
+                Arc::clone(&self.fleet),
                 ObservedInstances {
                     instances,
                     after_outage,
@@ -343,7 +347,7 @@ impl Reconciler {
             );
             let task = self
                 .reconciling
-                .spawn(async move { (project, reconcile_project(core, project, found).await) });
+                .spawn(async move { (project, reconcile_project(fleet, project, found).await) });
             self.busy.insert(project, (task.id(), task));
         }
     }
@@ -390,13 +394,13 @@ impl Reconciler {
     }
 
     fn watch_disks(&mut self) {
-        let core = Arc::clone(&self.core);
+        let fleet = Arc::clone(&self.fleet);
         while self.watching.try_join_next().is_some() {}
         if self.idle || self.engine != EngineState::Available || !self.watching.is_empty() {
             return;
         }
         self.watching
-            .spawn(async move { disk_watch::look_at_disks(&core).await });
+            .spawn(async move { disk_watch::look_at_disks(&fleet).await });
     }
 
     fn collect_garbage(&mut self) {

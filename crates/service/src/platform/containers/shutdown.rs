@@ -1,7 +1,6 @@
 //! How an instance ends: no new visitors, time for those that it has, SIGTERM, SIGKILL, removed.
 
-use super::fleet::DRAIN_TIMEOUT;
-use crate::Core;
+use super::fleet::{DRAIN_TIMEOUT, Fleet};
 use estrade_model::error::error_chain;
 use estrade_runtime::{Instance, InstanceId};
 use std::time::Duration;
@@ -19,19 +18,18 @@ pub(super) enum StopReason {
 }
 
 /// Ends an instance, unless somebody does already. False when the engine could not: it is tried again.
-pub(super) async fn shutdown(core: &Core, instance: Instance, why: StopReason) -> bool {
-    if !core.fleet.begin_leaving(&instance.id) {
+pub(super) async fn shutdown(fleet: &Fleet, instance: Instance, why: StopReason) -> bool {
+    if !fleet.begin_leaving(&instance.id) {
         return true;
     }
     // Given back even if this future is dropped: nobody else may end it until then.
-    let _leaving = ShutdownGuard(core, &instance.id);
+    let _leaving = ShutdownGuard(fleet, &instance.id);
     let limit = match why {
         StopReason::Replaced => DRAIN_TIMEOUT,
         StopReason::Unwanted => Duration::ZERO,
     };
-    let publisher = core.publisher();
-    core.fleet.leave(publisher.as_ref(), &instance, limit).await;
-    let ended = end(core, &instance).await;
+    fleet.leave(&instance, limit).await;
+    let ended = end(fleet, &instance).await;
     if let Err(error) = &ended {
         tracing::warn!(
             project = %instance.key.project,
@@ -43,18 +41,17 @@ pub(super) async fn shutdown(core: &Core, instance: Instance, why: StopReason) -
     ended.is_ok()
 }
 
-struct ShutdownGuard<'g>(&'g Core, &'g InstanceId);
+struct ShutdownGuard<'g>(&'g Fleet, &'g InstanceId);
 
 impl Drop for ShutdownGuard<'_> {
     fn drop(&mut self) {
-        self.0.fleet.end_leaving(self.1);
+        self.0.end_leaving(self.1);
     }
 }
 
-async fn end(core: &Core, instance: &Instance) -> Result<(), estrade_runtime::Error> {
-    core.runtime
-        .stop_instance(&instance.id, STOP_TIMEOUT)
-        .await?;
-    core.settle_logs(&instance.id).await;
-    core.runtime.remove_instance(&instance.id).await
+async fn end(fleet: &Fleet, instance: &Instance) -> Result<(), estrade_runtime::Error> {
+    let runtime = &fleet.core.runtime;
+    runtime.stop_instance(&instance.id, STOP_TIMEOUT).await?;
+    fleet.settle_logs(&instance.id).await;
+    runtime.remove_instance(&instance.id).await
 }

@@ -2,6 +2,7 @@
 
 mod ring;
 
+use super::fleet::Fleet;
 use crate::{Core, Error, Result, Scope, Traffic, platform::projects};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
@@ -36,6 +37,7 @@ const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Measures what instances use.
 pub struct UsageMeter {
     core: Arc<Core>,
+    fleet: Arc<Fleet>,
     /// Bounded by what runs: a project of which nothing ran for an hour is not in it.
     rings: Mutex<HashMap<ProjectId, Ring>>,
 }
@@ -58,9 +60,10 @@ struct Reading {
 
 impl UsageMeter {
     /// A meter that has measured nothing yet.
-    pub fn new(core: &Arc<Core>) -> Arc<Self> {
+    pub fn new(fleet: &Arc<Fleet>) -> Arc<Self> {
         Arc::new(Self {
-            core: Arc::clone(core),
+            core: Arc::clone(&fleet.core),
+            fleet: Arc::clone(fleet),
             rings: Mutex::default(),
         })
     }
@@ -171,7 +174,7 @@ impl UsageMeter {
             samples: ring.map_or_else(Vec::new, |ring| ring.samples().collect()),
             limits,
             disk: MetricDisk {
-                used: self.core.fleet.disk_of(row.id),
+                used: self.fleet.disk_of(row.id),
                 limit: plan.map_or(0, Plan::disk_bytes),
             },
         };
@@ -203,20 +206,20 @@ impl UsageMeter {
                 limit: of_all(plan.map_or(0, |plan| plan.memory_mb.saturating_mul(1 << 20))),
             },
             disk: MetricDisk {
-                used: self.core.fleet.disk_of(row.id),
+                used: self.fleet.disk_of(row.id),
                 limit: plan.map_or(0, Plan::disk_bytes),
             },
             network: SummaryNetwork {
                 r#in: sample.map_or(0, |sample| sample.network_in),
                 out: sample.map_or(0, |sample| sample.network_out),
             },
-            requests: requests_of(&self.core, row.id),
+            requests: requests_of(&self.fleet, row.id),
         })
     }
 }
 
-fn requests_of(core: &Core, project: ProjectId) -> SummaryRequests {
-    let traffic = core.publisher().and_then(|it| it.traffic(project));
+fn requests_of(fleet: &Fleet, project: ProjectId) -> SummaryRequests {
+    let traffic = fleet.publisher.get().and_then(|it| it.traffic(project));
     let Traffic { requests, bytes } = traffic.unwrap_or_default();
     SummaryRequests {
         total: requests.iter().sum(),

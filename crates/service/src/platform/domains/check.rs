@@ -1,7 +1,7 @@
 //! Checking pending domains: when somebody asks, and by ourselves, less and less often.
 
 use super::dns::{self, Finding};
-use super::{NOT_FOUND, on_the_wire};
+use super::{MIN_CHECK_DELAY, NOT_FOUND, on_the_wire};
 use crate::{Core, Error, Result, Scope};
 use estrade_model::Timestamp;
 use estrade_model::domain::{Domain, DomainId};
@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// When a new domain is first looked up; later waits double, up to the longest.
-pub(super) const MIN_CHECK_DELAY: Duration = Duration::from_secs(10);
+/// The longest wait between two lookups.
 const MAX_CHECK_DELAY: Duration = Duration::from_hours(6);
 /// For how long we look by ourselves; then only when somebody asks.
 const MAX_PENDING_AGE: Duration = Duration::from_hours(30 * 24);

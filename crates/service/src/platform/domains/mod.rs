@@ -14,11 +14,15 @@ use estrade_model::team::Role;
 use estrade_model::{ProjectId, Timestamp};
 use estrade_store::domains::{self, DomainRow};
 use estrade_store::{ChangeKind, StoreError, Tx};
+use std::time::Duration;
 
 const NOT_FOUND: Error = Error::NotFound("the domain");
 
 /// Most domains of one project: each pending one makes us ask DNS.
 const MAX_PER_PROJECT: u64 = 100;
+
+/// When a new domain is first looked up; later waits double, up to the longest.
+const MIN_CHECK_DELAY: Duration = Duration::from_secs(10);
 
 fn on_the_wire(core: &Core, row: DomainRow) -> Domain {
     let targets = core.settings.domains.targets(&row.project_name);
@@ -139,7 +143,7 @@ async fn insert_domain(tx: &mut Tx, row: &DomainRow, quota: u64, now: Timestamp)
             limit: MAX_PER_PROJECT,
         });
     }
-    let next_check = (!row.active).then(|| now.after(check::MIN_CHECK_DELAY));
+    let next_check = (!row.active).then(|| now.after(MIN_CHECK_DELAY));
     match domains::insert_domain(tx, row, next_check).await {
         // Nobody's is active, so it is the owner's own.
         Err(StoreError::Duplicate) => {

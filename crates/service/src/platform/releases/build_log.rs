@@ -2,7 +2,7 @@
 //!
 //! Few lines, which wait here until something is committed anyway: a line costs no flush of its own.
 
-use super::NOT_FOUND;
+use super::naming::NOT_FOUND;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::release::{BuildLine, BuildLogs, BuildState, LineId};
 use estrade_model::{ReleaseId, Timestamp};

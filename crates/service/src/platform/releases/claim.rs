@@ -1,7 +1,7 @@
 //! A claim: the right of one worker to move one release, for as long as its lease lasts.
 
 use super::build_log::{BuildLog, note_warnings};
-use super::build_slots::BuildSlot;
+use super::build_slots::{BuildSlot, BuildSlots};
 use super::compress::PreparedVariants;
 use super::create::known_contents;
 use super::incoming::cleaned_up;
@@ -101,8 +101,7 @@ impl Claim {
     }
 
     /// Takes a build slot.
-    pub(super) fn take_build_slot(&mut self) {
-        let slots = &self.core.fleet.builds;
+    pub(super) fn take_build_slot(&mut self, slots: &Arc<BuildSlots>) {
         self.build_slot
             .get_or_insert_with(|| slots.take(self.row.owner));
     }

@@ -3,8 +3,10 @@
 use super::build_log::note_warnings;
 use super::incoming::{cleaned_up, keep_content, settle};
 use super::known::SimilarArtifact;
+use super::queue::queue_release;
+use super::sealed_settings::settings_purpose;
 use super::transition::MAX_QUEUED;
-use super::{Upload, queue_release};
+use super::upload::Upload;
 use crate::identity::access::Permission;
 use crate::{Core, Error, Result, Scope, platform::disks, platform::envs, platform::projects};
 use estrade_blobs::{Digest, DigestSet, PublishedBlobs, PublishedGuard, StoredBlob};
@@ -13,7 +15,7 @@ use estrade_model::release::{ArtifactId, NewRelease, ReleaseType};
 use estrade_model::site::SiteConfig;
 use estrade_model::site_settings::SiteSettings;
 use estrade_model::team::Role;
-use estrade_model::{Invalid, ProjectId, ReleaseId};
+use estrade_model::{Invalid, ReleaseId};
 use estrade_runtime::{ImageRef, VolumeName};
 use estrade_store::manifest::Manifest;
 use estrade_store::projects::ProjectRow;
@@ -121,16 +123,6 @@ pub(super) fn read_site_settings(
     };
     SiteSettings::from_json(sent)
         .map_err(|Invalid(reason)| Error::invalid(format!("platformConfig: {reason}")))
-}
-
-/// What the maker of a stored release has set.
-pub(crate) fn open_settings(
-    core: &Core,
-    project: ProjectId,
-    sealed: &[u8],
-) -> Result<Map<String, Value>> {
-    let opened = core.master.open(&settings_purpose(project), sealed)?;
-    serde_json::from_slice(&opened).map_err(Error::internal)
 }
 
 /// The port that the maker of a release asked for.
@@ -339,11 +331,6 @@ fn require_small(what: &str, bytes: usize, most: usize) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Sealed per project and not per release, so that a release that runs the same can copy them.
-fn settings_purpose(project: ProjectId) -> String {
-    format!("release-settings:{project}")
 }
 
 fn check_image(platform: Platform, image: String) -> Result<String> {

@@ -2,8 +2,8 @@
 //!
 //! The archive of one release always has the same bytes.
 
-use super::NOT_FOUND;
 use super::archive::{Archive, Packing};
+use super::naming::NOT_FOUND;
 use crate::{Core, Error, Result, Scope};
 use bytes::Bytes;
 use estrade_model::release::{ArchiveFormat, SourceId};

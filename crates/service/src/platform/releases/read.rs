@@ -1,6 +1,6 @@
 //! Releases as they are listed, read and waited for.
 
-use super::{NOT_FOUND, tag};
+use super::naming::{NOT_FOUND, tag};
 use crate::watch::Watch;
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::ReleaseId;

@@ -5,14 +5,14 @@
 
 use super::build::{broken, build_files, is_built, use_image};
 use super::claim::{Claim, PendingCommit};
-use super::compress::{MissingVariants, PreparedVariants};
-use super::create::open_settings;
+use super::compress::{EagerCompressor, MissingVariants, PreparedVariants};
+use super::sealed_settings::open_settings;
 use super::site_rules::check_rules;
 use super::step_error::{StepError, source_gone};
 use super::transition::Failure;
 use super::unpack::unpack_source;
 use crate::Error;
-use crate::platform::containers::{BringUpError, bring_up};
+use crate::platform::containers::{BringUpError, Fleet, bring_up};
 use crate::platform::envs::seal_release_env;
 use estrade_model::platform::Platform;
 use estrade_model::release::ReleaseState;
@@ -34,8 +34,18 @@ pub(super) enum RunOutcome {
 }
 
 /// Brings a claimed release to a terminal state, from wherever it stands.
-pub(super) async fn run_release(claim: Claim) -> crate::Result<RunOutcome> {
-    let mut run = ReleaseRun::from(claim);
+pub(super) async fn run_release(
+    claim: Claim,
+    fleet: &Fleet,
+    eager_compressor: &EagerCompressor,
+) -> crate::Result<RunOutcome> {
+    let mut run = ReleaseRun {
+        claim,
+        fleet,
+        eager_compressor,
+        entered: Vec::new(),
+        pending: PendingCommit::default(),
+    };
     let error = match run_steps(&mut run).await {
         Err(StepError::Failed(failure)) => run.fail(ReleaseState::Failed, failure).await.err(),
         Err(StepError::Ended(state, failure)) => run.fail(state, failure).await.err(),
@@ -55,7 +65,7 @@ pub(super) async fn run_release(claim: Claim) -> crate::Result<RunOutcome> {
     }
 }
 
-async fn run_steps(run: &mut ReleaseRun) -> Result<(), StepError> {
+async fn run_steps(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     run.enter(ReleaseState::Building);
     if run.state() == ReleaseState::Building {
         build(run).await?;
@@ -73,7 +83,7 @@ async fn run_steps(run: &mut ReleaseRun) -> Result<(), StepError> {
 ///
 /// Work that takes time belongs after a `run.commit(None).await?`, which makes the state visible
 /// before the work begins.
-async fn build(run: &mut ReleaseRun) -> Result<(), StepError> {
+async fn build(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     if run.claim.spec().platform != Platform::Static {
         return build_or_reuse(run).await;
     }
@@ -89,7 +99,7 @@ async fn build(run: &mut ReleaseRun) -> Result<(), StepError> {
 }
 
 /// BUILDING what is not served as it came, unless an earlier release or worker made it.
-async fn build_or_reuse(run: &mut ReleaseRun) -> Result<(), StepError> {
+async fn build_or_reuse(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     let spec = run.claim.spec().clone();
     let (core, project) = (Arc::clone(run.claim.core()), run.claim.project());
     // A site that was built.
@@ -119,20 +129,25 @@ async fn build_or_reuse(run: &mut ReleaseRun) -> Result<(), StepError> {
 }
 
 /// BUILDING, at its end: makes the compressed variants, unless an earlier release of the same did.
-async fn compress(run: &mut ReleaseRun) -> Result<(), StepError> {
+async fn compress(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     let spec = run.claim.spec();
     let served = spec.artifact.filter(|_| spec.built.is_none());
     let (Some(artifact), false) = (served, run.claim.is_compressed()) else {
         return Ok(());
     };
-    let core = Arc::clone(run.claim.core());
+    let (core, eager) = (Arc::clone(run.claim.core()), run.eager_compressor);
     check_rules(&core, artifact).await?;
     let missing = MissingVariants::find(&core, run.claim.project(), artifact).await?;
     let made = if missing.bytes() < MIN_BYTES_TO_REPORT {
-        missing.compress(&core).await?
+        missing.compress(&core, eager).await?
     } else {
         let (made, ()) = tokio::try_join!(
-            async { missing.compress(&core).await.map_err(StepError::Broken) },
+            async {
+                missing
+                    .compress(&core, eager)
+                    .await
+                    .map_err(StepError::Broken)
+            },
             run.commit(None),
         )?;
         made
@@ -143,14 +158,14 @@ async fn compress(run: &mut ReleaseRun) -> Result<(), StepError> {
 
 /// DEPLOYING: gets this node ready to serve it; other nodes do so when they hear of the switch.
 /// READY, which switches traffic, comes with the commit.
-async fn deploy(run: &mut ReleaseRun) -> Result<(), StepError> {
+async fn deploy(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     if run.claim.spec().built.is_some() {
         // Instances of a release that is not DEPLOYING are taken for leftovers.
         run.commit(None).await?;
-        return start_instances(&mut run.claim).await;
+        return start_instances(run.fleet, &mut run.claim).await;
     }
     let claim = &run.claim;
-    if let Some(publisher) = claim.core().publisher() {
+    if let Some(publisher) = run.fleet.publisher.get() {
         let release = LiveRow {
             release: claim.release(),
             runs: false,
@@ -168,7 +183,7 @@ async fn deploy(run: &mut ReleaseRun) -> Result<(), StepError> {
 }
 
 /// DEPLOYING what runs: its instances are started, and can be reached once they are healthy.
-async fn start_instances(claim: &mut Claim) -> Result<(), StepError> {
+async fn start_instances(fleet: &Fleet, claim: &mut Claim) -> Result<(), StepError> {
     let core = Arc::clone(claim.core());
     if claim.spec().env.is_none() {
         let settings = open_settings(&core, claim.project(), &claim.spec().settings)?;
@@ -177,7 +192,7 @@ async fn start_instances(claim: &mut Claim) -> Result<(), StepError> {
             return Err(StepError::Lost);
         }
     }
-    match bring_up(&core, claim.project(), claim.release()).await {
+    match bring_up(fleet, claim.project(), claim.release()).await {
         Ok(()) => Ok(()),
         Err(BringUpError::Gone) => Err(StepError::Lost),
         Err(BringUpError::Refused(failure)) => Err(StepError::Failed(failure)),
@@ -189,24 +204,18 @@ async fn start_instances(claim: &mut Claim) -> Result<(), StepError> {
     }
 }
 
-/// One worker.s pass over a release. States that were entered but have no work in them yet are committed
+/// One worker's pass over a release. States that were entered but have no work in them yet are committed
 /// together, in one transaction.
-struct ReleaseRun {
+struct ReleaseRun<'r> {
     claim: Claim,
+    fleet: &'r Fleet,
+    eager_compressor: &'r EagerCompressor,
     entered: Vec<ReleaseState>,
     /// Committed with the next state change.
     pending: PendingCommit,
 }
 
-impl ReleaseRun {
-    fn from(claim: Claim) -> Self {
-        Self {
-            claim,
-            entered: Vec::new(),
-            pending: PendingCommit::default(),
-        }
-    }
-
+impl ReleaseRun<'_> {
     /// The state that the release is in, or will be at the next [`commit`](Self::commit).
     fn state(&self) -> ReleaseState {
         self.entered.last().copied().unwrap_or(self.claim.state())

@@ -1,6 +1,6 @@
 //! The one place where a release changes its state.
 
-use super::tag;
+use super::naming::tag;
 use crate::platform::events::{NewEvent, record_events};
 use crate::{Error, Result, Settings};
 use estrade_model::release::ReleaseState;

@@ -1,6 +1,6 @@
 //! The files of a new release on their way in.
 
-use super::compress::UploadScope;
+use super::compress::{EagerCompressor, UploadScope};
 use super::incoming::cleaned_up;
 use super::known::{self, SimilarArtifact};
 use super::layout::{inside, is_project_file, warn_of_sources};
@@ -47,13 +47,18 @@ pub struct Upload {
 }
 
 /// Begins to receive the files of a new release.
-pub async fn begin_upload(core: &Core, scope: &Scope, project: &str) -> Result<Upload> {
+pub async fn begin_upload(
+    core: &Core,
+    eager: &EagerCompressor,
+    scope: &Scope,
+    project: &str,
+) -> Result<Upload> {
     // What writes is the release that it becomes a part of.
     scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     let limits = ReleaseLimits::of(core, &row.plan);
-    let (mut staging, eager_compressor) = (limits.stage(core), core.eager_compressor.clone());
-    let (upload_scope, runtime) = (eager_compressor.begin_upload(), Handle::current());
+    let mut staging = limits.stage(core);
+    let (upload_scope, runtime) = (eager.begin_upload(), Handle::current());
     let mut scope = upload_scope.clone();
     staging.watch_new(move |digest, content| scope.add(&runtime, digest, content));
     Ok(Upload {

@@ -3,11 +3,13 @@
 //! Level-triggered: it looks at the database when a release changed and once a second anyway, so a
 //! missed message costs a second and nothing else.
 
+use super::EagerCompressor;
 use super::build_slots::MAX_BUILDS;
 use super::claim::{Claim, HeldLease, drop_leases, renew_leases, requeue};
 use super::schedule::{Load, MAX_DEPLOYS, MAX_PER_OWNER, MAX_STATIC, Schedule};
 use super::steps::{RunOutcome, run_release};
 use super::transition::{Failure, MAX_QUEUED, Transition, apply_transition, time_allowed};
+use crate::platform::containers::Fleet;
 use crate::{Core, Error, Result};
 use estrade_model::error::error_chain;
 use estrade_model::release::ReleaseState;
@@ -38,6 +40,8 @@ const MAX_OVERDUE: u32 = 100;
 /// Works on releases until it is told to stop.
 pub struct Worker {
     core: Arc<Core>,
+    fleet: Arc<Fleet>,
+    eager_compressor: EagerCompressor,
     jobs: JoinSet<RunOutcome>,
     running: HashMap<TaskId, Running>,
     schedule: Schedule,
@@ -53,18 +57,25 @@ struct Running {
 
 impl Worker {
     /// Works until `stop`; what is unfinished then is given back to the queue.
-    pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    pub fn run(
+        fleet: Arc<Fleet>,
+        eager_compressor: EagerCompressor,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
         Box::pin(async move {
+            let core = Arc::clone(&fleet.core);
             // Listening begins before the first look, so that nothing falls in between.
             let mut changes = core.db.changes().subscribe();
             let mut worker = Self {
                 core,
+                fleet,
+                eager_compressor,
                 jobs: JoinSet::new(),
                 running: HashMap::new(),
                 schedule: Schedule::default(),
             };
             report("take over", worker.take_over().await);
-            let slots = Arc::clone(&worker.core.fleet.builds);
+            let slots = Arc::clone(&worker.fleet.build_slots);
             let (mut polls, mut renewals) = (every(POLL_INTERVAL), every(RENEW_INTERVAL));
             let mut look = true;
             while !stop.is_cancelled() {
@@ -127,14 +138,20 @@ impl Worker {
         for mut claim in Claim::take_these(&self.core, rows).await? {
             let queue = queues.get(&claim.release()).copied();
             if queue == Some(ReleaseQueue::Build) {
-                claim.take_build_slot();
+                claim.take_build_slot(&self.fleet.build_slots);
             }
             let (lost, owner) = (CancellationToken::new(), claim.owner());
             let held = HeldLease {
                 release: claim.release(),
                 lease: claim.lease().to_owned(),
             };
-            let job = self.jobs.spawn(work_on(claim, held.clone(), lost.clone()));
+            let job = self.jobs.spawn(work_on(
+                claim,
+                Arc::clone(&self.fleet),
+                self.eager_compressor.clone(),
+                held.clone(),
+                lost.clone(),
+            ));
             let running = Running {
                 held,
                 owner,
@@ -148,7 +165,7 @@ impl Worker {
 
     /// What is in work here. A release that was built and is being put in place has given its build slot back.
     fn load(&self) -> Load {
-        let slots = &self.core.fleet.builds;
+        let slots = &self.fleet.build_slots;
         let mut load = Load {
             per_owner: MAX_PER_OWNER,
             ..Load::default()
@@ -236,11 +253,17 @@ impl Worker {
     }
 }
 
-async fn work_on(claim: Claim, held: HeldLease, lost: CancellationToken) -> RunOutcome {
+async fn work_on(
+    claim: Claim,
+    fleet: Arc<Fleet>,
+    eager: EagerCompressor,
+    held: HeldLease,
+    lost: CancellationToken,
+) -> RunOutcome {
     let (core, release) = (Arc::clone(claim.core()), claim.release());
     let _foreground = core.priority_gate.enter_foreground();
     let work = async {
-        let done = run_release(claim).await?;
+        let done = run_release(claim, &fleet, &eager).await?;
         if done == RunOutcome::NeedsBuild {
             requeue(&core, held).await?;
         }

@@ -7,7 +7,9 @@ use estrade_blobs::{Digest, MIN_LARGE_BYTES};
 use estrade_model::ReleaseId;
 use estrade_model::release::{NewRelease, ReleaseState};
 use estrade_service::gc::blobs::CollectedBlobs;
-use estrade_service::platform::releases::{self, Source, rollback_release, run_brotli};
+use estrade_service::platform::releases::{
+    self, EagerCompressor, Source, rollback_release, run_brotli,
+};
 use estrade_service::{Core, Scope, platform::projects};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -26,7 +28,9 @@ on_both_backends! {
 
 /// Begins an upload that finds a page stored, and has looked it up by now: a large file makes it.
 async fn slow_upload(core: &Core, ada: &Scope, page: &[u8]) -> Source {
-    let upload = releases::begin_upload(core, ada, "other").await.unwrap();
+    let upload = releases::begin_upload(core, &EagerCompressor::default(), ada, "other")
+        .await
+        .unwrap();
     let large = vec![7; usize::try_from(MIN_LARGE_BYTES).unwrap()];
     let files = named(&[("a.html", page), ("b.bin", &large)]);
     Source::Files(add_files(upload, files).await.unwrap())
@@ -139,7 +143,11 @@ async fn nothing_in_use_goes_while_releases_come_and_go(at: &Installation) {
     // Hours go by here, and a release has minutes: none is on its way when they do.
     let time = Arc::new(RwLock::new(()));
     let mut tasks = JoinSet::new();
-    tasks.spawn(run_brotli(Arc::clone(&core), token.clone()));
+    tasks.spawn(run_brotli(
+        Arc::clone(&core),
+        EagerCompressor::default(),
+        token.clone(),
+    ));
     for number in 0..3 {
         let name = format!("shop-{number}");
         tasks.spawn(come_and_go(

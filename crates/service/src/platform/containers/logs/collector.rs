@@ -4,6 +4,7 @@ use super::log_state::InstanceLogState;
 use super::merging;
 use super::reader::Reader;
 use super::retention;
+use super::shared::ContainerLogs;
 use crate::Core;
 use estrade_model::error::error_chain;
 use estrade_model::sync::MutexExt;
@@ -13,7 +14,7 @@ use estrade_runtime::{
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -42,39 +43,24 @@ const MAX_CONCURRENT_SWEEPS: usize = 16;
 /// reach loses lines; one line then says so where they were.
 pub struct LogCollector {
     core: Arc<Core>,
+    logs: Arc<ContainerLogs>,
     log_states: Mutex<HashMap<InstanceId, Arc<InstanceLogState>>>,
     sweeps: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Where those who end instances find the collector.
-#[derive(Default)]
-pub(crate) struct LogCollectorSlot(Mutex<Weak<LogCollector>>);
-
-impl LogCollectorSlot {
-    pub(crate) fn get(&self) -> Option<Arc<LogCollector>> {
-        self.slot().upgrade()
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Weak<LogCollector>> {
-        self.0.lock_ignoring_poison()
-    }
-}
-
 impl LogCollector {
-    /// A collector, who does nothing until [`Self::run`]. From now on it is the one whom those wait for who
-    /// end instances. There must be one only for each engine.
-    pub fn new(core: &Arc<Core>) -> Arc<Self> {
-        let collector = Arc::new(Self {
+    /// A collector that does nothing until [`Self::run`]. There must be one only for each engine.
+    pub fn new(core: &Arc<Core>, logs: &Arc<ContainerLogs>) -> Arc<Self> {
+        Arc::new(Self {
             core: Arc::clone(core),
+            logs: Arc::clone(logs),
             log_states: Mutex::default(),
             sweeps: Arc::new(Semaphore::new(MAX_CONCURRENT_SWEEPS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-        });
-        *core.log_collector.slot() = Arc::downgrade(&collector);
-        collector
+        })
     }
 
     /// Stores what instances write until `stop`. What they write after that is stored by the next one.
@@ -190,6 +176,7 @@ impl LogCollector {
     fn reader(&self, id: &InstanceId, key: InstanceKey, stop: CancellationToken) -> Reader {
         Reader {
             core: Arc::clone(&self.core),
+            logs: Arc::clone(&self.logs),
             id: id.clone(),
             key,
             sweeps: Arc::clone(&self.sweeps),
@@ -213,7 +200,7 @@ impl LogCollector {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if let Err(error) = merging::merge(&self.core, stop).await {
+            if let Err(error) = merging::merge(&self.core, &self.logs, stop).await {
                 tracing::warn!(
                     error = error_chain(&error),
                     "cannot merge small blocks of logs"

@@ -4,6 +4,7 @@ use super::filter::{LineFilter, find};
 use super::line::{Cursor, KeptLine};
 use super::notifier::LogSubscription;
 use super::read::{BLOCKS, LogQuery, MAX_SCANNED_BYTES};
+use super::shared::ContainerLogs;
 use crate::{Core, Result, Scope, platform::projects};
 use estrade_model::ProjectId;
 use estrade_store::log_blocks;
@@ -17,12 +18,13 @@ const BLOCKS_AT_ONCE: u32 = 4;
 /// else the newest that a query without following would give, and then those that come.
 pub async fn follow_logs(
     core: &Arc<Core>,
+    logs: &ContainerLogs,
     scope: &Scope,
     project: &str,
     query: &LogQuery,
     after: Option<Cursor>,
 ) -> Result<LogFollower> {
-    let notifier = core.log_notifier.subscribe();
+    let notifier = logs.notifier.subscribe();
     let project = projects::find_project(core, scope, project).await?.id;
     let filter = Arc::new(query.filter());
     let after = match after {

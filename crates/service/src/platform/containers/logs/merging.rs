@@ -5,6 +5,7 @@
 //! it. Who comes back after that long may get lines of a block again, but misses none.
 
 use super::block::{Batch, unpack};
+use super::shared::ContainerLogs;
 use super::window::nanos;
 use crate::{Core, Result};
 use estrade_model::ProjectId;
@@ -25,7 +26,7 @@ const MIN_LARGE_BYTES: i64 = 8 << 10;
 const MAX_BLOCKS: u32 = 10_000;
 
 /// Merges the small blocks of all projects, until done or stopped.
-pub async fn merge(core: &Core, stop: &CancellationToken) -> Result<()> {
+pub async fn merge(core: &Core, logs: &ContainerLogs, stop: &CancellationToken) -> Result<()> {
     let mut last = None;
     while let Some(project) = log_blocks::next_logged_project(&core.db, last).await? {
         let now = core.now();
@@ -36,7 +37,7 @@ pub async fn merge(core: &Core, stop: &CancellationToken) -> Result<()> {
                 return Ok(());
             }
             // One that cannot be read is no reason to leave out the others.
-            if let Err(error) = merge_group(core, project.id, group).await {
+            if let Err(error) = merge_group(core, logs, project.id, group).await {
                 let project = project.id;
                 tracing::warn!(%project, error = error_chain(&error), "cannot merge blocks of logs");
             }
@@ -70,7 +71,12 @@ fn groups(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
     groups
 }
 
-async fn merge_group(core: &Core, project: ProjectId, group: &[BlockSize]) -> Result<()> {
+async fn merge_group(
+    core: &Core,
+    logs: &ContainerLogs,
+    project: ProjectId,
+    group: &[BlockSize],
+) -> Result<()> {
     let (Some(first), Some(last)) = (group.first(), group.last()) else {
         return Ok(());
     };
@@ -86,7 +92,7 @@ async fn merge_group(core: &Core, project: ProjectId, group: &[BlockSize]) -> Re
         return Ok(());
     }
     let merged = Arc::new(merged);
-    let _alone = core.log_blocks.write().await;
+    let _alone = logs.blocks.write().await;
     let replaced = core.db.transact(move |tx| {
         let merged = Arc::clone(&merged);
         Box::pin(async move { log_blocks::replace_blocks(tx, &merged, range, count).await })

@@ -15,13 +15,12 @@ mod notifier;
 mod read;
 mod reader;
 pub mod retention;
+mod shared;
 mod window;
 
 pub use collector::LogCollector;
-pub(crate) use collector::LogCollectorSlot;
 pub use follow::{LogFollower, follow_logs};
 pub use format::{grouped, legacy, streamed};
 pub use line::{Cursor, KeptLine};
-pub(crate) use notifier::LogNotifier;
 pub use read::{LogQuery, read_logs, read_logs_since};
-pub(crate) use retention::RETENTION;
+pub use shared::ContainerLogs;

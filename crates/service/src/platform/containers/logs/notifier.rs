@@ -11,7 +11,7 @@ const MAX_PENDING: usize = 64;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Says whose instances have written something.
-pub(crate) struct LogNotifier(Sender<ProjectId>);
+pub(super) struct LogNotifier(Sender<ProjectId>);
 
 impl Default for LogNotifier {
     fn default() -> Self {

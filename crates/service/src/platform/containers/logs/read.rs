@@ -2,6 +2,7 @@
 
 use super::filter::{LineFilter, SelectedLines, find};
 use super::line::{Cursor, KeptLine};
+use super::shared::ContainerLogs;
 use crate::{Core, Result, Scope, platform::projects};
 use estrade_model::ReleaseId;
 use estrade_model::log::{Direction, Since};
@@ -56,13 +57,23 @@ impl LogQuery {
 /// The lines of a project that are asked for. Everybody who sees the project may read them.
 pub async fn read_logs(
     core: &Core,
+    logs: &ContainerLogs,
     scope: &Scope,
     project: &str,
     query: &LogQuery,
 ) -> Result<Vec<KeptLine>> {
     let forward = query.direction == Direction::Forward;
     let newest = !forward || query.last_lines.is_some();
-    let selected = pick(core, scope, project, query.filter(), query.count(), newest).await?;
+    let selected = pick(
+        core,
+        logs,
+        scope,
+        project,
+        query.filter(),
+        query.count(),
+        newest,
+    )
+    .await?;
     Ok(if forward {
         selected.into_lines().collect()
     } else {
@@ -74,18 +85,20 @@ pub async fn read_logs(
 /// last of them.
 pub async fn read_logs_since(
     core: &Core,
+    logs: &ContainerLogs,
     scope: &Scope,
     project: &str,
     since: Option<Since>,
 ) -> Result<Vec<KeptLine>> {
     let start = since.map_or(i64::MIN, |Since(first)| first);
     let filter = LineFilter::new(start, i64::MAX, None, None);
-    let selected = pick(core, scope, project, filter, LINES, since.is_none()).await?;
+    let selected = pick(core, logs, scope, project, filter, LINES, since.is_none()).await?;
     Ok(selected.into_lines().collect())
 }
 
 async fn pick(
     core: &Core,
+    logs: &ContainerLogs,
     scope: &Scope,
     project: &str,
     filter: LineFilter,
@@ -102,7 +115,7 @@ async fn pick(
     let filter = Arc::new(filter);
     let mut selected = SelectedLines::new(count as usize, newest);
     // Blocks that are merged between two pages would be missing in both.
-    let _still = core.log_blocks.read().await;
+    let _still = logs.blocks.read().await;
     let (mut last, mut looked_at) = (None, 0);
     while looked_at < MAX_SCANNED_BYTES {
         let mut blocks = if newest {

@@ -5,6 +5,7 @@
 //! that was is then read in sweeps of the end of the log, which the engine gives whole and in order.
 
 use super::block::Batch;
+use super::shared::ContainerLogs;
 use super::window::{LineFingerprint, TailWindow, Window};
 use crate::{Core, Error};
 use estrade_runtime::{Error as EngineError, InstanceId, InstanceKey, LogLine, LogsFrom};
@@ -38,6 +39,7 @@ const MISSING: &str =
 /// Reads the log of one instance.
 pub(super) struct Reader {
     pub(super) core: Arc<Core>,
+    pub(super) logs: Arc<ContainerLogs>,
     pub(super) id: InstanceId,
     pub(super) key: InstanceKey,
     /// How many may sweep at once.
@@ -228,7 +230,7 @@ impl Reader {
         });
         match stored.await {
             Ok(true) => {
-                self.core.log_notifier.notify(self.key.project);
+                self.logs.notifier.notify(self.key.project);
                 Ok(())
             }
             Ok(false) | Err(StoreError::Reference) => Err(Halt::Gone),

@@ -1,13 +1,11 @@
 //! How much of the logs is kept.
 
 use super::window::nanos;
+use crate::settings::LOG_RETENTION;
 use crate::{Core, Result};
 use estrade_store::log_blocks;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Lines are kept this long at most.
-pub(crate) const RETENTION: Duration = Duration::from_hours(30 * 24);
 /// Blocks that one transaction removes: a backlog never holds up the writer for long.
 const BATCH: u32 = 500;
 
@@ -19,7 +17,7 @@ const LARGE: i64 = 64 << 20;
 
 /// Removes what is too old, and of each project what is too much, until done or stopped.
 pub async fn prune(core: &Core, stop: &CancellationToken) -> Result<()> {
-    let (db, oldest) = (&core.db, nanos(core.now().before(RETENTION)));
+    let (db, oldest) = (&core.db, nanos(core.now().before(LOG_RETENTION)));
     let mut last = None;
     while let Some(project) = log_blocks::next_logged_project(db, last).await? {
         let mut excess = project.size - room(core, &project.plan);

@@ -5,7 +5,7 @@
 //! it is known which they are.
 
 use super::block::unpack;
-use super::retention::RETENTION;
+use crate::settings::LOG_RETENTION;
 use crate::{Core, Result};
 use estrade_runtime::LogLine;
 use estrade_store::log_blocks;
@@ -54,7 +54,7 @@ impl Window {
         match log_blocks::last_line_at(&core.db, instance).await? {
             Some(last) => Self::load_around(core, instance, last).await,
             None => Ok(Self {
-                from: nanos(core.now().before(RETENTION)),
+                from: nanos(core.now().before(LOG_RETENTION)),
                 ..Self::default()
             }),
         }

@@ -10,7 +10,8 @@ mod sources;
 
 use super::archive::{Archive, Packing};
 use super::claim::Claim;
-use super::create::{open_settings, requested_port};
+use super::create::requested_port;
+use super::sealed_settings::open_settings;
 use super::step_error::{StepError, source_gone};
 use super::transition::Failure;
 use super::unpack::{SiteTar, unpack_site};

@@ -3,6 +3,7 @@
 //! Level-triggered: an artifact without Brotli says so in the database, and whoever is killed begins
 //! again with what was not committed. One content at a time, on one thread.
 
+use super::eager::EagerCompressor;
 use super::parallel::CompressedBatch;
 use super::variants::{PreparedVariants, compress, find_jobs};
 use crate::watch::Watch;
@@ -30,13 +31,17 @@ const DEBOUNCE_DELAY: Duration = Duration::from_secs(1);
 const MAX_CANDIDATES: u32 = 64;
 
 /// Makes Brotli variants of what is live, until `stop`.
-pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+pub fn run(
+    core: Arc<Core>,
+    eager: EagerCompressor,
+    stop: CancellationToken,
+) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let mut watch = Watch::start(&core.db);
         let mut failed = HashSet::new();
         let mut forget = Instant::now() + RETRY_INTERVAL;
         loop {
-            let work = compress_live(&core, &mut failed);
+            let work = compress_live(&core, &eager, &mut failed);
             // What is half-done is dropped, and begun again after the next start.
             let Some(done) = stop.run_until_cancelled(work).await else {
                 return;
@@ -63,14 +68,18 @@ pub fn run(core: Arc<Core>, stop: CancellationToken) -> BoxFuture<'static, ()> {
 }
 
 /// Works until everything that is live has its variants.
-async fn compress_live(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<()> {
+async fn compress_live(
+    core: &Core,
+    eager: &EagerCompressor,
+    failed: &mut HashSet<ArtifactId>,
+) -> Result<()> {
     loop {
         // Asked again after each batch: what is live may have changed.
         let open = artifacts::list_without_brotli(&core.db, MAX_CANDIDATES).await?;
         let Some(next) = open.into_iter().find(|it| !failed.contains(&it.id)) else {
             return Ok(());
         };
-        if let Err(error) = compress_batch(core, next).await {
+        if let Err(error) = compress_batch(core, eager, next).await {
             let error = error_chain(&error);
             tracing::warn!(project = %next.project, error, "cannot make Brotli variants; trying again within the hour");
             failed.insert(next.id);
@@ -79,7 +88,11 @@ async fn compress_live(core: &Core, failed: &mut HashSet<ArtifactId>) -> Result<
 }
 
 /// Makes some of the variants of an artifact. When none is missing, tells the edge to look again.
-async fn compress_batch(core: &Core, artifact: WithoutBrotli) -> Result<()> {
+async fn compress_batch(
+    core: &Core,
+    eager: &EagerCompressor,
+    artifact: WithoutBrotli,
+) -> Result<()> {
     let mut jobs = find_jobs(core, artifact.id, &[Coding::Brotli], &Manifest::default()).await?;
     let mut bytes = 0;
     let batch = jobs.iter().take_while(|job| {
@@ -93,7 +106,7 @@ async fn compress_batch(core: &Core, artifact: WithoutBrotli) -> Result<()> {
     let packed = if jobs.is_empty() {
         CompressedBatch::default()
     } else {
-        compress(core, jobs, 1, true).await?
+        compress(core, eager, jobs, 1, true).await?
     };
     let made = PreparedVariants::new(artifact.id, packed);
     let (rows, now) = (Arc::clone(&made.rows), core.now());

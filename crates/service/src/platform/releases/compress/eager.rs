@@ -33,7 +33,7 @@ pub(super) fn core_count() -> usize {
 
 /// Contents and their quick variants. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct EagerCompressor(Arc<Mutex<State>>);
+pub struct EagerCompressor(Arc<Mutex<State>>);
 
 /// The quick variants of a content, where they are worth it.
 pub(super) type QuickVariants = Vec<(Coding, Option<Box<[u8]>>)>;

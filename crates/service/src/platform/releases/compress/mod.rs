@@ -9,5 +9,6 @@ mod parallel;
 mod variants;
 
 pub use brotli::run as run_brotli;
-pub(crate) use eager::{EagerCompressor, UploadScope};
+pub use eager::EagerCompressor;
+pub(crate) use eager::UploadScope;
 pub(super) use variants::{MissingVariants, PreparedVariants};

@@ -1,6 +1,6 @@
 //! Which variants of an artifact are missing, and the rows of those that were made.
 
-use super::eager::{QUICK, core_count};
+use super::eager::{EagerCompressor, QUICK, core_count};
 use super::parallel::{CompressedBatch, CompressionJob, Compressor};
 use crate::{Core, Error, Result};
 use estrade_archive::file_types::{Compressibility, MIN_SIZE, compressibility};
@@ -45,8 +45,9 @@ impl MissingVariants {
     pub(in crate::platform::releases) async fn compress(
         self,
         core: &Core,
+        eager: &EagerCompressor,
     ) -> Result<PreparedVariants> {
-        let batch = compress(core, self.jobs, core_count(), false).await?;
+        let batch = compress(core, eager, self.jobs, core_count(), false).await?;
         Ok(PreparedVariants::new(self.artifact, batch))
     }
 }
@@ -187,6 +188,7 @@ fn candidates<'m>(
 
 pub(super) async fn compress(
     core: &Core,
+    eager: &EagerCompressor,
     jobs: Vec<CompressionJob>,
     threads: usize,
     background: bool,
@@ -200,7 +202,7 @@ pub(super) async fn compress(
         blobs: core.blobs.clone(),
         db: core.db.clone(),
         runtime: Handle::current(),
-        eager: core.eager_compressor.clone(),
+        eager: eager.clone(),
         stop,
         threads,
         yield_to: background.then(|| core.priority_gate.clone()),

@@ -10,10 +10,11 @@ mod tests;
 
 use super::build_log::BuildLog;
 use super::claim::{Built, Claim};
-use super::create::{open_settings, read_site_settings, site_json};
+use super::create::{read_site_settings, site_json};
 use super::incoming::settle;
 use super::layout::{inside, is_project_file, single_folder, warn_of_sources};
 use super::limits::ReleaseLimits;
+use super::sealed_settings::open_settings;
 use super::step_error::{StepError, source_gone};
 use crate::{Core, Error};
 use estrade_archive::{CancelFlag, Tree, UnpackError, refuse, tar, zip};

@@ -1,0 +1,18 @@
+//! Restarting a project by hand.
+
+use super::fleet::Fleet;
+use crate::{Result, Scope, platform::projects};
+use estrade_model::team::Role;
+
+impl Fleet {
+    /// Asks for the project's instances to be started afresh: also those that crashed and would wait for the next
+    /// try, or whose image the engine has lost.
+    pub async fn restart_project(&self, scope: &Scope, project: &str) -> Result<()> {
+        scope.require_to_read(Role::Developer)?;
+        let row = projects::find_project(&self.core, scope, project).await?;
+        if let Some(release) = row.current_release {
+            self.reset_backoff(release);
+        }
+        projects::restart_project(&self.core, scope, project).await
+    }
+}

@@ -1,0 +1,47 @@
+//! Canceling a release.
+
+use super::naming::NOT_FOUND;
+use super::transition::{Transition, apply_transition};
+use crate::{Core, Error, Result, Scope};
+use estrade_model::ReleaseId;
+use estrade_model::release::ReleaseState;
+use estrade_model::team::Role;
+use estrade_store::releases;
+use futures_util::future::BoxFuture;
+
+/// Stops a release that is not being put in place yet.
+pub fn cancel_release<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    id: ReleaseId,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let permission = scope.require(Role::Developer)?;
+        let (owner, now) = (scope.owner, core.now());
+        permission
+        .transact(core, move |tx| {
+            Box::pin(async move {
+                let row = releases::find_release(tx, owner, id).await?;
+                let from = row.ok_or(NOT_FOUND)?.state;
+                if !from.is_cancelable() {
+                    return Err(Error::conflict(
+                        "not_cancelable",
+                        format!(
+                            "the release is {from}; only a PENDING or BUILDING one can be canceled"
+                        ),
+                    ));
+                }
+                let canceled = Transition {
+                    release: id,
+                    from,
+                    through: &[ReleaseState::Canceled],
+                    lease: None,
+                    deadline: now,
+                    failure: None,
+                };
+                apply_transition(tx, &canceled, now).await.map(drop)
+            })
+        })
+        .await
+    })
+}
