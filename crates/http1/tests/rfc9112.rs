@@ -3,6 +3,12 @@
 //! The fast path refuses nothing itself: what it does not accept goes to hyper, which answers it. `left_to_hyper` is
 //! therefore how a rule shows that makes a request invalid.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, which may fail like tests"
+)]
+
 use bytes::BytesMut;
 use estrade_http1::framing::{BodyHeaders, Decoded, Framing, FramingError};
 use estrade_http1::server::{Parsed, StrictHeads, parse_connection, parse_head};
@@ -17,7 +23,7 @@ fn parse(bytes: &str) -> Parsed<String> {
         );
         for header in request.headers.iter() {
             let value = std::str::from_utf8(header.value).ok()?;
-            seen.push_str(&format!(" {}={value}", header.name));
+            seen = format!("{seen} {}={value}", header.name);
         }
         Some(seen)
     })
