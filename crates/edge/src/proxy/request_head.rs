@@ -121,7 +121,9 @@ pub(crate) fn write<'h, I: Iterator<Item = (&'h str, &'h [u8])>>(
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
 }
 
 fn names_no_header(value: &[u8]) -> bool {
