@@ -124,9 +124,9 @@ mod tests {
     use bytes::BytesMut;
     use estrade_http1::client::{ResponseContext, parse_response_head};
 
-    fn head(text: &str) -> Box<ResponseHead> {
+    fn head(text: &str) -> ResponseHead {
         let (mut buffer, context) = (BytesMut::from(text), ResponseContext::default());
-        parse_response_head(&mut buffer, context, ResponseHead::read)
+        *parse_response_head(&mut buffer, context, ResponseHead::read)
             .unwrap()
             .unwrap()
     }
