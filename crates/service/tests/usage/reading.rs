@@ -21,6 +21,7 @@ on_both_backends! {
     calls_are_found_wherever_they_are_kept
 }
 
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 async fn activity_and_logs_show_what_was_used(at: &Installation) {
     let (scope, workspace_id) = workspace(at, "ada").await;
     let (other, _) = workspace(at, "bob").await;
