@@ -4,7 +4,7 @@ use crate::node::{Node, Who, call, id, id_at, kept, number, whole, workspace};
 use crate::support::{Installation, on_both_backends};
 use estrade_ledger::retention;
 use estrade_model::call::{BudgetReservation, CallId, RowState, Span};
-use estrade_model::{KeyId, WorkspaceId};
+use estrade_model::{KeyId, Timestamp, WorkspaceId};
 use estrade_service::Scope;
 use estrade_service::ai::usage::{activity, ledger_context, list_calls, read_call};
 use estrade_store::StoreError;
@@ -21,28 +21,13 @@ on_both_backends! {
     calls_are_found_wherever_they_are_kept
 }
 
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 async fn activity_and_logs_show_what_was_used(at: &Installation) {
     let (scope, workspace_id) = workspace(at, "ada").await;
     let (other, _) = workspace(at, "bob").await;
     let node = Node::start(at, |_| {}).await;
     let now = at.core.now();
     let keys: [KeyId; 2] = [id(), id()];
-    let mut ids = Vec::new();
-    for number in 0..12_i64 {
-        let back = Duration::from_hours(if number < 6 { 0 } else { 24 * 40 });
-        let created = now.before(back);
-        let who = Who {
-            workspace: workspace_id,
-            key: keys[usize::from(number % 2 == 1)],
-        };
-        let model = if number % 3 == 0 { "a" } else { "b" };
-        let id = id_at(created);
-        let mut call = call(&who, id, created, model, whole(1));
-        call.status = if number == 5 { 502 } else { 200 };
-        drop(node.ledger.close(BudgetReservation::NONE, call));
-        ids.push(id);
-    }
+    let ids = close_twelve_calls(&node, workspace_id, keys, now);
     let ledger = &node.ledger;
     let shown = activity(&node.core, ledger, &scope, workspace_id, Span::Hour, None)
         .await
@@ -136,6 +121,31 @@ async fn activity_and_logs_show_what_was_used(at: &Installation) {
         .await
         .unwrap_err();
     node.stop().await;
+}
+
+/// Six calls of this hour and six of forty days ago, in turn by one of two keys; the sixth failed.
+fn close_twelve_calls(
+    node: &Node,
+    workspace: WorkspaceId,
+    keys: [KeyId; 2],
+    now: Timestamp,
+) -> Vec<CallId> {
+    let mut ids = Vec::new();
+    for number in 0..12_i64 {
+        let back = Duration::from_hours(if number < 6 { 0 } else { 24 * 40 });
+        let created = now.before(back);
+        let who = Who {
+            workspace,
+            key: keys[usize::from(number % 2 == 1)],
+        };
+        let model = if number % 3 == 0 { "a" } else { "b" };
+        let id = id_at(created);
+        let mut call = call(&who, id, created, model, whole(1));
+        call.status = if number == 5 { 502 } else { 200 };
+        drop(node.ledger.close(BudgetReservation::NONE, call));
+        ids.push(id);
+    }
+    ids
 }
 
 async fn a_search_ends_when_it_has_looked_at_enough(at: &Installation) {
