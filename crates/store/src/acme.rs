@@ -99,8 +99,8 @@ pub async fn delete_challenges(tx: &mut Tx, host: &HostName) -> Result<(), Store
 }
 
 /// Removes up to `most` checks that have ended; returns how many there were.
-pub async fn prune_challenges(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_challenges(db: &Db, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM acme_challenges WHERE token IN
                (SELECT token FROM acme_challenges WHERE expires_at < $1 LIMIT $2)";
-    prune(db, sql, now, most).await
+    prune(db, sql, now, limit).await
 }

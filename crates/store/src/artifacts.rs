@@ -159,7 +159,7 @@ impl Record for WithoutBrotli {
 }
 
 /// Artifacts of live releases that have no slow variants yet, the newest first.
-pub async fn list_without_brotli(db: &Db, most: u32) -> Result<Vec<WithoutBrotli>, StoreError> {
+pub async fn list_without_brotli(db: &Db, limit: u32) -> Result<Vec<WithoutBrotli>, StoreError> {
     db.read(
         "SELECT a.id, a.project_id FROM artifacts a
          WHERE a.compressed AND NOT a.brotli AND EXISTS (
@@ -167,7 +167,7 @@ pub async fn list_without_brotli(db: &Db, most: u32) -> Result<Vec<WithoutBrotli
              WHERE p.id = a.project_id AND r.artifact_id = a.id)
          ORDER BY a.id DESC LIMIT $1",
     )
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }

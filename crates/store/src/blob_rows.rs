@@ -46,14 +46,14 @@ impl Record for StoredBlob {
 /// Notes contents that something committed now needs: where the `new` ones lie, and that the `known`
 /// ones are wanted. False when one of the known ones is not stored (any more).
 ///
-/// The one place where a content becomes needed: a clean-up that has condemned it hears of it here,
-/// in the transaction that needs it. See [`crate::cleanup`] for why that is safe.
+/// The one place where a content becomes needed: a garbage collection that has marked it hears of it here,
+/// in the transaction that needs it. See [`crate::blob_gc`] for why that is safe.
 pub async fn keep_blobs(
     tx: &mut Tx,
     new: &[StoredBlob],
     known: &[Digest],
 ) -> Result<bool, StoreError> {
-    let mut condemned = Vec::new();
+    let mut marked = Vec::new();
     for chunk in known.chunks(LOOKUP_BATCH) {
         // Where several write at once, a mark may be on its way that our snapshot does not show. With
         // the rows locked it comes after our commit, or it came before and we are repeated.
@@ -67,15 +67,15 @@ pub async fn keep_blobs(
         if found.len() < asked.len() {
             return Ok(false);
         }
-        let is_condemned = |row: &KnownRow| row.condemned_at.is_some();
-        condemned.extend(found.into_iter().filter(is_condemned).map(|row| row.digest));
+        let is_marked = |row: &KnownRow| row.condemned_at.is_some();
+        marked.extend(found.into_iter().filter(is_marked).map(|row| row.digest));
     }
-    for chunk in condemned.chunks(LOOKUP_BATCH) {
-        let acquit = concat!(
+    for chunk in marked.chunks(LOOKUP_BATCH) {
+        let unmark = concat!(
             "UPDATE blobs SET condemned_at = NULL WHERE condemned_at IS NOT NULL AND digest IN ",
             digest_list!()
         );
-        bind_all(tx.query(acquit), chunk).execute().await?;
+        bind_all(tx.query(unmark), chunk).execute().await?;
     }
     insert_blobs(tx, new).await?;
     Ok(true)
@@ -117,7 +117,7 @@ async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreErro
     .await
 }
 
-/// Which of these contents are stored and not condemned: who finds one here and has said before that
+/// Which of these contents are stored and not marked: who finds one here and has said before that
 /// it is [wanted](estrade_blobs::BlobStore::is_wanted) can count on it.
 pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<DigestSet, StoreError> {
     let sql = concat!(select_blobs!("digest"), " AND condemned_at IS NULL");

@@ -307,9 +307,9 @@ impl Follower<'_> {
 }
 
 /// Removes up to `most` notes that every follower has seen long ago; returns how many there were.
-pub async fn prune_changes(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_changes(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     // The notes lie in the order of their time, so it is enough to look at the first ones.
     let sql = "DELETE FROM changes WHERE seq IN (SELECT seq FROM
                (SELECT seq, at FROM changes ORDER BY seq LIMIT $2) AS oldest WHERE at < $1)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }

@@ -230,13 +230,13 @@ pub async fn insert_unused(tx: &mut Tx, disk: &UnusedDisk) -> Result<(), StoreEr
 }
 
 /// Forgets disks that could be removed since before a moment. One that an engine still has is noted again.
-pub async fn prune_unused(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_unused(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     prune(
         db,
         "DELETE FROM unused_disks WHERE id IN
              (SELECT id FROM unused_disks WHERE remove_at < $1 ORDER BY remove_at LIMIT $2)",
         before,
-        most,
+        limit,
     )
     .await
 }

@@ -65,7 +65,7 @@ pub async fn events_after(
     owner: OwnerId,
     project: ProjectId,
     after: Option<EventId>,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<Event>, StoreError> {
     // The empty text sorts before every id.
     let after = after.map_or_else(|| "".into(), value::Value::from);
@@ -77,7 +77,7 @@ pub async fn events_after(
     .bind(project)
     .bind(owner)
     .bind(after)
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }

@@ -46,7 +46,7 @@ pub async fn insert_former_name(
     owner: OwnerId,
     reserved_until: Timestamp,
     now: Timestamp,
-    most: u32,
+    limit: u32,
 ) -> Result<(), StoreError> {
     tx.query(
         "INSERT INTO former_names (name, owner_id, reserved_until, changed_hands, at)
@@ -65,7 +65,7 @@ pub async fn insert_former_name(
               ORDER BY at DESC, name LIMIT 100 OFFSET $2)",
     )
     .bind(owner)
-    .bind(most)
+    .bind(limit)
     .execute()
     .await
     .map(drop)
@@ -109,8 +109,8 @@ pub async fn free_names(tx: &mut Tx, owner: OwnerId) -> Result<(), StoreError> {
 }
 
 /// Forgets names that have not changed since `before`.
-pub async fn prune_former_names(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_former_names(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM former_names WHERE name IN
                (SELECT name FROM former_names WHERE at < $1 LIMIT $2)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }

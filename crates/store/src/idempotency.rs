@@ -142,8 +142,8 @@ pub async fn release_reservations(tx: &mut Tx, held: &[Reservation]) -> Result<(
 }
 
 /// Removes up to `most` answers and reservations whose time is over; returns how many there were.
-pub async fn prune_idempotency(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_idempotency(db: &Db, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM idempotency WHERE scope IN
                (SELECT scope FROM idempotency WHERE expires_at <= $1 LIMIT $2)";
-    prune(db, sql, now, most).await
+    prune(db, sql, now, limit).await
 }

@@ -118,8 +118,8 @@ pub async fn delete_invitations_of(
 }
 
 /// Removes up to `most` invitations that have ended; returns how many there were.
-pub async fn prune_invitations(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_invitations(db: &Db, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM invitations WHERE id IN
                (SELECT id FROM invitations WHERE expires_at <= $1 LIMIT $2)";
-    prune(db, sql, now, most).await
+    prune(db, sql, now, limit).await
 }

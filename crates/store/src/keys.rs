@@ -427,8 +427,8 @@ pub async fn key_state(db: &Db, id: KeyId) -> Result<Option<KeyState>, StoreErro
 }
 
 /// Removes up to `most` secrets that rotations replaced and that no longer work.
-pub async fn prune_old_secrets(db: &Db, now: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_old_secrets(db: &Db, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM key_old_secrets WHERE (key_id, secret_hash) IN
                (SELECT key_id, secret_hash FROM key_old_secrets WHERE valid_until < $1 LIMIT $2)";
-    prune(db, sql, now, most).await
+    prune(db, sql, now, limit).await
 }

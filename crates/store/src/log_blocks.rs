@@ -261,7 +261,7 @@ pub async fn list_sizes(
     db: &Db,
     project: ProjectId,
     times: std::ops::Range<i64>,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<BlockSize>, StoreError> {
     db.read(
         "SELECT instance, number, release_id, first_at, last_at, size FROM log_blocks
@@ -271,7 +271,7 @@ pub async fn list_sizes(
     .bind(project)
     .bind(times.start)
     .bind(times.end)
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }
@@ -379,7 +379,7 @@ pub async fn prune_by_age(
     db: &Db,
     project: ProjectId,
     before: i64,
-    most: u32,
+    limit: u32,
 ) -> Result<u64, StoreError> {
     db.transact(move |tx| {
         Box::pin(async move {
@@ -390,7 +390,7 @@ pub async fn prune_by_age(
             )
             .bind(project)
             .bind(before)
-            .bind(most)
+            .bind(limit)
             .execute()
             .await
         })
@@ -404,7 +404,7 @@ pub async fn prune_by_size(
     db: &Db,
     project: ProjectId,
     bytes: i64,
-    most: u32,
+    limit: u32,
 ) -> Result<i64, StoreError> {
     db.transact(move |tx| {
         Box::pin(async move {
@@ -414,7 +414,7 @@ pub async fn prune_by_size(
                      ORDER BY last_at, number LIMIT $2",
                 )
                 .bind(project)
-                .bind(most)
+                .bind(limit)
                 .fetch_all()
                 .await?;
             let (mut freed, mut last) = (0, None);

@@ -82,7 +82,7 @@ pub async fn remember_network(
     account: AccountId,
     scope: [u8; 32],
     now: Timestamp,
-    most: u32,
+    limit: u32,
 ) -> Result<(), StoreError> {
     tx.query(
         "INSERT INTO login_networks (scope, account_id, last_at) VALUES ($1, $2, $3)
@@ -99,24 +99,24 @@ pub async fn remember_network(
           ORDER BY last_at DESC, scope LIMIT 100 OFFSET $2)",
     )
     .bind(account)
-    .bind(most)
+    .bind(limit)
     .execute()
     .await
     .map(drop)
 }
 
 /// Removes up to `most` sums of failures that have faded; returns how many there were.
-pub async fn prune_failures(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_failures(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM login_failures WHERE scope IN
                (SELECT scope FROM login_failures WHERE last_at < $1 LIMIT $2)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }
 
 /// Removes up to `most` networks from which nobody has logged in since `before`.
-pub async fn prune_networks(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_networks(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM login_networks WHERE scope IN
                (SELECT scope FROM login_networks WHERE last_at < $1 LIMIT $2)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }
 
 /// When the `nth` latest failure was; none when there are not so many sums. What is older than it can

@@ -127,7 +127,7 @@ impl Postgres {
     }
 
     /// Takes the right to clean up, unless another node has it.
-    pub(crate) async fn try_lock_cleanup(&self) -> Result<Option<CleanupLock>, StoreError> {
+    pub(crate) async fn try_lock_gc(&self) -> Result<Option<GcLock>, StoreError> {
         let client = self.pool.get().await?;
         let row = client
             .query_one("SELECT pg_try_advisory_lock($1)", &[&CLEANUP_LOCK])
@@ -200,7 +200,7 @@ async fn listen_once(
 /// The lock under which schemas change.
 pub(crate) type MigrationLock = SessionLock;
 /// The lock under which one node cleans up.
-pub(crate) type CleanupLock = SessionLock;
+pub(crate) type GcLock = SessionLock;
 
 /// A lock of one connection. Dropped without [`Self::release`], it closes the connection, because one
 /// that went back to the pool would keep the next node waiting.

@@ -10,10 +10,10 @@ pub(crate) async fn prune(
     db: &Db,
     sql: &'static str,
     before: Timestamp,
-    most: u32,
+    limit: u32,
 ) -> Result<u64, StoreError> {
     db.transact(move |tx| {
-        Box::pin(async move { tx.query(sql).bind(before).bind(most).execute().await })
+        Box::pin(async move { tx.query(sql).bind(before).bind(limit).execute().await })
     })
     .await
 }

@@ -19,7 +19,7 @@ pub async fn count_up(
     tx: &mut Tx,
     owner: OwnerId,
     what: Counted,
-    most: u64,
+    limit: u64,
 ) -> Result<bool, StoreError> {
     let sql = match what {
         Counted::Projects => {
@@ -32,8 +32,8 @@ pub async fn count_up(
             "UPDATE owners SET workspaces = workspaces + 1 WHERE id = $1 AND (CAST($2 AS BIGINT) = 0 OR workspaces < $2)"
         }
     };
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    Ok(tx.query(sql).bind(owner).bind(most).execute().await? > 0)
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    Ok(tx.query(sql).bind(owner).bind(limit).execute().await? > 0)
 }
 
 /// Counts one less.

@@ -128,7 +128,7 @@ pub struct ClaimFilter {
     /// Most of one owner and queue.
     pub per_owner: u32,
     /// Most of all.
-    pub most: u32,
+    pub limit: u32,
 }
 
 /// Releases that nobody works on and that are next in their project: the first of each owner, oldest first,
@@ -158,7 +158,7 @@ pub async fn claimable_releases(
     .bind(now)
     .bind(filter.builds)
     .bind(filter.per_owner)
-    .bind(filter.most)
+    .bind(filter.limit)
     .fetch_all()
     .await
 }
@@ -284,14 +284,14 @@ pub async fn has_unfinished(db: &Db, project: ProjectId) -> Result<bool, StoreEr
 pub async fn overdue_releases(
     db: &Db,
     now: Timestamp,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<OverdueRow>, StoreError> {
     db.read(
         "SELECT id, state, created_at FROM releases
          WHERE finished_at IS NULL AND deadline <= $1 ORDER BY id LIMIT $2",
     )
     .bind(now)
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }

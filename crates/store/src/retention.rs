@@ -43,7 +43,7 @@ pub async fn list_long_histories(
     db: &Db,
     history: u32,
     after: Option<ProjectId>,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<ProjectId>, StoreError> {
     db.read(
         "SELECT project_id FROM releases
@@ -53,7 +53,7 @@ pub async fn list_long_histories(
     )
     .bind(history)
     .bind(after)
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }
@@ -120,16 +120,16 @@ pub async fn remove_source(tx: &mut Tx, id: SourceId) -> Result<(), StoreError> 
 }
 
 /// Forgets up to `most` uploads from before a moment.
-pub async fn prune_uploads(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_uploads(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM blob_uploads WHERE (project_id, digest) IN
                (SELECT project_id, digest FROM blob_uploads WHERE at < $1 LIMIT $2)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }
 
 /// Forgets up to `most` sources from before a moment that no release was made from.
-pub async fn prune_sources(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_sources(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM sources WHERE id IN
                (SELECT s.id FROM sources s WHERE s.created_at < $1
                 AND NOT EXISTS (SELECT 1 FROM releases r WHERE r.source_id = s.id) LIMIT $2)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }

@@ -116,7 +116,7 @@ pub async fn list_lately_live(
     db: &Db,
     project: ProjectId,
     since: Timestamp,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<LiveRow>, StoreError> {
     db.read(
         "SELECT id, image_id IS NOT NULL, artifact_id, site, finished_at, live_until FROM releases
@@ -124,7 +124,7 @@ pub async fn list_lately_live(
     )
     .bind(project)
     .bind(since)
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }

@@ -191,7 +191,7 @@ pub async fn count_tokens(
 pub async fn delete_old_sessions(
     tx: &mut Tx,
     account: AccountId,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<TokenId>, StoreError> {
     tx.query(
         "DELETE FROM tokens WHERE id IN
@@ -200,7 +200,7 @@ pub async fn delete_old_sessions(
          RETURNING id",
     )
     .bind(account)
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }
@@ -239,8 +239,8 @@ pub async fn touch_tokens(tx: &mut Tx, used: &[(TokenId, Timestamp)]) -> Result<
 }
 
 /// Removes up to `most` tokens that ended before a moment; returns how many there were.
-pub async fn prune_tokens(db: &Db, before: Timestamp, most: u32) -> Result<u64, StoreError> {
+pub async fn prune_tokens(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM tokens WHERE id IN
                (SELECT id FROM tokens WHERE expires_at < $1 LIMIT $2)";
-    prune(db, sql, before, most).await
+    prune(db, sql, before, limit).await
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod acting;
-mod cleanup;
+mod blob_gc;
 mod downloads;
 mod envs;
 mod events;

@@ -1,6 +1,6 @@
 //! The change feed: who holds a cache hears of every change, on this node and on others.
 
-use crate::place::Place;
+use crate::database_fixture::DatabaseFixture;
 use estrade_fixtures::{Fixture, on_both_backends};
 use estrade_model::Timestamp;
 use estrade_store::changes::{follow, prune_changes};
@@ -64,8 +64,8 @@ impl Follower {
     }
 }
 
-async fn the_node_that_made_a_change_hears_of_it_before_the_answer(place: &Place) {
-    let db = place.open().await;
+async fn the_node_that_made_a_change_hears_of_it_before_the_answer(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hooked = Arc::clone(&heard);
     db.changes()
@@ -76,8 +76,8 @@ async fn the_node_that_made_a_change_hears_of_it_before_the_answer(place: &Place
     }
 }
 
-async fn another_process_hears_of_a_change_in_time(place: &Place) {
-    let (here, there) = (place.open().await, place.open().await);
+async fn another_process_hears_of_a_change_in_time(fixture: &DatabaseFixture) {
+    let (here, there) = (fixture.open().await, fixture.open().await);
     let mut feed = here.changes().subscribe();
     let follower = Follower::start(&here).await;
     let mut waits = Vec::new();
@@ -95,8 +95,8 @@ async fn another_process_hears_of_a_change_in_time(place: &Place) {
     follower.end().await;
 }
 
-async fn a_follower_starts_by_distrusting_what_was_read_before(place: &Place) {
-    let (here, there) = (place.open().await, place.open().await);
+async fn a_follower_starts_by_distrusting_what_was_read_before(fixture: &DatabaseFixture) {
+    let (here, there) = (fixture.open().await, fixture.open().await);
     change(&there, "before").await.unwrap();
     let mut feed = here.changes().subscribe();
     let follower = Follower::start(&here).await;
@@ -104,8 +104,8 @@ async fn a_follower_starts_by_distrusting_what_was_read_before(place: &Place) {
     follower.end().await;
 }
 
-async fn a_change_that_was_undone_is_not_heard_of(place: &Place) {
-    let (here, there) = (place.open().await, place.open().await);
+async fn a_change_that_was_undone_is_not_heard_of(fixture: &DatabaseFixture) {
+    let (here, there) = (fixture.open().await, fixture.open().await);
     let (mut at_home, mut abroad) = (there.changes().subscribe(), here.changes().subscribe());
     let follower = Follower::start(&here).await;
     let undone: Result<(), StoreError> = there
@@ -125,15 +125,15 @@ async fn a_change_that_was_undone_is_not_heard_of(place: &Place) {
     follower.end().await;
 }
 
-async fn a_caller_that_went_away_does_not_silence_its_change(place: &Place) {
-    let db = place.open().await;
+async fn a_caller_that_went_away_does_not_silence_its_change(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     let mut feed = db.changes().subscribe();
     drop(tokio::time::timeout(Duration::ZERO, change(&db, "key")).await);
     hear(&mut feed, "key").await;
 }
 
-async fn old_notes_are_pruned_in_pieces(place: &Place) {
-    let db = place.open().await;
+async fn old_notes_are_pruned_in_pieces(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     for number in 0..5 {
         change(&db, &number.to_string()).await.unwrap();
     }
@@ -147,8 +147,8 @@ async fn old_notes_are_pruned_in_pieces(place: &Place) {
 /// A transaction that stays open keeps the feed from moving on, but not from saying things once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_heard_twice_beside_a_long_transaction_on_postgres() {
-    let place = Place::on_postgres().await;
-    let (here, there) = (place.open().await, place.open().await);
+    let fixture = DatabaseFixture::on_postgres().await;
+    let (here, there) = (fixture.open().await, fixture.open().await);
     let mut feed = here.changes().subscribe();
     let follower = Follower::start(&here).await;
     let long = there.transact(|tx| {
@@ -173,5 +173,5 @@ async fn nothing_is_heard_twice_beside_a_long_transaction_on_postgres() {
     heard.sort();
     assert_eq!(heard, ["", "early", "last", "late"]);
     follower.end().await;
-    place.finish().await;
+    fixture.finish().await;
 }

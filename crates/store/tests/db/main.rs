@@ -6,10 +6,10 @@
     reason = "a failed step is a failed test"
 )]
 
+#[path = "../support/database_fixture.rs"]
+mod database_fixture;
 mod feed;
 mod opening;
-#[path = "../support/place.rs"]
-mod place;
 mod transactions;
 
 use estrade_store::{Db, StoreError, Tx};

@@ -1,7 +1,7 @@
 //! Opening a database: its schema is made once, and one from the future is left alone.
 
+use crate::database_fixture::DatabaseFixture;
 use crate::owners;
-use crate::place::Place;
 use crate::transactions::add_owner;
 use estrade_fixtures::on_both_backends;
 use estrade_store::{Db, StoreError};
@@ -28,17 +28,17 @@ async fn versions(db: &Db) -> u64 {
     db.read(sql).fetch_one().await.unwrap()
 }
 
-async fn migrations_run_once_under_parallel_opens(place: &Place) {
-    let (one, two, three) = tokio::join!(place.open(), place.open(), place.open());
+async fn migrations_run_once_under_parallel_opens(fixture: &DatabaseFixture) {
+    let (one, two, three) = tokio::join!(fixture.open(), fixture.open(), fixture.open());
     for db in [one, two, three] {
         assert_eq!(versions(&db).await, migrations());
     }
 }
 
-async fn what_is_made_first_is_made_under_the_lock(place: &Place) {
+async fn what_is_made_first_is_made_under_the_lock(fixture: &DatabaseFixture) {
     let inside = Arc::new(AtomicU32::new(0));
     let open = async || {
-        Db::open(&place.location, async |db: Db| {
+        Db::open(&fixture.location, async |db: Db| {
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
             if owners(&db).await.is_empty() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -54,18 +54,20 @@ async fn what_is_made_first_is_made_under_the_lock(place: &Place) {
     assert_eq!(owners(&one).await, ["first"]);
 }
 
-async fn a_failed_opening_lets_the_next_one_in(place: &Place) {
-    let failed = Db::open(&place.location, async |_| {
+async fn a_failed_opening_lets_the_next_one_in(fixture: &DatabaseFixture) {
+    let failed = Db::open(&fixture.location, async |_| {
         Err(StoreError::Unusable("no".into()))
     })
     .await;
     assert!(matches!(failed.err(), Some(StoreError::Unusable(_))));
     let patience = Duration::from_secs(5);
-    tokio::time::timeout(patience, place.open()).await.unwrap();
+    tokio::time::timeout(patience, fixture.open())
+        .await
+        .unwrap();
 }
 
-async fn a_newer_schema_is_refused(place: &Place) {
-    let db = place.open().await;
+async fn a_newer_schema_is_refused(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     db.transact(|tx| {
         let sql = "INSERT INTO schema_versions (version) VALUES (999)";
         Box::pin(tx.query(sql).execute())
@@ -73,16 +75,16 @@ async fn a_newer_schema_is_refused(place: &Place) {
     .await
     .map_err(|error: StoreError| error)
     .unwrap();
-    match place.try_open().await.err() {
+    match fixture.try_open().await.err() {
         Some(StoreError::Unusable(reason)) => assert!(reason.contains("newer version"), "{reason}"),
         other => panic!("{other:?}"),
     }
 }
 
-async fn what_was_written_is_there_after_closing(place: &Place) {
-    let db = place.open().await;
+async fn what_was_written_is_there_after_closing(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     add_owner(&db, "a").await.unwrap();
     db.close().unwrap();
     drop(db);
-    assert_eq!(owners(&place.open().await).await, ["a"]);
+    assert_eq!(owners(&fixture.open().await).await, ["a"]);
 }

@@ -1,6 +1,6 @@
 //! Transactions: all or nothing, as if each ran alone, whatever its neighbours do.
 
-use crate::place::Place;
+use crate::database_fixture::DatabaseFixture;
 use crate::{add, owners};
 use estrade_fixtures::{Fixture, on_both_backends};
 use estrade_store::{Db, Location, Record, Row, StoreError};
@@ -31,8 +31,8 @@ pub(crate) async fn add_owner(db: &Db, id: &str) -> Result<(), StoreError> {
     .await
 }
 
-async fn broken_rules_of_the_schema_have_names(place: &Place) {
-    let db = place.open().await;
+async fn broken_rules_of_the_schema_have_names(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     add_owner(&db, "a").await.unwrap();
     let again = add_owner(&db, "a").await;
     assert!(matches!(again, Err(StoreError::Duplicate)), "{again:?}");
@@ -45,8 +45,8 @@ async fn broken_rules_of_the_schema_have_names(place: &Place) {
     assert!(matches!(orphan, Err(StoreError::Reference)), "{orphan:?}");
 }
 
-async fn an_error_undoes_everything(place: &Place) {
-    let db = place.open().await;
+async fn an_error_undoes_everything(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     let refused: Result<(), StoreError> = db
         .transact(|tx| {
             Box::pin(async move {
@@ -64,8 +64,8 @@ async fn an_error_undoes_everything(place: &Place) {
 }
 
 /// PostgreSQL would undo it and say nothing; SQLite would keep half of it.
-async fn who_goes_on_after_a_failure_is_undone_too(place: &Place) {
-    let db = place.open().await;
+async fn who_goes_on_after_a_failure_is_undone_too(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     add_owner(&db, "taken").await.unwrap();
     let kept: Result<(), StoreError> = db
         .transact(|tx| {
@@ -81,8 +81,8 @@ async fn who_goes_on_after_a_failure_is_undone_too(place: &Place) {
     add_owner(&db, "b").await.unwrap();
 }
 
-async fn a_panic_undoes_its_own_job_only(place: &Place) {
-    let db = place.open().await;
+async fn a_panic_undoes_its_own_job_only(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     let mut jobs = JoinSet::new();
     for number in 0..60 {
         let db = db.clone();
@@ -116,8 +116,8 @@ async fn a_panic_undoes_its_own_job_only(place: &Place) {
     );
 }
 
-async fn many_at_once_are_all_kept(place: &Place) {
-    let db = place.open().await;
+async fn many_at_once_are_all_kept(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     let mut jobs = JoinSet::new();
     for number in 0..1000 {
         let db = db.clone();
@@ -125,16 +125,16 @@ async fn many_at_once_are_all_kept(place: &Place) {
     }
     assert!(jobs.join_all().await.iter().all(Result::is_ok));
     // Read by another process: it is in the database, not in a cache of ours.
-    assert_eq!(owners(&place.open().await).await.len(), 1000);
+    assert_eq!(owners(&fixture.open().await).await.len(), 1000);
 }
 
-async fn increments_at_once_lose_nothing(place: &Place) {
-    let db = place.open().await;
+async fn increments_at_once_lose_nothing(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     increment_at_once(&[db]).await;
 }
 
-async fn increments_of_two_processes_lose_nothing(place: &Place) {
-    let (one, two) = (place.open().await, place.open().await);
+async fn increments_of_two_processes_lose_nothing(fixture: &DatabaseFixture) {
+    let (one, two) = (fixture.open().await, fixture.open().await);
     increment_at_once(&[one, two]).await;
 }
 
@@ -172,8 +172,8 @@ async fn increment(db: &Db) -> Result<(), StoreError> {
     .await
 }
 
-async fn parameters_go_by_their_number(place: &Place) {
-    let db = place.open().await;
+async fn parameters_go_by_their_number(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     add_owner(&db, "a").await.unwrap();
     db.transact(|tx| {
         let update = tx.query("UPDATE owners SET keys = $3, projects = $2 WHERE id = $1");
@@ -202,8 +202,8 @@ impl Record for Panics {
     }
 }
 
-async fn a_row_that_panics_costs_no_connection(place: &Place) {
-    let db = place.open().await;
+async fn a_row_that_panics_costs_no_connection(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     for _ in 0..40 {
         let db = db.clone();
         let mut reads = JoinSet::new();
@@ -213,8 +213,8 @@ async fn a_row_that_panics_costs_no_connection(place: &Place) {
     db.ping().await.unwrap();
 }
 
-async fn a_statement_outside_a_transaction_only_reads(place: &Place) {
-    let db = place.open().await;
+async fn a_statement_outside_a_transaction_only_reads(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     let written = db
         .read("INSERT INTO owners (id) VALUES ('a')")
         .execute()
@@ -223,8 +223,8 @@ async fn a_statement_outside_a_transaction_only_reads(place: &Place) {
     assert!(owners(&db).await.is_empty());
 }
 
-async fn a_caller_that_goes_away_does_not_stop_its_transaction(place: &Place) {
-    let db = place.open().await;
+async fn a_caller_that_goes_away_does_not_stop_its_transaction(fixture: &DatabaseFixture) {
+    let db = fixture.open().await;
     for number in 0..20 {
         let id = format!("{number:02}");
         let adding = add_owner(&db, &id);
@@ -242,8 +242,8 @@ async fn a_caller_that_goes_away_does_not_stop_its_transaction(place: &Place) {
 
 #[tokio::test]
 async fn a_job_that_awaits_something_else_is_refused_on_sqlite() {
-    let place = Place::on_sqlite();
-    let db = place.open().await;
+    let fixture = DatabaseFixture::on_sqlite();
+    let db = fixture.open().await;
     let waited: Result<(), StoreError> = db
         .transact(|tx| {
             Box::pin(async move {
@@ -271,8 +271,8 @@ async fn allow_pages(db: &Db, sql: &'static str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_loses_nothing_that_was_answered_on_sqlite() {
-    let place = Place::on_sqlite();
-    let db = place.open().await;
+    let fixture = DatabaseFixture::on_sqlite();
+    let db = fixture.open().await;
     allow_pages(&db, "PRAGMA max_page_count = 300").await;
     let mut jobs = JoinSet::new();
     for number in 0..200 {
@@ -293,8 +293,8 @@ async fn a_full_disk_loses_nothing_that_was_answered_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_goes_away_leaves_no_open_transaction_on_postgres() {
-    let place = Place::on_postgres().await;
-    let db = place.open().await;
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
     for number in 0..20 {
         let id = format!("{number:02}");
         let slow = db.transact(move |tx| {
@@ -308,7 +308,7 @@ async fn a_caller_that_goes_away_leaves_no_open_transaction_on_postgres() {
         let moment = Duration::from_millis(number * 4);
         drop(tokio::time::timeout(moment, slow).await);
     }
-    let database = place.postgres.as_ref().unwrap();
+    let database = fixture.postgres.as_ref().unwrap();
     let open = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
                 AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
     let all_over = async {
@@ -319,15 +319,15 @@ async fn a_caller_that_goes_away_leaves_no_open_transaction_on_postgres() {
     let patience = Duration::from_secs(5);
     tokio::time::timeout(patience, all_over).await.unwrap();
     assert!(!owners(&db).await.is_empty());
-    place.finish().await;
+    fixture.finish().await;
 }
 
 /// Its connections look whole, and would refuse every write for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_a_server_that_takes_no_writes_are_not_kept() {
-    let place = Place::on_postgres().await;
-    let db = place.open().await;
-    let database = place.postgres.as_ref().unwrap();
+    let fixture = DatabaseFixture::on_postgres().await;
+    let db = fixture.open().await;
+    let database = fixture.postgres.as_ref().unwrap();
     database.set_read_only(true).await;
     for number in 0..3 {
         let refused = add_owner(&db, &format!("{number}")).await;
@@ -338,21 +338,21 @@ async fn connections_to_a_server_that_takes_no_writes_are_not_kept() {
     }
     database.set_read_only(false).await;
     add_owner(&db, "a").await.unwrap();
-    place.finish().await;
+    fixture.finish().await;
 }
 
 /// Nobody folds the log of SQLite but its writer.
 #[tokio::test]
 async fn the_write_ahead_log_stays_short() {
-    let place = Place::on_sqlite();
-    let db = place.open().await;
+    let fixture = DatabaseFixture::on_sqlite();
+    let db = fixture.open().await;
     for number in 0..100 {
         // About 250 pages.
         add_owner(&db, &format!("{number}{}", "x".repeat(1_000_000)))
             .await
             .unwrap();
     }
-    let Location::Sqlite(file) = &place.location else {
+    let Location::Sqlite(file) = &fixture.location else {
         panic!("not on SQLite");
     };
     let log = std::fs::metadata(file.with_extension("db-wal")).unwrap();

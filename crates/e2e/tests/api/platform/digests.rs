@@ -17,7 +17,7 @@ on_both_backends! {
     a_large_blob_comes_in_pieces;
     a_missing_file_is_no_final_answer;
     ten_thousand_files_can_be_missing;
-    what_was_condemned_is_kept_again;
+    what_was_marked_is_kept_again;
     many_contents_come_at_once;
 }
 
@@ -284,31 +284,31 @@ async fn ten_thousand_files_can_be_missing(app: &TestApp) {
     assert_eq!(missing, 10_000);
 }
 
-async fn what_was_condemned_is_kept_again(app: &TestApp) {
+async fn what_was_marked_is_kept_again(app: &TestApp) {
     let ada = app.new_account("ada").await;
     new_project(&ada, "shop").await;
     deploy(&ada, "shop", &site()).await;
     put_content(&ada, "shop", "ahead").await.assert(201);
-    let condemn = async || {
-        let condemned = app.core().db.transact(|tx| {
+    let mark = async || {
+        let marked = app.core().db.transact(|tx| {
             Box::pin(async move {
                 let all = tx.query("UPDATE blobs SET condemned_at = 1");
                 all.execute().await
             })
         });
-        assert_eq!(condemned.await.unwrap(), 3);
+        assert_eq!(marked.await.unwrap(), 3);
     };
     let left = async || -> i64 {
         let sql = "SELECT count(*) FROM blobs WHERE condemned_at IS NOT NULL";
         app.core().db.read(sql).fetch_one().await.unwrap()
     };
-    condemn().await;
+    mark().await;
     put_content(&ada, "shop", "ahead").await.assert(200);
     assert_eq!(left().await, 2);
-    condemn().await;
+    mark().await;
     deploy(&ada, "shop", &site()).await;
     assert_eq!(left().await, 1);
-    condemn().await;
+    mark().await;
     let files = json!([named("a", "ahead"), named("b", "<h1>Hello</h1>")]);
     deploy(&ada, "shop", &json!({ "files": files })).await;
     // Of these two the newest release has one: a mark on that changes nothing.

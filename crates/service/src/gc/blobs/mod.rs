@@ -18,7 +18,7 @@ mod sweep;
 use crate::{Core, Result, gc::startup};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
-use estrade_store::cleanup::CleanupGuard;
+use estrade_store::blob_gc::GcGuard;
 use estrade_store::{Change, ChangeKind, routes};
 use futures_util::future::BoxFuture;
 use std::collections::HashSet;
@@ -185,7 +185,7 @@ impl BlobCollector {
     async fn sweep(&mut self) -> Result<CollectedBlobs> {
         let mut collected = CollectedBlobs::default();
         // Rows belong to all nodes, and one cleans at a time; files belong to this one.
-        if let Some(guard) = CleanupGuard::take(&self.core.db).await? {
+        if let Some(guard) = GcGuard::take(&self.core.db).await? {
             let swept = sweep::sweep(&self.core).await;
             guard.release().await;
             collected.contents = swept?;

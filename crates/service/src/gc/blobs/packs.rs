@@ -4,7 +4,7 @@ use crate::{Core, Error, Result};
 use estrade_blobs::{
     BlobError, BlobStore, Digest, DigestSet, ObjectEntry, ObjectId, PublishedBlobs, StoredBlob,
 };
-use estrade_store::cleanup;
+use estrade_store::blob_gc;
 use std::collections::HashMap;
 
 /// How many bytes move at once.
@@ -20,7 +20,7 @@ pub(super) async fn compact(core: &Core) -> Result<usize> {
         .map_err(Error::internal)?;
     let (mut batch, mut bytes, mut emptied) = (Vec::new(), 0, 0);
     for pack in packs {
-        let live = cleanup::live_bytes(&core.db, pack.id).await?;
+        let live = blob_gc::live_bytes(&core.db, pack.id).await?;
         if live.unwrap_or_default().saturating_mul(2) >= pack.size {
             continue;
         }
@@ -59,7 +59,7 @@ fn list_packs(blobs: &BlobStore) -> std::result::Result<Vec<ObjectEntry>, BlobEr
 async fn move_out(core: &Core, packs: Vec<ObjectId>) -> Result<()> {
     let mut contents = Vec::new();
     for pack in &packs {
-        contents.extend(cleanup::blobs_in(&core.db, *pack).await?);
+        contents.extend(blob_gc::blobs_in(&core.db, *pack).await?);
     }
     let from: HashMap<Digest, ObjectId> = contents
         .iter()
@@ -79,7 +79,7 @@ async fn move_out(core: &Core, packs: Vec<ObjectId>) -> Result<()> {
         .db
         .transact(move |tx| {
             let (moves, _held) = (moves.clone(), &held);
-            Box::pin(async move { Ok::<_, Error>(cleanup::move_blobs(tx, &moves).await?) })
+            Box::pin(async move { Ok::<_, Error>(blob_gc::move_blobs(tx, &moves).await?) })
         })
         .await;
     // After a failure nobody knows; if it did not happen, the new pack is an orphan.

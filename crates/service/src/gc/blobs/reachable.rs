@@ -2,7 +2,7 @@
 
 use crate::{Core, Result};
 use estrade_blobs::Digest;
-use estrade_store::cleanup;
+use estrade_store::blob_gc;
 
 /// Rows that are read at once.
 pub(super) const PAGE_ROWS: u32 = 1000;
@@ -46,7 +46,7 @@ impl ReachableSet {
         let (db, mut reachable) = (&core.db, Self::default());
         let mut after = None;
         loop {
-            let artifacts = cleanup::needed_by_artifacts(db, after).await?;
+            let artifacts = blob_gc::needed_by_artifacts(db, after).await?;
             for artifact in &artifacts {
                 let digests = artifact.contents.iter().map(|(digest, _)| digest);
                 reachable.extend(digests);
@@ -58,7 +58,7 @@ impl ReachableSet {
         }
         let mut after = String::new();
         loop {
-            let (digests, last) = cleanup::needed_by_sources(db, &after, PAGE_ROWS).await?;
+            let (digests, last) = blob_gc::needed_by_sources(db, &after, PAGE_ROWS).await?;
             reachable.extend(&digests);
             match last {
                 Some(last) => after = last,
@@ -67,7 +67,7 @@ impl ReachableSet {
         }
         let mut after = Vec::new();
         loop {
-            let digests = cleanup::needed_by_uploads(db, &after, PAGE_ROWS).await?;
+            let digests = blob_gc::needed_by_uploads(db, &after, PAGE_ROWS).await?;
             reachable.extend(&digests);
             match digests.last() {
                 Some(last) => after = last.as_bytes().to_vec(),
@@ -83,7 +83,7 @@ impl ReachableSet {
     async fn add_variants(&mut self, core: &Core) -> Result<()> {
         let (mut variants, mut after) = (Self::default(), None);
         loop {
-            let links = cleanup::list_variants(&core.db, after.as_ref(), PAGE_ROWS).await?;
+            let links = blob_gc::list_variants(&core.db, after.as_ref(), PAGE_ROWS).await?;
             for link in &links {
                 if let (Some(variant), true) = (&link.variant, self.contains(&link.of)) {
                     variants.insert(variant);

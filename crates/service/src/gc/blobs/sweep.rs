@@ -1,11 +1,11 @@
-//! Mark and sweep over the rows of contents; [`estrade_store::cleanup`] says why that is safe beside running
+//! Mark and sweep over the rows of contents; [`estrade_store::blob_gc`] says why that is safe beside running
 //! releases.
 
 use super::reachable::{PAGE_ROWS, ReachableSet};
 use crate::{Core, Error, Result};
 use estrade_blobs::Digest;
 use estrade_model::Timestamp;
-use estrade_store::cleanup;
+use estrade_store::blob_gc;
 
 /// Rows that one transaction changes, so that none holds up the writer for long.
 const BATCH_ROWS: usize = 256;
@@ -28,7 +28,7 @@ pub(super) async fn sweep(core: &Core) -> Result<u64> {
 async fn mark(core: &Core, live: &ReachableSet, run: Timestamp) -> Result<bool> {
     let (mut after, mut any) = (Vec::new(), false);
     loop {
-        let blobs = cleanup::list_blobs(&core.db, &after, PAGE_ROWS).await?;
+        let blobs = blob_gc::list_blobs(&core.db, &after, PAGE_ROWS).await?;
         let Some(last) = blobs.last() else {
             return Ok(any);
         };
@@ -40,9 +40,9 @@ async fn mark(core: &Core, live: &ReachableSet, run: Timestamp) -> Result<bool> 
             core.db
                 .transact(move |tx| {
                     let batch = batch.clone();
-                    Box::pin(async move {
-                        Ok::<_, Error>(cleanup::condemn_blobs(tx, &batch, run).await?)
-                    })
+                    Box::pin(
+                        async move { Ok::<_, Error>(blob_gc::mark_blobs(tx, &batch, run).await?) },
+                    )
                 })
                 .await?;
         }
@@ -53,7 +53,7 @@ async fn mark(core: &Core, live: &ReachableSet, run: Timestamp) -> Result<bool> 
 async fn sweep_marked(core: &Core, live: &ReachableSet, run: Timestamp) -> Result<u64> {
     let (mut after, mut deleted) = (Vec::new(), 0);
     loop {
-        let marked = cleanup::list_condemned(
+        let marked = blob_gc::list_marked(
             &core.db,
             run,
             &after,
@@ -84,9 +84,9 @@ async fn delete(
             // from now on finds the mark.
             reachable.extend(unreachable.extract_if(.., |digest| blobs.is_wanted(digest)));
             Box::pin(async move {
-                cleanup::acquit_blobs(tx, &reachable, run).await?;
-                cleanup::delete_blobs(tx, &unreachable, run).await?;
-                let left = cleanup::count_blobs(tx, &unreachable).await?;
+                blob_gc::unmark_blobs(tx, &reachable, run).await?;
+                blob_gc::delete_blobs(tx, &unreachable, run).await?;
+                let left = blob_gc::count_blobs(tx, &unreachable).await?;
                 Ok::<_, Error>(unreachable.len().saturating_sub(left) as u64)
             })
         })

@@ -34,12 +34,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims up to `most` releases that wait, or whose worker went away, whatever they wait for.
-    pub async fn take(core: &Arc<Core>, most: u32) -> Result<Vec<Self>> {
+    /// Claims up to `limit` releases that wait, or whose worker went away, whatever they wait for.
+    pub async fn take(core: &Arc<Core>, limit: u32) -> Result<Vec<Self>> {
         let filter = ClaimFilter {
             builds: true,
-            per_owner: most,
-            most,
+            per_owner: limit,
+            limit,
         };
         let found = release_queue::claimable_releases(&core.db, core.now(), filter).await?;
         Self::take_these(core, found).await

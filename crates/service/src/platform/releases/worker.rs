@@ -128,7 +128,7 @@ impl Worker {
         let filter = ClaimFilter {
             builds,
             per_owner: MAX_CONSIDERED,
-            most: MAX_CANDIDATES,
+            limit: MAX_CANDIDATES,
         };
         let now = self.core.now();
         let waiting = release_queue::claimable_releases(&self.core.db, now, filter).await?;

@@ -16,7 +16,7 @@ use estrade_service::platform::releases::{
 };
 use estrade_service::{Core, Scope, Settings, platform::projects};
 use estrade_store::variants::read_variants;
-use estrade_store::{Db, StoreError, artifacts, blob_rows, cleanup};
+use estrade_store::{Db, StoreError, artifacts, blob_gc, blob_rows};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ on_both_backends! {
     what_was_live_lately_stays_for_a_while
     a_deleted_project_leaves_nothing
     what_nobody_came_for_goes_after_a_day
-    a_release_acquits_what_was_condemned
+    a_release_unmarks_what_was_marked
     what_releases_share_outlives_the_first
     sparse_packs_are_emptied
     only_an_artifact_that_is_there_keeps_what_the_next_shares
@@ -107,7 +107,7 @@ async fn places(core: &Core) -> (BTreeSet<String>, BTreeSet<String>) {
 async fn assert_packs_are_worth_it(core: &Core) {
     for entry in core.blobs.objects().unwrap() {
         let entry = entry.unwrap();
-        let live = cleanup::live_bytes(&core.db, entry.id).await.unwrap();
+        let live = blob_gc::live_bytes(&core.db, entry.id).await.unwrap();
         let live = live.unwrap_or_default();
         assert!(live * 2 >= entry.size, "{live} bytes of {entry:?}");
     }
@@ -372,20 +372,20 @@ async fn marked(core: &Core, digest: Digest) -> bool {
     marked.is_some()
 }
 
-async fn condemn(db: &Db, digests: Vec<Digest>, run: Timestamp) -> Result<(), StoreError> {
+async fn mark(db: &Db, digests: Vec<Digest>, run: Timestamp) -> Result<(), StoreError> {
     db.transact(move |tx| {
         let digests = digests.clone();
-        Box::pin(async move { cleanup::condemn_blobs(tx, &digests, run).await })
+        Box::pin(async move { blob_gc::mark_blobs(tx, &digests, run).await })
     })
     .await
 }
 
-async fn a_release_acquits_what_was_condemned(at: &Installation) {
+async fn a_release_unmarks_what_was_marked(at: &Installation) {
     let (core, mut collector, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     let (old, again) = (store(&core, &page(1)).await, store(&core, &page(2)).await);
     let run = core.now();
-    condemn(&core.db, vec![old.digest, again.digest], run)
+    mark(&core.db, vec![old.digest, again.digest], run)
         .await
         .unwrap();
     // A clean-up has looked twice, and now a release comes.
@@ -395,7 +395,7 @@ async fn a_release_acquits_what_was_condemned(at: &Installation) {
     core.db
         .transact(move |tx| {
             let digests = digests.clone();
-            Box::pin(async move { cleanup::delete_blobs(tx, &digests, run).await })
+            Box::pin(async move { blob_gc::delete_blobs(tx, &digests, run).await })
         })
         .await
         .unwrap();
@@ -416,9 +416,7 @@ async fn what_releases_share_outlives_the_first(at: &Installation) {
     let digests: Vec<_> = pages.iter().map(|page| Digest::of(page)).collect();
     for number in 0..4 {
         // What an earlier clean-up thought, which was cut off.
-        condemn(&core.db, digests.clone(), core.now())
-            .await
-            .unwrap();
+        mark(&core.db, digests.clone(), core.now()).await.unwrap();
         let mut upload = begin_upload(&core, &EagerCompressor::default(), &ada, "shop")
             .await
             .unwrap();
@@ -445,7 +443,7 @@ async fn what_releases_share_outlives_the_first(at: &Installation) {
 
 /// The one case that a mark alone cannot tell: a transaction that began before it and ends after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_older_than_the_mark_acquits_too() {
+async fn a_transaction_older_than_the_mark_unmarks_too() {
     let at = Installation::on_postgres().await;
     let core = &at.core;
     let blob = store(core, &page(1)).await;
@@ -460,7 +458,7 @@ async fn a_transaction_older_than_the_mark_acquits_too() {
                     .fetch_all::<i64>()
                     .await?;
                 if count.fetch_add(1, Ordering::Relaxed) == 0 {
-                    condemn(&db, vec![blob.digest], run).await?;
+                    mark(&db, vec![blob.digest], run).await?;
                 }
                 let kept = blob_rows::keep_blobs(tx, &[], &[blob.digest]).await?;
                 assert!(kept);

@@ -1,17 +1,18 @@
-//! Finding contents that nothing needs, and forgetting them, while releases come and go.
+//! Garbage collection of contents: finding those that nothing needs, and deleting their rows, while releases come
+//! and go.
 //!
 //! Mark and sweep, in four steps that may each be cut off by a crash:
 //!
 //! 1. Read what is needed: the contents of all artifacts, sources and uploads, and their variants.
-//! 2. Condemn what was not met: [`condemn_blobs`] marks its rows.
+//! 2. Mark what was not met as a candidate: [`mark_blobs`]. The column is called `condemned_at`.
 //! 3. Read what is needed again.
 //! 4. Delete what is still marked and was not met now either: [`delete_blobs`].
 //!
 //! Whatever needs a content commits that through [`crate::blob_rows::keep_blobs`], which takes marks
-//! away. Such a transaction comes either before the condemnation, and step 3 meets what it wrote; or
+//! away. Such a transaction comes either before the mark, and step 3 meets what it wrote; or
 //! after it, and takes the mark away, so that step 4 leaves the row alone. SQLite has one writer, so
 //! there is nothing in between. On PostgreSQL a transaction whose snapshot is older than the mark
-//! would not see it: there `keep_blobs` locks the rows, and so either the condemnation waits for its
+//! would not see it: there `keep_blobs` locks the rows, and so either the mark waits for its
 //! commit, or it is repeated with a newer snapshot.
 //!
 //! What an artifact shares with one that is there needs no such care, see
@@ -20,7 +21,7 @@
 use crate::artifacts::ArtifactContents;
 use crate::blob_rows::{LOOKUP_BATCH, bind_all, digest_list};
 use crate::db::Backend;
-use crate::postgres::CleanupLock;
+use crate::postgres::GcLock;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_blobs::{Digest, ObjectId, StoredBlob};
 use estrade_model::Timestamp;
@@ -29,18 +30,18 @@ use estrade_model::release::ArtifactId;
 /// How many manifests are in memory at once; each has up to a megabyte.
 const MANIFEST_BATCH: u32 = 8;
 
-/// The right to clean up, which one node has at a time.
+/// The right to collect garbage, which one node has at a time.
 #[must_use]
-pub struct CleanupGuard(Option<CleanupLock>);
+pub struct GcGuard(Option<GcLock>);
 
-impl CleanupGuard {
+impl GcGuard {
     /// Takes it, unless another node has it.
     pub async fn take(db: &Db) -> Result<Option<Self>, StoreError> {
         match db.backend() {
             // One server owns the file.
             Backend::Sqlite(_) => Ok(Some(Self(None))),
             Backend::Postgres(postgres) => {
-                let lock = postgres.try_lock_cleanup().await?;
+                let lock = postgres.try_lock_gc().await?;
                 Ok(lock.map(|lock| Self(Some(lock))))
             }
         }
@@ -91,12 +92,12 @@ fn page(rows: Vec<Keyed>) -> Page<String> {
 pub async fn needed_by_sources(
     db: &Db,
     after: &str,
-    most: u32,
+    limit: u32,
 ) -> Result<Page<String>, StoreError> {
     let rows = db
         .read("SELECT id, digest FROM sources WHERE id > $1 ORDER BY id LIMIT $2")
         .bind(after)
-        .bind(most)
+        .bind(limit)
         .fetch_all()
         .await?;
     Ok(page(rows))
@@ -106,12 +107,12 @@ pub async fn needed_by_sources(
 pub async fn needed_by_uploads(
     db: &Db,
     after: &[u8],
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<Digest>, StoreError> {
     let rows: Vec<[u8; 32]> = db
         .read("SELECT DISTINCT digest FROM blob_uploads WHERE digest > $1 ORDER BY digest LIMIT $2")
         .bind(after)
-        .bind(most)
+        .bind(limit)
         .fetch_all()
         .await?;
     Ok(rows.into_iter().map(Digest::from).collect())
@@ -144,7 +145,7 @@ impl Record for VariantLink {
 pub async fn list_variants(
     db: &Db,
     after: Option<&VariantLink>,
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<VariantLink>, StoreError> {
     let digest = after.map_or(&[][..], |last| last.of.as_bytes());
     db.read(
@@ -153,28 +154,28 @@ pub async fn list_variants(
     )
     .bind(digest)
     .bind(after.map_or("", |last| last.coding.as_str()))
-    .bind(most)
+    .bind(limit)
     .fetch_all()
     .await
 }
 
 /// A page of all contents, by digest.
-pub async fn list_blobs(db: &Db, after: &[u8], most: u32) -> Result<Vec<Digest>, StoreError> {
+pub async fn list_blobs(db: &Db, after: &[u8], limit: u32) -> Result<Vec<Digest>, StoreError> {
     let rows: Vec<[u8; 32]> = db
         .read("SELECT digest FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2")
         .bind(after)
-        .bind(most)
+        .bind(limit)
         .fetch_all()
         .await?;
     Ok(rows.into_iter().map(Digest::from).collect())
 }
 
-/// A page of the contents that a run has condemned.
-pub async fn list_condemned(
+/// A page of the contents that a run has marked.
+pub async fn list_marked(
     db: &Db,
     run: Timestamp,
     after: &[u8],
-    most: u32,
+    limit: u32,
 ) -> Result<Vec<Digest>, StoreError> {
     let rows: Vec<[u8; 32]> = db
         .read(
@@ -183,7 +184,7 @@ pub async fn list_condemned(
         )
         .bind(run)
         .bind(after)
-        .bind(most)
+        .bind(limit)
         .fetch_all()
         .await?;
     Ok(rows.into_iter().map(Digest::from).collect())
@@ -194,17 +195,13 @@ fn with_run(digests: &[Digest], run: Timestamp) -> Vec<Vec<Value>> {
     digests.iter().map(row).collect()
 }
 
-fn alone(digests: &[Digest]) -> Vec<Vec<Value>> {
+fn without_run(digests: &[Digest]) -> Vec<Vec<Value>> {
     let row = |digest: &Digest| vec![Value::from(digest.as_bytes())];
     digests.iter().map(row).collect()
 }
 
 /// Marks contents that one look at everything did not meet.
-pub async fn condemn_blobs(
-    tx: &mut Tx,
-    digests: &[Digest],
-    run: Timestamp,
-) -> Result<(), StoreError> {
+pub async fn mark_blobs(tx: &mut Tx, digests: &[Digest], run: Timestamp) -> Result<(), StoreError> {
     tx.execute_many(
         "UPDATE blobs SET condemned_at = $2 WHERE digest = $1",
         with_run(digests, run),
@@ -213,7 +210,7 @@ pub async fn condemn_blobs(
 }
 
 /// Takes the marks of a run away again.
-pub async fn acquit_blobs(
+pub async fn unmark_blobs(
     tx: &mut Tx,
     digests: &[Digest],
     run: Timestamp,
@@ -225,7 +222,7 @@ pub async fn acquit_blobs(
     .await
 }
 
-/// Forgets contents that are still condemned by this run, and what is known of their variants.
+/// Forgets contents that are still marked by this run, and what is known of their variants.
 ///
 /// A variant outlives its content never, and its content outlives it only when nobody needs either:
 /// who needs the content may rely on the variants that it has.
@@ -244,13 +241,13 @@ pub async fn delete_blobs(
     tx.execute_many(
         "DELETE FROM variants WHERE digest = $1
            AND NOT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)",
-        alone(digests),
+        without_run(digests),
     )
     .await?;
     tx.execute_many(
         "DELETE FROM variants WHERE variant = $1
            AND NOT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)",
-        alone(digests),
+        without_run(digests),
     )
     .await
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 on_both_backends! {
     what_an_upload_found_stays_until_it_ends
-    what_was_condemned_is_stored_again
+    what_was_marked_is_stored_again
     nothing_in_use_goes_while_releases_come_and_go
     any_order_of_events_keeps_exactly_what_is_needed
 }
@@ -68,7 +68,7 @@ async fn what_an_upload_found_stays_until_it_ends(at: &Installation) {
 }
 
 /// A clean-up may be about to forget it, and no longer ask.
-async fn what_was_condemned_is_stored_again(at: &Installation) {
+async fn what_was_marked_is_stored_again(at: &Installation) {
     let (core, _, ada) = tidy(at).await;
     create(&core, &ada, "shop").await;
     create(&core, &ada, "other").await;

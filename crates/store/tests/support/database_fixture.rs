@@ -5,13 +5,13 @@ use estrade_store::{Db, Location, StoreError};
 use tempfile::TempDir;
 
 /// Where a test's database is.
-pub(crate) struct Place {
+pub(crate) struct DatabaseFixture {
     pub(crate) location: Location,
     pub(crate) postgres: Option<TestDatabase>,
     _directory: TempDir,
 }
 
-impl Place {
+impl DatabaseFixture {
     pub(crate) fn on_sqlite() -> Self {
         let directory = TempDir::new().unwrap();
         Self {
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-impl Fixture for Place {
+impl Fixture for DatabaseFixture {
     type Setup = ();
 
     async fn start(backend: Backend, (): ()) -> Self {
