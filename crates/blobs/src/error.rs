@@ -29,10 +29,7 @@ pub enum BlobError {
     Lookup(#[source] LookupError),
     /// The directory holds the blobs of another installation.
     #[error("the blob store belongs to the installation {owner}")]
-    OtherInstallation {
-        /// Its name.
-        owner: String,
-    },
+    OtherInstallation { owner: String },
     /// Any other failure of the file system.
     #[error("the blob store could not use its files")]
     Io(#[source] io::Error),

@@ -25,16 +25,12 @@ pub enum ObjectId {
 pub enum BlobLocation {
     /// Inside a pack, from `offset` on.
     Pack {
-        /// The pack.
         id: UniqueId,
         /// How many bytes of the pack come before the content.
         offset: u64,
     },
     /// A file of its own.
-    File {
-        /// The file.
-        id: UniqueId,
-    },
+    File { id: UniqueId },
 }
 
 /// A content that the store holds: what it is and where it lies.

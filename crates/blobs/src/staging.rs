@@ -41,12 +41,10 @@ impl HashedContent {
         }
     }
 
-    /// Its hash.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -10,7 +10,6 @@ pub struct AccountRow {
     pub id: AccountId,
     /// Address, in lower case.
     pub email: String,
-    /// Name.
     pub fullname: String,
     /// Whether it may use the admin API.
     pub admin: bool,
@@ -41,7 +40,6 @@ impl Record for AccountRow {
 
 /// The stored password hash of an account, in PHC form; never logged.
 pub struct PasswordRow {
-    /// The account.
     pub account: AccountId,
     /// Its hash; none when only tokens open it.
     pub hash: Option<String>,

@@ -39,7 +39,6 @@ pub struct NewChallenge {
     pub token: String,
     /// The host that it checks.
     pub host: HostName,
-    /// The answer.
     pub answer: String,
     /// Until when it may ask.
     pub expires_at: Timestamp,

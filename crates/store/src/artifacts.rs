@@ -63,7 +63,6 @@ pub async fn read_last_compressed(
 /// The contents of one artifact.
 #[derive(Debug)]
 pub struct ArtifactContents {
-    /// Identifier.
     pub id: ArtifactId,
     /// Digests and sizes.
     pub contents: Vec<(Digest, u64)>,
@@ -143,9 +142,7 @@ pub async fn set_brotli(tx: &mut Tx, id: ArtifactId) -> Result<bool, StoreError>
 /// An artifact that serves and has no slow variants yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WithoutBrotli {
-    /// Identifier.
     pub id: ArtifactId,
-    /// Its project.
     pub project: ProjectId,
 }
 

@@ -120,11 +120,9 @@ pub async fn needed_by_uploads(
 
 /// A variant that is needed if its content is.
 pub struct VariantLink {
-    /// The content.
     pub of: Digest,
     /// Its coding, as text.
     pub coding: String,
-    /// The variant.
     pub variant: Option<Digest>,
 }
 

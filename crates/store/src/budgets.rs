@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 pub struct Account {
     /// The key's or workspace's id.
     pub subject: [u8; 12],
-    /// Which period.
     pub period: Period,
     /// When it began; 0 for a total.
     pub start: Timestamp,
@@ -33,13 +32,10 @@ impl Account {
 /// A request for more of a budget.
 #[derive(Debug, Clone)]
 pub struct LeaseRequest {
-    /// Who asks.
     pub node: NodeId,
     /// The server's slice of this account; made if it is not there.
     pub slice: SliceId,
-    /// Whose budget.
     pub account: Account,
-    /// The budget.
     pub limit: i64,
     /// What was used and set aside of the slice so far.
     pub used: i64,
@@ -280,7 +276,6 @@ async fn spend(tx: &mut Tx, slices: Vec<Returned>) -> Result<(), StoreError> {
 /// A server that may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerNode {
-    /// Which.
     pub id: NodeId,
     /// Until when, by that server's clock; 0 when it is being settled.
     pub deadline: Timestamp,

@@ -3,7 +3,6 @@
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{ReleaseId, Timestamp};
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineRow {
     /// When; unique and rising within a release.

@@ -42,7 +42,6 @@ impl Slices {
 /// A row to be written: the call as it is known, and where its cost is taken from.
 #[derive(Debug, Clone)]
 pub struct CallRow {
-    /// The call.
     pub call: Call,
     /// What it is paid from.
     pub slices: Slices,

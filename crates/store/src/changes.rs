@@ -87,7 +87,6 @@ impl ChangeKind {
 pub struct Change {
     /// What kind of thing.
     pub kind: ChangeKind,
-    /// Its identifier.
     pub id: String,
 }
 

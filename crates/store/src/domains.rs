@@ -7,13 +7,11 @@ use estrade_model::{OwnerId, ProjectId, Timestamp};
 /// A domain as stored, with the name of its project.
 #[derive(Debug, Clone)]
 pub struct DomainRow {
-    /// Identifier.
     pub id: DomainId,
     /// Whose it is.
     pub owner: OwnerId,
     /// The project that it serves.
     pub project: ProjectId,
-    /// Its name.
     pub project_name: String,
     /// The host name.
     pub name: HostName,
@@ -40,7 +38,6 @@ pub struct DomainRow {
 pub struct ActiveDomain {
     /// The host name.
     pub name: HostName,
-    /// The project.
     pub project: ProjectId,
 }
 

@@ -8,9 +8,7 @@ use estrade_model::project::EnvId;
 /// An environment variable as stored.
 #[derive(Debug, Clone)]
 pub struct EnvRow {
-    /// Identifier.
     pub id: EnvId,
-    /// Its name.
     pub key: EnvKey,
     /// Its value, sealed.
     pub sealed: Vec<u8>,

@@ -26,11 +26,9 @@ pub struct Reservation {
 /// An answer as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerRow {
-    /// HTTP status.
     pub status: u16,
     /// Headers as JSON.
     pub headers: String,
-    /// Body.
     pub body: Vec<u8>,
 }
 

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 /// An image that was made for a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ImageKey {
-    /// The project.
     pub project: ProjectId,
     /// The release that it was made for.
     pub release: ReleaseId,

@@ -9,7 +9,6 @@ use estrade_model::{AccountId, Id, TeamId, Timestamp};
 /// An invitation as stored.
 #[derive(Debug, Clone)]
 pub struct InvitationRow {
-    /// Identifier.
     pub id: Id<kind::Invitation>,
     /// Into which team.
     pub team: TeamId,
@@ -30,7 +29,6 @@ pub struct InvitationRow {
 pub struct Grant {
     /// In which team.
     pub team: TeamId,
-    /// As what.
     pub role: Role,
 }
 

@@ -25,7 +25,6 @@ pub struct NewLogBlock {
     pub last_at: i64,
     /// How many lines.
     pub lines: u32,
-    /// The lines.
     pub data: Vec<u8>,
 }
 
@@ -40,7 +39,6 @@ pub struct LogBlock {
     pub first_at: i64,
     /// The latest moment of a line.
     pub last_at: i64,
-    /// The lines.
     pub data: Vec<u8>,
 }
 
@@ -127,7 +125,6 @@ pub async fn list_instance_blocks(
 /// Which blocks of a project to read.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockRange {
-    /// The project.
     pub project: ProjectId,
     /// Only of this release.
     pub release: Option<ReleaseId>,
@@ -230,7 +227,6 @@ pub async fn list_blocks_below(
 pub struct BlockSize {
     /// Of which instance.
     pub instance: String,
-    /// Its number.
     pub number: i64,
     /// Of which release.
     pub release: ReleaseId,
@@ -340,9 +336,7 @@ pub async fn replace_blocks(
 /// A project that has logs.
 #[derive(Debug, Clone)]
 pub struct LoggedProject {
-    /// Which.
     pub id: ProjectId,
-    /// Its plan.
     pub plan: String,
     /// How many bytes its logs take.
     pub size: i64,

@@ -14,7 +14,6 @@ const FORMAT: u8 = 1;
 pub struct ManifestFile {
     /// Where it lies in the tree.
     pub path: FilePath,
-    /// Its content.
     pub digest: Digest,
     /// How long its content is, in bytes.
     pub size: u64,
@@ -60,7 +59,6 @@ impl Manifest {
         self.0.iter().map(|file| file.size).sum()
     }
 
-    /// As stored.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
         for file in &self.0 {

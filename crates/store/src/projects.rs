@@ -9,13 +9,10 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 /// A project as stored, with its network.
 #[derive(Debug, Clone)]
 pub struct ProjectRow {
-    /// Identifier.
     pub id: ProjectId,
     /// Name, unique across the installation.
     pub name: String,
-    /// Its platform.
     pub platform: Platform,
-    /// Its plan.
     pub plan: String,
     /// Its bundle plan.
     pub bundle_plan: String,
@@ -95,19 +92,13 @@ impl Record for ProjectRow {
 /// A new project.
 #[derive(Debug, Clone)]
 pub struct NewProject {
-    /// Identifier.
     pub id: ProjectId,
     /// Who owns it.
     pub owner: OwnerId,
-    /// Name.
     pub name: String,
-    /// Platform.
     pub platform: Platform,
-    /// Plan.
     pub plan: String,
-    /// Bundle plan.
     pub bundle_plan: String,
-    /// Private network.
     pub network: NetworkId,
     /// Whether instances see a read-only file system.
     pub read_only_root: bool,

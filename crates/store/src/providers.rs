@@ -70,7 +70,6 @@ pub async fn provider_for_update(
     .await
 }
 
-/// One provider.
 pub async fn read_provider(db: &Db, id: ProviderId) -> Result<Option<ProviderRow>, StoreError> {
     db.read(
         "SELECT id, name, settings, sealed_key, created_at, version FROM providers WHERE id = $1",

@@ -6,11 +6,8 @@ use estrade_model::OwnerId;
 /// What is counted per owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// Projects.
     Projects,
-    /// AI keys.
     Keys,
-    /// Workspaces.
     Workspaces,
 }
 

@@ -10,9 +10,7 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 /// A release that was claimed, as its worker needs it.
 #[derive(Debug, Clone)]
 pub struct ClaimedRow {
-    /// Identifier.
     pub id: ReleaseId,
-    /// Its project.
     pub project: ProjectId,
     /// Whose that is.
     pub owner: OwnerId,
@@ -40,7 +38,6 @@ impl Record for ClaimedRow {
 /// A release that moved on.
 #[derive(Debug, Clone, Copy)]
 pub struct MovedRow {
-    /// Its project.
     pub project: ProjectId,
     /// Its number there.
     pub number: u64,
@@ -58,9 +55,7 @@ impl Record for MovedRow {
 /// A release whose state has lasted too long.
 #[derive(Debug, Clone, Copy)]
 pub struct OverdueRow {
-    /// Identifier.
     pub id: ReleaseId,
-    /// The state.
     pub state: ReleaseState,
     /// When it was made.
     pub created_at: Timestamp,
@@ -90,7 +85,6 @@ pub enum ReleaseQueue {
 /// A release that can be claimed.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimableRow {
-    /// Identifier.
     pub id: ReleaseId,
     /// Whether it shall run what is live when its turn comes.
     pub follows: bool,
@@ -322,7 +316,6 @@ pub async fn advance_release(
 pub struct Ending<'e> {
     /// The terminal state.
     pub state: ReleaseState,
-    /// When.
     pub at: Timestamp,
     /// A stable code and words for a person, when it ended badly.
     pub failure: Option<(&'e str, &'e str)>,

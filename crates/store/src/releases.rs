@@ -8,9 +8,7 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 /// A release as stored, and how it stands beside the others of its project.
 #[derive(Debug, Clone)]
 pub struct ReleaseRow {
-    /// Identifier.
     pub id: ReleaseId,
-    /// Its project.
     pub project: ProjectId,
     /// 1, 2, … per project.
     pub number: u64,
@@ -161,9 +159,7 @@ impl Record for ReleaseSpec {
 /// A new release.
 #[derive(Debug, Clone)]
 pub struct ReleaseDraft {
-    /// Identifier.
     pub id: ReleaseId,
-    /// Its project.
     pub project: ProjectId,
     /// Why it is made.
     pub kind: ReleaseType,

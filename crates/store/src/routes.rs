@@ -7,9 +7,7 @@ use estrade_model::{ProjectId, ReleaseId, Timestamp};
 /// A project and its name, which is a host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedProject {
-    /// Identifier.
     pub id: ProjectId,
-    /// Its name.
     pub name: String,
 }
 
@@ -38,7 +36,6 @@ pub struct RouteRow {
 /// A release that serves, or lately did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveRow {
-    /// Identifier.
     pub release: ReleaseId,
     /// Whether it runs as instances; otherwise its files are served.
     pub runs: bool,

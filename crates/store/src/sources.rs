@@ -8,13 +8,10 @@ use estrade_model::{ProjectId, Timestamp};
 /// A new source.
 #[derive(Debug, Clone, Copy)]
 pub struct NewSource {
-    /// Identifier.
     pub id: SourceId,
-    /// Its project.
     pub project: ProjectId,
     /// What kind of archive it is.
     pub format: ArchiveFormat,
-    /// Its content.
     pub digest: Digest,
     /// How long it is, in bytes.
     pub size: u64,

@@ -11,7 +11,6 @@ pub struct NewToken {
     pub id: TokenId,
     /// Whose token it is.
     pub account: AccountId,
-    /// Its label.
     pub name: String,
     /// Hash of the JWT's `jti`.
     pub secret_hash: [u8; 32],
@@ -26,9 +25,7 @@ pub struct NewToken {
 /// A token as listed.
 #[derive(Debug, Clone)]
 pub struct TokenRow {
-    /// Identifier.
     pub id: TokenId,
-    /// Its label.
     pub name: String,
     /// When it was made.
     pub created_at: Timestamp,

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 /// A variant of a content, and where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VariantRow {
-    /// The content.
     pub of: Digest,
     /// How the variant is coded.
     pub coding: Coding,
@@ -48,7 +47,6 @@ pub async fn read_variants(db: &Db, digests: &[Digest]) -> Result<Vec<VariantRow
 /// What became of the try to compress a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewVariant {
-    /// The content.
     pub of: Digest,
     /// How it was coded.
     pub coding: Coding,

@@ -8,13 +8,10 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 /// A project, as far as its instances depend on it.
 #[derive(Debug, Clone)]
 pub struct WorkloadRow {
-    /// Identifier.
     pub project: ProjectId,
     /// Whose it is.
     pub owner: OwnerId,
-    /// Its name.
     pub name: String,
-    /// Its plan.
     pub plan: String,
     /// How many instances run.
     pub scale: u32,
@@ -62,7 +59,6 @@ pub async fn read_workload(db: &Db, project: ProjectId) -> Result<Option<Workloa
 /// A release that runs.
 #[derive(Debug, Clone)]
 pub struct RunRow {
-    /// Identifier.
     pub release: ReleaseId,
     /// Its number in its project.
     pub number: u64,

@@ -29,7 +29,6 @@ impl Snapshot {
         Self(bytes)
     }
 
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -45,7 +45,6 @@ const MAX_PROJECTS: usize = 1000;
 /// What a run removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CollectedBlobs {
-    /// Contents.
     pub contents: u64,
     /// Packs and files.
     pub files: u64,
@@ -56,7 +55,6 @@ pub struct CollectedBlobs {
 /// What to look at.
 #[derive(Debug)]
 enum Reason {
-    /// Everything.
     Time,
     /// These projects: another release serves, or they are gone.
     Changes(HashSet<ProjectId>),
