@@ -30,6 +30,7 @@ pub mod project;
 pub mod provider;
 pub mod release;
 pub mod secret;
+pub mod secret_finder;
 pub mod serde_rules;
 pub mod site;
 pub mod site_rules;

@@ -1,39 +1,41 @@
-//! Keeps secrets out of a log, also where they come in pieces.
+//! Masks secrets in a log, also where they come in pieces.
+//!
+//! There may be many, one may begin with another, and the text goes on after each. The gateway has one key per provider
+//! and ends the response where it finds it (`KeyRedactor`); both search with [`SecretFinder`].
 
 use estrade_model::secret::Secret;
+use estrade_model::secret_finder::{MIN_SECRET_BYTES, SecretFinder};
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// What is written in a secret's place.
 const MASK: &[u8] = b"***";
-/// What is shorter is no secret, and would make holes everywhere.
-const MIN_SECRET: usize = 4;
 /// Lines of a secret that has several are secrets themselves, if they are long enough to be.
 const MIN_SECRET_LINE: usize = 8;
 
-/// Looks through text on its way. What may be the beginning of a secret is held back until more is
+/// A filter for text on its way. What may be the beginning of a secret is held back until more is
 /// known.
 #[derive(Default)]
 pub(crate) struct Mask {
-    /// Longest first.
-    secrets: Vec<Box<[u8]>>,
+    secrets: Arc<[SecretFinder]>,
     held: Vec<u8>,
 }
 
 impl Mask {
     pub(crate) fn new(secrets: &[Secret]) -> Self {
         let whole = secrets.iter().map(Secret::expose);
-        let whole = whole.filter(|secret| secret.len() >= MIN_SECRET);
         let lines = secrets.iter().flat_map(|secret| secret.expose().lines());
         let lines = lines
             .map(str::trim)
             .filter(|line| line.len() >= MIN_SECRET_LINE);
-        let mut secrets: Vec<Box<[u8]>> = whole
-            .chain(lines)
-            .map(|text| text.as_bytes().into())
-            .collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.dedup();
+        let mut texts: Vec<&str> = whole.chain(lines).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let finders = texts
+            .into_iter()
+            .filter_map(|text| SecretFinder::new(text.as_bytes()));
         Self {
-            secrets,
+            secrets: finders.collect(),
             held: Vec::new(),
         }
     }
@@ -45,23 +47,29 @@ impl Mask {
         }
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(part);
-        let (mut passed, mut at) = (Vec::with_capacity(text.len()), 0);
-        while at < text.len() {
-            match self.look(&text[at..]) {
-                Look::Nothing => {
-                    passed.push(text[at]);
-                    at += 1;
-                }
-                Look::Secret(length) => {
-                    passed.extend_from_slice(MASK);
-                    at += length;
-                }
-                Look::Maybe => {
-                    self.held = text.split_off(at);
-                    break;
+        let mut passed = Vec::with_capacity(text.len());
+        // Both are found again only where a mask has gone past them, so that the search stays linear in the text.
+        let mut held = self.partial_match_at(&text, 0);
+        let mut found: Vec<_> = self.find_each(&text).collect();
+        let mut at = 0;
+        while let Some((start, length)) = first_of(&found)
+            // What is held from the same place on is the beginning of a longer secret.
+            && start < held
+        {
+            passed.extend_from_slice(&text[at..start]);
+            passed.extend_from_slice(MASK);
+            at = start + length;
+            if held < at {
+                held = self.partial_match_at(&text, at);
+            }
+            for (secret, found) in self.secrets.iter().zip(&mut found) {
+                if found.is_some_and(|(start, _)| start < at) {
+                    *found = find(secret, &text, at);
                 }
             }
         }
+        passed.extend_from_slice(&text[at..held]);
+        self.held = text.split_off(held);
         passed
     }
 
@@ -69,7 +77,7 @@ impl Mask {
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         match held.len() {
-            0..MIN_SECRET => held,
+            0..MIN_SECRET_BYTES => held,
             _ => MASK.to_vec(),
         }
     }
@@ -77,7 +85,7 @@ impl Mask {
     /// A text that comes whole.
     pub(crate) fn whole(&self, text: &str) -> String {
         let mut mask = Self {
-            secrets: self.secrets.clone(),
+            secrets: Arc::clone(&self.secrets),
             held: Vec::new(),
         };
         let mut passed = mask.pass(text.as_bytes());
@@ -85,24 +93,30 @@ impl Mask {
         String::from_utf8_lossy(&passed).into_owned()
     }
 
-    /// What begins here.
-    fn look(&self, text: &[u8]) -> Look {
-        for secret in &self.secrets {
-            if text.starts_with(secret) {
-                return Look::Secret(secret.len());
-            }
-            if secret.starts_with(text) {
-                return Look::Maybe;
-            }
-        }
-        Look::Nothing
+    /// The first match of each secret.
+    fn find_each(&self, text: &[u8]) -> impl Iterator<Item = Option<Match>> {
+        self.secrets.iter().map(|secret| find(secret, text, 0))
+    }
+
+    /// Where the end of a text begins, not before `at`, that may be the beginning of a secret.
+    fn partial_match_at(&self, text: &[u8], at: usize) -> usize {
+        let rest = &text[at..];
+        let starts = self.secrets.iter().map(|it| it.partial_match_at(rest));
+        at + starts.min().unwrap_or(rest.len())
     }
 }
 
-enum Look {
-    Nothing,
-    Secret(usize),
-    Maybe,
+/// Where a secret begins, and its length.
+type Match = (usize, usize);
+
+fn find(secret: &SecretFinder, text: &[u8], at: usize) -> Option<Match> {
+    Some((at + secret.find(&text[at..])?, secret.secret().len()))
+}
+
+/// The first of several matches, and the longest of those that begin there.
+fn first_of(found: &[Option<Match>]) -> Option<Match> {
+    let found = found.iter().flatten().copied();
+    found.min_by_key(|&(start, length)| (start, Reverse(length)))
 }
 
 #[cfg(test)]
@@ -142,5 +156,50 @@ mod tests {
     fn a_secret_that_breaks_off_at_the_end_is_not_shown() {
         assert_eq!(mask(&["hunter22"], "x hunter2", 4), "x ***");
         assert_eq!(mask(&["hunter22"], "x hu", 4), "x hu");
+    }
+
+    /// Byte by byte: the longest secret that begins at a place, or may.
+    fn mask_simply(secrets: &[&str], text: &str) -> String {
+        let mut secrets = secrets.to_vec();
+        secrets.sort_by_key(|secret| Reverse(secret.len()));
+        let (mut rest, mut passed) = (text, String::new());
+        while let Some(first) = rest.chars().next() {
+            if secrets
+                .iter()
+                .any(|it| it.len() > rest.len() && it.starts_with(rest))
+            {
+                passed += if rest.len() < MIN_SECRET_BYTES {
+                    rest
+                } else {
+                    "***"
+                };
+                break;
+            }
+            match secrets.iter().find(|it| rest.starts_with(**it)) {
+                Some(secret) => {
+                    passed += "***";
+                    rest = &rest[secret.len()..];
+                }
+                None => {
+                    passed.push(first);
+                    rest = &rest[1..];
+                }
+            }
+        }
+        passed
+    }
+
+    #[test]
+    fn secrets_that_overlap_are_masked_from_the_first_on() {
+        let secrets = ["abab", "ababab", "babb", "aabba", "bbbbbbb"];
+        // Every text of eleven letters, in pieces.
+        for number in 0..1_u32 << 11 {
+            let letter = |bit: u32| if (number >> bit) & 1 == 0 { 'a' } else { 'b' };
+            let text: String = (0..11).map(letter).collect();
+            let expected = mask_simply(&secrets, &text);
+            assert_eq!(mask(&secrets, &text, 11), expected, "{text}");
+            let size = 1 + usize::try_from(number % 5).unwrap();
+            assert_eq!(mask(&secrets, &text, size), expected, "{text} {size}");
+        }
     }
 }

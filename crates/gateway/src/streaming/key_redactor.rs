@@ -1,7 +1,8 @@
 //! Keeps a provider's key from a caller, also where it comes in pieces.
 
-use crate::upstream::{KeyFinder, Upstream};
+use crate::upstream::Upstream;
 use bytes::Bytes;
+use estrade_model::secret_finder::SecretFinder;
 
 /// Looks through an answer on its way. What may be the beginning of the key is held back until more
 /// is known; most parts end with nothing like it and pass as they are.
@@ -36,8 +37,9 @@ impl KeyRedactor {
 
     /// Whether a part may pass as it is: nothing is held back, and nothing of the key is in it.
     pub(crate) fn is_clean(&self, upstream: &Upstream, part: &[u8]) -> bool {
-        let harmless =
-            |secret: &KeyFinder| !secret.is_in(part) && secret.partial_match_at(part) == part.len();
+        let harmless = |secret: &SecretFinder| {
+            !secret.is_in(part) && secret.partial_match_at(part) == part.len()
+        };
         self.held.is_empty() && upstream.secret().is_none_or(harmless)
     }
 

@@ -6,7 +6,6 @@ pub(crate) mod catalogue;
 mod connection;
 mod head;
 pub(crate) mod health;
-mod key_finder;
 pub(crate) mod model_id;
 mod stream;
 pub(crate) mod target_order;
@@ -16,7 +15,6 @@ pub(crate) use connection::{
     Connection, Pool, ResponseError, STALE_CONNECTION_WINDOW, SendError, open,
 };
 pub(crate) use head::ResponseHead;
-pub(crate) use key_finder::KeyFinder;
 pub(crate) use tls::Trust;
 
 use crate::request::field_policy::FieldPolicy;
@@ -24,6 +22,7 @@ use estrade_model::Invalid;
 use estrade_model::call::Operation;
 use estrade_model::provider::{OnDisconnect, Provider, Timeouts};
 use estrade_model::secret::Secret;
+use estrade_model::secret_finder::SecretFinder;
 use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
@@ -53,7 +52,7 @@ pub(crate) struct Upstream {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// First part of every request head, per operation. Contains the provider's key: never log it.
     heads: [Box<[u8]>; 3],
-    secret: Option<KeyFinder>,
+    secret: Option<SecretFinder>,
 }
 
 impl Upstream {
@@ -100,7 +99,7 @@ impl Upstream {
             heads: Operation::ALL.map(|operation| base.head(operation, bearer)),
             secret: bearer
                 .filter(|key| key.len() >= MIN_SECRET)
-                .and_then(|key| KeyFinder::new(key.as_bytes())),
+                .and_then(|key| SecretFinder::new(key.as_bytes())),
             host: base.host,
             port: base.port,
             tls,
@@ -108,7 +107,7 @@ impl Upstream {
     }
 
     /// Searches for the provider's key, if it has one that is a secret.
-    pub(crate) fn secret(&self) -> Option<&KeyFinder> {
+    pub(crate) fn secret(&self) -> Option<&SecretFinder> {
         self.secret.as_ref()
     }
 

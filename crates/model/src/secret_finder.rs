@@ -1,49 +1,65 @@
-//! Finds a provider's key in what the provider answers.
+//! Finds a secret in text that comes in pieces: a provider's key in its responses, the variables of a project in the
+//! log of its build. What is done about it differs (the gateway ends the response, the build log masks the secret),
+//! and so does what holds back the tail of a piece; the search is this one.
 //!
-//! Every part of every answer is looked through, and a hostile provider chooses what is in it. So both searches
-//! take a time that is linear in what came, also for a key that repeats itself: the key as a whole is found by
-//! `memmem` (Two-Way with a vectorized prefilter), its beginning at the end of a part by the failure function of
-//! Knuth, Morris and Pratt.
+//! Every piece is searched, and a hostile sender chooses what is in it. So both searches take time that is linear in
+//! what came, also for a secret that repeats itself: the secret as a whole is found by `memmem` (Two-Way with a
+//! vectorized prefilter), its beginning at the end of a piece by the failure function of Knuth, Morris and Pratt.
 
 use memchr::memmem::Finder;
+use std::fmt;
 
-/// What is shorter is not looked for.
-const MIN_KEY: usize = 4;
+/// What is shorter is no secret: it would be found everywhere.
+pub const MIN_SECRET_BYTES: usize = 4;
 
-/// A key that is looked for.
-pub(crate) struct KeyFinder {
+/// Searches for one secret.
+pub struct SecretFinder {
     finder: Finder<'static>,
-    /// For each beginning of the key: how long the longest other beginning is that it ends with.
+    /// For each beginning of the secret: how long the longest other beginning is that it ends with.
     failures: Box<[usize]>,
-    /// Which bytes are in the key.
+    /// Which bytes are in the secret.
     members: [bool; 256],
 }
 
-impl KeyFinder {
-    /// Looks for this key; none when it is too short to be looked for.
-    pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        if key.len() < MIN_KEY {
+impl SecretFinder {
+    /// None when it is too short to be searched for.
+    pub fn new(secret: &[u8]) -> Option<Self> {
+        if secret.len() < MIN_SECRET_BYTES {
             return None;
         }
         let mut members = [false; 256];
-        for byte in key {
+        for byte in secret {
             members[usize::from(*byte)] = true;
         }
         Some(Self {
-            finder: Finder::new(key).into_owned(),
-            failures: failures(key),
+            finder: Finder::new(secret).into_owned(),
+            failures: failures(secret),
             members,
         })
     }
 
-    /// Whether the key is in this.
-    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
-        self.finder.find(text).is_some()
+    /// The secret itself.
+    pub fn secret(&self) -> &[u8] {
+        self.finder.needle()
     }
 
-    /// Where something begins at the end of a text that may be the beginning of the key.
-    pub(crate) fn partial_match_at(&self, text: &[u8]) -> usize {
-        // EventStream end with an empty line, which no key has.
+    /// Whether the secret is in a text.
+    #[inline]
+    pub fn is_in(&self, text: &[u8]) -> bool {
+        self.find(text).is_some()
+    }
+
+    /// Where the secret begins in a text, for the first time.
+    #[inline]
+    pub fn find(&self, text: &[u8]) -> Option<usize> {
+        self.finder.find(text)
+    }
+
+    /// Where something begins at the end of a text that may be the beginning of the secret; the length of the text if
+    /// nothing does.
+    #[inline]
+    pub fn partial_match_at(&self, text: &[u8]) -> usize {
+        // Most pieces end with a line break, which few secrets have.
         if !text
             .last()
             .is_some_and(|last| self.members[usize::from(*last)])
@@ -56,6 +72,12 @@ impl KeyFinder {
             .iter()
             .fold(0, |matched, byte| step(key, &self.failures, matched, *byte));
         text.len() - matched
+    }
+}
+
+impl fmt::Debug for SecretFinder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretFinder").finish_non_exhaustive()
     }
 }
 
@@ -105,7 +127,7 @@ mod tests {
             };
             for round in 0..3000 {
                 let key = text(4 + round % 40);
-                let finder = KeyFinder::new(&key).unwrap();
+                let finder = SecretFinder::new(&key).unwrap();
                 let mut haystack = text(round % 200);
                 if round % 3 == 0 {
                     let at = round % (haystack.len() + 1);
@@ -133,7 +155,7 @@ mod tests {
         let key: Vec<u8> = (0..3000)
             .map(|_| b'0' + u8::try_from(any(&mut state, 70)).unwrap())
             .collect();
-        let finder = KeyFinder::new(&key).unwrap();
+        let finder = SecretFinder::new(&key).unwrap();
         for before in [0, 1, 254, 255, 256, 2999, 5000] {
             let mut text = vec![b'x'; before];
             text.extend_from_slice(&key);
@@ -149,14 +171,14 @@ mod tests {
     fn a_key_that_repeats_itself_costs_no_more_than_others() {
         let half = "a".repeat(1000);
         let key = format!("{half}b{half}");
-        let finder = KeyFinder::new(key.as_bytes()).unwrap();
+        let finder = SecretFinder::new(key.as_bytes()).unwrap();
         let text = "a".repeat(4 << 20).into_bytes();
         let started = std::time::Instant::now();
         assert!(!finder.is_in(&text));
         for part in text.chunks(4096) {
             assert_eq!(part.len() - finder.partial_match_at(part), 1000);
         }
-        let other = KeyFinder::new(format!("{half}{half}").as_bytes()).unwrap();
+        let other = SecretFinder::new(format!("{half}{half}").as_bytes()).unwrap();
         let nearly = format!("{}b", "a".repeat(1999)).repeat(2000);
         assert!(!other.is_in(nearly.as_bytes()));
         // Eight million steps; it was as many times a thousand.
@@ -166,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_too_short_is_not_looked_for() {
-        assert!(KeyFinder::new(b"").is_none() && KeyFinder::new(b"abc").is_none());
-        assert!(KeyFinder::new(b"abcd").unwrap().is_in(b"abcd"));
+        assert!(SecretFinder::new(b"").is_none() && SecretFinder::new(b"abc").is_none());
+        assert!(SecretFinder::new(b"abcd").unwrap().is_in(b"abcd"));
     }
 }
