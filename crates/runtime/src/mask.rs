@@ -175,15 +175,12 @@ mod tests {
                 };
                 break;
             }
-            match secrets.iter().find(|it| rest.starts_with(**it)) {
-                Some(secret) => {
-                    passed += "***";
-                    rest = &rest[secret.len()..];
-                }
-                None => {
-                    passed.push(first);
-                    rest = &rest[1..];
-                }
+            if let Some(secret) = secrets.iter().find(|it| rest.starts_with(**it)) {
+                passed += "***";
+                rest = &rest[secret.len()..];
+            } else {
+                passed.push(first);
+                rest = &rest[1..];
             }
         }
         passed
