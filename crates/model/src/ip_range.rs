@@ -2,45 +2,28 @@
 
 use crate::Invalid;
 use crate::serde_rules::deserialize_text;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
-/// One address (`10.0.0.7`) or a network (`10.0.0.0/8`).
+/// One address (`10.0.0.7`) or a network (`10.0.0.0/8`): an [`IpNet`] that may be written without a prefix and
+/// that takes IPv4-mapped addresses for IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IpRange {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct IpRange(IpNet);
 
 impl IpRange {
     /// Whether the address lies in this range. `::ffff:10.0.0.7` counts as `10.0.0.7`,
     /// because that is how a dual-stack listener sees an IPv4 peer.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let differing = network.to_bits() ^ address.to_bits();
-                self.prefix == 0 || differing >> (32 - self.prefix) == 0
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let differing = network.to_bits() ^ address.to_bits();
-                self.prefix == 0 || differing >> (128 - self.prefix) == 0
-            }
-            _ => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
+}
 
-    /// The IPv4 network that has this address and so many leading bits, at most 32.
-    pub fn ipv4(address: Ipv4Addr, prefix: u8) -> Self {
-        Self {
-            address: address.into(),
-            prefix: prefix.min(32),
-        }
-    }
-
-    fn width(address: IpAddr) -> u8 {
-        if address.is_ipv4() { 32 } else { 128 }
+impl From<Ipv4Net> for IpRange {
+    fn from(network: Ipv4Net) -> Self {
+        Self(network.into())
     }
 }
 
@@ -48,17 +31,9 @@ impl FromStr for IpRange {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let parse = || {
-            let (address, prefix) = match text.split_once('/') {
-                Some((address, prefix)) => (address, Some(prefix.parse().ok()?)),
-                None => (text, None),
-            };
-            let address: IpAddr = address.parse().ok()?;
-            let width = Self::width(address);
-            let prefix = prefix.unwrap_or(width);
-            (prefix <= width).then_some(Self { address, prefix })
-        };
-        parse().ok_or_else(|| {
+        let network = text.parse::<IpAddr>().map(IpNet::from);
+        let network = network.or_else(|_| text.parse::<IpNet>());
+        network.map(Self).map_err(|_| {
             Invalid(format!(
                 "`{text}` is not an IP address or network, such as 10.0.0.7 or 10.0.0.0/8"
             ))
@@ -68,11 +43,11 @@ impl FromStr for IpRange {
 
 impl fmt::Display for IpRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.address)?;
-        if self.prefix < Self::width(self.address) {
-            write!(f, "/{}", self.prefix)?;
+        if self.0.prefix_len() == self.0.max_prefix_len() {
+            self.0.addr().fmt(f)
+        } else {
+            self.0.fmt(f)
         }
-        Ok(())
     }
 }
 

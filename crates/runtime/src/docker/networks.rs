@@ -31,6 +31,7 @@ use bollard::models;
 use bollard::query_parameters::ListNetworksOptions;
 use estrade_model::ip_range::IpRange;
 use estrade_model::{Invalid, OwnerId};
+use ipnet::Ipv4Net;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -40,20 +41,15 @@ const MAX_ATTEMPTS: usize = 16;
 
 /// Where the subnets of networks come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SubnetPool {
-    base: u32,
-    prefix: u8,
-}
+pub struct SubnetPool(Ipv4Net);
 
 /// The size of one owner's subnet: 253 instances.
 const SUBNET_PREFIX: u8 = 24;
 
 impl Default for SubnetPool {
     fn default() -> Self {
-        Self {
-            base: u32::from(Ipv4Addr::new(10, 213, 0, 0)),
-            prefix: 16,
-        }
+        const DEFAULT: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 213, 0, 0), 16);
+        Self(DEFAULT)
     }
 }
 
@@ -61,15 +57,11 @@ impl FromStr for SubnetPool {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let parse = || {
-            let (address, prefix) = text.split_once('/')?;
-            let base = u32::from(address.parse::<Ipv4Addr>().ok()?);
-            let prefix: u8 = prefix.parse().ok()?;
-            let whole = (8..=SUBNET_PREFIX).contains(&prefix)
-                && base.trailing_zeros() >= 32 - u32::from(prefix);
-            whole.then_some(Self { base, prefix })
-        };
-        parse().ok_or_else(|| {
+        let network = text.parse::<Ipv4Net>().ok();
+        let usable = network.filter(|it| {
+            (8..=SUBNET_PREFIX).contains(&it.prefix_len()) && it.addr() == it.network()
+        });
+        usable.map(Self).ok_or_else(|| {
             Invalid(format!(
                 "`{text}` is not a pool of subnets: a private IPv4 network from /8 to /24, such as 10.213.0.0/16"
             ))
@@ -81,27 +73,25 @@ impl SubnetPool {
     /// Every address that an instance can have. A listener that drops peers from here is closed to
     /// all of them.
     pub fn range(&self) -> IpRange {
-        IpRange::ipv4(Ipv4Addr::from(self.base), self.prefix)
+        self.0.into()
     }
 
     /// Those to a part of the pool. A route to all of it or more, such as to a whole private network, takes no
     /// part of it: the route to a subnet goes before it.
-    fn within(self, routes: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
-        let last = self.base | u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
-        routes.iter().copied().filter(move |(from, to)| {
-            let all = (*from, *to) == (self.base, last);
-            self.base <= *from && *to <= last && !all
-        })
+    fn within(self, routes: &[Ipv4Net]) -> impl Iterator<Item = Ipv4Net> {
+        let routes = routes.iter().copied();
+        routes.filter(move |route| self.0.contains(route) && *route != self.0)
     }
 
     /// All subnets, beginning at a place that depends on the owner, so that two who look for one at
     /// the same time seldom meet.
-    fn candidates(self, owner: OwnerId) -> impl Iterator<Item = u32> {
-        let count = 1_u32 << (SUBNET_PREFIX - self.prefix);
+    fn candidates(self, owner: OwnerId) -> impl Iterator<Item = Ipv4Net> {
+        let count = 1_usize << (SUBNET_PREFIX - self.0.prefix_len());
         let hash = blake3::hash(owner.as_bytes());
         let [a, b, c, d, ..] = *hash.as_bytes();
-        let start = u32::from_be_bytes([a, b, c, d]) % count;
-        (0..count).map(move |step| self.base + (((start + step) % count) << (32 - SUBNET_PREFIX)))
+        let start = u32::from_be_bytes([a, b, c, d]) as usize % count;
+        let subnets = self.0.subnets(SUBNET_PREFIX).into_iter().flatten();
+        subnets.cycle().skip(start).take(count)
     }
 }
 
@@ -132,14 +122,13 @@ impl Engine {
         }
         let mut taken = self.taken_subnets().await?;
         taken.extend(self.pool.within(&host_routes().await));
-        let free = |base: &u32| {
-            !taken
-                .iter()
-                .any(|(from, to)| *from <= (base | 0xff) && *base <= *to)
+        let free = |subnet: &Ipv4Net| {
+            let overlaps = |it: &Ipv4Net| it.contains(subnet) || subnet.contains(it);
+            !taken.iter().any(overlaps)
         };
         let mut refused = Error::NoSubnetLeft(self.pool.range().to_string());
-        for base in self.pool.candidates(owner).filter(free).take(MAX_ATTEMPTS) {
-            match self.create_network(owner, base).await {
+        for subnet in self.pool.candidates(owner).filter(free).take(MAX_ATTEMPTS) {
+            match self.create_network(owner, subnet).await {
                 Ok(()) => {}
                 Err(error) if error.is_engine_away() => return Err(error),
                 Err(error) => refused = error,
@@ -219,8 +208,8 @@ impl Engine {
         .await
     }
 
-    /// From where to where each subnet goes that any network of this engine has.
-    async fn taken_subnets(&self) -> Result<Vec<(u32, u32)>, Error> {
+    /// The IPv4 subnets of all networks of this engine.
+    async fn taken_subnets(&self) -> Result<Vec<Ipv4Net>, Error> {
         let all = self.docker.list_networks(None::<ListNetworksOptions>);
         let networks = self.call("listing networks", QUICK_TIMEOUT, all).await?;
         let configs = networks
@@ -228,11 +217,11 @@ impl Engine {
             .filter_map(|network| network.ipam?.config)
             .flatten();
         Ok(configs
-            .filter_map(|config| bounds(&config.subnet?))
+            .filter_map(|config| read_subnet(&config.subnet?))
             .collect())
     }
 
-    async fn create_network(&self, owner: OwnerId, base: u32) -> Result<(), Error> {
+    async fn create_network(&self, owner: OwnerId, subnet: Ipv4Net) -> Result<(), Error> {
         let name = self.network_name(owner);
         // The name of the interface. It also keeps the engine from making two of the same name.
         let hash = blake3::hash(name.as_bytes()).to_hex();
@@ -240,8 +229,8 @@ impl Engine {
         let option =
             |key: &str, value: &str| (format!("com.docker.network.bridge.{key}"), value.to_owned());
         let config = models::IpamConfig {
-            subnet: Some(IpRange::ipv4(Ipv4Addr::from(base), SUBNET_PREFIX).to_string()),
-            gateway: Some(Ipv4Addr::from(base + 1).to_string()),
+            subnet: Some(subnet.to_string()),
+            gateway: subnet.hosts().next().map(|first| first.to_string()),
             ..Default::default()
         };
         let request = models::NetworkCreateRequest {
@@ -279,29 +268,30 @@ fn read(network: models::Network) -> Option<Network> {
 }
 
 /// Where the routes of this host go, which is the engine's as a rule; nowhere where that cannot be read.
-async fn host_routes() -> Vec<(u32, u32)> {
+async fn host_routes() -> Vec<Ipv4Net> {
     let table = tokio::fs::read_to_string("/proc/net/route").await;
     read_routes(&table.unwrap_or_default())
 }
 
 /// Reads the kernel's table: `Iface Destination Gateway Flags RefCnt Use Metric Mask …`, in hexadecimal.
-fn read_routes(table: &str) -> Vec<(u32, u32)> {
-    let address = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::from_be);
+fn read_routes(table: &str) -> Vec<Ipv4Net> {
+    let address = |text: &str| {
+        let bits = u32::from_str_radix(text, 16).ok()?;
+        Some(Ipv4Addr::from_bits(u32::from_be(bits)))
+    };
     let read = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
         let base = address(words.next()?)?;
         let mask = address(words.nth(5)?)?;
-        Some((base & mask, base | !mask))
+        let network = Ipv4Net::with_netmask(base, mask).ok()?;
+        Some(network.trunc())
     };
     table.lines().filter_map(read).collect()
 }
 
-/// The first and last address of an IPv4 network.
-fn bounds(subnet: &str) -> Option<(u32, u32)> {
-    let (address, prefix) = subnet.split_once('/')?;
-    let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
-    let hosts = u32::MAX.checked_shr(prefix.parse().ok()?).unwrap_or(0);
-    Some((address & !hosts, address | hosts))
+/// An IPv4 network without the bits of a host; none for IPv6.
+fn read_subnet(text: &str) -> Option<Ipv4Net> {
+    text.parse().ok().map(|network: Ipv4Net| network.trunc())
 }
 
 #[cfg(test)]
@@ -312,11 +302,12 @@ mod tests {
     #[test]
     fn a_pool_is_cut_into_subnets_that_do_not_overlap_and_lie_in_it() {
         let pool: SubnetPool = "10.8.0.0/20".parse().unwrap();
-        let candidates: HashSet<u32> = pool.candidates(OwnerId::generate(1, 2)).collect();
+        let candidates: HashSet<Ipv4Net> = pool.candidates(OwnerId::generate(1, 2)).collect();
         assert_eq!(candidates.len(), 16);
-        for base in candidates {
-            assert_eq!(base & 0xff, 0);
-            assert!(pool.range().contains(Ipv4Addr::from(base | 0xff).into()));
+        for subnet in candidates {
+            assert_eq!(subnet.prefix_len(), 24);
+            assert_eq!(subnet.addr(), subnet.network());
+            assert!(pool.range().contains(subnet.broadcast().into()));
         }
         let one: SubnetPool = "192.168.7.0/24".parse().unwrap();
         assert_eq!(one.candidates(OwnerId::generate(1, 2)).count(), 1);
@@ -335,20 +326,17 @@ tun1\t0000D50A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
         let routes = read_routes(table);
         assert_eq!(routes.len(), 5);
         let taken: Vec<_> = SubnetPool::default().within(&routes).collect();
-        assert_eq!(taken, [bounds("10.213.7.0/24").unwrap()]);
+        assert_eq!(taken, [read_subnet("10.213.7.0/24").unwrap()]);
     }
 
     #[test]
-    fn bounds_of_networks() {
-        let text = |subnet| {
-            let (from, to) = bounds(subnet).unwrap();
-            format!("{}-{}", Ipv4Addr::from(from), Ipv4Addr::from(to))
-        };
-        assert_eq!(text("10.213.4.1/24"), "10.213.4.0-10.213.4.255");
-        assert_eq!(text("172.16.0.0/12"), "172.16.0.0-172.31.255.255");
-        assert_eq!(text("0.0.0.0/0"), "0.0.0.0-255.255.255.255");
-        assert_eq!(text("10.0.0.7/32"), "10.0.0.7-10.0.0.7");
-        assert_eq!(bounds("fd00::/64"), None);
+    fn subnets_are_read_without_the_bits_of_a_host() {
+        let text = |subnet| read_subnet(subnet).unwrap().to_string();
+        assert_eq!(text("10.213.4.1/24"), "10.213.4.0/24");
+        assert_eq!(text("172.16.0.0/12"), "172.16.0.0/12");
+        assert_eq!(text("0.0.0.0/0"), "0.0.0.0/0");
+        assert_eq!(text("10.0.0.7/32"), "10.0.0.7/32");
+        assert_eq!(read_subnet("fd00::/64"), None);
     }
 
     #[test]
