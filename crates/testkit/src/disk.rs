@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct Disk(BTreeMap<PathBuf, Vec<u8>>);
 
 impl Disk {
-    /// Reads everything below a directory; nothing when there is none.
+    /// Reads everything below a directory; nothing when there is none. The images of disks are left out: they hold
+    /// what their owners write, and are sparse files of gigabytes that take minutes to read.
     pub fn read(directory: &Path) -> Self {
         let mut files = BTreeMap::new();
         let mut open = vec![directory.to_owned()];
@@ -19,6 +20,10 @@ impl Disk {
             };
             for entry in entries {
                 let path = entry.expect("a directory entry").path();
+                let is_disk_image = path.extension().is_some_and(|it| it == "img");
+                if is_disk_image {
+                    continue;
+                }
                 if path.is_dir() {
                     open.push(path);
                 } else if let Ok(content) = std::fs::read(&path) {
