@@ -1,8 +1,8 @@
-//! Which connections a listener has: how many in all, how many of one address, and who makes room.
+//! Connection limits of a listener: total, per address, and eviction of idle connections.
 //!
-//! A connection that waits for its next request costs its client nothing and takes a slot. So one
-//! address has a share of them, and when all slots are taken the connections that have been idle for
-//! the longest time are closed for those that wait to be accepted.
+//! An idle keep-alive connection costs its client nothing and takes a slot. So each address has a
+//! limit, and when all slots are taken the connections that have been idle longest are closed in
+//! favour of those that wait to be accepted.
 
 use crate::descriptors::DescriptorShare;
 use crate::peer::TrustedProxies;
@@ -17,12 +17,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked for idle connections while none has made room.
+/// How long to wait for a slot before more idle connections are evicted.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// Part of all connections that is closed at once to make room: one by one each new connection would
-/// wait for the end of an old one.
+/// Eviction closes 1/256 of all connections at a time: one by one, each new connection would wait for
+/// an old one to close.
 const EVICTED_PART: usize = 256;
-/// What stands for a connection that answers a request.
+/// Value of `idle_since` while a request is in progress.
 const BUSY: u64 = u64::MAX;
 
 /// The connections of a listener.
@@ -43,11 +43,11 @@ struct Table {
     next: u64,
     connections: HashMap<u64, Arc<ConnectionHandle>>,
     addresses: HashMap<IpAddr, usize>,
-    /// How many were told to close and have not.
+    /// Connections that were evicted and have not closed yet.
     closing: usize,
 }
 
-/// What is known of a connection while it is served.
+/// State of a connection while it is served, shared with the admission table.
 #[derive(Debug)]
 pub struct ConnectionHandle {
     close: CancellationToken,
@@ -69,22 +69,22 @@ impl ConnectionHandle {
         handle
     }
 
-    /// A connection that no listener counts.
+    /// The handle of a connection that counts against no limit.
     pub fn uncounted(stop: &CancellationToken) -> Self {
         Self::new(stop.child_token(), Instant::now(), Weak::new())
     }
 
-    /// What keeps the connection counted; none when it is not.
+    /// The permit under which the connection is counted; none if it is uncounted.
     pub(crate) fn permit(&self) -> Option<Arc<ConnectionPermit>> {
         self.permit.upgrade()
     }
 
-    /// Cancelled when it shall end: at once if it is idle, else after the request that it answers.
+    /// Cancelled when the connection has to close: at once if it is idle, else after the request in progress.
     pub fn close(&self) -> &CancellationToken {
         &self.close
     }
 
-    /// Since when it waits for a request, if it does.
+    /// Since when the connection is idle; none while a request is in progress.
     pub fn idle_since(&self) -> Option<Instant> {
         let since = self.idle_since.load(Ordering::Relaxed);
         (since != BUSY).then(|| self.epoch + Duration::from_millis(since))
@@ -105,9 +105,9 @@ impl ConnectionState for ConnectionHandle {
     }
 }
 
-/// A connection's place among those of its listener, for as long as it is served.
+/// A connection's slot in its listener, for as long as it is served.
 ///
-/// The place is free again when this and the socket of the connection are dropped: a connection that was upgraded to
+/// The slot is free again when this and the connection's socket are dropped: a connection that was upgraded to
 /// another protocol is no longer served here, but still open.
 #[derive(Debug)]
 pub struct ConnectionSlot {
@@ -116,25 +116,24 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// What is known of the connection.
     pub fn handle(&self) -> &Arc<ConnectionHandle> {
         &self.handle
     }
 }
 
-/// Counts a connection among those of its listener and of its address until it is dropped.
+/// Counts a connection against the limits of its listener and its address until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     admission: Arc<Admission>,
     number: u64,
-    /// None when its address has no share.
+    /// None for a trusted proxy, which has no limit per address.
     address: Option<IpAddr>,
     close: CancellationToken,
 }
 
 impl Admission {
-    /// At most `max` connections and no more than `descriptors` allow, and of one address `max_per_address`, unless it
-    /// is a trusted proxy. `stop` ends all of them.
+    /// Admits at most `max` connections, as many as `descriptors` allows, and `max_per_address` from one address unless
+    /// it is a trusted proxy. `stop` closes all of them.
     pub fn new(
         max: usize,
         max_per_address: usize,
@@ -154,8 +153,8 @@ impl Admission {
         })
     }
 
-    /// A slot for a connection that was accepted; waits while all are taken. None when its address
-    /// has its share.
+    /// Acquires a slot for an accepted connection; waits while all are taken. None when its address has
+    /// reached its limit.
     pub async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let peer = peer.to_canonical();
         let address = (!self.trusted.contains(peer)).then(|| network_of(peer));
@@ -182,7 +181,7 @@ impl Admission {
         let open = table.connections.len();
         let descriptors = self.descriptors.as_ref();
         if open >= self.max || descriptors.is_some_and(|share| !share.try_acquire(open)) {
-            // Those that were told before may be about to end, or have got a request just then.
+            // Evicted connections may be about to close, or may have received a request just then.
             if table.closing == 0 || evict_more {
                 table.evict_idle(self.max / EVICTED_PART + 1);
             }
@@ -217,7 +216,7 @@ impl Admission {
 struct Full;
 
 impl Table {
-    /// Tells the connections to close that have been idle for the longest time, at most so many.
+    /// Closes the connections that have been idle longest, at most `count`.
     fn evict_idle(&mut self, count: usize) {
         let idle = self.connections.values().filter_map(|handle| {
             let since = handle.idle_since.load(Ordering::Relaxed);
@@ -255,7 +254,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// What counts as one address: customers are given whole networks of IPv6 addresses.
+/// The unit of the limit per address: an IPv4 address or a /64 of IPv6, which providers assign as a whole.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

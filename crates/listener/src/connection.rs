@@ -1,4 +1,4 @@
-//! One connection at a time: handshake, requests, end.
+//! The life of a connection: TLS handshake, requests, graceful shutdown.
 
 use crate::linger::Lingering;
 use crate::tracked::TrackedService;
@@ -23,16 +23,16 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Request heads larger than this are refused; also the read buffer's limit.
 const MAX_HEAD: usize = 64 * 1024;
-/// Requests at once on one HTTP/2 connection.
+/// Concurrent streams of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 200;
-/// What waits in memory for one of them: a client that asks for much and reads nothing pays for
-/// little of it.
+/// Send buffer of one stream. Bounds the memory that a client can hold by requesting large responses
+/// without reading them.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
-/// A silent HTTP/2 connection is asked after this long whether it still lives…
+/// A silent HTTP/2 connection is sent a PING after this long…
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// …and dropped when it does not answer for this long.
+/// …and dropped when the PING is not acknowledged for this long.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// What handlers get to notice that their connection was cut off.
+/// How long handlers have to notice that their connection was aborted.
 const CUT_OFF_GRACE: Duration = Duration::from_secs(1);
 
 /// All connections of a listener. Clones share them.
@@ -49,7 +49,7 @@ struct Shared {
     shutdown: CancellationToken,
 }
 
-/// Runs HTTP/2 streams where the drain can wait for them.
+/// Executor for HTTP/2 streams; the tracker lets `drain` wait for them.
 #[derive(Clone)]
 struct Spawner(TaskTracker);
 
@@ -63,7 +63,6 @@ where
 }
 
 impl Connections {
-    /// No connections yet.
     pub fn new(
         options: ListenerOptions,
         tls: Option<Handshake>,
@@ -75,8 +74,8 @@ impl Connections {
             .timer(TokioTimer::new())
             // hyper counts the wait for the next request as part of reading its head.
             .header_read_timeout(options.idle_timeout)
-            // 100 headers are hyper's limit. To say so ourselves would make it clear a buffer for
-            // them with each request.
+            // hyper's default limit of 100 headers stays: with an explicit limit it would initialise a
+            // buffer of that size for each request.
             .max_buf_size(MAX_HEAD);
         http.http2()
             .timer(TokioTimer::new())
@@ -94,7 +93,7 @@ impl Connections {
         Self { shared, tracker }
     }
 
-    /// Serves a connection in its own task; the slot is free again when it ends.
+    /// Serves a connection in its own task, which releases the slot when it ends.
     pub fn open<S, B>(&self, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot, service: S)
     where
         S: HttpService<B>,
@@ -110,12 +109,12 @@ impl Connections {
         });
     }
 
-    /// Runs something that [`drain`](Self::drain) waits for.
+    /// Spawns a task that [`drain`](Self::drain) waits for.
     pub fn track(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn(task);
     }
 
-    /// Serves what is left of a connection, on which some requests may have been answered already.
+    /// Serves the rest of a connection; earlier requests on it may have been served by the fast path.
     pub async fn serve_http<I, S, B>(
         &self,
         io: I,
@@ -131,7 +130,7 @@ impl Connections {
         self.shared.serve_http(io, peer, service, handle).await;
     }
 
-    /// Waits until every connection has ended; each bounds its own end.
+    /// Waits until every connection has ended; each of them bounds its own shutdown.
     pub async fn drain(self) {
         self.tracker.close();
         let longest = self.shared.options.drain_timeout + CUT_OFF_GRACE;
@@ -188,9 +187,9 @@ impl Shared {
         let io = TokioIo::new(StrictHeads::new(io, move || upgraded.is_upgraded()));
         let mut connection = pin!(self.http.serve_connection_with_upgrades(io, service));
         let mut closed = pin!(handle.close().cancelled());
-        // hyper's own timer knows nothing of an HTTP/2 connection without streams.
+        // hyper has no idle timeout for an HTTP/2 connection without streams.
         let mut idle = pin!(sleep(self.options.idle_timeout));
-        // hyper's own timer starts only when it knows which HTTP it is, so not for a silent client.
+        // hyper starts its header timeout only once it knows the HTTP version, so never for a silent client.
         let mut first_request = pin!(sleep(self.options.header_timeout));
         let mut waiting = true;
         loop {
@@ -217,8 +216,9 @@ impl Shared {
         }
         connection.as_mut().graceful_shutdown();
         let end = Instant::now() + self.options.drain_timeout;
-        // hyper waits for the answer to its last PING, and for the rest of a head that has begun. A client
-        // without a request has no claim to the whole time: it would hold a slot that others wait for.
+        // hyper's graceful shutdown waits for the acknowledgement of its last PING and for the rest of a
+        // partial request head. A client without a request gets only `CLOSE_GRACE`, not the drain timeout:
+        // it would hold a slot that new connections wait for.
         let is_idle = || handle.idle_since().is_some() || !requests.have_begun();
         if !self.shutdown.is_cancelled() && is_idle() {
             let grace = timeout(CLOSE_GRACE, connection.as_mut()).await;
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-/// Clients hang up and send nonsense all the time: worth a line only when one looks for it.
+/// Aborted connections and malformed requests are routine, so they are logged at debug level only.
 fn ended(outcome: Result<(), BoxError>) {
     if let Err(error) = outcome {
         tracing::debug!(error, "connection ended");

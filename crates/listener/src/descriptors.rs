@@ -1,6 +1,6 @@
 //! File descriptors that several listeners share.
 //!
-//! A listener has a number of connections that nobody else can take. What it has beyond them comes out of a pool,
+//! A listener has a reserved number of connections. What it has beyond them comes out of a shared pool,
 //! first come, first served. So a flood on one listener leaves each of the others its minimum, and a listener whose
 //! neighbours are idle may use almost everything.
 

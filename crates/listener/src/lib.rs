@@ -110,7 +110,6 @@ impl ListenerOptions {
     }
 }
 
-/// What answers requests.
 pub trait HttpService<B>:
     Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static
 {

@@ -26,8 +26,8 @@ pub struct Lingering {
     stream: TcpStream,
     shutdown: CancellationToken,
     state: State,
-    /// The connection counts for as long as its socket is open, whoever has it: after an upgrade that is a tunnel or a
-    /// WebSocket, and no longer what serves requests.
+    /// The connection is counted for as long as its socket is open: after an upgrade the socket belongs to a tunnel or a
+    /// WebSocket, and no longer to the task that serves requests.
     _permit: Option<Arc<ConnectionPermit>>,
 }
 

@@ -1,7 +1,7 @@
-//! Who is at the other end of a connection.
+//! The client's address, from the socket or from `X-Forwarded-For`.
 //!
-//! Forwarded headers are believed only when the socket belongs to a trusted proxy, and only as far
-//! back as the chain of trusted proxies reaches: anything further left is the client's own claim.
+//! `X-Forwarded-For` is used only when the socket belongs to a trusted proxy, and is read from the right
+//! up to the first address that is no trusted proxy: anything further left may be forged by the client.
 
 use estrade_model::ip_range::IpRange;
 use http::{HeaderMap, HeaderValue};
@@ -16,7 +16,7 @@ pub struct PeerAddr(pub IpAddr);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketPeer(pub IpAddr);
 
-/// The proxies whose forwarded headers are believed.
+/// The proxies whose `X-Forwarded-For` is trusted.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Arc<[IpRange]>);
 
@@ -33,7 +33,7 @@ impl TrustedProxies {
     }
 
     /// The client behind a socket: the right-most address of `X-Forwarded-For` that is no trusted
-    /// proxy, or the socket's own when it is none itself.
+    /// proxy, or the socket's own address when that is no trusted proxy.
     pub fn client(&self, socket: IpAddr, headers: &HeaderMap) -> PeerAddr {
         let mut client = socket.to_canonical();
         let values = headers.get_all("x-forwarded-for").iter().rev();
@@ -43,8 +43,8 @@ impl TrustedProxies {
         PeerAddr(client)
     }
 
-    /// The way of a request, as far as it can be believed: the client, the trusted proxies behind it,
-    /// and at last the socket. `forwarded` are the values of `X-Forwarded-For`, the last one first.
+    /// The verified hops of a request: the client, the trusted proxies after it, and last the socket.
+    /// `forwarded` are the values of `X-Forwarded-For`, the last one first.
     pub fn chain<'v>(
         &self,
         socket: IpAddr,
@@ -56,7 +56,7 @@ impl TrustedProxies {
         chain
     }
 
-    /// Shows every hop behind the socket that can be believed, the nearest one first.
+    /// Calls `show` for every verified hop before the socket, the nearest one first.
     fn walk<'v>(
         &self,
         socket: IpAddr,
@@ -71,7 +71,7 @@ impl TrustedProxies {
                 return;
             };
             for hop in value.rsplit(',') {
-                // An unreadable hop ends the chain: what lies behind it is hearsay.
+                // An unreadable hop ends the chain: nothing vouches for what is left of it.
                 let Some(hop) = parse_hop(hop.trim()) else {
                     return;
                 };
@@ -84,7 +84,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address as proxies write it: bare, with a port, or in brackets.
+/// Parses an address as proxies write it: bare, with a port, or in brackets.
 fn parse_hop(text: &str) -> Option<IpAddr> {
     let address = text
         .parse::<IpAddr>()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_a_request_ends_where_hearsay_begins() {
+    fn the_chain_ends_at_the_first_hop_that_is_not_verified() {
         let trusted: TrustedProxies = ["10.0.0.0/8".parse().unwrap()].into_iter().collect();
         let chain = |socket: &str, forwarded: &[&'static str]| {
             let values = forwarded.iter().rev().map(|value| value.as_bytes());

@@ -1,5 +1,5 @@
-//! What happens to every request that hyper reads, on every listener: it says who sends it, it names
-//! exactly one host, and its connection counts as busy until its answer has ended.
+//! Wraps the service of every connection that hyper serves. Each request gets the client's address in
+//! its extensions, must name exactly one host, and keeps its connection busy until its response has ended.
 
 use crate::peer::{SocketPeer, TrustedProxies};
 use crate::{AllowedHosts, ConnectionHandle, HttpBody, HttpService, ListenerOptions};
@@ -38,17 +38,16 @@ pub(crate) struct Requests {
     connection: Arc<ConnectionHandle>,
     have_begun: AtomicBool,
     active: AtomicUsize,
-    /// Whether the connection was upgraded to another protocol.
     upgraded: AtomicBool,
 }
 
 impl Requests {
-    /// Whether there was any.
+    /// Whether the connection has had a request.
     pub(crate) fn have_begun(&self) -> bool {
         self.have_begun.load(Ordering::Relaxed)
     }
 
-    /// Whether what follows are no requests any more.
+    /// Whether a request has switched the connection to another protocol.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Relaxed)
     }
@@ -62,13 +61,13 @@ impl Requests {
     }
 }
 
-/// A request that is answered; it has ended when this is dropped.
+/// Guard: counts a request as active until its response body is dropped.
 #[derive(Debug)]
 struct ActiveRequest(Arc<Requests>);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        // After an upgrade the connection does not wait for requests: it must not be closed to make room for others.
+        // After an upgrade the connection never counts as idle, so that admission does not evict it.
         if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 && !self.0.is_upgraded() {
             self.0.connection.set_idle(Instant::now());
         }
@@ -102,7 +101,7 @@ impl<S, B> TrackedService<S, B> {
         &self.requests
     }
 
-    /// Proxies that are trusted pass on the names under which they are reached.
+    /// Any host is accepted from a trusted proxy, which forwards the name that it was reached under.
     fn allows_host(&self, request: &Request<Incoming>) -> bool {
         let Some(allowed) = &self.allowed_hosts else {
             return true;
@@ -140,9 +139,9 @@ where
         request
             .extensions_mut()
             .insert(SocketPeer(self.peer.to_canonical()));
-        let answer = self.service.call(request);
+        let response = self.service.call(request);
         Box::pin(async move {
-            let Ok(response) = answer.await;
+            let Ok(response) = response.await;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 active.0.upgraded.store(true, Ordering::Relaxed);
             }
@@ -154,7 +153,7 @@ where
     }
 }
 
-/// Whether it is clear which host is meant: whoever stands before us may have believed the other one.
+/// Whether the request names its host unambiguously: with two, a proxy in front of us may have routed by the other one.
 fn names_one_host(request: &Request<Incoming>) -> bool {
     let hosts = request
         .headers()
@@ -168,7 +167,7 @@ fn names_one_host(request: &Request<Incoming>) -> bool {
     }
 }
 
-/// An answer of the listener itself, in the shape that errors of the APIs have.
+/// An error response of the listener itself, in the format of the API's errors.
 fn refuse<B>(
     status: StatusCode,
     text: &'static str,
@@ -190,16 +189,16 @@ fn refuse<B>(
     response
 }
 
-/// The body of an answer.
+/// A response body that holds the guard of its request.
 pub(crate) struct TrackedBody<B> {
     body: Content<B>,
     _active: ActiveRequest,
 }
 
 enum Content<B> {
-    /// What the service answered.
+    /// From the service.
     Service(B),
-    /// What we answered ourselves.
+    /// From the listener itself.
     Own(Option<Bytes>),
 }
 

@@ -35,7 +35,7 @@ pub struct Port {
 
 /// A service that answers ordinary requests itself.
 pub trait FastPath: Sync {
-    /// Serves a plain connection for as long as its requests are ordinary, and until it is told to
+    /// Serves a plain connection for as long as the fast path supports its requests, and until it has to
     /// close.
     fn serve_fast_path(
         &self,
@@ -50,7 +50,6 @@ pub trait FastPath: Sync {
 pub struct WorkerContext {
     /// Which of the workers it is, from 0.
     pub index: usize,
-    /// Its socket.
     pub socket: std::net::TcpListener,
     /// The connections that all workers together have.
     pub admission: Arc<Admission>,
@@ -140,7 +139,7 @@ where
     let (end, ended) = oneshot::channel();
     let run = move || {
         runtime.block_on(worker(context));
-        // The other side is gone only when nobody waits any more.
+        // Fails only when the receiver was dropped.
         let _ = end.send(());
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run)?;
@@ -234,7 +233,7 @@ async fn serve_plain<S, B>(
             connections.serve_http(io, peer, service, handle).await;
         }
         Outcome::Closed(Some(stream)) => {
-            // Whether the client hears of it is its own affair now.
+            // An error is ignored: the connection is over.
             drop(linger(stream).shutdown().await);
         }
         Outcome::Closed(None) => {}
