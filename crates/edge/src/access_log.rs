@@ -43,11 +43,9 @@ pub struct AccessLog {
 
 /// One answered request.
 pub struct LogEntry<'n> {
-    /// What was asked.
     pub request: &'n StaticRequest<'n>,
     /// Which project it was for.
     pub project: Option<&'n str>,
-    /// Who asked.
     pub client: &'n str,
     /// The status of the answer.
     pub status: u16,

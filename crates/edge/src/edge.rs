@@ -187,7 +187,6 @@ impl Edge {
         &self.core.settings.domains.edge
     }
 
-    /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.core.now()
     }

@@ -40,7 +40,6 @@ pub(crate) struct Live {
     pub(crate) generation: u32,
     /// Whether the project's name leads to it; else only its custom domains do.
     pub(crate) default_subdomain: bool,
-    /// What visitors get.
     pub(crate) state: State,
 }
 

@@ -1,10 +1,10 @@
-//! Fast path of the edge: plain HTTP/1.1 requests, answered without hyper.
+//! Fast path of the edge: serves plain HTTP/1.1 requests without hyper.
 //!
-//! A connection begins here. As long as its requests are supported (GET or HEAD, no body, nothing
-//! unusual about the connection) they are answered with a read, a look-up and a write, and large
-//! files go from the page cache to the socket (`sendfile`). Those of a project that runs go to one of its instances, and
-//! the response is passed on as it comes. The first request that is anything else falls back to hyper, with what was
-//! read of it. The loop's parts are those of `estrade_http1::server`; here is what a request means.
+//! A connection begins here. As long as its requests are supported (GET or HEAD, no body, no upgrade), each takes a
+//! read, a look-up and a write, and large files go from the page cache to the socket (`sendfile`). Requests for a
+//! running project are forwarded to one of its instances and the response is streamed. The first request that is not
+//! supported falls back to hyper, with the bytes that were read. The parts of the loop come from
+//! `estrade_http1::server`; routing and responses are here.
 
 use crate::edge::Reply;
 use crate::serving::forward_fast_path::{self, FastPathRequest, OriginCache, SentResponse};
@@ -28,14 +28,14 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// A body that is copied behind its head rather than sent beside it.
+/// Bodies up to this size are copied behind the head into one buffer; larger ones are sent with `writev`.
 const MAX_COPIED_BODY: usize = 8 * 1024;
 /// Responses in a row to a client that pipelines, before the task yields to other connections of the thread, and the
 /// longest that they may take together: some cost much more than others.
 const MAX_RESPONSES_PER_TURN: u32 = 32;
 const MAX_TURN: Duration = Duration::from_micros(500);
 
-/// Serves a connection for as long as its requests are supported; what was read of the first that is not.
+/// Serves a connection for as long as its requests are supported; returns what was read of the first that is not.
 pub(crate) async fn serve(
     worker: &Worker,
     stream: &mut TcpStream,
@@ -52,7 +52,7 @@ pub(crate) async fn serve(
     );
     let (stopped, peer_text) = (pin!(stop.cancelled()), peer.to_string());
     let mut reader = RequestReader::new(timeout, stopped);
-    // What a visitor sends while an instance answers it.
+    // What the client sends while an instance responds.
     let (mut pipelined, mut origins) = (PipelinedInput::default(), OriginCache::new(worker, peer));
     loop {
         let parsed = match parse_head(reader.bytes(), ParsedRequest::from_head) {
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
                     pipelined: &mut pipelined,
                     output: &mut head,
                 };
-                // Boxed: connections that wait, or are served files, need not have room for it.
+                // Boxed: keeps the future of idle connections and static files small.
                 let sent = Box::pin(forward_fast_path::forward(
                     worker,
                     forwarded_request,
@@ -135,22 +135,22 @@ pub(crate) async fn serve(
     }
 }
 
-/// What a connection has had since others last got their turn.
+/// Fairness budget of a connection: what it has used since its task last yielded.
 #[derive(Default)]
 struct Turn {
-    /// When the first answer was begun, of those whose requests had all come already.
+    /// When the first response of the present run of pipelined requests began.
     began: Option<Instant>,
-    answers: u32,
+    responses: u32,
 }
 
 impl Turn {
-    /// Counts an answer; true when others are due, and a new turn begins. `pipelined` is when the
-    /// answer was begun, if the next request has come already: only then nobody else ran in between.
+    /// Counts a response; true when the task has to yield, which begins a new turn. `pipelined` is when the
+    /// response began, if the next request has already arrived: only then no other task ran in between.
     fn is_over(&mut self, pipelined: Option<Instant>) -> bool {
         self.began = pipelined.map(|started| self.began.unwrap_or(started));
-        self.answers += 1;
+        self.responses += 1;
         let is_long = self.began.is_some_and(|began| began.elapsed() >= MAX_TURN);
-        let over = self.answers >= MAX_RESPONSES_PER_TURN || is_long;
+        let over = self.responses >= MAX_RESPONSES_PER_TURN || is_long;
         if over {
             *self = Self::default();
         }
@@ -158,19 +158,19 @@ impl Turn {
     }
 }
 
-/// A simple request.
+/// A request that the fast path supports.
 struct ParsedRequest<'r> {
     request: StaticRequest<'r>,
-    /// How many bytes it has.
+    /// Bytes of its head.
     length: usize,
-    /// Whether the client wants no other one.
+    /// Whether the client sent `Connection: close`.
     close: bool,
-    /// `X-Forwarded-For`, as often as it was given.
+    /// All values of `X-Forwarded-For`.
     forwarded: Vec<&'r [u8]>,
 }
 
 impl<'r> ParsedRequest<'r> {
-    /// The request, if it is one that we know all about.
+    /// The request, if the fast path supports it.
     fn from_head(request: &httparse::Request<'_, 'r>, length: usize) -> Option<Self> {
         let verb = request.method?;
         let method = match verb {
@@ -226,7 +226,7 @@ impl<'r> ParsedRequest<'r> {
     }
 }
 
-/// Sends an answer of ours; how long its body is.
+/// Sends a local response; returns the length of its body.
 async fn send_response(
     stream: &TcpStream,
     head: &mut Vec<u8>,
@@ -283,7 +283,7 @@ async fn send(stream: &TcpStream, head: &mut Vec<u8>, body: &Body) -> io::Result
     }
 }
 
-/// Sends a part of a file without reading it ourselves.
+/// Sends a part of a file with `sendfile`.
 async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
     let (mut offset, end) = (slice.offset, slice.offset + slice.length);
     while offset < end {
@@ -297,7 +297,7 @@ async fn send_file(stream: &TcpStream, slice: &FileSlice) -> io::Result<()> {
             )?)
         });
         match written {
-            // The file is shorter than it was: nothing that we could send would be right.
+            // The file was truncated: the announced length cannot be met.
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable(stream).await?,
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costly_answers_end_a_turn_early() {
+    fn costly_responses_end_a_turn_early() {
         let mut turn = Turn::default();
         let few = (1..MAX_RESPONSES_PER_TURN).map(|_| turn.is_over(None));
         assert_eq!(few.filter(|over| *over).count(), 0);

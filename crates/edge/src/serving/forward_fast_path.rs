@@ -1,4 +1,4 @@
-//! Requests on the fast path that an instance answers: GET and HEAD without a body, passed on without a framework.
+//! Forwards fast-path requests (GET and HEAD without a body) to an instance, without hyper.
 
 use crate::proxy::ProxyTarget;
 use crate::proxy::forwarded::Origin;
@@ -20,26 +20,23 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::pin;
 
-/// More headers than this are not for the fast path.
+/// Requests with more headers do not take the fast path.
 const MAX_HEADERS: usize = 64;
 
-/// A request on the fast path that an instance shall answer.
+/// A fast-path request to forward to an instance.
 pub(crate) struct FastPathRequest<'r> {
-    /// Its bytes.
+    /// The head as the client sent it.
     pub(crate) bytes: &'r [u8],
-    /// What it asks.
     pub(crate) request: &'r StaticRequest<'r>,
-    /// Where it comes from.
     pub(crate) origin: &'r Origin,
-    /// The present date.
+    /// The value of the `Date` header.
     pub(crate) date: &'r str,
-    /// Whether it is the last of its connection.
+    /// Whether it is the last request of its connection.
     pub(crate) close: bool,
 }
 
-/// What became of it.
+/// The outcome of a response, for the access log.
 pub(crate) struct SentResponse {
-    /// The status of its answer.
     pub(crate) status: StatusCode,
     /// Bytes of the body that were sent.
     pub(crate) bytes: u64,
@@ -47,7 +44,7 @@ pub(crate) struct SentResponse {
     pub(crate) complete: bool,
 }
 
-/// Where requests of a connection come from; those that are behind a trusted proxy differ.
+/// Caches the origin of a connection's requests; behind a trusted proxy each request has its own.
 pub(crate) struct OriginCache {
     peer: IpAddr,
     trusted: bool,
@@ -73,8 +70,8 @@ impl OriginCache {
     }
 }
 
-/// Passes a request on, and what comes back. Nothing was sent to the visitor when there is a page
-/// instead.
+/// Forwards a request and its response. On `Err`, nothing was sent to the client and the page is the
+/// response.
 pub(crate) async fn forward(
     worker: &Worker,
     request: FastPathRequest<'_>,
@@ -87,14 +84,14 @@ pub(crate) async fn forward(
         upgrade: false,
     };
     let response = {
-        let answer = retry::forward(
+        let upstream = retry::forward(
             worker.upstream(),
             target,
             OutgoingRequest::head(head),
             context,
             true,
         );
-        while_connected(writer.stream, writer.pipelined, pin!(answer)).await
+        while_connected(writer.stream, writer.pipelined, pin!(upstream)).await
     };
     let Some(response) = response else {
         return Ok(SentResponse {
@@ -109,7 +106,7 @@ pub(crate) async fn forward(
     let end = if context.head || matches!(head.status.as_u16(), 204 | 304) {
         BodyEncoding::NoBody
     } else if head.framing.remaining().is_some() {
-        // Said of the head, not of what is left: a body in chunks may have ended already.
+        // Decided by the head, not by the remaining bytes: a chunked body may have ended already.
         BodyEncoding::ContentLength
     } else {
         BodyEncoding::Chunked
@@ -124,7 +121,7 @@ pub(crate) async fn forward(
     })
 }
 
-/// The head as the instance gets it. It was parsed before: who it is for was not known yet.
+/// Writes the head for the instance. It is parsed a second time: the first parse did not know the target yet.
 fn write_head(request: &FastPathRequest<'_>) -> Option<Vec<u8>> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut []);

@@ -1,4 +1,4 @@
-//! Visitors whose requests hyper reads: HTTP/2, TLS, bodies, upgrades.
+//! Forwards requests that hyper reads (HTTP/2, TLS, bodies, upgrades) to an instance.
 
 use crate::proxy::ProxyTarget;
 use crate::proxy::forwarded::Origin;
@@ -24,21 +24,21 @@ use tokio::sync::OwnedSemaphorePermit;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// What is needed to connect a visitor with an instance for good.
+/// A requested protocol upgrade, and the permit of its tunnel.
 struct Upgrade {
     protocol: Vec<u8>,
-    visitor: OnUpgrade,
+    client: OnUpgrade,
     permit: OwnedSemaphorePermit,
 }
 
-/// Passes a request on, and what comes back.
+/// Forwards a request and its response.
 pub(crate) async fn respond(
     worker: &Arc<Worker>,
     mut log: LogOnDrop,
     body: Incoming,
     target: ProxyTarget,
 ) -> Response<ResponseBody> {
-    match pass(worker, &mut log.parts, body, target).await {
+    match forward(worker, &mut log.parts, body, target).await {
         Ok((upstream, Some(upgrade)))
             if upstream.head.status == StatusCode::SWITCHING_PROTOCOLS =>
         {
@@ -66,7 +66,7 @@ pub(crate) async fn respond(
             };
             let mut response = into_response(worker, &local, &method);
             if page == Page::BadRequest && log.parts.version < Version::HTTP_2 {
-                // Where its next request begins is anybody's guess.
+                // The rest of the request was not read, so the start of the next one is unknown.
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
@@ -75,26 +75,26 @@ pub(crate) async fn respond(
     }
 }
 
-async fn pass(
+async fn forward(
     worker: &Arc<Worker>,
     parts: &mut Parts,
     body: Incoming,
     target: ProxyTarget,
 ) -> Result<(UpstreamResponse, Option<Upgrade>), Page> {
     let options = &worker.edge.proxy;
-    // Other codings would have to be undone: what is inside may be meant to look like something else.
+    // A coding that is not decoded here could smuggle a second request to the instance.
     let codings = parts.headers.get_all(header::TRANSFER_ENCODING);
     let odd = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"chunked");
     if parts.method == Method::CONNECT || codings.iter().any(odd) {
         return Err(Page::BadRequest);
     }
-    let upgrade = match asked_protocol(parts, &body) {
+    let upgrade = match requested_protocol(parts, &body) {
         Some(protocol) => {
-            let visitor = parts.extensions.remove::<OnUpgrade>();
+            let client = parts.extensions.remove::<OnUpgrade>();
             let permit = Arc::clone(&worker.edge.tunnels).try_acquire_owned();
             Some(Upgrade {
                 protocol,
-                visitor: visitor.ok_or(Page::BadRequest)?,
+                client: client.ok_or(Page::BadRequest)?,
                 permit: permit.map_err(|_| Page::Unavailable)?,
             })
         }
@@ -152,20 +152,20 @@ fn write_head(
     head
 }
 
-/// Methods whose requests many servers want to know the length of, also when there is no body.
+/// Methods for which many servers require a `Content-Length`, even without a body.
 fn usually_has_body(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
-/// The protocol that a request asks for, if that can be had through us.
-fn asked_protocol(parts: &Parts, body: &Incoming) -> Option<Vec<u8>> {
+/// The protocol that a request wants to upgrade to, if it may be tunnelled.
+fn requested_protocol(parts: &Parts, body: &Incoming) -> Option<Vec<u8>> {
     if parts.version != Version::HTTP_11 || !body.is_end_stream() || !lists_upgrade(&parts.headers)
     {
         return None;
     }
     let mut protocols = parts.headers.get_all(header::UPGRADE).iter();
     let protocol = protocols.next()?.as_bytes();
-    // HTTP through a tunnel would be requests that nobody here looks at.
+    // HTTP in a tunnel would bypass routing, limits and the access log.
     let is_http = |word: &[u8]| {
         let word = word.to_ascii_lowercase();
         word.starts_with(b"h2") || word.starts_with(b"http/")
@@ -180,7 +180,7 @@ fn lists_upgrade(headers: &HeaderMap) -> bool {
         .any(|value| list_items(value.as_bytes()).any(|word| word.eq_ignore_ascii_case(b"upgrade")))
 }
 
-/// Answers that the protocol is switched, and connects both sides as soon as the visitor knows.
+/// Sends the 101 response and starts the tunnel once hyper has completed the upgrade.
 fn switch(
     worker: &Arc<Worker>,
     upstream: UpstreamResponse,
@@ -193,9 +193,9 @@ fn switch(
     let held = (upstream.in_flight, upgrade.permit);
     let limit = worker.edge.proxy.tunnel_timeout;
     let stop = worker.stop.child_token();
-    let visitor = upgrade.visitor;
+    let client = upgrade.client;
     worker.tunnels.spawn(async move {
-        stop.run_until_cancelled(tunnel::run(visitor, stream, read, limit))
+        stop.run_until_cancelled(tunnel::run(client, stream, read, limit))
             .await;
         drop(held);
     });

@@ -5,10 +5,10 @@ use http::request::Parts;
 use http::{HeaderMap, Uri, header};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A visitor that nobody has introduced.
+/// Stands in for a missing peer address.
 pub(crate) const UNKNOWN_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// What a request asks for.
+/// The request as the static file handler reads it.
 pub(crate) fn read_request(parts: &Parts, secure: bool) -> StaticRequest<'_> {
     let mut headers = Headers::default();
     for (name, value) in &parts.headers {
@@ -31,12 +31,12 @@ pub(crate) fn read_request(parts: &Parts, secure: bool) -> StaticRequest<'_> {
     }
 }
 
-/// Whoever stands before us may have believed the other one.
+/// With two `Host` headers, a proxy in front of us may have routed by the other one.
 pub(crate) fn names_one_host(headers: &HeaderMap) -> bool {
     headers.get_all(header::HOST).iter().count() <= 1
 }
 
-/// HTTP/2 has the host in the request line, and so has a request as a proxy would send it.
+/// The authority of the target (HTTP/2, absolute form), else the `Host` header.
 pub(crate) fn host_of<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     let authority = uri.authority().map(http::uri::Authority::as_str);
     let host = || {

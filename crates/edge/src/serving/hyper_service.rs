@@ -1,4 +1,4 @@
-//! What is not simple: HTTP/2, TLS, requests with bodies. hyper reads them, the answers are the same.
+//! The hyper service: handles what the fast path does not support (HTTP/2, TLS, bodies), with the same responses.
 
 use crate::edge::{MatchedProject, Reply};
 use crate::serving::forward_hyper;
@@ -18,7 +18,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Answers requests that hyper has read.
 #[derive(Clone)]
 pub(crate) struct HyperService(pub(crate) Arc<Worker>);
 
@@ -62,7 +61,7 @@ async fn respond(worker: &Arc<Worker>, request: Request<Incoming>) -> Response<R
                 bytes: 0,
                 parts,
             };
-            // Boxed: requests for files need not have room for it.
+            // Boxed: keeps the future of requests for static files small.
             return Box::pin(forward_hyper::respond(worker, log, body, target)).await;
         }
     };

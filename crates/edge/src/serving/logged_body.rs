@@ -1,5 +1,5 @@
-//! The note about a request that hyper reads and an instance answers: made when the answer has ended,
-//! or when nobody waits for it any more.
+//! Access log of requests that hyper reads and an instance responds to: written when the response has
+//! ended or the client has disconnected.
 
 use crate::proxy::upstream_body::{TruncatedBody, UpstreamBody};
 use crate::routing::route::Route;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
-/// The visitor has gone before there was an answer; what others also note in this case.
+/// The client disconnected before there was a response; nginx logs the same status.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 pub(crate) fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(CLIENT_CLOSED_REQUEST).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
-/// A request that is noted when this is dropped.
+/// Guard: logs a request when it is dropped.
 pub(crate) struct LogOnDrop {
     pub(crate) worker: Arc<Worker>,
     pub(crate) route: Arc<Route>,
@@ -53,7 +53,7 @@ impl Drop for LogOnDrop {
     }
 }
 
-/// The body of an answer on its way from an instance to a visitor.
+/// A response body from an instance that holds the log guard.
 pub(crate) struct LoggedBody {
     pub(crate) body: UpstreamBody,
     pub(crate) log: LogOnDrop,

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Serves visitors on a port until `stop` is cancelled and what is in flight has ended.
+/// Serves requests on a port until `stop` is cancelled and those in flight have ended.
 ///
 /// Boxed, so that it is compiled here.
 pub fn serve(port: Port, edge: Arc<Edge>, stop: CancellationToken) -> BoxFuture<'static, ()> {
@@ -54,7 +54,7 @@ async fn run(worker: Arc<Worker>, context: WorkerContext) {
         () = context.serve_fast_path(service) => {}
         () = worker.pool.sweep() => {}
     }
-    // They were told to stop with all others, and do not wait for anybody.
+    // The tunnels were cancelled by the same token and end at once.
     worker.tunnels.close();
     worker.tunnels.wait().await;
 }

@@ -1,5 +1,5 @@
-//! A visitor and an instance that speak a protocol of their own, such as WebSocket: bytes are passed
-//! on both ways until one of them has enough.
+//! Tunnel between a client and an instance after a protocol upgrade, such as to WebSocket: copies bytes
+//! in both directions until one side closes.
 
 use estrade_http1::Rewind;
 use hyper::upgrade::OnUpgrade;
@@ -12,34 +12,34 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// What is passed on at once: little, since most connections of this kind wait most of the time…
-const PIECE: usize = 2 * 1024;
-/// …and more as long as it is filled each time.
-const LARGEST_PIECE: usize = 64 * 1024;
-/// How long the other side may go on when one has closed.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Initial copy buffer: small, because most tunnels are idle most of the time…
+const MIN_BUFFER: usize = 2 * 1024;
+/// …and doubled up to this size whenever a read fills it.
+const MAX_BUFFER: usize = 64 * 1024;
+/// How long the other direction may go on when one has closed.
+const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Passes on what comes, until it ends or both sides were silent for `limit`.
-pub(crate) async fn run(visitor: OnUpgrade, stream: TcpStream, read: Vec<u8>, limit: Duration) {
-    let visitor = match visitor.await {
-        Ok(visitor) => TokioIo::new(visitor),
+/// Copies in both directions until one side closes or both were silent for `limit`.
+pub(crate) async fn run(client: OnUpgrade, stream: TcpStream, read: Vec<u8>, limit: Duration) {
+    let client = match client.await {
+        Ok(client) => TokioIo::new(client),
         Err(error) => {
             tracing::debug!(%error, "a visitor has gone before its protocol was switched");
             return;
         }
     };
-    let (from_visitor, to_visitor) = tokio::io::split(visitor);
+    let (from_client, to_client) = tokio::io::split(client);
     let (from_instance, to_instance) = tokio::io::split(Rewind::new(read, stream));
     let activity = Activity::default();
-    let mut up = pin!(pump(from_visitor, to_instance, &activity));
-    let mut down = pin!(pump(from_instance, to_visitor, &activity));
-    // An error on either side is the end of both; an end leaves the other one a while.
+    let mut up = pin!(pump(from_client, to_instance, &activity));
+    let mut down = pin!(pump(from_instance, to_client, &activity));
+    // An error ends both directions; an end of file leaves the other one some time.
     tokio::select! {
         ended = up.as_mut() => if ended.is_ok() {
-            drop(timeout(LAST_WORDS, down).await);
+            drop(timeout(HALF_CLOSED_TIMEOUT, down).await);
         },
         ended = down.as_mut() => if ended.is_ok() {
-            drop(timeout(LAST_WORDS, up).await);
+            drop(timeout(HALF_CLOSED_TIMEOUT, up).await);
         },
         () = activity.silence(limit) => {}
     }
@@ -54,7 +54,7 @@ where
     R: AsyncRead,
     W: AsyncWrite,
 {
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; MIN_BUFFER];
     loop {
         let count = from.read(&mut piece).await?;
         if count == 0 {
@@ -63,20 +63,20 @@ where
         to.write_all(&piece[..count]).await?;
         to.flush().await?;
         activity.count.fetch_add(1, Ordering::Relaxed);
-        if count == piece.len() && count < LARGEST_PIECE {
+        if count == piece.len() && count < MAX_BUFFER {
             piece.resize(2 * count, 0);
         }
     }
 }
 
-/// Counts what was passed on.
+/// Counts the reads of both directions.
 #[derive(Default)]
 struct Activity {
     count: AtomicU64,
 }
 
 impl Activity {
-    /// Resolves when nothing was passed on for this long, or up to twice as long.
+    /// Resolves when nothing was copied for `limit`, at most twice that after the last read.
     async fn silence(&self, limit: Duration) {
         let mut before = self.count.load(Ordering::Relaxed);
         loop {

@@ -18,18 +18,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// One serving thread.
 pub(crate) struct Worker {
     pub(crate) edge: Arc<Edge>,
     pub(crate) index: usize,
     pub(crate) options: ListenerOptions,
-    /// Connections to instances that wait for the next request.
+    /// Idle connections to instances.
     pub(crate) pool: Arc<Pool>,
-    /// Upgraded connections, which are no requests any more.
+    /// Tasks of upgraded connections.
     pub(crate) tunnels: TaskTracker,
-    /// Cancelled when it shall end.
+    /// Cancelled when the worker has to shut down.
     pub(crate) stop: CancellationToken,
-    /// The present second, for notes that are made without one at hand.
+    /// Cached date texts, for log entries that are written outside the request loop.
     pub(super) date: Mutex<DateCache>,
 }
 
@@ -43,7 +42,7 @@ impl Worker {
         }
     }
 
-    /// The texts of this second.
+    /// The date cache, updated to `now`.
     pub(crate) fn date(&self, now: Timestamp) -> MutexGuard<'_, DateCache> {
         // Never contended: the requests of one thread take turns.
         let mut date = self.date.lock_ignoring_poison();
@@ -51,7 +50,7 @@ impl Worker {
         date
     }
 
-    /// Who is behind a connection, if it is a proxy that may say so.
+    /// The client in `X-Forwarded-For`, if the peer is a trusted proxy.
     pub(crate) fn forwarded_client(&self, peer: IpAddr, forwarded: &[&[u8]]) -> Option<IpAddr> {
         if forwarded.is_empty() || !self.options.trusted_proxies.contains(peer) {
             return None;
@@ -60,7 +59,7 @@ impl Worker {
         Some(self.options.trusted_proxies.client(peer, &headers).0)
     }
 
-    /// Counts and logs an answered request.
+    /// Records a request in the metrics and the access log.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a fact about one request, noted once"
@@ -92,7 +91,7 @@ impl Worker {
     }
 }
 
-/// The header that a list of proxies is read from.
+/// Builds the header map that `TrustedProxies` reads.
 fn forwarded_headers(forwarded: &[&[u8]]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for value in forwarded {

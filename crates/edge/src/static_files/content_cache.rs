@@ -67,7 +67,6 @@ pub enum Content {
 /// A part of an open file that never changes.
 #[derive(Debug, Clone)]
 pub struct FileSlice {
-    /// The file.
     pub file: Arc<File>,
     /// Where the part begins.
     pub offset: u64,

@@ -41,13 +41,10 @@ pub(crate) enum ServeError {
 pub(crate) struct StaticHandler<'v> {
     /// The release that is live.
     pub live: &'v LiveSite,
-    /// Its files.
     pub site: &'v Arc<Site>,
     /// The files of other releases.
     pub sites: &'v SiteCache,
-    /// The bytes.
     pub contents: &'v ContentCache,
-    /// The present moment.
     pub now: Timestamp,
     /// How long the assets of earlier releases are still served.
     pub skew: Duration,

@@ -8,7 +8,6 @@ use std::time::SystemTime;
 
 /// The release that is live, and those that were.
 pub struct LiveSite {
-    /// The release.
     pub row: LiveRow,
     /// When it went live, to the second…
     pub(crate) second: u32,

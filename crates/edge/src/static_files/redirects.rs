@@ -34,14 +34,12 @@ pub enum Action {
     Redirect {
         /// 301, 302, 303, 307 or 308.
         status: u16,
-        /// Where.
         to: String,
     },
     /// Serve another file of the same site.
     Rewrite {
         /// 200 or 404.
         status: u16,
-        /// Its path.
         to: String,
     },
 }

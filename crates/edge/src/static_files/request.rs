@@ -19,7 +19,6 @@ pub type Value<'r> = Option<Cow<'r, str>>;
 /// One request, borrowed from wherever it was read into.
 #[derive(Debug, Clone)]
 pub struct StaticRequest<'r> {
-    /// What to do.
     pub method: Method,
     /// The method as it came, for the access log.
     pub verb: &'r str,

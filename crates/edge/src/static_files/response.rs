@@ -12,7 +12,6 @@ use std::io::Write;
 /// What is sent back.
 #[derive(Debug)]
 pub struct StaticResponse {
-    /// The status.
     pub status: StatusCode,
     /// Header lines, each with its line end.
     lines: Vec<u8>,
@@ -53,7 +52,6 @@ impl Body {
         self.pieces().iter().map(Content::length).sum()
     }
 
-    /// Its pieces.
     pub fn pieces(&self) -> &[Content] {
         match self {
             Self::Empty => &[],

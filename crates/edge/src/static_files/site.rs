@@ -21,7 +21,6 @@ use std::sync::LazyLock;
 pub struct Site {
     /// How it wants to be served.
     pub config: SiteConfig,
-    /// Its `_redirects`.
     pub redirects: Redirects,
     /// Its `_headers`, and those of its configuration.
     pub headers: HeaderRules,
@@ -94,7 +93,6 @@ impl FileEntry {
 
 /// What a site is made from.
 pub struct Parts {
-    /// Its files.
     pub manifest: Manifest,
     /// What is known of contents already; the database was not asked for these.
     pub known: DigestMap<FileEntry>,
