@@ -24,7 +24,6 @@ const MAX_NUMBERS: u64 = DIMENSIONS * MAX_INPUTS as u64;
 /// One transparent pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/// What it says.
 pub(crate) struct Said {
     pub(crate) content_type: &'static str,
     pub(crate) pieces: VecDeque<Bytes>,

@@ -128,7 +128,6 @@ pub async fn serve(
     }
 }
 
-/// Who is answered.
 struct Client {
     stream: TcpStream,
     /// What it sends before its answer is there.

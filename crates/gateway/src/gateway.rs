@@ -78,7 +78,6 @@ impl Gateway {
         Upstream::build(provider, &[], &mut Trust::default()).map(drop)
     }
 
-    /// The time.
     pub fn now(&self) -> Timestamp {
         (self.options.clock)()
     }

@@ -40,7 +40,6 @@ pub struct Snapshot {
     pub durations: [u64; BOUNDS_MS.len() + 1],
     /// How long all of them took.
     pub total: Duration,
-    /// What they took.
     pub tokens: Tokens,
     /// How often providers were asked for them.
     pub attempts: u64,

@@ -28,7 +28,6 @@ pub trait TraceSink: Send + Sync + 'static {
 /// Whether calls are traced, and where to.
 #[derive(Clone)]
 pub struct Tracing {
-    /// Who is told.
     pub sink: Arc<dyn TraceSink>,
     /// Of a hundred calls that belong to no trace, how many begin one.
     pub percent: u8,

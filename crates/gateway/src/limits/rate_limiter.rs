@@ -18,7 +18,6 @@ const SHARDS: usize = 64;
 /// Buckets of a shard are looked through when it has grown by so many.
 const PRUNE_INTERVAL: usize = 256;
 
-/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Requests,

@@ -21,19 +21,19 @@ use tokio::time::{Instant, sleep};
 
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// A provider that asks for a longer delay gets this one.
+/// Upper bound of a provider's `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
-/// A request on its way to a provider.
+/// A call to be sent to the providers of its model.
 pub(crate) struct UpstreamCall<'e> {
     pub(crate) operation: Operation,
-    /// Whom to ask, one after the other; `true`: even if its breaker is open.
+    /// The targets to try in order; `true`: even if the breaker is open.
     pub(crate) order: Box<[(&'e Arc<Target>, bool)]>,
     pub(crate) fields: &'e RequestFields,
     pub(crate) body: &'e Bytes,
     pub(crate) headers: &'e HeaderMap,
 }
 
-/// A provider answers.
+/// The head of a provider's response, and the connection that its body comes from.
 pub(crate) struct UpstreamResponse {
     pub(crate) target: Arc<Target>,
     pub(crate) head: Box<ResponseHead>,
@@ -42,22 +42,22 @@ pub(crate) struct UpstreamResponse {
     pub(crate) hide_usage: bool,
 }
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 #[derive(Debug, Clone, Copy)]
 enum AttemptError {
     Busy(Option<Duration>),
     Status(u16, Option<Duration>),
     Auth,
-    /// It has answered, and repeats our key.
+    /// The response's headers contain the provider's key.
     KeyLeaked,
     Failed(SendError),
 }
 
 impl AttemptError {
-    /// Whether the same provider may do better next time.
+    /// Whether a retry at the same provider may succeed.
     fn is_transient(self) -> bool {
         match self {
-            // After a timeout it may still be at work, and would do it twice.
+            // After a timeout the provider may still be working: a retry would be billed twice.
             Self::Failed(SendError::Timeout) | Self::Auth | Self::KeyLeaked => false,
             Self::Busy(_) | Self::Failed(_) => true,
             Self::Status(status, _) => matches!(status, 500 | 502 | 503 | 504),
@@ -98,9 +98,9 @@ pub(crate) async fn call_with_fallback(
         };
         account.set_series(&target.series);
         match call_with_retries(worker, call, target, account, now).await {
-            Ok(answered) => {
+            Ok(response) => {
                 permit.answered(account.first_byte_at());
-                return Ok(answered);
+                return Ok(response);
             }
             Err(error) => {
                 now = Instant::now();
@@ -171,27 +171,27 @@ async fn call_with_retries(
         retries += 1;
         let jitter = delay.mul_f64(fastrand::f64());
         let retry_after = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
-        // In a box: it would make the state of every call larger.
+        // Boxed: keeps the future of every call small.
         Box::pin(sleep(jitter.max(retry_after))).await;
         now = Instant::now();
         delay = (delay * 2).min(MAX_RETRY_DELAY);
     }
 }
 
-/// Whether an answer is one that the caller shall not see.
+/// The error of a response that is not forwarded to the client, but retried or sent to the next provider.
 fn classify(head: &ResponseHead) -> Option<AttemptError> {
     match head.status {
         401 | 403 => Some(AttemptError::Auth),
-        // Our account there is empty, not the caller's here.
+        // Payment required: of the installation's account at the provider, not of the caller.
         402 => Some(AttemptError::Status(402, None)),
         429 => Some(AttemptError::Busy(head.retry_after)),
         200..=299 | 400..=499 => None,
-        // We follow nobody elsewhere: that would take the key along.
+        // Redirects are not followed: that would send the key to another host.
         status => Some(AttemptError::Status(status, head.retry_after)),
     }
 }
 
-/// The connection is worth keeping when the answer nobody reads is in already.
+/// Discards a response; its connection goes back to the pool if the body has arrived completely.
 fn discard(worker: &WorkerState, upstream: &Upstream, mut connection: Box<Connection>) {
     if connection.take_whole().is_some() {
         worker
@@ -200,7 +200,7 @@ fn discard(worker: &WorkerState, upstream: &Upstream, mut connection: Box<Connec
     }
 }
 
-/// One request, one answer. A connection that turns out to have been closed is replaced once.
+/// Sends a request and reads the response's head. A stale pooled connection is replaced once.
 async fn send(
     worker: &Arc<WorkerState>,
     target: &Arc<Target>,
@@ -234,15 +234,15 @@ async fn send(
                 .map_err(SendError::from),
             None => Err(SendError::Unanswered),
         };
-        let Some(answering) = guard.connection.take() else {
+        let Some(used) = guard.connection.take() else {
             return Err(SendError::Unanswered);
         };
         drop(guard);
-        let attempt = Attempt(outcome, answering);
+        let attempt = Attempt(outcome, used);
         if !may_be_closed || !attempt.was_closed() || now.elapsed() > STALE_CONNECTION_WINDOW {
             return attempt.settle(account);
         }
-        // The provider has not read it. Its socket is closed before another is opened.
+        // The provider has not read the request. Its socket is closed before another is opened.
         drop(attempt);
         account.record_unbilled();
         account.record_attempt(&upstream.name);
@@ -252,7 +252,7 @@ async fn send(
     }
 }
 
-/// Dropped while a request is out: its client has left, and the account needs the connection to read on.
+/// Dropped while a request is in flight: the client has disconnected, and the account reads on for the usage.
 struct DisconnectGuard<'a> {
     worker: &'a Arc<WorkerState>,
     target: &'a Arc<Target>,
@@ -265,7 +265,7 @@ impl Drop for DisconnectGuard<'_> {
         let Some(connection) = self.connection.take() else {
             return;
         };
-        // Who has no more than a part of a request cannot work on it.
+        // A provider cannot process, or bill, a request of which it has only a part.
         if !connection.is_fully_sent() {
             return self.account.record_unbilled();
         }
@@ -278,20 +278,20 @@ impl Drop for DisconnectGuard<'_> {
     }
 }
 
-/// A request that was sent, on this connection.
+/// The outcome of a request, and its connection.
 struct Attempt(Result<Box<ResponseHead>, SendError>, Box<Connection>);
 
 impl Attempt {
-    /// Whether that is what a connection says that was closed before the request came.
+    /// Whether the provider had closed the connection before the request arrived.
     fn was_closed(&self) -> bool {
         match &self.0 {
             Err(failure) => *failure == SendError::Unanswered,
-            // Some send 408 before they close.
+            // Some servers send 408 before they close an idle connection.
             Ok(head) => head.status == 408 && self.1.is_last(),
         }
     }
 
-    /// What is owed for it.
+    /// Records in the account whether the provider may bill the attempt.
     fn settle(
         self,
         account: &mut CallAccount,
@@ -314,7 +314,7 @@ impl Attempt {
     }
 }
 
-/// The rest of a request's head: what the caller may say to a provider, and the length.
+/// The rest of a request's head: the client's headers that are forwarded, and the length.
 fn extra_headers(headers: &HeaderMap, trace: Option<Trace>, length: usize) -> Vec<u8> {
     let mut more = Vec::with_capacity(128);
     let mut add = |name: &str, value: &[u8]| {

@@ -67,7 +67,7 @@ impl Relay {
         &self.0.gateway
     }
 
-    /// Closes connections that nobody needs and ends answers that nobody reads, for as long as it is
+    /// Closes idle connections and aborts responses whose client does not read, for as long as it is
     /// polled. Run one beside each relay.
     pub async fn maintain(&self) {
         let unread = self.0.gateway.options.unread_timeout.as_secs() / SWEEP_INTERVAL.as_secs();
@@ -83,17 +83,17 @@ impl Relay {
         }
     }
 
-    /// Ends what is read on for clients that have left; those calls are charged what was reserved.
+    /// Aborts the detached reads of clients that have disconnected; those calls are charged what was reserved.
     pub async fn shutdown(&self) {
         self.0.readers.shutdown().await;
     }
 
-    /// How many connections wait for the next call.
+    /// Idle connections in the pool.
     pub fn idle_connections(&self) -> usize {
         self.0.pool.len()
     }
 
-    /// ResponseCache an inference request whose path was parsed already.
+    /// Serves an inference request whose path was parsed already.
     pub async fn handle(
         &self,
         route: InferenceRoute<'_>,
@@ -105,7 +105,7 @@ impl Relay {
         }
     }
 
-    /// Lets a call in and opens its account. What is no call is answered here.
+    /// Authenticates a call and opens its account. `Err` is the response to a request that is no call.
     async fn begin(
         &self,
         route: InferenceRoute<'_>,
@@ -119,7 +119,7 @@ impl Relay {
                 return Err(Box::new(self.models(route, key).await));
             }
             other => {
-                // Who has no key learns nothing of what is where.
+                // Authenticated first: without a key, a client cannot find out which paths exist.
                 let error = match (self.authenticate(key, route.selector, started).await, other) {
                     (Err(error), _) => error,
                     (Ok(_), Endpoint::WrongMethod(allow)) => GatewayError::wrong_method(allow),
@@ -167,8 +167,8 @@ impl Relay {
         response
     }
 
-    /// Checks the key of a request, from memory if possible. It is `now`, and later if that had to be waited
-    /// for.
+    /// Checks the key of a request, from memory if possible. Returns `now`, or the time after a look-up that had to
+    /// wait.
     async fn authenticate(
         &self,
         key: Option<&SentKey>,
@@ -188,7 +188,7 @@ impl Relay {
 }
 
 impl WorkerState {
-    /// Serves a call whose key was let in, and sees to it that its account is closed.
+    /// Serves an authenticated call and closes its account.
     async fn serve(
         self: &Arc<Self>,
         operation: Operation,
@@ -202,12 +202,12 @@ impl WorkerState {
             .steps(operation, request, &mut account, &mut statuses)
             .await;
         let (provider, attempts) = account.call().map_or((None, 0), |call| {
-            let asked = call.attempts > 0;
-            (asked.then(|| Arc::clone(&call.provider)), call.attempts)
+            let was_sent = call.attempts > 0;
+            (was_sent.then(|| Arc::clone(&call.provider)), call.attempts)
         });
         let mut response = match outcome {
-            Ok(Outcome::Streaming(answered, cache_writer)) => {
-                self.stream_response(operation, *answered, cache_writer, account)
+            Ok(Outcome::Streaming(received, cache_writer)) => {
+                self.stream_response(operation, *received, cache_writer, account)
             }
             Ok(Outcome::Complete(whole)) => {
                 let on_disk = match account.close(&whole.ending) {
@@ -258,7 +258,7 @@ impl WorkerState {
         account: &mut CallAccount,
         statuses: &mut RateLimitStatuses,
     ) -> Result<Outcome, GatewayError> {
-        // Before the body: one that never comes is a request as well.
+        // Before the body is read: a request whose body never arrives counts as well.
         statuses.requests = self.take_request(account)?;
         let is_here = matches!(request.body, CallBody::Whole(_));
         let (body, held) = body_reader::read(
@@ -267,7 +267,7 @@ impl WorkerState {
             account.auth.key.owner,
         )
         .await?;
-        // To look at the clock costs as much as some steps do: only after a wait.
+        // Reading the clock costs as much as some of the steps, so it is read only after a wait.
         let now = if is_here {
             account.authenticated_at()
         } else {
@@ -281,7 +281,7 @@ impl WorkerState {
         let estimate = CostEstimate::new(operation, &fields, model, body.len());
         account.prompt_estimate = estimate.prompt;
         statuses.tokens = self.take_tokens(account, estimate, &fields, now)?;
-        // Before it is put on record, where it says who is asked first.
+        // Before the reservation, which records the first provider.
         let order = order(model, &fields, account, now);
         let first = order.first().map(|(target, _)| &target.upstream.name);
         let now = self.reserve(account, first, estimate, now).await?;
@@ -301,9 +301,9 @@ impl WorkerState {
             body: &body,
             headers: &request.headers,
         };
-        let answered = call_with_fallback(self, &call, account, now).await?;
+        let received = call_with_fallback(self, &call, account, now).await?;
         drop((body, held));
-        self.receive(operation, answered, cache_key, account).await
+        self.receive(operation, received, cache_key, account).await
     }
 
     fn take_request(
@@ -333,10 +333,10 @@ impl WorkerState {
         if !RateLimiter::applies(&account.auth, Unit::Tokens) {
             return Ok(None);
         }
-        // Without a word of the caller, an answer's length is anybody's guess: then it is counted
-        // when it is known.
-        let answer = fields.max_tokens.map_or(0, |_| estimate.completion);
-        let tokens = estimate.prompt.saturating_add(answer);
+        // Without `max_tokens` the length of the completion cannot be estimated: it is counted when it
+        // is known.
+        let completion = fields.max_tokens.map_or(0, |_| estimate.completion);
+        let tokens = estimate.prompt.saturating_add(completion);
         let limiter = &self.gateway.accounting.limiter;
         let taken = limiter
             .take(&account.auth, Unit::Tokens, tokens, now)
@@ -350,7 +350,7 @@ impl WorkerState {
         }))
     }
 
-    /// Sets aside the most that the call may cost. It is `now`, and later if that had to be waited for.
+    /// Reserves the most that the call may cost. Returns `now`, or the time after a wait for the ledger.
     async fn reserve(
         &self,
         account: &mut CallAccount,
@@ -378,7 +378,7 @@ impl WorkerState {
         {
             Admission::Ready(ticket) => Ok((ticket, now)),
             Admission::Wait(waiting) => {
-                // Whoever leaves meanwhile may leave it on record.
+                // A client that disconnects during the wait may leave a reservation behind.
                 account.set_ticket(BudgetReservation::UNCONFIRMED);
                 waiting.await.map(|ticket| (ticket, Instant::now()))
             }
@@ -465,21 +465,21 @@ fn echo(
     };
     call.provider = Arc::from(ECHO_PROVIDER);
     call.attempts = 1;
-    let mut said = answer(operation, body, call.id, call.created_at)?;
+    let mut response = answer(operation, body, call.id, call.created_at)?;
     account.record_first_byte(Instant::now());
     let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
     headers.insert(
         header::CONTENT_TYPE,
-        HeaderValue::from_static(said.content_type),
+        HeaderValue::from_static(response.content_type),
     );
-    let body = if said.pieces.len() == 1 {
-        GatewayBody::whole(said.pieces.pop_front().unwrap_or_default())
+    let body = if response.pieces.len() == 1 {
+        GatewayBody::whole(response.pieces.pop_front().unwrap_or_default())
     } else {
-        GatewayBody::pieces(said.pieces)
+        GatewayBody::pieces(response.pieces)
     };
     let ending = CallEnd {
         status: 200,
-        tokens: said.tokens,
+        tokens: response.tokens,
         ..CallEnd::default()
     };
     let status = StatusCode::OK;
@@ -491,7 +491,7 @@ fn echo(
     }))
 }
 
-/// The key under which the answer is kept, if it may be.
+/// The key of the response in the cache, if it may be cached.
 fn cache_key(
     operation: Operation,
     fields: &RequestFields,
@@ -507,7 +507,7 @@ fn cache_key(
     let same = fields.deterministic || operation == Operation::Embeddings;
     (wanted && same && !fields.stream).then(|| {
         let around = fields.around_model(body);
-        // What is sent along may change the answer.
+        // This header may change the response.
         let beta = headers.get(BETA).map_or(&[][..], HeaderValue::as_bytes);
         ResponseCache::key(
             account.auth.key.owner,
@@ -545,7 +545,7 @@ fn count(number: u32) -> HeaderValue {
     }
 }
 
-/// An id as a header, without the detour through a text.
+/// An id as a header, without an intermediate `String`.
 fn hex(id: CallId) -> HeaderValue {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 24];

@@ -1,4 +1,4 @@
-//! What a call comes to, before it is accounted for.
+//! The outcome of a call, before it is accounted for.
 
 use crate::accounting::account::CallEnd;
 use crate::cache::CacheWriter;
@@ -6,15 +6,13 @@ use crate::relay::fallback::UpstreamResponse;
 use crate::streaming::body::GatewayBody;
 use http::{HeaderMap, StatusCode};
 
-/// What a call comes to, before it is accounted for.
 pub(crate) enum Outcome {
-    /// A provider answers; the rest comes as it comes.
+    /// The head of a provider's response has arrived; the body is forwarded while it arrives.
     Streaming(Box<UpstreamResponse>, Option<CacheWriter>),
-    /// The whole answer is there.
+    /// The whole response is in memory.
     Complete(CompleteResponse),
 }
 
-/// An answer that is there as a whole.
 pub(crate) struct CompleteResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! What a provider answers: taken as a whole when it is there, passed on as it comes when it is not.
+//! Receives a provider's response: as a whole if it has arrived completely, else as a stream.
 
 use crate::accounting::account::{CallAccount, CallEnd};
 use crate::accounting::usage::tokens;
@@ -26,35 +26,35 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A provider's complaint that is longer is not passed on.
+/// A provider's error body that is longer is not forwarded.
 const MAX_ERROR_BODY: usize = 256 * 1024;
 
-/// What proxies between us and the caller are told about collecting what they pass on.
+/// Tells proxies such as nginx not to buffer the response.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 impl WorkerState {
-    /// Takes in a provider's answer: as a whole if it is there already or is a complaint.
+    /// Receives a provider's response: as a whole if it has arrived completely or is an error, else as a stream.
     pub(crate) async fn receive(
         self: &Arc<Self>,
         operation: Operation,
-        mut answered: UpstreamResponse,
+        mut received: UpstreamResponse,
         cache_key: Option<CacheKey>,
         account: &mut CallAccount,
     ) -> Result<Outcome, GatewayError> {
-        let head = &answered.head;
+        let head = &received.head;
         if head.status >= 400 {
-            // Also when the caller does not wait for its reasons.
+            // First, so that it also holds when the client disconnects while the error body is read.
             account.record_unbilled();
-            return Box::pin(self.read_error(answered))
+            return Box::pin(self.read_error(received))
                 .await
                 .map(Outcome::Complete);
         }
         let whole = if head.events {
             None
         } else {
-            answered.connection.take_whole()
+            received.connection.take_whole()
         };
-        let head = &answered.head;
+        let head = &received.head;
         let json = head.content_type.clone();
         let readable = head.content_encoding.is_none();
         let keepable = head.status == 200 && readable;
@@ -66,15 +66,15 @@ impl WorkerState {
             body: Vec::new(),
         });
         let Some(mut body) = whole else {
-            return Ok(Outcome::Streaming(Box::new(answered), cache_writer));
+            return Ok(Outcome::Streaming(Box::new(received), cache_writer));
         };
         let UpstreamResponse {
             target,
             mut head,
             connection,
             ..
-        } = answered;
-        // Some repeat what they were sent.
+        } = received;
+        // Some providers repeat the key that they were sent.
         if target.upstream.leaks_key(&body) {
             account.record_lost();
             return Err(GatewayError::upstream_error(Some(head.status)));
@@ -91,7 +91,7 @@ impl WorkerState {
             scan.content_bytes(),
         );
         target.health.succeeded(now);
-        // All of it came at once.
+        // The whole response arrived at once, so there is no generation time.
         target.measured(waited, Duration::ZERO, tokens, estimated);
         let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
         head.pass_on(&mut headers);
@@ -133,23 +133,23 @@ impl WorkerState {
         }))
     }
 
-    /// A provider refuses the request: the caller learns why, in its words.
+    /// Reads the error body of a provider that refuses the request; it is forwarded as it is.
     async fn read_error(
         &self,
-        answered: UpstreamResponse,
+        received: UpstreamResponse,
     ) -> Result<CompleteResponse, GatewayError> {
         let UpstreamResponse {
             target,
             mut head,
             mut connection,
             ..
-        } = answered;
+        } = received;
         let status = head.status;
         let due = Instant::now() + target.upstream.timeouts.idle;
         let body = read_whole(&mut connection, due)
             .await
             .ok_or_else(|| GatewayError::upstream_error(Some(status)))?;
-        // It does its work: the request is at fault.
+        // The provider works: the request is at fault.
         let now = Instant::now();
         target.health.succeeded(now);
         if target.upstream.leaks_key(&body) {
@@ -171,11 +171,11 @@ impl WorkerState {
         })
     }
 
-    /// An answer that comes as it comes.
+    /// A response that is forwarded while it arrives.
     pub(crate) fn stream_response(
         self: &Arc<Self>,
         operation: Operation,
-        answered: UpstreamResponse,
+        received: UpstreamResponse,
         cache_writer: Option<CacheWriter>,
         account: Box<CallAccount>,
     ) -> Response<GatewayBody> {
@@ -184,7 +184,7 @@ impl WorkerState {
             mut head,
             connection,
             hide_usage,
-        } = answered;
+        } = received;
         let status = head.status;
         let (events, readable) = (head.events, head.content_encoding.is_none());
         let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
@@ -192,7 +192,7 @@ impl WorkerState {
         insert_origin_headers(&target, &mut headers);
         let content = if events && readable {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            // A proxy between us and the caller shall not collect events.
+            // nginx and others would hold events back otherwise.
             headers.insert(BUFFERING, HeaderValue::from_static("no"));
             let model = Some(target.quoted_id.clone());
             Content::Events(EventStream::new(hide_usage, model))
@@ -200,7 +200,7 @@ impl WorkerState {
             if cache_writer.is_some() {
                 headers.insert(CACHE, HeaderValue::from_static("miss"));
             }
-            // The name of the model may have another length.
+            // Unknown if the model's name is rewritten, which may change the length.
             let left = connection.remaining().filter(|_| !readable);
             Content::Json {
                 scan: ResponseScanner::default(),
@@ -229,7 +229,7 @@ impl WorkerState {
     }
 }
 
-/// Says who answers, and what the model is called there.
+/// Names the provider, and its name of the model.
 fn insert_origin_headers(target: &Target, headers: &mut HeaderMap) {
     headers.insert(PROVIDER, target.provider().1.clone());
     if let Some(name) = &target.name_header {

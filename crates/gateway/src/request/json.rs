@@ -27,7 +27,6 @@ pub(crate) const MAX_WORD: usize = 24;
 /// Not JSON, or nested too deep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonError {
-    /// Where reading stopped.
     pub(crate) at: usize,
     /// What is wrong there.
     pub(crate) why: &'static str,
@@ -76,7 +75,6 @@ impl<'b> Scanner<'b> {
         }
     }
 
-    /// Where it is.
     pub(crate) fn at(&self) -> usize {
         self.at
     }

@@ -18,7 +18,6 @@ pub struct CallRequest {
     pub key: Option<SentKey>,
     /// Its other headers; at least those that a call looks at.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: CallBody,
     /// Set when nothing is waited for once the client has left; none: nobody looks at it.
     pub cancel: Option<Arc<AtomicBool>>,

@@ -10,7 +10,6 @@ use std::ops::Range;
 /// What a body says, with the places where it says it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RequestFields {
-    /// The model's name.
     pub(crate) model: String,
     /// Where the name stands, with its quotes.
     model_span: Range<usize>,

@@ -7,9 +7,7 @@ use http::Method;
 /// An inference request's path, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InferenceRoute<'p> {
-    /// Where.
     pub selector: WorkspaceSelector<'p>,
-    /// What.
     pub endpoint: Endpoint<'p>,
 }
 

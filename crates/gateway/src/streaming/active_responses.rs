@@ -1,7 +1,7 @@
-//! The responses that one thread forwards, so that one that nobody reads can be aborted.
+//! The responses that one thread forwards, so that those whose client has stopped reading can be aborted.
 //!
-//! A client that stops reading is not noticed otherwise: over HTTP/2 its response is not even polled
-//! then, while it keeps a connection to a provider and a reserved budget.
+//! Nothing else detects such a client: over HTTP/2 its response is not even polled, while it holds a
+//! connection to a provider and a reserved budget.
 
 use estrade_model::sync::MutexExt;
 use slab::Slab;
@@ -15,7 +15,6 @@ pub(crate) trait Sweep: Send {
 
 type Entry = Weak<Mutex<dyn Sweep>>;
 
-/// All of them; as many as there are calls.
 #[derive(Default)]
 pub(crate) struct ActiveResponses(Mutex<Slab<Entry>>);
 
@@ -24,7 +23,7 @@ impl ActiveResponses {
         self.0.lock_ignoring_poison()
     }
 
-    /// Adds one that is made for its key, to be removed by it when it is dropped.
+    /// Adds the response that `make` builds for its key; its drop removes the key.
     pub(crate) fn add<R: Sweep + 'static>(&self, make: impl FnOnce(usize) -> R) -> Arc<Mutex<R>> {
         let mut entries = self.entries();
         let entry = entries.vacant_entry();

@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! The body of a response.
 
 use crate::error::GatewayError;
 use crate::streaming::body_error::BodyError;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The body of an answer: known already, or as it comes from a provider.
+/// The body of a response: in memory, or forwarded from a provider.
 pub struct GatewayBody(Kind);
 
 enum Kind {
@@ -39,7 +39,7 @@ impl GatewayBody {
         Self(Kind::Metered(response))
     }
 
-    /// Whether its parts come one by one, for as long as a provider has something to say.
+    /// Whether it is a stream of events.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(&self.0, Kind::Metered(response) if lock(response).is_stream())
     }

@@ -3,7 +3,7 @@
 use crate::upstream::ResponseError;
 use std::fmt;
 
-/// The provider broke off, so the answer is cut: the caller shall notice.
+/// The response was aborted: the connection to the client is reset rather than ended cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyError(pub(crate) ResponseError);
 

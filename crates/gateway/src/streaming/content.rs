@@ -1,4 +1,4 @@
-//! What is read of a response's body while it is forwarded or read on.
+//! Parser state of a response's body, while it is forwarded or read by a detached task.
 
 use crate::cache::CacheWriter;
 use crate::streaming::model_name::ModelRewriter;
@@ -6,7 +6,7 @@ use crate::streaming::response_scanner::ResponseScanner;
 use crate::streaming::sse::EventStream;
 use estrade_model::call::Tokens;
 
-/// The body of a response, as far as it is understood.
+/// The body of a response by its format.
 pub(crate) enum Content {
     /// Server-sent events.
     Events(EventStream),
@@ -18,7 +18,7 @@ pub(crate) enum Content {
         /// Remaining bytes, when the length is known.
         left: Option<u64>,
         cache_writer: Option<CacheWriter>,
-        /// Replaces the provider's name of the model by the id that the client asked for.
+        /// Replaces the provider's name of the model by the id in the client's request.
         model: ModelRewriter,
     },
 }
@@ -43,7 +43,7 @@ impl Content {
         matches!(self, Self::Events(events) if events.is_done())
     }
 
-    /// Whether an answer that ended with its connection has an end of its own.
+    /// Whether a body that ended with its connection was complete.
     pub(crate) fn is_complete(&self, passed: u64) -> bool {
         match self {
             Self::Events(events) => events.is_complete(),
@@ -51,7 +51,7 @@ impl Content {
         }
     }
 
-    /// Whether all is known that the provider bills, of an answer that was read to its end or not.
+    /// Whether everything that the provider bills is known.
     pub(crate) fn is_settled(&self, finished: bool) -> bool {
         match self {
             Self::Events(events) => finished || events.has_final_usage(),

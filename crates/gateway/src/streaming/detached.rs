@@ -1,5 +1,5 @@
-//! Responses that are read on after their client has left: the usage is at their end, and the provider
-//! bills what it generated whether anybody reads it or not.
+//! Detached reads: responses that are read on after their client has disconnected. The usage is at their end,
+//! and the provider bills what it generated whether it is read or not.
 //!
 //! Invariant: a call with a budget is closed at what the provider reports, or at what was reserved for it,
 //! never at less. A read is bounded in time and bytes, reads are bounded per node and per owner, and they
@@ -27,17 +27,17 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::time::Instant;
 
-/// What is read of one response after its client has left.
+/// Bytes that are read of one response after its client has disconnected.
 const MAX_BYTES: u64 = 64 << 20;
-/// The status of a call whose client left before the first byte.
+/// The status of a call whose client disconnected before the first byte.
 const LEFT: u16 = 499;
 
-/// A response whose client has left.
+/// A response whose client has disconnected.
 pub(crate) struct PendingResponse {
     pub(crate) worker: Arc<WorkerState>,
     pub(crate) target: Arc<Target>,
     pub(crate) connection: Box<Connection>,
-    /// None: its head has not come.
+    /// None: its head has not arrived.
     pub(crate) received: Option<Received>,
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct PendingResponse {
 pub(crate) struct Received {
     pub(crate) status: u16,
     pub(crate) content: Content,
-    /// Bytes that were read since the client has left.
+    /// Bytes that were read since the client disconnected.
     pub(crate) passed: u64,
-    /// Whether only the end of the connection tells where the body ends.
+    /// Whether the body is delimited by the end of the connection.
     pub(crate) until_close: bool,
 }
 
@@ -57,8 +57,8 @@ impl DetachedCall for PendingResponse {
     }
 }
 
-/// Takes over a call whose client has left: its response is read on if that is worth it, else the call is
-/// charged at once.
+/// Takes over a call whose client has disconnected: its response is read on if the provider bills it and a
+/// permit is free, else the call is charged at once.
 pub(crate) fn take_over(account: Box<CallAccount>, response: PendingResponse) {
     let (upstream, worker) = (&response.target.upstream, Arc::clone(&response.worker));
     let worth_it = !account.is_cancelled()
@@ -86,7 +86,6 @@ struct DetachedRead {
     _permit: Option<ReadPermit>,
 }
 
-/// What became of a wait for the provider.
 enum Wait<T> {
     Done(T),
     TimedOut,
@@ -102,7 +101,7 @@ impl DetachedRead {
                 Wait::Done(Err(SendError::Unanswered)) if self.may_have_been_closed() => {
                     self.close_free();
                 }
-                // Whoever has the whole request may bill it.
+                // A provider that has the whole request may bill it.
                 Wait::Done(Err(_)) | Wait::TimedOut => {}
             }
         }
@@ -133,7 +132,7 @@ impl DetachedRead {
         .await
     }
 
-    /// Whether an end of the connection means that nobody has read the request.
+    /// Whether an end of the connection means that it was stale and the provider has not read the request.
     fn may_have_been_closed(&self) -> bool {
         self.response
             .connection
@@ -153,7 +152,7 @@ impl DetachedRead {
                 readable,
                 left: None,
                 cache_writer: None,
-                // Nobody reads it, so nothing is rewritten.
+                // It is not forwarded, so nothing is rewritten.
                 model: ModelRewriter::new(Bytes::new()),
             }
         };
@@ -242,7 +241,7 @@ impl DetachedRead {
         let prompt = self.account.prompt_estimate;
         let (tokens, estimated) = tokens(operation, reported, prompt, content_bytes);
         let settled = content.is_some_and(|content| content.is_settled(finished));
-        // Nobody waits for it.
+        // Durability is not awaited: there is no client.
         let _ = self.account.close(&CallEnd {
             status,
             partial: true,

@@ -8,7 +8,7 @@ use crate::streaming::model_name::replace;
 use bytes::Bytes;
 use std::ops::Range;
 
-/// A stream whose events have nothing in common is not compared any more after so many.
+/// After so many events that do not match, the stream is not compared any more.
 const MAX_MISSES: u8 = 16;
 
 /// Shorter content is searched by a loop: the set-up of `memchr` takes longer.
@@ -24,7 +24,7 @@ pub(crate) struct EventTemplate {
     /// Bytes of content elsewhere in it.
     content_bytes: u64,
     misses: u8,
-    /// The same for the caller, if it reads another name of the model.
+    /// The template as the client reads it, if the model's name is rewritten.
     rewritten: Option<Rewritten>,
 }
 
@@ -52,7 +52,7 @@ impl EventTemplate {
         }
     }
 
-    /// What the caller gets of an event that is like the last one, in three pieces; none: the event as it is.
+    /// The rewritten event that matches the template, in three pieces; none: the event as it is.
     pub(crate) fn rewrite<'e>(&'e self, event: &'e [u8]) -> Option<[&'e [u8]; 3]> {
         let Rewritten { rest, gap } = self.rewritten.as_ref()?;
         let (before, after) = rest.split_at_checked(*gap)?;
@@ -60,7 +60,7 @@ impl EventTemplate {
         Some([before, event.get(self.gap..end)?, after])
     }
 
-    /// Whether the next event may be like the last one.
+    /// Whether the next event may match the template.
     pub(crate) fn is_known(&self) -> bool {
         !self.rest.is_empty() && self.misses < MAX_MISSES
     }

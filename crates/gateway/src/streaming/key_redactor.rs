@@ -1,18 +1,18 @@
-//! Keeps a provider's key from a caller, also where it comes in pieces.
+//! Keeps a provider's key out of responses, also where it is split across parts.
 
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use estrade_model::secret_finder::SecretFinder;
 
-/// Looks through an answer on its way. What may be the beginning of the key is held back until more
-/// is known; most parts end with nothing like it and pass as they are.
+/// Searches a response while it is forwarded. A suffix that may begin the key is held back until the next
+/// part; most parts have none and are forwarded without a copy.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRedactor {
     held: Vec<u8>,
 }
 
 impl KeyRedactor {
-    /// What may pass now; none: the key is in it.
+    /// What may be forwarded now; none: the part contains the key.
     pub(crate) fn filter(&mut self, upstream: &Upstream, part: Bytes) -> Option<Bytes> {
         let Some(secret) = upstream.secret() else {
             return Some(part);
@@ -35,7 +35,7 @@ impl KeyRedactor {
         Some(part.slice(..start))
     }
 
-    /// Whether a part may pass as it is: nothing is held back, and nothing of the key is in it.
+    /// Whether a part may be forwarded as it is: nothing is held back, and nothing of the key is in it.
     pub(crate) fn is_clean(&self, upstream: &Upstream, part: &[u8]) -> bool {
         let harmless = |secret: &SecretFinder| {
             !secret.is_in(part) && secret.partial_match_at(part) == part.len()
@@ -43,7 +43,7 @@ impl KeyRedactor {
         self.held.is_empty() && upstream.secret().is_none_or(harmless)
     }
 
-    /// Nothing more comes: what is held was not the key.
+    /// The end of the response: what is held back was not the key.
     pub(crate) fn flush(&mut self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.held))
     }

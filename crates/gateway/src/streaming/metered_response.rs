@@ -53,7 +53,7 @@ pub(crate) struct MeteredResponse {
     account: Box<CallAccount>,
     token_counter: TokenCounter,
     status: u16,
-    /// None once the answer has been read to its end, or is not read any further.
+    /// None once the response has been read to its end or aborted.
     connection: Option<Box<Connection>>,
     content: Content,
     redactor: KeyRedactor,
@@ -64,14 +64,14 @@ pub(crate) struct MeteredResponse {
     passed: u64,
     /// When the provider last sent something…
     last_upstream_byte: Instant,
-    /// …and when the caller last got something.
+    /// …and when something was last sent to the client.
     last_client_write: Instant,
-    /// Whom the timer of the connection wakes.
+    /// The waker that the connection's timer is registered with.
     timer_waker: Option<Waker>,
     broken: Option<ResponseError>,
-    /// Whether a provider that dies looks like one that has finished.
+    /// Whether the body is delimited by the end of the connection: a crash of the provider looks like its end.
     until_close: bool,
-    /// How many sweeps have passed since the caller was given something; none while it waits for us.
+    /// Sweeps since the client last took a part; none while it waits for the next one.
     unread: Option<u32>,
 }
 
@@ -232,13 +232,13 @@ impl MeteredResponse {
         }
         self.token_counter
             .set_content_bytes(self.content.content_bytes());
-        // A caller that leaves after the last event has seen all, also when it does not wait for the end.
+        // A client that disconnects after the last event has read everything, even without the final chunk.
         if self.connection.as_mut().is_some_and(|it| it.is_done()) {
             self.finish();
         }
     }
 
-    /// Reads a part and lets it go out.
+    /// Scans a part and queues it for the client.
     fn feed(&mut self, data: Bytes) {
         if data.is_empty() {
             return;
@@ -246,7 +246,7 @@ impl MeteredResponse {
         match &mut self.content {
             Content::Events(events) => {
                 events.feed(data, &mut self.out);
-                // Callers hang up once they have read this: nothing is missing then.
+                // Clients disconnect once they have read `[DONE]`: the response is complete then.
                 if events.is_done() && self.account.is_open() {
                     self.close(false);
                 }
@@ -268,7 +268,7 @@ impl MeteredResponse {
                     }
                 };
                 if *readable {
-                    model.pass(data, scan, push);
+                    model.rewrite(data, scan, push);
                 } else {
                     push(data);
                 }
@@ -314,7 +314,7 @@ impl MeteredResponse {
         Poll::Ready(())
     }
 
-    /// The provider's answer has ended as it should.
+    /// The provider's response has ended regularly.
     fn finish(&mut self) {
         let rest = self.redactor.flush();
         self.feed(rest);
@@ -340,7 +340,7 @@ impl MeteredResponse {
         if self.account.is_open() {
             self.close(false);
         }
-        // What ended with its connection seems whole; that is not enough to repeat it.
+        // A body delimited by the end of its connection may be truncated: it is not cached.
         if let Content::Json {
             cache_writer, scan, ..
         } = &mut self.content
@@ -353,7 +353,7 @@ impl MeteredResponse {
         }
     }
 
-    /// The response breaks off, by the provider or by us.
+    /// Ends the response early, because of the provider or of a limit.
     fn abort(&mut self, error: ResponseError) {
         self.connection = None;
         if !self.account.is_open() {
@@ -375,7 +375,7 @@ impl MeteredResponse {
         self.close(true);
     }
 
-    /// The call is not on disk in time: in strict mode its answer has no end then.
+    /// Strict mode: the call did not reach the disk in time, so the end of its response is withheld.
     fn withhold(&mut self) {
         self.out.clear();
         self.connection = None;
@@ -408,7 +408,7 @@ impl MeteredResponse {
         });
     }
 
-    /// The client has left: the rest is read by a detached task for the usage in it.
+    /// The client has disconnected: a detached task reads the rest for its usage.
     fn detach(&mut self, connection: Box<Connection>) {
         // Bytes that may begin the provider's key were held back: the usage may lie across them.
         let rest = self.redactor.flush();
@@ -431,7 +431,6 @@ impl MeteredResponse {
         detached::take_over(self.account.hand_over(), response);
     }
 
-    /// Whether it is made of events.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.content, Content::Events(_))
     }
@@ -443,7 +442,7 @@ impl MeteredResponse {
             && self.broken.is_none()
     }
 
-    /// How much is left, if that is known.
+    /// Bytes left, if known.
     pub(crate) fn remaining(&self) -> Option<u64> {
         match &self.content {
             Content::Json { left, .. } => *left,
@@ -476,7 +475,7 @@ impl Drop for MeteredResponse {
         if !self.account.is_open() {
             return;
         }
-        // The caller left in the middle.
+        // The client disconnected before the end.
         match connection {
             Some(connection) if !self.content.is_settled(false) => self.detach(connection),
             _ => self.close(true),

@@ -1,10 +1,10 @@
-//! The model's name in a response: the caller reads the id that it asked for, whatever the provider calls it.
+//! Rewrites the model's name in a response from the provider's name to the id in the client's request.
 
 use crate::streaming::response_scanner::{ModelSpan, ResponseScanner};
 use bytes::Bytes;
 use std::ops::Range;
 
-/// A longer name that comes in several parts is passed on as it is.
+/// A longer name that arrives in several parts is forwarded as it is.
 const MAX_HELD: usize = 16 * 1024;
 /// Replaces the value of the top-level `model` in a JSON text that comes in parts. Only that value is ever held back,
 /// from its first byte until its last.
@@ -23,8 +23,13 @@ impl ModelRewriter {
         }
     }
 
-    /// Passes on a part that `scan` has just read.
-    pub(crate) fn pass(&mut self, part: Bytes, scan: &ResponseScanner, mut out: impl FnMut(Bytes)) {
+    /// Forwards a part that `scan` has just read.
+    pub(crate) fn rewrite(
+        &mut self,
+        part: Bytes,
+        scan: &ResponseScanner,
+        mut out: impl FnMut(Bytes),
+    ) {
         let ModelSpan { start, end } = scan.model();
         match (start, end) {
             (Some(start), Some(end)) if part[start..end] != self.id => {
@@ -76,7 +81,7 @@ mod tests {
         for part in parts {
             scan.feed(part);
             let part = Bytes::copy_from_slice(part);
-            rewriter.pass(part, &scan, |piece| all.extend_from_slice(&piece));
+            rewriter.rewrite(part, &scan, |piece| all.extend_from_slice(&piece));
         }
         all.extend_from_slice(&rewriter.rest());
         String::from_utf8(all).unwrap()

@@ -19,7 +19,7 @@ impl Readers {
         self.0.lock_ignoring_poison()
     }
 
-    /// Reads a response on. Dropped where that is not possible, which charges the call.
+    /// Spawns a detached read. Dropped after shutdown, which charges the call.
     pub(crate) fn spawn(&self, read: impl Future<Output = ()> + Send + 'static) {
         let (mut tasks, runtime) = (self.tasks(), Handle::try_current());
         if let (Some(tasks), Ok(runtime)) = (&mut *tasks, runtime) {
@@ -28,7 +28,7 @@ impl Readers {
         }
     }
 
-    /// Ends all of them, and lets none begin any more: each is charged what was reserved for it.
+    /// Aborts all of them and accepts no more: each is charged what was reserved for it.
     pub(crate) async fn shutdown(&self) {
         let tasks = self.tasks().take();
         if let Some(mut tasks) = tasks {

@@ -8,12 +8,12 @@ use std::ops::Range;
 
 /// A usage is never larger than this.
 const MAX_USAGE: usize = 16 * 1024;
-/// A usage with more tokens is not believed: sums of costs must not overflow.
+/// A usage with more tokens is ignored: sums of costs must not overflow.
 const MAX_TOKENS: u64 = 1 << 40;
 /// Bytes that are searched in line, eight at a time: most strings are too short to be worth a call of `memchr`.
 const INLINE_SEARCH: usize = 32;
 
-/// A JSON text on its way, in parts of any size. It is not checked: the caller gets it as it is.
+/// Scanner of one JSON text.
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -273,17 +273,17 @@ impl ResponseScanner {
         tokens(self.has_usage.then_some(&self.usage)?)
     }
 
-    /// Whether it says at its top that something went wrong: such an answer is not repeated.
+    /// Whether the text has a top-level error: such a response is not cached.
     pub(crate) fn has_error(&self) -> bool {
         self.has_error
     }
 
-    /// Whether this is an event that says nothing but a usage.
+    /// Whether this is an event with nothing but a usage.
     pub(crate) fn is_usage_only(&self) -> bool {
         self.choices_empty && self.has_usage
     }
 
-    /// Whether there is a usage, even if it makes no sense.
+    /// Whether there is a usage, even a malformed one.
     pub(crate) fn has_usage(&self) -> bool {
         self.has_usage || self.in_usage
     }

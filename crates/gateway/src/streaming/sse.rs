@@ -1,7 +1,7 @@
 //! Server-sent events on their way to the client.
 //!
 //! Forwards whole events only, so that a keep-alive comment or an error event can be inserted between two of them.
-//! Reads the usage, renames the model, and hides the usage event that the gateway asked for and the client did not.
+//! Reads the usage, renames the model, and hides the usage event that the gateway requested and the client did not.
 //! Events that match the `EventTemplate` of an earlier one skip the JSON scan.
 
 use crate::streaming::event_template::EventTemplate;
@@ -31,9 +31,9 @@ pub(crate) struct EventStream {
     searched: usize,
     /// Whether the beginning of an unfinished event is out already.
     is_partly_sent: bool,
-    /// Whether the event with the usage is for us only.
+    /// Whether the usage event is hidden from the client.
     hide_usage: bool,
-    /// What the caller calls the model, as JSON; none: what the provider calls it.
+    /// The client's id of the model, as JSON; none: the provider's name is kept.
     model: Option<Bytes>,
     usage: Option<Tokens>,
     /// Whether that was in an event of its own, which is the last one.
@@ -68,12 +68,12 @@ impl EventStream {
         content_bytes.is_some()
     }
 
-    /// What goes out of a part that was just taken in, when that is not the part as it is.
+    /// The rewritten pieces of a part that has just matched the template; none: the part as it is.
     pub(crate) fn rewrite<'e>(&'e self, part: &'e [u8]) -> Option<[&'e [u8]; 3]> {
         self.template.rewrite(part)
     }
 
-    /// Takes in what came; what can go out is added to `out`.
+    /// Parses a part; events that are complete are added to `out`.
     pub(crate) fn feed(&mut self, part: Bytes, out: &mut VecDeque<Bytes>) {
         if self.match_template(&part) {
             let rewritten = self.rewrite(&part).map(|pieces| pieces.concat());
@@ -113,7 +113,7 @@ impl EventStream {
         }
     }
 
-    /// Waits for the end of an event, but not for that of a very long one.
+    /// Buffers an event until its end, unless it is very long.
     fn hold_back(&mut self, out: &mut VecDeque<Bytes>) {
         // An end has at most four bytes: the last three may be the beginning of one.
         self.searched = self.held.len().saturating_sub(3);
@@ -130,7 +130,7 @@ impl EventStream {
         }
     }
 
-    /// The stream has ended as it should; what was held back goes out.
+    /// The stream has ended regularly: flushes what was held back.
     pub(crate) fn finish(&mut self, out: &mut VecDeque<Bytes>) {
         let rest = self.held.split().freeze();
         if rest.is_empty() {
@@ -143,7 +143,7 @@ impl EventStream {
         }
     }
 
-    /// Reads an event; what the caller gets of it.
+    /// Scans an event and decides what is forwarded of it.
     fn read_event(&mut self, event: &[u8]) -> Verdict {
         if std::mem::take(&mut self.is_partly_sent) {
             return Verdict::Pass;
@@ -181,13 +181,13 @@ impl EventStream {
         verdict
     }
 
-    /// What has to be written where, if the model is called something else there.
+    /// The edit that replaces the provider's name of the model, if the event has one that differs.
     fn edit(&self, event: &[u8], model: Option<Range<usize>>) -> Option<(Range<usize>, &[u8])> {
         let (span, id) = (model?, self.model.as_deref()?);
         (event.get(span.clone()) != Some(id)).then_some((span, id))
     }
 
-    /// Whether something may be put in: nothing of an unfinished event is out.
+    /// Whether an event may be inserted: no part of an unfinished one was sent.
     pub(crate) fn is_between_events(&self) -> bool {
         !self.is_partly_sent
     }
@@ -219,14 +219,14 @@ impl EventStream {
     }
 }
 
-/// What becomes of an event.
+/// How an event is forwarded.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The caller gets it as it is.
+    /// Forwarded as it is.
     Pass,
-    /// It is for us only.
+    /// Not forwarded.
     Hide,
-    /// The caller gets this instead.
+    /// Replaced by this.
     Replace(Bytes),
 }
 
@@ -237,7 +237,7 @@ struct EventFields {
     /// Where the last line of data begins, and how many there are.
     data: usize,
     lines: usize,
-    /// Whether it says that nothing more comes.
+    /// Whether it is the `[DONE]` that ends the stream.
     is_end: bool,
     /// Where the model's name is, with its quotes.
     model: Option<Range<usize>>,
@@ -264,7 +264,7 @@ impl EventFields {
     }
 }
 
-/// Whether data says that nothing more comes.
+/// Whether data is the `[DONE]` that ends the stream.
 fn is_end(data: &[u8]) -> bool {
     data.trim_ascii() == b"[DONE]"
 }
