@@ -29,7 +29,6 @@ pub struct BuildSpec {
     pub nano_cpus: u64,
     /// How long all of it may take.
     pub limit: Duration,
-    /// The time now.
     pub now: Timestamp,
 }
 
@@ -43,7 +42,6 @@ pub enum BuildError {
         step: Option<String>,
         /// The exit code of its command, if it was one.
         code: Option<i64>,
-        /// The engine's words.
         message: String,
     },
     /// It took too long and was stopped.

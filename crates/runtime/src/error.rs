@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why the engine did not do what it was asked for.
+/// Why a call to the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nothing listens there.
@@ -12,7 +12,7 @@ pub enum Error {
     NoEngine {
         /// Where it was looked for.
         host: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -20,17 +20,14 @@ pub enum Error {
     #[error(
         "the Docker Engine at {host} may not be used by this user: add it to the group `docker`, or run as root"
     )]
-    NoPermission {
-        /// Where it is.
-        host: String,
-    },
+    NoPermission { host: String },
     /// The engine and this crate have no version of the API in common.
     #[error("this Docker Engine speaks API {0}; versions from 1.41 (Docker 20.10) are supported")]
     Version(String),
-    /// It did not answer in time.
+    /// It did not respond in time.
     #[error("the Docker Engine did not answer in time: {0}")]
     TimedOut(&'static str),
-    /// It was there and went away while it was at work, or its answer made no sense.
+    /// It closed the connection during the call, or its response was malformed.
     #[error("the Docker Engine broke off: {what}")]
     Broken {
         /// What was being done.
@@ -44,7 +41,6 @@ pub enum Error {
     NotFound {
         /// What was being done.
         what: &'static str,
-        /// The engine's words.
         message: String,
     },
     /// It clashes with something that is there, or is in use.
@@ -52,7 +48,6 @@ pub enum Error {
     Conflict {
         /// What was being done.
         what: &'static str,
-        /// The engine's words.
         message: String,
     },
     /// The engine does not want to.
@@ -60,9 +55,8 @@ pub enum Error {
     Refused {
         /// What was being done.
         what: &'static str,
-        /// The status of its answer; 0 where the refusal came inside of one.
+        /// The status of its response; 0 where the refusal came inside of one.
         status: u16,
-        /// The engine's words.
         message: String,
     },
     /// Every subnet of the pool is taken.
@@ -92,7 +86,7 @@ impl Error {
         matches!(self, Self::Conflict { .. })
     }
 
-    /// An answer with a status that says no.
+    /// The error for a response with an error status.
     pub(crate) fn answer(what: &'static str, status: u16, message: String) -> Self {
         match status {
             404 => Self::NotFound { what, message },
@@ -105,7 +99,7 @@ impl Error {
         }
     }
 
-    /// An answer that cannot be used.
+    /// The error for a malformed response.
     pub(crate) fn broken(
         what: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -10,9 +10,7 @@ pub struct Event {
     pub id: InstanceId,
     /// Which instance that is.
     pub key: InstanceKey,
-    /// What.
     pub kind: EventKind,
-    /// When.
     pub at: Timestamp,
 }
 

@@ -12,7 +12,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// Its exit code.
     pub code: i64,
     /// The beginning of what it wrote, to stdout and stderr.
     pub output: String,

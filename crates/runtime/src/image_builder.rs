@@ -25,23 +25,23 @@ pub type BuildContext = BoxStream<'static, io::Result<Bytes>>;
 
 /// Makes, fetches, names and removes the images that releases run.
 pub trait ImageBuilder: fmt::Debug + Send + Sync {
-    /// Whether there is somebody to build: an answer of any kind.
+    /// Whether the engine is reachable: any response will do.
     fn ping(&self) -> Call<'_, ()>;
 
     /// Bytes that are free where images are kept; none: not known, as when that is on another machine.
     fn free_disk(&self) -> BoxFuture<'_, Option<u64>>;
 
-    /// The name of a release's image, by which a runtime finds it. Nobody is asked.
+    /// The name of a release's image, by which a runtime finds it. Computed, without a call to the engine.
     fn image_name(&self, image: OwnImage) -> ImageRef;
 
-    /// The image of that name; none: it is not here. A registry is not asked.
+    /// The local image of that name; none: there is none. Registries are not queried.
     fn image<'a>(&'a self, name: &'a ImageRef) -> Call<'a, Option<Image>>;
 
     /// Gives an image that is here the name of a release's image, too.
     fn tag<'a>(&'a self, image: &'a ImageRef, own: OwnImage) -> Call<'a, ()>;
 
-    /// Fetches an image from its registry, for a release whose image it becomes, or to build on. Nothing happens until
-    /// the answer is read.
+    /// Pulls an image from its registry, for a release whose image it becomes, or as the base of a build. Lazy: nothing
+    /// happens until the result is polled.
     fn pull<'a>(
         &'a self,
         name: &'a ImageRef,
@@ -49,11 +49,11 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
         login: Option<&'a RegistryLogin>,
     ) -> Call<'a, Box<dyn Pull>>;
 
-    /// Builds an image out of a directory, which is passed on as it comes. Its steps run in the owner's network, which
-    /// must be there. Nothing happens until the answer is read.
+    /// Builds an image out of a directory, which is streamed to the engine. Its steps run in the owner's network, which
+    /// must exist. Lazy: nothing happens until the result is polled.
     fn build(&self, spec: &BuildSpec, context: BuildContext) -> Box<dyn Build>;
 
-    /// The label with which every stage of an owner's builds begins, so that nobody's layers are cache for others.
+    /// The label with which every stage of an owner's builds begins, so that layers are not shared between owners.
     /// `args` are the build's arguments.
     fn cache_label(&self, owner: OwnerId, args: &[(&str, &str)]) -> String;
 
@@ -66,7 +66,7 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
         into: &'a mut (dyn AsyncWrite + Send + Unpin),
     ) -> Call<'a, ()>;
 
-    /// Notes that somebody builds on an image, which was fetched for that now or earlier.
+    /// Records that a build uses an image as its base, which was pulled for that now or earlier.
     fn note_base<'a>(&'a self, name: &'a ImageRef, fetched: bool, now: Timestamp) -> Call<'a, ()>;
 
     /// Every image of a release, of this installation.
@@ -79,7 +79,7 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
     /// Removes what builds left behind before then; until that it serves as cache.
     fn prune_images(&self, made_before: Timestamp) -> Call<'_, ()>;
 
-    /// Removes images that were fetched to be built on, and that nobody did build on since then.
+    /// Removes images that were pulled as bases of builds and have not been used since then.
     fn prune_bases(&self, used_before: Timestamp) -> Call<'_, ()>;
 
     /// Removes what [`ImageBuilder::copy_folder`] made before then and a crash left behind.
@@ -93,7 +93,7 @@ pub trait ImageBuilder: fmt::Debug + Send + Sync {
     fn remove_layers<'a>(&'a self, releases: &'a [ReleaseId]) -> Call<'a, bool>;
 }
 
-/// A build that runs. It goes on only while somebody reads its lines; to drop it is to stop it.
+/// A running build. It makes progress only while its lines are read; dropping it cancels it.
 pub trait Build: Send {
     /// The next line of the log, with secrets masked; none: the build has ended. Nothing is lost when this is dropped
     /// half-way and called again.
@@ -103,7 +103,7 @@ pub trait Build: Send {
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<ImageRef, BuildError>>;
 }
 
-/// An image on its way. It goes on only while somebody reads; to drop it is to stop it.
+/// A running pull. It makes progress only while it is read; dropping it cancels it.
 pub trait Pull: Send {
     /// What happens next; none: it has ended.
     fn next_progress(&mut self) -> BoxFuture<'_, Option<PullProgress>>;

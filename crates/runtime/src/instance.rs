@@ -4,13 +4,13 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// A container of this installation. Only this crate makes them, out of what the engine says of
-/// containers with our label: so nobody else's can be stopped or removed.
+/// A container of this installation. Only this crate creates them, from the engine's data about containers
+/// with the installation's label: so containers of others cannot be stopped or removed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct InstanceId(pub(crate) String);
 
 impl InstanceId {
-    /// The engine's name of it, for whoever writes down what belongs to it.
+    /// The engine's id of it, for storage.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -22,12 +22,10 @@ impl fmt::Debug for InstanceId {
     }
 }
 
-/// Which instance it is: of whom, of what, and the how-manieth.
+/// Identifies an instance: owner, project, release and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InstanceKey {
-    /// Whose it is.
     pub owner: OwnerId,
-    /// The project.
     pub project: ProjectId,
     /// The release that it runs.
     pub release: ReleaseId,
@@ -38,17 +36,15 @@ pub struct InstanceKey {
 /// An instance, as the engine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Its container.
     pub id: InstanceId,
     /// Which one it is.
     pub key: InstanceKey,
     /// What it was made from, in short: [`InstanceSpec::digest`](crate::InstanceSpec::digest).
     pub digest: String,
-    /// How it is.
     pub state: InstanceState,
     /// Where it listens; none: it does not run.
     pub address: Option<SocketAddr>,
-    /// Whether the engine holds the limit of its disk; if not, somebody has to look at it.
+    /// Whether the engine enforces the limit of its disk; if not, its usage has to be polled.
     pub disk_limited: bool,
     /// When it was started last. Not known of one that runs and was found in a list.
     pub started_at: Option<Timestamp>,
@@ -63,9 +59,9 @@ pub enum InstanceState {
     Running,
     /// It ran and has ended.
     Exited(Exit),
-    /// Being removed, paused by somebody, or half gone: not for use.
+    /// Being removed, paused or dead: not for use.
     Other,
-    /// It does not run, and the engine did not say in time what became of it.
+    /// It does not run, and the engine did not report its exit state in time.
     Unclear,
 }
 
@@ -76,7 +72,6 @@ pub struct Exit {
     pub code: i64,
     /// Whether the kernel has killed a process of it for want of memory.
     pub oom_killed: bool,
-    /// When.
     pub at: Option<Timestamp>,
     /// What the engine adds, such as why it could not be started.
     pub error: Option<String>,

@@ -13,7 +13,6 @@ pub struct InstanceSpec {
     pub key: InstanceKey,
     /// Raise it to get a new container where everything else stays the same.
     pub revision: u32,
-    /// What to run.
     pub image: ImageRef,
     /// The command, instead of the image's.
     pub command: Option<Vec<String>>,
@@ -53,7 +52,6 @@ pub struct Limits {
 /// A directory in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tmpfs {
-    /// Where it is.
     pub path: String,
     /// How much fits in.
     pub size: u64,
@@ -62,9 +60,7 @@ pub struct Tmpfs {
 /// A volume and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// The volume.
     pub volume: VolumeKey,
-    /// Where it is.
     pub path: String,
     /// Whether it can only be read.
     pub read_only: bool,

@@ -1,12 +1,12 @@
 //! Runs workloads: networks, images, builds, instances, volumes, logs, shells.
 //!
-//! [`Runtime`] and [`ImageBuilder`] are what the services know; `docker` is their first implementation, [`Engine`]. It
-//! sees only what carries the label of its installation, so nothing of a stranger's can be listed, stopped or removed
-//! through it. Every call has a time limit and may be repeated; the engine may vanish and return between any two
+//! [`Runtime`] and [`ImageBuilder`] are the interfaces to the services; `docker` is their first implementation,
+//! [`Engine`]. It sees only objects with the label of its installation, so nothing of others can be listed, stopped or
+//! removed through it. Every call has a timeout and may be repeated; the engine may vanish and return between any two
 //! ([`Error::is_engine_away`]).
 //!
-//! The crate knows no database and decides nothing: what shall run, when to restart it and what to
-//! clean up is said by its caller.
+//! The crate knows no database and decides nothing: its caller decides what to run, when to restart it and what to
+//! clean up.
 
 mod build;
 mod docker;

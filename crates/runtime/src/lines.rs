@@ -10,7 +10,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Adds a piece; every line that is whole now is handed to `line`.
+    /// Adds a piece; calls `line` for every line that is complete now.
     pub(crate) fn push(&mut self, mut piece: &[u8], mut line: impl FnMut(String)) {
         while !piece.is_empty() {
             let end = memchr::memchr(b'\n', piece);

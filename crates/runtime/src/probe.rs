@@ -1,4 +1,4 @@
-//! Is an instance ready? Asked from outside, as its visitors will.
+//! Readiness probes of instances, from outside of the container, as requests arrive.
 
 use crate::instance::Instance;
 use crate::runtime::Runtime;
@@ -28,11 +28,11 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Probe {
     /// It accepts connections.
     Tcp,
-    /// It answers a GET with a status from 200 to 399.
+    /// It responds to a GET with a status from 200 to 399.
     Http {
         /// The path, with its query.
         path: String,
-        /// The host to ask for.
+        /// The `Host` header.
         host: String,
     },
     /// A command in it ends with 0.

@@ -5,7 +5,6 @@ use estrade_model::secret::Secret;
 /// How to log in to a registry.
 #[derive(Debug, Clone)]
 pub struct RegistryLogin {
-    /// The name there.
     pub user: String,
     /// The password or token.
     pub password: Secret,

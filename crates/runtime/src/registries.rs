@@ -1,9 +1,9 @@
-//! Which registries images may come from. The engine fetches images in the network of its machine, so the name of a
-//! registry could be that of a service which listens there for nobody else.
+//! Protection against SSRF by image names. The engine pulls images in the network of its machine, so the name of a
+//! registry could be that of an internal service.
 //!
-//! A name is looked up here and once more by the engine. Who controls a name can answer differently in between, and a
-//! registry can send the engine elsewhere. So this does not keep the engine from connecting to a place, and nothing that
-//! a registry answers may be shown to whoever named it.
+//! A name is looked up here and once more by the engine. An attacker who controls the name can change its records in
+//! between (DNS rebinding), and a registry can redirect the engine. So this does not keep the engine from connecting to
+//! an internal address, and no response of a registry may be shown to the user who named it.
 
 use estrade_model::Invalid;
 use estrade_model::image_ref::ImageRef;
@@ -50,7 +50,7 @@ pub struct Registries {
     allowed: Vec<RegistryName>,
 }
 
-/// An image must not come from there. That is all there is to know: what a name means inside is nobody's business.
+/// Images must not come from there. The error does not reveal what the name resolves to inside.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the registry `{0}` has no public address here, and images of it may not be used; whoever runs this installation can allow it with `docker.registries`"
@@ -113,7 +113,7 @@ fn is_public_address(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    // 0.0.0.0/8, 100.64.0.0/10, 192.0.0.0/24, 198.18.0.0/15 and 240.0.0.0/4 are nobody's, or a provider's own.
+    // 0.0.0.0/8, 100.64.0.0/10, 192.0.0.0/24, 198.18.0.0/15 and 240.0.0.0/4 are special-purpose ranges.
     let special = matches!(
         address.octets(),
         [0 | 240..=255, ..] | [100, 64..=127, ..] | [192, 0, 0, _] | [198, 18 | 19, ..]
@@ -137,7 +137,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
             inner(high, low)
         }
         [0x2002, high, low, ..] => inner(high, low),
-        // Of the others only 2000::/3 is handed out.
+        // Of the others only 2000::/3 is allocated as global unicast.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }

@@ -1,19 +1,19 @@
-//! What the services need of whatever runs containers.
+//! The interface to a container runtime.
 //!
 //! # What every method guarantees
 //!
-//! - **Scope.** A runtime sees only what its [`Installation`] made. Nothing of another installation, or of somebody who
-//!   shares the engine, can be listed, stopped or removed.
-//! - **Idempotence.** Every call may be repeated: to run what runs, to stop what stands still and to remove what is gone
-//!   are no errors. So a caller that crashed, or lost an answer, does the same again.
+//! - **Scope.** A runtime sees only objects of its [`Installation`]. Nothing of another installation, or of other users
+//!   of the engine, can be listed, stopped or removed.
+//! - **Idempotence.** Every call may be repeated: it is no error to run what runs, to stop what is stopped or to remove
+//!   what is gone. So a caller that crashed, or lost a response, repeats the call.
 //! - **Bounded time.** Every call ends, with [`Error::TimedOut`] if need be, except [`Runtime::wait_for_exit`] and the
 //!   streams, which last as long as what they watch.
 //! - **The engine may be away.** No value of this trait holds a connection. If the engine is away, restarts or breaks
 //!   off, a call fails with an error of which [`Error::is_engine_away`] is true. Then it is not known whether anything
-//!   was done; what runs goes on running, and the caller repeats the call later. Any other error is the engine's answer,
-//!   and repeating the same call gets the same one.
+//!   was done; what runs goes on running, and the caller repeats the call later. Any other error is the engine's
+//!   response, and repeating the same call gets the same one.
 //!
-//! A runtime decides nothing: what shall run, when to start it again and what to remove is said by its caller.
+//! A runtime decides nothing: its caller decides what to run, when to restart it and what to remove.
 
 use crate::error::Error;
 use crate::event::Event;
@@ -33,7 +33,7 @@ use futures_util::stream::BoxStream;
 use std::fmt;
 use std::time::Duration;
 
-/// The answer of a runtime to one call.
+/// The future of one call to a runtime.
 pub type Call<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// Runs instances: their networks, volumes, logs and shells. See the module's text for what every method guarantees.
@@ -52,8 +52,8 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// and its volumes must be there.
     fn run_instance<'a>(&'a self, spec: &'a InstanceSpec) -> Call<'a, InstanceId>;
 
-    /// Stops an instance: SIGTERM, and SIGKILL when the grace is over. The answer comes when it has stopped; one that is
-    /// gone is no error.
+    /// Stops an instance: SIGTERM, and SIGKILL when the grace is over. Resolves when it has stopped; one that is gone
+    /// is no error.
     fn stop_instance<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> Call<'a, ()>;
 
     /// Removes an instance, at once if it runs, with what it wrote outside of its volumes, and with its log.
@@ -65,8 +65,8 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// One instance; none: it is gone.
     fn instance<'a>(&'a self, id: &'a InstanceId) -> Call<'a, Option<Instance>>;
 
-    /// Whether an instance is said to run, but its program has never begun or nobody can reach it. Such a one is to be
-    /// removed and run anew. An engine that is away says no.
+    /// Whether an instance is reported as running, but its program has never begun or it cannot be reached. Such a one
+    /// is to be removed and created again. False when the engine is away.
     fn is_half_started<'a>(&'a self, _id: &'a InstanceId) -> BoxFuture<'a, bool> {
         Box::pin(std::future::ready(false))
     }
@@ -75,8 +75,8 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// goes away meanwhile.
     fn wait_for_exit<'a>(&'a self, id: &'a InstanceId) -> Call<'a, Option<Instance>>;
 
-    /// Waits until an instance is ready, asked from outside as its visitors will. It does not see that the instance has
-    /// ended: [`Runtime::wait_for_exit`] beside it does. An engine that is away counts as not ready.
+    /// Waits until an instance is ready, probed from outside of the container. It does not see that the instance has
+    /// ended: run [`Runtime::wait_for_exit`] beside it. An engine that is away counts as not ready.
     fn wait_until_ready<'a>(
         &'a self,
         instance: &'a Instance,
@@ -90,7 +90,7 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// slow. Needed only where [`Instance::disk_limited`] is false.
     fn disk_use<'a>(&'a self, id: &'a InstanceId) -> Call<'a, Option<u64>>;
 
-    /// What an instance uses; none: it does not run, or is gone. The answer may take a second: ask for many at once.
+    /// Resource usage of an instance; none: it does not run, or is gone. May take a second: query many concurrently.
     fn stats<'a>(&'a self, id: &'a InstanceId) -> Call<'a, Option<Stats>>;
 
     /// What happens to this installation's instances from now on. The stream ends, or fails, when the engine goes away,
@@ -99,7 +99,7 @@ pub trait Runtime: fmt::Debug + Send + Sync {
 
     /// The lines of an instance's log, oldest first. To drop the stream is to stop. It ends with the instance, or with
     /// an error when the engine breaks off: begin again after the last line then. Lines may come twice or be missing
-    /// around a restart of the engine; [`LogLine::at`] says which.
+    /// around a restart of the engine; [`LogLine::at`] tells which.
     fn logs(&self, id: &InstanceId, from: LogsFrom) -> BoxStream<'static, Result<LogLine, Error>>;
 
     /// Runs a command in a running instance and waits for its end. A command that takes longer than the limit is left
@@ -115,8 +115,8 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// [`Error::NotFound`] or [`Error::Conflict`].
     fn open_shell<'a>(&'a self, id: &'a InstanceId, spec: &'a ShellSpec) -> Call<'a, Shell>;
 
-    /// Makes the network of an owner, in which the owner's instances and builds run and reach each other, and nobody
-    /// else's. Done when it is there.
+    /// Creates the network of an owner, in which the owner's instances and builds run and reach only each other, if it
+    /// does not exist.
     fn ensure_network(&self, owner: OwnerId) -> Call<'_, ()>;
 
     /// The owners that have a network.
@@ -125,7 +125,7 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// Removes the network of an owner. One with instances is a conflict.
     fn remove_network(&self, owner: OwnerId) -> Call<'_, ()>;
 
-    /// Says what instances and steps of builds may reach, now and later. The policy replaces the one before in one go.
+    /// Sets what instances and steps of builds may reach, now and later. Replaces the earlier policy atomically.
     fn apply_network_policy<'a>(
         &'a self,
         policy: &'a NetworkPolicy,

@@ -34,9 +34,7 @@ impl fmt::Display for VolumeName {
 /// Which volume it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VolumeKey {
-    /// Whose it is.
     pub owner: OwnerId,
-    /// The project.
     pub project: ProjectId,
     /// How the project calls it.
     pub name: VolumeName,

@@ -1,6 +1,6 @@
-//! Images that were fetched to be built on. They keep their names, so that the next build finds them, and get
-//! one of ours that says when they were used last: `estrade-<installation>/bases:<seconds>-<mark of the name>`.
-//! Images that were there before belong to somebody else and get none.
+//! Images that were pulled as bases of builds. They keep their names, so that the next build finds them, and get
+//! a tag of ours with the time of their last use: `estrade-<installation>/bases:<seconds>-<mark of the name>`.
+//! Images that existed before belong to other users of the engine and get none.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT};
 use crate::error::Error;
@@ -16,7 +16,7 @@ struct Noted {
 }
 
 impl Engine {
-    /// Notes that somebody builds on an image, which was fetched for that now or earlier.
+    /// Records that a build uses an image as its base, which was pulled for that now or earlier.
     pub async fn note_base(
         &self,
         name: &ImageRef,
@@ -38,7 +38,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes images that were fetched to be built on, and that nobody did build on since then.
+    /// Removes images that were pulled as bases of builds and have not been used since then.
     pub async fn prune_bases(&self, used_before: Timestamp) -> Result<(), Error> {
         for noted in self.noted_bases().await? {
             if noted.seconds >= used_before.seconds() {

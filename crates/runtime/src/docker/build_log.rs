@@ -1,4 +1,4 @@
-//! What the engine says while it builds, in lines and with secrets masked.
+//! The engine's build output, in lines and with secrets masked.
 
 use crate::lines::Lines;
 use crate::mask::Mask;
@@ -88,7 +88,7 @@ impl BuildLog {
         self.mask.whole(text)
     }
 
-    /// Reads a part of the answer.
+    /// Reads a part of the response.
     pub(crate) fn read(&mut self, part: &[u8]) -> Vec<Result<Message, serde_json::Error>> {
         let mut messages = Vec::new();
         self.begun.extend_from_slice(part);
@@ -110,7 +110,7 @@ impl BuildLog {
         messages
     }
 
-    /// The last words.
+    /// The lines that are held back at the end of the output.
     pub(crate) fn rest(&mut self) -> Option<String> {
         let held = self.mask.rest();
         let mut last = Vec::new();

@@ -35,7 +35,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 const WHAT: &str = "building an image";
-/// Arguments that every step gets without asking for them.
+/// Build arguments that every step gets without declaring them.
 const PROXIES: [&str; 5] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -43,11 +43,11 @@ const PROXIES: [&str; 5] = [
     "NO_PROXY",
     "ALL_PROXY",
 ];
-/// CPU time is handed out in slices of a tenth of a second.
+/// Period of the CPU quota: a tenth of a second.
 const CPU_PERIOD: u64 = 100_000;
 /// The arguments are part of the request's address, which cannot be longer than 64 KiB.
 const MAX_QUERY: usize = 60_000;
-/// The engine's words for an image or a layer that somebody removed while it was building.
+/// The engine's messages for an image or a layer that was removed during the build.
 const LOST_LAYER_MESSAGES: [&str; 9] = [
     "failed to get digest",
     "failed to get layer",
@@ -67,7 +67,7 @@ impl BuildError {
     /// those.
     pub fn lost_cache(&self) -> bool {
         match self {
-            // What a command says is its own affair.
+            // The message of a failed command is not interpreted.
             Self::Failed {
                 code: None,
                 message,
@@ -89,13 +89,13 @@ enum State {
     Sending(Sending),
     Reading {
         body: Incoming,
-        /// So that nobody removes what it builds on.
+        /// Keeps the base images from being removed.
         _building: Building,
     },
     Ended(Result<ImageRef, BuildError>),
 }
 
-/// A build that runs. It goes on only while somebody reads its lines; to drop it is to stop it.
+/// A running build. It makes progress only while its lines are read; dropping it cancels it.
 pub struct DockerBuild {
     engine: Engine,
     image: OwnImage,
@@ -243,7 +243,7 @@ impl DockerBuild {
         }
     }
 
-    /// Reads a part of the answer; some: it is the last that matters.
+    /// Reads a part of the response; some: the result of the build.
     fn take(&mut self, part: &[u8]) -> Option<Result<ImageRef, BuildError>> {
         for message in self.log.read(part) {
             match message {
@@ -262,7 +262,7 @@ impl DockerBuild {
         None
     }
 
-    /// The answer is over without a word of failure: then the image's id was told.
+    /// The response has ended without an error: then it contained the image's id.
     fn end(&mut self) -> Result<ImageRef, BuildError> {
         let image = self.log.image().and_then(|id| id.parse().ok());
         image.ok_or_else(|| Error::broken(WHAT, "the answer ended without an image").into())
@@ -292,7 +292,7 @@ impl DockerBuild {
 
     async fn name_layers(&mut self) {
         while let Some((stage, id)) = self.layers.front() {
-            // A step can write into the log what it likes, also the id of somebody else's image.
+            // A step can write anything into the log, also the id of an image of another owner.
             let name = ImageRef::trusted(id.clone());
             let made = self
                 .engine
@@ -314,7 +314,7 @@ impl DockerBuild {
 }
 
 impl Engine {
-    /// The label with which every stage of an owner's builds begins, so that nobody's layers are cache for others. The
+    /// The label with which every stage of an owner's builds begins, so that layers are not shared between owners. The
     /// proxies are in it because the engine leaves them out when it compares layers.
     pub fn cache_label<'a>(
         &self,

@@ -19,7 +19,7 @@ const FORCED_PERIOD: Duration = Duration::from_secs(30);
 /// Attempts that are further apart are not in a row.
 const MAX_PAUSE: Duration = Duration::from_mins(2);
 
-/// Held by every build, and by whoever removes an image.
+/// Held by every build, and by every removal of an image.
 #[derive(Debug, Default)]
 pub(crate) struct CacheGuard {
     lock: Arc<RwLock<()>>,

@@ -1,4 +1,4 @@
-//! What the engine can do, as far as making things depends on it. Asked once.
+//! Capabilities of the engine that affect containers and volumes. Queried once.
 
 use crate::docker::engine::Engine;
 use crate::error::Error;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// What is known of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Capabilities {
-    /// Cores of its machine; 0: not asked yet.
+    /// Cores of its machine; 0: not queried yet.
     cpus: AtomicU64,
-    /// Whether to ask for limits of disks. The engine tells whether its file system is the right one, but not whether
-    /// that is mounted in the right way: that is known once it has refused.
+    /// Whether to request disk quotas. The engine reports whether its file system supports them, but not whether
+    /// that is mounted with them: that is known once it has refused one.
     quota: AtomicBool,
 }
 
 impl Engine {
-    /// Whether to ask for limits of disks.
+    /// Whether to request disk quotas.
     pub(crate) async fn has_quota(&self) -> Result<bool, Error> {
         self.ask_abilities().await?;
         Ok(self.capabilities.quota.load(Ordering::Relaxed))

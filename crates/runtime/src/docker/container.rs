@@ -1,4 +1,4 @@
-//! How an instance is said to the engine: the container that it becomes.
+//! The container of an instance, as a request to the engine.
 
 use crate::docker::engine::Engine;
 use crate::docker::labels::{DISK, INSTANCE, OWNER, PORT, PROJECT, RELEASE, SPEC};
@@ -19,13 +19,13 @@ const CAPABILITIES: [&str; 7] = [
     "SETUID",
 ];
 
-/// The engine keeps so many files of this size of what an instance has written: room for a burst, until
-/// somebody has read it.
+/// The engine keeps so many files of this size of an instance's output: room for a burst, until the log
+/// collector has read it.
 const LOG_FILES: &str = "3";
 const LOG_FILE: &str = "16m";
 
 impl Engine {
-    /// The container's name. It says what it is made from, so making the same again finds the first.
+    /// The container's name. It is derived from its spec, so creating the same again finds the first.
     pub(crate) fn container_name(&self, spec: &InstanceSpec) -> String {
         let InstanceKey {
             release, number, ..

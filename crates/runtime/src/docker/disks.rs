@@ -1,7 +1,7 @@
 //! Disks of a fixed size, where the engine cannot limit volumes: a file with a file system in it, mounted.
 //!
-//! Who is full gets `ENOSPC`, as with a real disk. The files are sparse, so all of them together may promise more
-//! than there is. Needs root, on the engine's machine, and `mkfs.ext4`.
+//! Writes to a full one fail with `ENOSPC`, as with a real disk. The files are sparse, so all of them together may
+//! promise more than there is. Needs root, on the engine's machine, and `mkfs.ext4`.
 //!
 //! The volume is made before its disk and removed before it. So what a crash leaves behind is a file without a
 //! volume ([`Engine::stray_disks`]). So does a restore onto another engine: the files are there and their volumes are
@@ -25,7 +25,7 @@ const WHAT: &str = "making a disk";
 #[derive(Debug, Clone)]
 pub(crate) struct Disks {
     directory: PathBuf,
-    /// One at a time: two who mount the same would mount it twice.
+    /// Serialises mounts: two concurrent ones of the same disk would mount it twice.
     turn: Arc<Mutex<()>>,
 }
 
@@ -162,7 +162,7 @@ impl Disks {
         }
         drop(image);
         if fs::exists(&place)? && is_mounted(&place)? {
-            // The loop device has to hear of it before the file system can; the latter needs CAP_SYS_RESOURCE.
+            // The loop device has to be resized before the file system; the latter needs CAP_SYS_RESOURCE.
             let device = program(
                 "findmnt",
                 &["--noheadings", "--output", "SOURCE"],

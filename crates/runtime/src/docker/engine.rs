@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a call may take that the engine answers from memory.
+/// Timeout of a call that the engine serves from memory.
 pub(crate) const QUICK_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a call may take that makes the engine work: start, remove, a look at the disk.
 pub(crate) const WORK_TIMEOUT: Duration = Duration::from_mins(1);
@@ -101,7 +101,6 @@ impl Engine {
         })
     }
 
-    /// Where it is.
     pub fn host(&self) -> &EngineHost {
         self.transport.host()
     }
@@ -111,7 +110,7 @@ impl Engine {
         &self.installation
     }
 
-    /// Asks the engine what it is; the way to find out whether there is one.
+    /// Information about the engine; also the way to find out whether it is reachable.
     pub async fn info(&self) -> Result<EngineInfo, Error> {
         let info = self
             .call("asking what it is", QUICK_TIMEOUT, self.docker.info())
@@ -158,7 +157,7 @@ impl Engine {
         answer.unwrap_or(Err(Error::TimedOut(what)))
     }
 
-    /// Sends what bollard does not know how to; an answer that says no is an error.
+    /// Sends a request that bollard does not support; a response with an error status is an error.
     pub(crate) async fn send(
         &self,
         what: &'static str,

@@ -7,10 +7,10 @@
 //! - from one bridge of ours to another: nothing
 //! - to the host itself: only ports that are named, such as the AI listener's
 //! - onward: what [`Egress`] allows; never the metadata of a cloud (169.254.0.0/16)
-//! - replies to who was let in: everything
+//! - replies on established connections: everything
 //!
-//! The name server that the engine asks for containers stays open on port 53, wherever it is, unless nothing
-//! may go out: the engine asks it from inside of the container's network, so these rules see it.
+//! The name server that the engine queries for containers stays open on port 53, wherever it is, unless nothing
+//! may go out: the engine queries it from inside of the container's network, so these rules apply to it.
 //!
 //! Steps of builds run in the same networks, so the rules hold for them as well. What the engine itself
 //! downloads, such as images, does not come from a container and is not held by them.
@@ -261,7 +261,7 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Firew
         .map_err(failed)?;
     let running = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // One that ends without reading says why.
+            // A program that ends without reading reports the reason on stderr.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await

@@ -28,7 +28,7 @@ const INIT_COMMAND: &str = "runc init";
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// Whether an instance seems to run, but its program has never begun, or nobody can reach it.
+    /// Whether an instance is reported as running, but its program has never begun or it cannot be reached.
     pub async fn is_half_started(&self, id: &InstanceId) -> bool {
         if !self.looks_half_started(id).await {
             return false;
@@ -43,7 +43,7 @@ impl Engine {
             Ok(Some(it)) if it.state == InstanceState::Running => {
                 it.address.is_none() || self.is_waiting(id).await
             }
-            // An engine that cannot say is believed that it runs.
+            // Unknown counts as running.
             _ => false,
         }
     }
@@ -74,7 +74,7 @@ pub(crate) async fn end_half_started(id: &InstanceId) {
             end_group(&group);
         }
     };
-    // Nobody can do anything about one that breaks off.
+    // A panic in it cannot be handled.
     drop(tokio::task::spawn_blocking(end).await);
 }
 

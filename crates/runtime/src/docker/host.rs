@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The socket that Docker Engine listens on unless told otherwise.
+/// Docker Engine's default socket.
 const DEFAULT: &str = "/var/run/docker.sock";
 
 /// Where the engine listens.
@@ -19,7 +19,7 @@ pub enum EngineHost {
 }
 
 impl EngineHost {
-    /// The configured host, else what `DOCKER_HOST` says, else the default socket.
+    /// The configured host, else `DOCKER_HOST`, else the default socket.
     pub fn find(configured: Option<&str>, docker_host: Option<&str>) -> Result<Self, Invalid> {
         let given = configured.or(docker_host.filter(|text| !text.is_empty()));
         given.map_or_else(|| Ok(Self::default()), str::parse)

@@ -1,8 +1,8 @@
 //! Images: the ones that releases run, and what is left of making them.
 //!
 //! Ours are known by their names: `estrade-<installation>/<project>:<release>`. An image that a user names gets
-//! such a name beside its own, so that removing a release's image removes our name of it and never
-//! somebody else's.
+//! such a name beside its own, so that removing a release's image removes our name of it and never that of
+//! other users of the engine.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY, WORK_TIMEOUT};
 use crate::error::Error;

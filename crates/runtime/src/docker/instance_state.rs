@@ -1,4 +1,4 @@
-//! What the engine says of an instance.
+//! The state of an instance, from the engine's responses.
 
 use crate::docker::labels::{self, DISK, PORT, SPEC};
 use crate::instance::{Exit, Instance, InstanceId, InstanceKey, InstanceState};
@@ -10,7 +10,7 @@ use estrade_model::Timestamp;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// An instance that runs, out of a list; none: a list does not say enough of this one.
+/// A running instance from an entry of the container list; none: the entry has not enough data.
 pub(crate) fn read_running(summary: &ContainerSummary) -> Option<Instance> {
     if summary.state != Some(ContainerSummaryStateEnum::RUNNING) {
         return None;

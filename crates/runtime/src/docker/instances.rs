@@ -27,7 +27,6 @@ const STOP_MARGIN: Duration = Duration::from_secs(30);
 /// A container that was made, or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
-    /// Which.
     pub id: InstanceId,
     /// Whether it was made just now.
     pub new: bool,
@@ -148,7 +147,7 @@ impl Engine {
             let removed = self.docker.remove_container(&id.0, Some(options.clone()));
             match self.call(what, WORK_TIMEOUT, removed).await {
                 Ok(()) | Err(Error::NotFound { .. }) => return Ok(()),
-                // Somebody else is removing it: done is when it is gone.
+                // It is being removed already: wait until it is gone.
                 Err(Error::Conflict { .. }) if Instant::now() < deadline => {
                     sleep(SETTLE_DELAY).await;
                 }
@@ -157,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Every instance of this installation, running or not. Of those that run, it is not told since when.
+    /// Every instance of this installation, running or not. Those that run have no start time.
     pub async fn instances(&self) -> Result<Vec<Instance>, Error> {
         let options = ListContainersOptions {
             all: true,
@@ -176,8 +175,8 @@ impl Engine {
             .await
     }
 
-    /// What a list leaves out of a container that does not run: how it ended. One that the engine cannot
-    /// say this of must not hide all others.
+    /// Adds how a stopped container ended, which the list leaves out. One that the engine cannot inspect must
+    /// not hide all others.
     async fn complete(&self, summary: models::ContainerSummary) -> Result<Option<Instance>, Error> {
         match (instance_state::read_running(&summary), &summary.id) {
             (Some(instance), _) => Ok(Some(instance)),

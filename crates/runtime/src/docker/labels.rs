@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 /// Which installation of Estrade made it.
 pub(crate) const INSTALLATION: &str = "estrade.installation";
-/// Whose it is.
 pub(crate) const OWNER: &str = "estrade.owner";
 /// The project it belongs to.
 pub(crate) const PROJECT: &str = "estrade.project";

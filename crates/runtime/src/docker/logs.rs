@@ -25,7 +25,7 @@ impl Engine {
             follow: from.follow,
             stdout: true,
             stderr: true,
-            // Whole seconds are what bollard can say; the rest is left out below.
+            // bollard supports whole seconds only; earlier lines are filtered below.
             since: i32::try_from(from.after.div_euclid(1_000_000_000)).unwrap_or(i32::MAX),
             timestamps: true,
             tail: from

@@ -1,18 +1,18 @@
 //! Networks: one for each owner, a bridge of its own.
 //!
-//! # Who reaches whom
+//! # Reachability
 //!
 //! - **Other owners.** The engine forwards nothing between two bridges (its `DOCKER-ISOLATION` chains;
 //!   it must not run with `--iptables=false`), and [`Engine::firewall`] closes the gaps that it leaves while
 //!   it makes a network. Instances of one owner reach each other.
 //! - **The engine.** Its socket is never mounted, and no port of an instance is published.
 //! - **Estrade.** A container that connects to any address of its host arrives with its own address:
-//!   traffic to the host itself is not masqueraded, and without `NET_RAW` nobody forges another one. So
+//!   traffic to the host itself is not masqueraded, and without `NET_RAW` it cannot be forged. So
 //!   a listener that drops peers from [`SubnetPool::range`] is closed to every container, without a
 //!   race against networks that are being made. The platform listener drops all of them. The AI listener
 //!   lets them have inference and nothing else; instances find it at their network's
 //!   [`gateway`](Network::gateway), if it listens on that address or on all of them. The edge is open to
-//!   the world and so to them, unless [`Engine::firewall`] says otherwise.
+//!   the world and so to them, unless [`Engine::firewall`] closes it.
 //! - **The rest of the host.** What listens on all of the host's addresses can be reached through the
 //!   gateway, as from any neighbour in a local network. The engine has no option against that which
 //!   would leave the way from the edge to the instances open; [`Engine::firewall`] has, where it can be set.
@@ -83,8 +83,8 @@ impl SubnetPool {
         routes.filter(move |route| self.0.contains(route) && *route != self.0)
     }
 
-    /// All subnets, beginning at a place that depends on the owner, so that two who look for one at
-    /// the same time seldom meet.
+    /// All subnets, beginning at an offset that depends on the owner, so that concurrent searches seldom
+    /// collide.
     fn candidates(self, owner: OwnerId) -> impl Iterator<Item = Ipv4Net> {
         let count = 1_usize << (SUBNET_PREFIX - self.0.prefix_len());
         let hash = blake3::hash(owner.as_bytes());
@@ -101,7 +101,6 @@ pub struct Network {
     id: String,
     /// Its name, unique on this engine.
     pub name: String,
-    /// Whose it is.
     pub owner: OwnerId,
     /// The addresses of its instances.
     pub subnet: IpRange,
@@ -133,7 +132,7 @@ impl Engine {
                 Err(error) if error.is_engine_away() => return Err(error),
                 Err(error) => refused = error,
             }
-            // Somebody else may have been faster: with this owner's, or with this subnet.
+            // Another process may have been faster: with this owner's network, or with this subnet.
             if let Some(network) = self.network_of(owner).await? {
                 return Ok(network);
             }

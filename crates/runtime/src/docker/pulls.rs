@@ -17,7 +17,7 @@ const WHAT: &str = "pulling an image";
 /// How long a pull may be silent.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// An image on its way. It goes on only while somebody reads; to drop it is to stop it.
+/// A running pull. It makes progress only while it is read; dropping it cancels it.
 pub struct DockerPull {
     engine: Engine,
     name: ImageRef,

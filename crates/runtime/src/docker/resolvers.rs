@@ -1,16 +1,16 @@
 //! The name servers that an engine on this machine gives to containers.
 //!
-//! Containers ask the engine (127.0.0.11), which asks these in their place, from inside of their network. One
-//! on a loopback address is asked from the host's, so no rule of the firewall meets it.
+//! Containers query the engine (127.0.0.11), which forwards to these, from inside of their network. One on a
+//! loopback address is queried from the host's network, so no rule of the firewall applies to it.
 
 use std::net::IpAddr;
 use std::path::Path;
 
-/// What the engine is told, where its packages put it.
+/// The engine's configuration file, at its usual path.
 const ENGINE: &str = "/etc/docker/daemon.json";
 /// What the host uses.
 const HOST: &str = "/etc/resolv.conf";
-/// What systemd's own resolver asks; engines use it where the host's file only names that one.
+/// The upstream servers of systemd-resolved; engines use it where the host's file only names that resolver.
 const SYSTEMD: &str = "/run/systemd/resolve/resolv.conf";
 
 /// Their addresses, without those on loopback.

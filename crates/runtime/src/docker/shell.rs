@@ -1,7 +1,7 @@
-//! A shell in an instance, for somebody at a terminal.
+//! An interactive shell in an instance.
 //!
-//! The engine lets a command live on when its terminal is gone. So the command tells its process id
-//! first, and is hung up on when the [`Shell`] is dropped, as it would be by a real terminal.
+//! The engine lets a command live on when its terminal is gone. So the command prints its process id
+//! first, and gets SIGHUP when the [`Shell`] is dropped, as from a real terminal.
 
 use crate::docker::engine::{Engine, QUICK_TIMEOUT, SETTLE_DELAY};
 use crate::error::Error;
@@ -154,7 +154,7 @@ impl DockerProcess {
         let resized = self.engine.docker.resize_exec(&self.exec, options);
         match self.engine.call(what, QUICK_TIMEOUT, resized).await {
             Ok(()) => Ok(()),
-            // It may just have ended, which the engine says in many ways, and knows of a moment later.
+            // It may just have ended, which the engine reports in many ways, and with a delay.
             Err(error) => {
                 for _ in 0..MAX_EXIT_POLLS {
                     if !matches!(self.exit_code().await, Ok(None)) {

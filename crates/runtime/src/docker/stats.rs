@@ -9,8 +9,8 @@ use bollard::query_parameters::StatsOptions;
 use futures_util::TryStreamExt;
 
 impl Engine {
-    /// What an instance uses; none: it does not run, or is gone. The engine measures once a second and answers
-    /// with its next look: ask for many at once.
+    /// Resource usage of an instance; none: it does not run, or is gone. The engine measures once a second and
+    /// responds with its next measurement: query many concurrently.
     pub async fn stats(&self, id: &InstanceId) -> Result<Option<Stats>, Error> {
         let options = StatsOptions {
             stream: false,
@@ -28,7 +28,7 @@ impl Engine {
     }
 }
 
-/// Of an instance that does not run, the answer has no numbers.
+/// None for an instance that does not run, whose response has no numbers.
 fn read(answer: models::ContainerStatsResponse) -> Option<Stats> {
     let memory = answer.memory_stats?;
     let kept = memory.stats.unwrap_or_default();

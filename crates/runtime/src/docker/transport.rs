@@ -1,11 +1,11 @@
-//! How a request gets to the engine: on a connection of its own.
+//! The HTTP transport to the engine: one connection for each request.
 //!
-//! A connection to a local socket costs less than one request on it. In return nothing is left over
-//! from an engine that was restarted, and to drop an answer is to close its connection, which is how
-//! the engine learns that a build, a log or a shell is not wanted any more.
+//! A connection to a local socket costs less than one request on it. In return there are no stale
+//! connections to an engine that was restarted, and dropping a response closes its connection, which is how
+//! the engine notices that a build, a log or a shell was cancelled.
 //!
-//! The version of the API is agreed on first and then part of every path, so that a newer engine
-//! answers in the words that we know. bollard leaves it out of its addresses.
+//! The version of the API is negotiated first and then part of every path, so that a newer engine responds
+//! in a format that we know. bollard leaves it out of its addresses.
 
 use crate::docker::host::EngineHost;
 use crate::error::Error;
@@ -24,11 +24,11 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-/// The oldest version of the API that is spoken, 1.41: Docker 20.10.
+/// The oldest supported version of the API, 1.41: Docker 20.10.
 const MIN_API_MINOR: u32 = 41;
-/// How long an engine may take to accept a connection and to say which versions it speaks.
+/// How long an engine may take to accept a connection and to report its API versions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most that is read of an answer that is no stream.
+/// The most that is read of a response that is no stream.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 /// The way to the engine.
@@ -75,7 +75,7 @@ impl Transport {
         self.exchange(request).await
     }
 
-    /// The version of the API to speak with this engine.
+    /// Negotiates the version of the API.
     async fn agree(&self) -> Result<u32, Error> {
         let known = self.version.load(Ordering::Relaxed);
         if known != 0 {
@@ -146,7 +146,7 @@ impl Transport {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(broken)?;
-        // It ends with the answer, or when the answer is dropped. What goes wrong is seen by the reader.
+        // The task ends with the response, or when the response is dropped. The reader sees its errors.
         let connection = connection.with_upgrades();
         self.tasks.spawn(async move {
             let _ = connection.await;
@@ -165,7 +165,7 @@ fn minor(version: &str) -> Option<u32> {
     version.strip_prefix("1.")?.parse().ok()
 }
 
-/// The whole of an answer, which must not be endless.
+/// Reads the whole body of a response, up to a limit.
 pub(crate) async fn body_of(
     what: &'static str,
     answer: Response<Incoming>,

@@ -25,7 +25,7 @@ struct VolumeUsage {
 impl Engine {
     /// Makes a volume if it is not there yet. To be called before each start of an instance that has it: after a
     /// restart of the machine a disk has to be mounted again. Its size in bytes is held by the engine where it
-    /// can, else by a disk of that size ([`Engine::with_disks`]); the answer is whether it is.
+    /// can, else by a disk of that size ([`Engine::with_disks`]); returns whether it is.
     pub async fn ensure_volume(&self, key: &VolumeKey, size: u64) -> Result<bool, Error> {
         if self.has_quota().await? {
             let options = HashMap::from([("size".to_owned(), size.to_string())]);
@@ -156,7 +156,7 @@ impl Engine {
         let what = "making a volume";
         let created = self.docker.create_volume(request);
         let volume = self.call(what, QUICK_TIMEOUT, created).await?;
-        // The engine hands out what has that name already.
+        // The engine returns an existing volume of that name.
         if self.installation.made(Some(&volume.labels)) {
             return Ok(());
         }
