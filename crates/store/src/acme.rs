@@ -1,4 +1,4 @@
-//! Accounts at ACME servers, and what to answer to their challenges.
+//! Accounts at ACME servers, and the responses to their challenges.
 
 use crate::prune::prune;
 use crate::{Db, StoreError, Tx};
@@ -32,15 +32,14 @@ pub async fn insert_account(
     .map(drop)
 }
 
-/// What a server is to be answered when it checks a host.
+/// A pending ACME challenge for a host.
 #[derive(Debug, Clone)]
 pub struct NewChallenge {
-    /// What the server asks with.
+    /// The token of the challenge.
     pub token: String,
     /// The host that it checks.
     pub host: HostName,
     pub answer: String,
-    /// Until when it may ask.
     pub expires_at: Timestamp,
 }
 
@@ -59,8 +58,8 @@ pub async fn insert_challenge(tx: &mut Tx, new: &NewChallenge) -> Result<(), Sto
     .map(drop)
 }
 
-/// The answer to the question with this token.
-pub async fn answer_to_token(
+/// The response to the challenge with this token.
+pub async fn response_to_token(
     db: &Db,
     token: &str,
     now: Timestamp,
@@ -72,8 +71,8 @@ pub async fn answer_to_token(
         .await
 }
 
-/// The newest answer to a question about this host.
-pub async fn answer_for_host(
+/// The response to the newest challenge for this host.
+pub async fn response_for_host(
     db: &Db,
     host: &HostName,
     now: Timestamp,

@@ -97,9 +97,9 @@ pub async fn read_newest_contents(
 
 /// Keeps an artifact, and so its contents, until the `next` one is committed; false when it cannot.
 ///
-/// Contents that the two share need not be [kept] one by one then: whoever reads which contents are
-/// needed meets this artifact or, once it is deleted, the next. That one has the higher id and is read
-/// later, so that not both are missed.
+/// Contents that the two share need not be [kept] one by one then: garbage collection reads artifacts in
+/// the order of their ids and meets this one or, once it is deleted, the next. That has the higher id
+/// and is read later, so that not both are missed.
 ///
 /// [kept]: crate::blob_rows::keep_blobs
 pub async fn keep_artifact_for(

@@ -222,8 +222,8 @@ pub async fn unmark_blobs(
 
 /// Forgets contents that are still marked by this run, and what is known of their variants.
 ///
-/// A variant outlives its content never, and its content outlives it only when nobody needs either:
-/// who needs the content may rely on the variants that it has.
+/// Invariant: a variant never outlives its content, and its content outlives it only when neither is
+/// needed. A release that refers to the content may rely on the variants that it has.
 pub async fn delete_blobs(
     tx: &mut Tx,
     digests: &[Digest],

@@ -4,8 +4,8 @@ use crate::{Db, Query, Record, Row, StoreError, Tx, Value};
 use estrade_blobs::{BlobLocation, Digest, DigestMap, DigestSet, ObjectId, StoredBlob};
 use foldhash::fast::RandomState;
 
-/// How many digests one statement asks for. A shorter list is filled up, so that there is one
-/// statement to prepare and not one per length.
+/// Digests that one statement looks up. A shorter list is padded, so that there is one prepared
+/// statement and not one per length.
 pub(crate) const LOOKUP_BATCH: usize = 64;
 
 /// The list that [`bind_all`] fills.
@@ -46,8 +46,8 @@ impl Record for StoredBlob {
 /// Notes contents that something committed now needs: where the `new` ones lie, and that the `known`
 /// ones are wanted. False when one of the known ones is not stored (any more).
 ///
-/// The one place where a content becomes needed: a garbage collection that has marked it hears of it here,
-/// in the transaction that needs it. See [`crate::blob_gc`] for why that is safe.
+/// The only place where a content becomes needed: it removes the mark of a running garbage collection, in
+/// the transaction that needs the content. See [`crate::blob_gc`] for why that is safe.
 pub async fn keep_blobs(
     tx: &mut Tx,
     new: &[StoredBlob],
@@ -117,8 +117,8 @@ async fn insert_blobs(tx: &mut Tx, blobs: &[StoredBlob]) -> Result<(), StoreErro
     .await
 }
 
-/// Which of these contents are stored and not marked: who finds one here and has said before that
-/// it is [wanted](estrade_blobs::BlobStore::is_wanted) can count on it.
+/// Which of these contents are stored and not marked. A caller that has declared them
+/// [wanted](estrade_blobs::BlobStore::is_wanted) before this query can rely on the result.
 pub async fn known_blobs(db: &Db, digests: &[Digest]) -> Result<DigestSet, StoreError> {
     let sql = concat!(select_blobs!("digest"), " AND condemned_at IS NULL");
     let mut known = DigestSet::default();
@@ -152,7 +152,7 @@ pub async fn is_known_object(db: &Db, place: ObjectId) -> Result<bool, StoreErro
 
 /// Fills a [`digest_list`] with up to [`LOOKUP_BATCH`] digests.
 pub(crate) fn bind_all<'e>(query: Query<'e>, digests: &[Digest]) -> Query<'e> {
-    // Asking twice for the last one changes nothing.
+    // Padded with the last one: a duplicate does not change the result.
     let filler = digests.last().into_iter().cycle();
     digests
         .iter()

@@ -379,7 +379,7 @@ pub async fn remove_node(tx: &mut Tx, node: NodeId) -> Result<(), StoreError> {
     .map(drop)
 }
 
-/// What is spent of an account, and what its slices hold: for those who show or check it.
+/// What is spent of an account, and the amounts of its slices: for displays and checks.
 pub async fn position(db: &Db, account: Account) -> Result<(i64, Vec<(i64, i64)>), StoreError> {
     db.transact(move |tx| {
         let account = account.clone();

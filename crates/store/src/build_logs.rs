@@ -1,4 +1,4 @@
-//! What the build of a release said, line by line.
+//! The build logs of releases, line by line.
 
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{ReleaseId, Timestamp};

@@ -1,9 +1,9 @@
 //! Calls: written in batches, and read page by page.
 //!
 //! A call that goes out on record has a row from then on; all others are kept in blocks.
-//! A batch may be written again when nobody knows whether it was committed. Only rows that a
+//! Writes are idempotent: a batch whose commit is in doubt is written again. Only rows that a
 //! transaction really changed are counted, in that transaction: so the sums in `usage_hours` and
-//! `budget_slices` equal those of the closed rows, whatever happens.
+//! `budget_slices` always equal those of the closed rows.
 
 mod blocks;
 mod reading;
@@ -14,7 +14,7 @@ pub use reading::{
 };
 pub use snapshot::Snapshot;
 
-use crate::usage::{self, Place, Sums};
+use crate::usage::{self, HourKey, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, budgets};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, NodeId, Operation, RowState, SliceId, Tokens};
@@ -54,7 +54,7 @@ pub struct CallRow {
 pub struct Written {
     /// Whether this server may still spend; if not, no call was opened.
     pub alive: bool,
-    /// For each closed call whether it was written now, and not before by somebody else.
+    /// For each closed call, whether this write closed it, and not an earlier one.
     pub closed: Vec<bool>,
 }
 
@@ -107,7 +107,7 @@ pub async fn write_calls(
     })
 }
 
-/// Writes calls that have ended and counts them; says of each whether it was not closed before.
+/// Writes calls that have ended and counts them; returns for each whether it was open until now.
 async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError> {
     // Those that have, or may have, a row of their own: closing such a call twice counts once.
     let is_alone = |row: &CallRow| row.row_state != RowState::Absent;
@@ -125,7 +125,7 @@ async fn close(tx: &mut Tx, closed: &[CallRow]) -> Result<Vec<bool>, StoreError>
         }
         let is_fresh = alone_fresh.next() == Some(true);
         if is_fresh {
-            tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+            tally.add(HourKey::of(&row.call), Sums::of(&row.call), row.slices);
         }
         fresh.push(is_fresh);
     }
@@ -177,7 +177,7 @@ async fn reopen(tx: &mut Tx, call: &Call) -> Result<bool, StoreError> {
         .await?;
     let mut tally = Tally::default();
     let sums = Sums::of(&left.call).negative();
-    tally.add(Place::of_left(&left.call), sums, left.slices);
+    tally.add(HourKey::of_left(&left.call), sums, left.slices);
     tally.write(tx).await?;
     Ok(true)
 }
@@ -201,7 +201,7 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
     let mut rows = Vec::with_capacity(left.len());
     for left in &left {
         tally.add(
-            Place::of_left(&left.call),
+            HourKey::of_left(&left.call),
             Sums::of(&left.call),
             left.slices,
         );
@@ -217,16 +217,16 @@ pub(crate) async fn close_left(tx: &mut Tx, node: NodeId, most: u32) -> Result<u
     Ok(left.len())
 }
 
-/// What calls that were closed in one transaction add up to, by their hours and their slices.
+/// Sums of the calls that are closed in one transaction, by hour and by slice.
 #[derive(Default)]
 struct Tally<'c> {
-    hours: BTreeMap<Place<'c>, Sums>,
+    hours: BTreeMap<HourKey<'c>, Sums>,
     slices: BTreeMap<SliceId, i64>,
 }
 
 impl<'c> Tally<'c> {
-    fn add(&mut self, place: Place<'c>, sums: Sums, slices: Slices) {
-        self.hours.entry(place).or_default().add(sums);
+    fn add(&mut self, hour: HourKey<'c>, sums: Sums, slices: Slices) {
+        self.hours.entry(hour).or_default().add(sums);
         for slice in slices.iter() {
             let sum = self.slices.entry(slice).or_default();
             *sum = sum.saturating_add(sums.cost);

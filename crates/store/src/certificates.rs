@@ -13,7 +13,6 @@ pub struct CertificateRow {
     pub chain: String,
     /// The private key, sealed.
     pub sealed: Vec<u8>,
-    /// When it ends.
     pub not_after: Timestamp,
 }
 
@@ -22,7 +21,7 @@ pub struct CertificateRow {
 pub struct OrderRow {
     /// When the next order is due.
     pub order_at: Timestamp,
-    /// Until when somebody is at it.
+    /// The end of the lease of the node that orders it.
     pub lease_until: Timestamp,
 }
 
@@ -93,7 +92,7 @@ pub async fn list_certified(
     Ok(hosts(query.bind(count).fetch_all().await?))
 }
 
-/// Hosts whose order is due and that nobody is at, the longest overdue first.
+/// Hosts whose order is due and not leased, the longest overdue first.
 pub async fn list_due(db: &Db, now: Timestamp, count: u32) -> Result<Vec<HostName>, StoreError> {
     let sql = "SELECT host FROM certificates WHERE order_at <= $1 AND lease_until <= $1
                ORDER BY order_at, host LIMIT $2";
@@ -117,8 +116,8 @@ pub async fn count_orders(tx: &mut Tx, since: Timestamp) -> Result<u64, StoreErr
         .await
 }
 
-/// Takes the right to order for a host; returns how many orders failed in a row. None: it is not
-/// due, or somebody else is at it.
+/// Leases the order for a host; returns how many orders failed in a row. None: it is not due, or
+/// another node has the lease.
 pub async fn claim_order(
     tx: &mut Tx,
     host: &HostName,

@@ -1,4 +1,4 @@
-//! The change feed: how caches and waiters hear of what changed, on this node and on others.
+//! The change feed: notifies caches and waiters of changes, on this node and on others.
 //!
 //! A transaction notes what it changed with [`Tx::changed`]; the note is a row of `changes` in the
 //! same transaction. On the node that made it, it is published right after the commit. Other
@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-/// How often a follower looks when nothing wakes it: SQLite has no other way. Changes of other processes
-/// are to be heard within a second; more often only keeps an idle machine awake.
+/// How often a follower polls: SQLite has no notifications. Changes of other processes have to be seen
+/// within a second; polling more often only keeps an idle machine awake.
 const SQLITE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a PostgreSQL follower looks although it was not notified.
 const POSTGRES_POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -39,8 +39,8 @@ pub enum ChangeKind {
     Provider,
     /// A project was changed or deleted.
     Project,
-    /// What visitors of a project get changed: another release serves, or it is switched off, new or
-    /// gone, or has other host names. The id is the project's.
+    /// The routing of a project changed: another release serves it, or it is switched off, new or
+    /// deleted, or has other host names. The id is the project's.
     Route,
     /// A release changed its state.
     Release,
@@ -92,7 +92,7 @@ pub struct Change {
 
 type Hook = Box<dyn Fn(&Change) + Send + Sync>;
 
-/// Who wants to hear of changes in this process.
+/// The subscribers to changes in this process.
 pub struct Changes {
     hooks: RwLock<Vec<Hook>>,
     waiters: broadcast::Sender<Change>,
@@ -108,12 +108,12 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Calls `hook` for every change, before the request that made it is answered.
+    /// Calls `hook` for every change, before the transaction that made it returns.
     pub fn on_change(&self, hook: impl Fn(&Change) + Send + Sync + 'static) {
         self.hooks.write_ignoring_poison().push(Box::new(hook));
     }
 
-    /// A stream of changes for those who wait; one that lags must look at the database again.
+    /// A stream of changes; a receiver that lags has to read the database again.
     pub fn subscribe(&self) -> broadcast::Receiver<Change> {
         self.waiters.subscribe()
     }
@@ -125,7 +125,7 @@ impl Changes {
         let hooks = self.hooks.read_ignoring_poison();
         for change in changes {
             hooks.iter().for_each(|hook| hook(change));
-            // Nobody waiting is not an error.
+            // Fails only without receivers, which is no error.
             drop(self.waiters.send(change.clone()));
         }
     }

@@ -12,7 +12,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The present moment.
     pub fn now(&self) -> Timestamp {
         #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
         let since = SystemTime::now()

@@ -24,15 +24,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The future of a transaction's body.
 pub type Job<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
 
-/// A job without its types: it keeps its result to itself and only says whether what it did shall
-/// stay. So the backends are compiled once, and not once for every transaction of the product.
+/// A transaction's closure with its type erased: it keeps its result itself and only returns whether to
+/// commit. So the backends are compiled once, and not once for every transaction of the product.
 pub(crate) type ErasedJob =
     Box<dyn for<'t> Fn(&'t mut Tx) -> Boxed<'t, bool> + Send + Sync + 'static>;
 
 /// A future whose code is in the crate that made it, not in every crate that awaits it.
 pub(crate) type Boxed<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
-/// Where the facts are.
+/// Where the database is.
 #[derive(Debug, Clone)]
 pub enum Location {
     /// A SQLite file.
@@ -147,7 +147,7 @@ impl Db {
         result.unwrap_or_else(|| Err(StoreError::bug("a transaction left no result").into()))
     }
 
-    /// Carries out a job; an error means that nothing of it stayed, whatever the job said.
+    /// Runs a job in a transaction; on an error it was rolled back, whatever the job returned.
     fn run(&self, job: ErasedJob) -> Boxed<'_, Result<(), StoreError>> {
         let changes = Arc::clone(&self.0.changes);
         match self.backend() {
@@ -156,7 +156,7 @@ impl Db {
         }
     }
 
-    /// Whether the database answers.
+    /// Whether the database is reachable.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.read("SELECT 1")
             .fetch_optional::<Ping>()
@@ -263,7 +263,7 @@ impl Tx {
         self.execute_each(sql, &rows).await.map(drop)
     }
 
-    /// Like [`Self::execute_many`], and says for each row of values how many rows it touched.
+    /// Like [`Self::execute_many`], and returns for each row of values how many rows it changed.
     pub async fn execute_each(
         &mut self,
         sql: &'static str,
@@ -301,7 +301,7 @@ impl Tx {
         result
     }
 
-    /// What a job is told that wanted to keep half a transaction.
+    /// The error of a job that wants to commit although one of its statements failed.
     pub(crate) fn kept_after_failure() -> StoreError {
         StoreError::bug("a transaction went on after one of its statements had failed")
     }

@@ -8,12 +8,10 @@ use estrade_model::{OwnerId, ProjectId, Timestamp};
 #[derive(Debug, Clone)]
 pub struct DomainRow {
     pub id: DomainId,
-    /// Whose it is.
     pub owner: OwnerId,
     /// The project that it serves.
     pub project: ProjectId,
     pub project_name: String,
-    /// The host name.
     pub name: HostName,
     /// What the TXT record must hold.
     pub token: String,
@@ -23,9 +21,9 @@ pub struct DomainRow {
     pub created_at: Timestamp,
     /// When it became active.
     pub verified_at: Option<Timestamp>,
-    /// When DNS was last asked.
+    /// The last DNS look-up.
     pub checked_at: Option<Timestamp>,
-    /// How often DNS was asked.
+    /// DNS look-ups so far.
     pub checks: u32,
     /// What DNS lacked.
     pub problem: Option<String>,
@@ -36,7 +34,6 @@ pub struct DomainRow {
 /// A host name that serves a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveDomain {
-    /// The host name.
     pub name: HostName,
     pub project: ProjectId,
 }
@@ -82,8 +79,8 @@ macro_rules! select_domains {
     };
 }
 
-/// Adds a domain; [`StoreError::Duplicate`] when the owner has it, or when it shall be active and
-/// somebody's is. `next_check` is when a pending one is looked up.
+/// Adds a domain; [`StoreError::Duplicate`] when the owner has it, or when it is to be active and
+/// another one of that name is. `next_check` is when a pending one is looked up.
 pub async fn insert_domain(
     tx: &mut Tx,
     new: &DomainRow,
@@ -192,7 +189,7 @@ pub async fn read_domain(
         .await
 }
 
-/// A domain as the transaction sees it, whoever owns it.
+/// Reads a domain in a transaction, of any owner.
 pub async fn find_domain(tx: &mut Tx, id: DomainId) -> Result<Option<DomainRow>, StoreError> {
     tx.query(select_domains!("WHERE d.id = $1"))
         .bind(id)
@@ -200,7 +197,7 @@ pub async fn find_domain(tx: &mut Tx, id: DomainId) -> Result<Option<DomainRow>,
         .await
 }
 
-/// Whether a name serves anybody.
+/// Whether a name is active for any project.
 pub async fn is_active(tx: &mut Tx, name: &HostName) -> Result<bool, StoreError> {
     tx.query("SELECT EXISTS (SELECT 1 FROM domains WHERE name = $1 AND active)")
         .bind(name.as_str())
@@ -240,7 +237,7 @@ pub async fn list_due_domains(
     .await
 }
 
-/// Takes the right to look a pending domain up: false when somebody has since `since`.
+/// Claims the look-up of a pending domain; false when it was claimed since `since`.
 pub async fn claim_check(
     tx: &mut Tx,
     id: DomainId,

@@ -9,7 +9,7 @@ use estrade_model::{OwnerId, Timestamp};
 pub struct FormerName {
     /// Whose the last project of this name was.
     pub owner: OwnerId,
-    /// Until when nobody else may have it.
+    /// Until when no other owner may use it.
     pub reserved_until: Timestamp,
     /// Whether projects of different owners have had it.
     pub changed_hands: bool,
@@ -38,8 +38,8 @@ pub async fn find_former_name(tx: &mut Tx, name: &str) -> Result<Option<FormerNa
     tx.query(SELECT).bind(name).fetch_optional().await
 }
 
-/// Notes that a project of this name was deleted. Each owner has at most `most` such names; the oldest are forgotten,
-/// except those that have changed hands.
+/// Records that a project of this name was deleted. Each owner has at most `most` such names; the oldest are removed,
+/// except those that have had more than one owner.
 pub async fn insert_former_name(
     tx: &mut Tx,
     name: &str,

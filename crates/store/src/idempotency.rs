@@ -1,17 +1,17 @@
-//! Requests with an idempotency key: who carries the first one out, and what it was answered.
+//! Idempotency keys: reservations of requests in progress, and stored responses.
 //!
-//! A row without a status is a reservation: its holder is still at work, and it ends with the
-//! holder's lease. With a status it is an answer. Either way a row whose time is over counts as
-//! absent, so a holder that died blocks nobody for longer than its lease.
+//! A row without a status is a reservation: the request is in progress, and the row expires with the
+//! holder's lease. With a status it is a response. Either way an expired row counts as absent, so a
+//! holder that crashed blocks repeats for no longer than its lease.
 
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{Id, Timestamp};
 
-/// Marks the id of who carries a request out.
+/// Type tag of [`HolderId`].
 #[derive(Debug)]
 pub enum Holder {}
-/// Identifies who carries a request out: one try of one process.
+/// Identifies the holder of a reservation: one attempt of one process.
 pub type HolderId = Id<Holder>;
 
 /// A reservation as its holder knows it.
@@ -19,11 +19,10 @@ pub type HolderId = Id<Holder>;
 pub struct Reservation {
     /// Which key: hash of credential, key, method and path.
     pub scope: [u8; 32],
-    /// Who carries it out.
     pub holder: HolderId,
 }
 
-/// An answer as stored.
+/// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerRow {
     pub status: u16,
@@ -37,7 +36,7 @@ pub struct AnswerRow {
 pub struct EntryRow {
     /// Hash of the rest of the request.
     pub request: [u8; 32],
-    /// The answer; none while it is being carried out.
+    /// The response; none while the request is in progress.
     pub answer: Option<AnswerRow>,
 }
 
@@ -89,7 +88,7 @@ pub async fn entry_by_scope(tx: &mut Tx, scope: [u8; 32]) -> Result<Option<Entry
         .await
 }
 
-/// Turns a reservation into an answer; false when somebody else has taken it over.
+/// Replaces a reservation by its response; false when another holder has taken it over.
 pub async fn store_answer(
     tx: &mut Tx,
     held: Reservation,
@@ -129,7 +128,7 @@ pub async fn renew_reservations(
     .await
 }
 
-/// Gives reservations up, so that a repeat is carried out; leaves answers alone.
+/// Releases reservations, so that a repeat is executed; responses stay.
 pub async fn release_reservations(tx: &mut Tx, held: &[Reservation]) -> Result<(), StoreError> {
     let row = |held: &Reservation| -> Vec<Value> { vec![held.scope.into(), held.holder.into()] };
     tx.execute_many(
@@ -139,7 +138,7 @@ pub async fn release_reservations(tx: &mut Tx, held: &[Reservation]) -> Result<(
     .await
 }
 
-/// Removes up to `most` answers and reservations whose time is over; returns how many there were.
+/// Removes up to `limit` expired responses and reservations; returns how many there were.
 pub async fn prune_idempotency(db: &Db, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM idempotency WHERE scope IN
                (SELECT scope FROM idempotency WHERE expires_at <= $1 LIMIT $2)";

@@ -23,8 +23,8 @@ pub enum Integrity {
     Damaged(String),
 }
 
-/// Looks through a whole file (`PRAGMA quick_check`), until `stop` says so. It blocks, and changes nothing: not even
-/// the write-ahead log is folded back, because what is in it may be all that is left.
+/// Checks a whole file (`PRAGMA quick_check`) until `stop` interrupts it. It blocks, and changes nothing: not even the
+/// write-ahead log is checkpointed, because its content may be all that is left.
 pub fn check_file(
     file: &Path,
     stop: impl FnMut() -> bool + Send + 'static,

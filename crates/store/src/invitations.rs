@@ -1,4 +1,4 @@
-//! Invitations into teams: hashes of their links, for whom they are, and when they end.
+//! Invitations into teams: hashes of their links, addressees and expiry.
 
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx};
@@ -18,9 +18,8 @@ pub struct InvitationRow {
     pub role: Role,
     /// Hash of the token in the link.
     pub secret_hash: [u8; 32],
-    /// When it ends.
     pub expires_at: Timestamp,
-    /// Who invites: the invitation ends with their right to make it.
+    /// The inviter: the invitation ends with their right to make it.
     pub invited_by: AccountId,
 }
 

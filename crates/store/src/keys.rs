@@ -20,11 +20,10 @@ pub struct NewKey {
     pub name: KeyName,
     /// Hash of the JWT's `jti`.
     pub secret_hash: [u8; 32],
-    /// Who made it.
     pub created_by: AccountId,
     /// When it was made.
     pub created_at: Timestamp,
-    /// Whether answers to its deterministic requests may come from the cache.
+    /// Whether responses to its deterministic requests may be cached.
     pub cache: bool,
     /// Its limits; `expires_at` is also the `exp` of the JWT.
     pub limits: KeyLimits,
@@ -387,7 +386,7 @@ impl Record for OldSecret {
     }
 }
 
-/// The live state of a key, whoever owns it.
+/// The live state of a key of any owner.
 pub async fn key_state(db: &Db, id: KeyId) -> Result<Option<KeyState>, StoreError> {
     let secrets: Option<Secrets> = db
         .read(

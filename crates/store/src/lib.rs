@@ -1,4 +1,4 @@
-//! Facts in a database.
+//! The database.
 //!
 //! [`Db`] is one handle over two backends, SQLite and PostgreSQL. Queries live in one file per
 //! resource, each SQL text written once.

@@ -3,8 +3,8 @@
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::{ProjectId, ReleaseId, Timestamp};
 
-/// How far apart the first and the last line of a block may be, in nanoseconds: who looks for the blocks
-/// of a moment looks at so much around it.
+/// How far apart the first and the last line of a block may be, in nanoseconds: a query for a time reads
+/// the blocks of this much around it.
 pub const SPAN: i64 = 3_600_000_000_000;
 
 /// What a block takes besides its contents: its row and its places in indexes.
@@ -13,9 +13,7 @@ pub const ROW_BYTES: i64 = 300;
 /// A block that is to be written.
 #[derive(Debug, Clone)]
 pub struct NewLogBlock {
-    /// Of which project.
     pub project: ProjectId,
-    /// Of which release.
     pub release: ReleaseId,
     /// Of which instance, as the engine calls it.
     pub instance: String,
@@ -23,7 +21,6 @@ pub struct NewLogBlock {
     pub first_at: i64,
     /// The latest moment of a line; at most [`SPAN`] later.
     pub last_at: i64,
-    /// How many lines.
     pub lines: u32,
     pub data: Vec<u8>,
 }
@@ -33,7 +30,6 @@ pub struct NewLogBlock {
 pub struct LogBlock {
     /// Rises within a project in the order of commits.
     pub number: i64,
-    /// Of which release.
     pub release: ReleaseId,
     /// The earliest moment of a line, in nanoseconds.
     pub first_at: i64,
@@ -225,10 +221,8 @@ pub async fn list_blocks_below(
 /// How large a block is, and where it belongs.
 #[derive(Debug, Clone)]
 pub struct BlockSize {
-    /// Of which instance.
     pub instance: String,
     pub number: i64,
-    /// Of which release.
     pub release: ReleaseId,
     /// The earliest moment of a line, in nanoseconds.
     pub first_at: i64,

@@ -1,4 +1,4 @@
-//! Who failed to log in how often, and who did not, so that guessing has an end.
+//! Failed logins and known networks, for the throttling of password guessing.
 
 use crate::prune::prune;
 use crate::{Db, Record, Row, StoreError, Tx, Value};
@@ -66,7 +66,7 @@ pub async fn forgive(tx: &mut Tx, scopes: &[[u8; 32]], weight: i64) -> Result<()
     .await
 }
 
-/// Whether somebody has logged in to an account from a network before.
+/// Whether there was a successful login to an account from a network.
 pub async fn is_known_network(db: &Db, scope: [u8; 32]) -> Result<bool, StoreError> {
     let known: Option<Timestamp> = db
         .read("SELECT last_at FROM login_networks WHERE scope = $1")
@@ -76,7 +76,7 @@ pub async fn is_known_network(db: &Db, scope: [u8; 32]) -> Result<bool, StoreErr
     Ok(known.is_some())
 }
 
-/// Notes that somebody has logged in to an account from a network; keeps the `most` latest ones.
+/// Records a successful login to an account from a network; keeps the `most` latest ones.
 pub async fn remember_network(
     tx: &mut Tx,
     account: AccountId,
@@ -112,7 +112,7 @@ pub async fn prune_failures(db: &Db, before: Timestamp, limit: u32) -> Result<u6
     prune(db, sql, before, limit).await
 }
 
-/// Removes up to `most` networks from which nobody has logged in since `before`.
+/// Removes up to `limit` networks without a successful login since `before`.
 pub async fn prune_networks(db: &Db, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
     let sql = "DELETE FROM login_networks WHERE scope IN
                (SELECT scope FROM login_networks WHERE last_at < $1 LIMIT $2)";

@@ -1,4 +1,4 @@
-//! Who is in a team, and in which role.
+//! Members of teams and their roles.
 
 use crate::{Db, Record, Row, StoreError, Tx};
 use estrade_model::team::{Member, Role};
@@ -43,7 +43,7 @@ pub async fn member_role(
     Ok(row.map(|row| row.0))
 }
 
-/// The same inside a transaction that depends on it: nobody changes the role before its commit.
+/// The same inside a transaction that depends on it: the role is locked until the commit.
 pub async fn current_role(
     tx: &mut Tx,
     team: TeamId,

@@ -24,7 +24,7 @@ use transaction::transact_until_serial;
 
 /// Connections per node.
 const MAX_CONNECTIONS: usize = 16;
-/// How long to wait for a connection or for the server to answer a new one.
+/// How long to wait for a pooled connection, or for a new one to be established.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Any number, as long as all versions of Estrade use it.
 const MIGRATION_LOCK: i64 = 0x4573_7472_6164_6501;
@@ -97,7 +97,7 @@ impl Postgres {
         })
     }
 
-    /// Runs a job; an error means that nothing of it stayed, whatever the job said.
+    /// Runs a job in a transaction; on an error it was rolled back, whatever the job returned.
     pub(crate) async fn transact(
         &self,
         job: ErasedJob,
@@ -110,7 +110,7 @@ impl Postgres {
         )]
         let task = tokio::spawn(async move {
             let changes = transact_until_serial(&pool, &clashing, job).await?;
-            // Before the caller answers: whoever asks after the answer must see the change.
+            // Before the caller responds: a request that follows the response must see the change.
             feed.publish(&changes);
             Ok(())
         });
@@ -136,7 +136,7 @@ impl Postgres {
         Ok(taken.then_some(SessionLock(Some(client), CLEANUP_LOCK)))
     }
 
-    /// Wakes whoever holds the receiver after each change that another node committed.
+    /// Signals the receiver after each change that another node committed.
     pub(crate) fn listen(&self, stop: CancellationToken) -> mpsc::Receiver<()> {
         let (wake, woken) = mpsc::channel(1);
         let (config, tls) = (self.config.clone(), self.tls.clone());

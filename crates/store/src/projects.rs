@@ -14,7 +14,6 @@ pub struct ProjectRow {
     pub name: String,
     pub platform: Platform,
     pub plan: String,
-    /// Its bundle plan.
     pub bundle_plan: String,
     /// How many instances run.
     pub scale: u32,
@@ -36,7 +35,6 @@ pub struct ProjectRow {
     pub created_at: Timestamp,
     /// Rises with every change.
     pub version: i64,
-    /// Its private network.
     pub network: Option<NetworkRef>,
     /// Why its instances do not run, while they do not.
     pub fail_reason: Option<String>,
@@ -89,11 +87,9 @@ impl Record for ProjectRow {
     }
 }
 
-/// A new project.
 #[derive(Debug, Clone)]
 pub struct NewProject {
     pub id: ProjectId,
-    /// Who owns it.
     pub owner: OwnerId,
     pub name: String,
     pub platform: Platform,
@@ -186,7 +182,7 @@ fn by_key<'e>(
     }
 }
 
-/// Whether anybody has a project of that name.
+/// Whether there is a project of that name, of any owner.
 pub async fn is_name_taken(db: &Db, name: &str) -> Result<bool, StoreError> {
     db.read("SELECT EXISTS (SELECT 1 FROM projects WHERE name = $1)")
         .bind(name)
@@ -258,7 +254,7 @@ pub async fn set_switch(
     tx.query(sql).bind(id).bind(on).execute().await.map(drop)
 }
 
-/// Asks for all instances to be replaced.
+/// Requests that all instances are replaced.
 pub async fn raise_revision(tx: &mut Tx, id: ProjectId) -> Result<(), StoreError> {
     tx.query("UPDATE projects SET revision = revision + 1 WHERE id = $1")
         .bind(id)

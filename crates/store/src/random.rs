@@ -14,7 +14,6 @@ pub fn bytes<const N: usize>() -> Result<[u8; N], RandomnessError> {
     Ok(bytes)
 }
 
-/// A new identifier.
 pub fn id<T>(now: Timestamp) -> Result<Id<T>, RandomnessError> {
     Ok(Id::generate(now.millis(), u64::from_le_bytes(bytes()?)))
 }

@@ -1,6 +1,6 @@
-//! The queue of unfinished releases: who works on which, until when, and how they move on.
+//! The queue of unfinished releases: leases of workers, and transitions between states.
 //!
-//! Every move is a compare-and-swap on the state, and on the lease where one is held.
+//! Every transition is a compare-and-swap on the state, and on the lease where one is held.
 
 use crate::releases::ReleaseSpec;
 use crate::{Db, Record, Row, StoreError, Tx};
@@ -12,13 +12,11 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 pub struct ClaimedRow {
     pub id: ReleaseId,
     pub project: ProjectId,
-    /// Whose that is.
     pub owner: OwnerId,
     /// Where it stands; not PENDING when an earlier worker did not finish.
     pub state: ReleaseState,
     /// Whether the quick variants of its artifact were made.
     pub compressed: bool,
-    /// What it runs.
     pub spec: ReleaseSpec,
 }
 
@@ -39,7 +37,6 @@ impl Record for ClaimedRow {
 #[derive(Debug, Clone, Copy)]
 pub struct MovedRow {
     pub project: ProjectId,
-    /// Its number there.
     pub number: u64,
 }
 
@@ -88,7 +85,6 @@ pub struct ClaimableRow {
     pub id: ReleaseId,
     /// Whether it shall run what is live when its turn comes.
     pub follows: bool,
-    /// Whose it is.
     pub owner: OwnerId,
     /// What it waits for.
     pub queue: ReleaseQueue,
@@ -125,8 +121,8 @@ pub struct ClaimFilter {
     pub limit: u32,
 }
 
-/// Releases that nobody works on and that are next in their project: the first of each owner, oldest first,
-/// then the second of each, and so on. What was begun goes before what was not.
+/// Releases without a lease that are next in their project: the first of each owner, oldest first,
+/// then the second of each, and so on. Those that were begun come first.
 ///
 /// Being next never ends, since what comes before can only finish; so a claim needs no second look.
 pub async fn claimable_releases(
@@ -173,8 +169,8 @@ pub async fn follow_live(tx: &mut Tx, id: ReleaseId) -> Result<(), StoreError> {
     .map(drop)
 }
 
-/// Takes a release that nobody works on; none when somebody was faster. One that only waited must have
-/// begun by `begin`.
+/// Claims a release without a lease; none when another worker was faster. One that only waited must
+/// begin by `begin`.
 pub async fn claim_release(
     tx: &mut Tx,
     id: ReleaseId,
@@ -323,7 +319,7 @@ pub struct Ending<'e> {
 
 /// Moves a release to a terminal state; none when it is not in `from`, or `lease` was lost.
 ///
-/// Without a lease it is ended whoever works on it: they find out when they move it next.
+/// Without a lease it is ended under its worker, whose next transition fails.
 pub async fn finish_release(
     tx: &mut Tx,
     id: ReleaseId,
@@ -399,7 +395,7 @@ pub async fn set_image(
         .map(drop)
 }
 
-/// Notes what the instances of a release are told, unless that is known already; false when the lease
+/// Stores the environment of a release's instances, unless there is one already; false when the lease
 /// was lost.
 pub async fn set_env(
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Releases: what was deployed and how it went. Who works on them is in [`crate::release_queue`].
+//! Releases: what was deployed, and their states. Leases of workers are in [`crate::release_queue`].
 
 use crate::{Db, Query, Record, Row, StoreError, Tx};
 use estrade_model::platform::Platform;
@@ -14,13 +14,11 @@ pub struct ReleaseRow {
     pub number: u64,
     /// Why it was made.
     pub kind: ReleaseType,
-    /// Where it stands.
     pub state: ReleaseState,
     /// The platform it runs on.
     pub platform: Platform,
     /// The port it listens on.
     pub port: u16,
-    /// What its maker said of it.
     pub message: Option<String>,
     /// The commit it was made from, as JSON.
     pub git_info: Option<String>,
@@ -156,16 +154,13 @@ impl Record for ReleaseSpec {
     }
 }
 
-/// A new release.
 #[derive(Debug, Clone)]
 pub struct ReleaseDraft {
     pub id: ReleaseId,
     pub project: ProjectId,
     /// Why it is made.
     pub kind: ReleaseType,
-    /// What it runs.
     pub spec: ReleaseSpec,
-    /// What its maker says of it.
     pub message: Option<String>,
     /// The commit it is made from, as JSON.
     pub git_info: Option<String>,

@@ -8,7 +8,6 @@ use estrade_model::{ProjectId, ReleaseId, Timestamp};
 /// A release that still has what it was made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MadeRow {
-    /// Where it stands.
     pub state: ReleaseState,
     /// Until when it was live; none while it is, and when it never was.
     pub live_until: Option<Timestamp>,
@@ -75,7 +74,7 @@ pub async fn list_made(tx: &mut Tx, project: ProjectId) -> Result<Vec<MadeRow>, 
 
 /// Removes an artifact; its releases stay, without it.
 pub async fn remove_artifact(tx: &mut Tx, id: ArtifactId) -> Result<(), StoreError> {
-    // By hand and not by the schema's rule: who has read them must see that they changed.
+    // Not by `ON DELETE SET NULL`: `version` must rise, so that clients that have read them see the change.
     tx.query(
         "UPDATE releases SET artifact_id = NULL, version = version + 1 WHERE artifact_id = $1",
     )
@@ -93,7 +92,7 @@ pub async fn remove_artifact(tx: &mut Tx, id: ArtifactId) -> Result<(), StoreErr
         .map(drop)
 }
 
-/// Forgets an image; its releases stay, without it. The engine's is removed once nobody wants it.
+/// Deletes an image's row; its releases stay, without it. The engine's image is removed once it is unused.
 pub async fn remove_image(tx: &mut Tx, id: ReleaseId) -> Result<(), StoreError> {
     tx.query("UPDATE releases SET image_id = NULL, version = version + 1 WHERE image_id = $1")
         .bind(id)

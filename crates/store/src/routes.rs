@@ -20,10 +20,9 @@ impl Record for NamedProject {
     }
 }
 
-/// How visitors of a project are served.
+/// How requests for a project are routed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteRow {
-    /// The project's name.
     pub name: String,
     /// How many instances run; with 0 it is switched off.
     pub scale: u32,
@@ -86,7 +85,7 @@ pub async fn list_named_projects(
         .await
 }
 
-/// How visitors of a project are served; none when it is gone.
+/// How requests for a project are routed; none when it was deleted.
 pub async fn read_route(db: &Db, project: ProjectId) -> Result<Option<RouteRow>, StoreError> {
     // Two reads: a release that goes live between them is announced by the change feed.
     let route: Option<RouteRow> = db

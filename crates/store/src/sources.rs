@@ -5,7 +5,6 @@ use estrade_blobs::{Digest, StoredBlob};
 use estrade_model::release::{ArchiveFormat, SourceId};
 use estrade_model::{ProjectId, Timestamp};
 
-/// A new source.
 #[derive(Debug, Clone, Copy)]
 pub struct NewSource {
     pub id: SourceId,
@@ -15,7 +14,6 @@ pub struct NewSource {
     pub digest: Digest,
     /// How long it is, in bytes.
     pub size: u64,
-    /// When it came.
     pub created_at: Timestamp,
 }
 
@@ -58,7 +56,6 @@ pub struct SourceRow {
     pub format: ArchiveFormat,
     /// The plan of its project.
     pub plan: String,
-    /// Where it lies.
     pub blob: StoredBlob,
 }
 

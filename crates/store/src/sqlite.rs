@@ -1,6 +1,6 @@
 //! SQLite: one writer thread with group commit, readers beside it.
 //!
-//! Reads run where they are asked, on a small pool of read-only connections: a point read takes a
+//! Reads run on the caller's thread, on a small pool of read-only connections: a point read takes a
 //! few microseconds, less than handing it to another thread would.
 
 mod writer;
@@ -43,7 +43,7 @@ impl Sqlite {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         )?;
         writer.pragma_update(None, "journal_mode", "WAL")?;
-        // A commit that was answered survives a power cut, not only a crash of this process.
+        // An acknowledged commit survives a power cut, not only a crash of this process.
         writer.pragma_update(None, "synchronous", "FULL")?;
         let readers = (0..READER_CONNECTIONS)
             .map(|_| connect(file, OpenFlags::SQLITE_OPEN_READ_ONLY))
@@ -79,7 +79,6 @@ impl Sqlite {
         }
     }
 
-    /// Where transactions go.
     pub(crate) fn writer(&self) -> &Writer {
         &self.writer
     }

@@ -1,4 +1,4 @@
-//! Teams. Who is in them is in [`crate::members`], who may join in [`crate::invitations`].
+//! Teams. Their members are in [`crate::members`], invitations in [`crate::invitations`].
 
 use crate::accounts::insert_owner;
 use crate::{Db, Record, Row, StoreError, Tx, value};
@@ -62,7 +62,7 @@ pub async fn count_teams(db: &Db, account: AccountId) -> Result<u64, StoreError>
         .await
 }
 
-/// Whether a team owns projects or keys, which somebody may still need.
+/// Whether a team still owns projects or keys.
 pub async fn owns_something(tx: &mut Tx, team: TeamId) -> Result<bool, StoreError> {
     tx.query(
         "SELECT EXISTS (SELECT 1 FROM projects WHERE owner_id = $1)

@@ -29,7 +29,6 @@ pub struct TokenRow {
     pub name: String,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it ends.
     pub expires_at: Option<Timestamp>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
@@ -52,15 +51,12 @@ impl Record for TokenRow {
 pub struct TokenState {
     /// Hash of the JWT's `jti`.
     pub secret_hash: [u8; 32],
-    /// When it ends.
     pub expires_at: Option<Timestamp>,
     /// When it was last used, as far as the database knows.
     pub last_used_at: Option<Timestamp>,
     /// Whose token it is.
     pub account: AccountId,
-    /// The account's address.
     pub email: String,
-    /// The account's name.
     pub fullname: String,
     /// Whether the account may use the admin API.
     pub admin: bool,
@@ -147,7 +143,7 @@ pub async fn delete_token(
     Ok(gone > 0)
 }
 
-/// Removes a token whoever owns it, for the administrator's command line.
+/// Removes a token of any owner, for the administrator's command line.
 pub async fn delete_any_token(tx: &mut Tx, id: TokenId) -> Result<bool, StoreError> {
     Ok(tx
         .query("DELETE FROM tokens WHERE id = $1")

@@ -1,4 +1,4 @@
-//! What calls add up to, by workspace, hour, key and model; hours become days when they are old.
+//! Sums of calls by workspace, hour, key and model; old hours are merged into days.
 
 use crate::{Db, Record, Row, StoreError, Tx, Value};
 use estrade_model::amount::Amount;
@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Where a call is counted.
+/// The key of the row of `usage_hours` in which a call is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place<'c> {
+pub(crate) struct HourKey<'c> {
     workspace: WorkspaceId,
     hour: i64,
     key: KeyId,
     model: &'c str,
 }
 
-impl<'c> Place<'c> {
+impl<'c> HourKey<'c> {
     pub(crate) fn of(call: &'c Call) -> Self {
         let at = call.created_at.millis();
         Self {
             workspace: call.workspace,
             hour: at - at.rem_euclid(HOUR_MS),
             key: call.key,
-            // Who reached no provider may have written anything: that must not become rows.
+            // Without a provider the model is arbitrary text of the client: it must not create rows.
             model: if call.provider.is_empty() {
                 ""
             } else {
@@ -33,7 +33,7 @@ impl<'c> Place<'c> {
         }
     }
 
-    /// Of a call that was left open: nobody knows who answered, but its model is one that there is.
+    /// For a call that was left open: its provider is unknown, but its model was validated.
     pub(crate) fn of_left(call: &'c Call) -> Self {
         Self {
             model: &call.model,
@@ -51,7 +51,6 @@ pub struct Sums {
     pub prompt: i64,
     /// Tokens that came back.
     pub completion: i64,
-    /// What they cost.
     pub cost: i64,
 }
 
@@ -150,14 +149,14 @@ fn join(units: i64, nanos: i64) -> Amount {
 
 pub(crate) async fn add_to_hours(
     tx: &mut Tx,
-    hours: &BTreeMap<Place<'_>, Sums>,
+    hours: &BTreeMap<HourKey<'_>, Sums>,
 ) -> Result<(), StoreError> {
-    let row = |(place, sums): (&Place<'_>, &Sums)| {
+    let row = |(key, sums): (&HourKey<'_>, &Sums)| {
         vec![
-            Value::from(place.workspace),
-            Value::from(place.hour),
-            Value::from(place.key),
-            Value::from(place.model),
+            Value::from(key.workspace),
+            Value::from(key.hour),
+            Value::from(key.key),
+            Value::from(key.model),
             Value::from(sums.requests),
             Value::from(sums.prompt),
             Value::from(sums.completion),
@@ -192,7 +191,6 @@ pub struct UsageRow {
     pub requests: u64,
     /// What they took, both ways.
     pub tokens: u64,
-    /// What they cost.
     pub cost: Amount,
 }
 

@@ -9,7 +9,6 @@ use estrade_model::{OwnerId, ProjectId, ReleaseId, Timestamp};
 #[derive(Debug, Clone)]
 pub struct WorkloadRow {
     pub project: ProjectId,
-    /// Whose it is.
     pub owner: OwnerId,
     pub name: String,
     pub plan: String,

@@ -153,7 +153,7 @@ pub async fn workspace_for_update(
     .await
 }
 
-/// The settings of a workspace, whoever owns it.
+/// The settings of a workspace of any owner.
 pub async fn workspace_settings(
     db: &Db,
     id: WorkspaceId,

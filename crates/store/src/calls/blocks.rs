@@ -5,7 +5,7 @@
 
 use super::{CallRow, Tally};
 use crate::manifest::take;
-use crate::usage::{Place, Sums};
+use crate::usage::{HourKey, Sums};
 use crate::{Record, Row, StoreError, Tx, Value, value};
 use estrade_model::amount::Amount;
 use estrade_model::call::{Call, CallId, Operation, Tokens};
@@ -17,13 +17,13 @@ use std::sync::Arc;
 const FORMAT: u8 = 1;
 /// What most calls fit into, with their texts.
 pub(super) const TYPICAL_CALL_BYTES: usize = 128;
-/// How far apart the first and the last call of a block may have begun: who looks for a call looks
-/// at the blocks of so much time.
+/// How far apart the first and the last call of a block may have begun: a look-up of a call reads the
+/// blocks of this much time.
 pub(super) const SPAN_MS: i64 = 60_000;
 /// Blocks that one query reads.
 pub(super) const MAX_BLOCKS_PER_READ: u32 = 16;
 
-/// Writes calls, sorted by workspace and id; says of each whether it was not written before.
+/// Writes calls, sorted by workspace and id; returns for each whether it is new.
 pub(super) async fn write<'c>(
     tx: &mut Tx,
     rows: &[&'c CallRow],
@@ -46,7 +46,7 @@ pub(super) async fn write<'c>(
         fresh.extend(block.iter().map(|_| touched > 0));
         if touched > 0 {
             for row in block {
-                tally.add(Place::of(&row.call), Sums::of(&row.call), row.slices);
+                tally.add(HourKey::of(&row.call), Sums::of(&row.call), row.slices);
             }
         }
     }
@@ -209,7 +209,7 @@ pub(super) async fn those_in_blocks(
     Ok(found)
 }
 
-/// The calls of a block. Who is asked whether one was written must not fail because of another that is damaged.
+/// The calls of a block. A damaged block counts as empty: the look-up of one call must not fail because of others.
 fn ids(workspace: WorkspaceId, block: &Block) -> impl Iterator<Item = CallId> {
     let calls = decode(workspace, &block.data).unwrap_or_else(|error| {
         tracing::error!(error = error_chain(&error), "cannot read a block of calls");

@@ -1,4 +1,4 @@
-//! Calls of several workspaces as bytes, for those who keep them elsewhere than in the database.
+//! Serialises calls of several workspaces, for storage outside the database.
 //!
 //! Layout: for each workspace its id, the length of a block (4 bytes) and the block.
 

@@ -58,7 +58,7 @@ async fn attempt(pool: &Pool, job: &ErasedJob) -> Result<Option<Vec<Change>>, St
     inner.rollback().await;
     match (clashed, keep) {
         (true, _) => Ok(None),
-        // The server would answer COMMIT with a roll-back that looks like a success.
+        // After a failed statement the server replies to COMMIT with a rollback that looks like a success.
         (false, true) => Err(Tx::kept_after_failure()),
         (false, false) => Ok(Some(Vec::new())),
     }

@@ -1,7 +1,7 @@
 //! The one writer of a SQLite database.
 //!
-//! SQLite allows one writer at a time. All transactions go to one thread, which takes what waits,
-//! runs each in a savepoint of its own, and commits them together: one fsync for many answers.
+//! SQLite allows one writer at a time. All transactions go to one thread, which takes those that wait,
+//! runs each in a savepoint of its own, and commits them together (group commit): one fsync for all.
 
 use super::{bind, bind_in, fetch, order};
 use crate::StoreError;
@@ -25,12 +25,12 @@ const MAX_BATCH_JOBS: usize = 256;
 /// From so many pages on, the write-ahead log is folded back into the file.
 const CHECKPOINT_PAGES: usize = 4000;
 
-/// Hands transactions to the writer thread.
+/// Sends transactions to the writer thread.
 pub(crate) struct Writer {
     jobs: mpsc::Sender<WriteJob>,
 }
 
-/// What a caller hands to the writer thread.
+/// A transaction that is queued for the writer thread.
 struct WriteJob {
     job: ErasedJob,
     feed: Arc<Changes>,
@@ -41,7 +41,7 @@ struct WriteJob {
 enum Outcome {
     /// It stays, once it is on disk; these are the changes to publish then.
     Keep(Vec<Change>),
-    /// It was undone: because the job said so, or because of this.
+    /// It was rolled back: by the job, or because of this error.
     Undo(Result<(), StoreError>),
 }
 
@@ -57,18 +57,18 @@ impl Writer {
         Ok(Self { jobs })
     }
 
-    /// Runs a job; an error means that nothing of it stayed, whatever the job said.
+    /// Runs a job in a transaction; on an error it was rolled back, whatever the job returned.
     pub(crate) async fn transact(
         &self,
         job: ErasedJob,
         feed: Arc<Changes>,
     ) -> Result<(), StoreError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let unavailable = |why: &'static str| StoreError::Unavailable(why.into());
         let sent = self.jobs.send(WriteJob { job, feed, reply }).await;
         sent.map_err(|_| unavailable("the database writer has stopped"))?;
-        // Nobody answers when the whole batch was undone; the log says why.
-        answer
+        // The sender is dropped when the whole batch was rolled back; the log has the reason.
+        result
             .await
             .map_err(|_| unavailable("the transaction was undone"))?
     }
@@ -91,10 +91,10 @@ impl WriteJob {
         }
     }
 
-    fn answer(self, outcome: Outcome) {
+    fn complete(self, outcome: Outcome) {
         let result = match outcome {
-            // Here and not in the caller: it may have gone away. Before the answer: whoever asks
-            // after the answer must see the change. A hook that panics must not end the writer.
+            // Published here and not by the caller, which may have been dropped, and before the reply: a
+            // request that follows it must see the change. A hook that panics must not end the writer.
             Outcome::Keep(changes) => {
                 let publish = AssertUnwindSafe(|| self.feed.publish(&changes));
                 drop(std::panic::catch_unwind(publish));
@@ -102,7 +102,7 @@ impl WriteJob {
             }
             Outcome::Undo(result) => result,
         };
-        // A caller that went away does not need the answer.
+        // A caller that was dropped does not need the result.
         drop(self.reply.send(result));
     }
 }
@@ -153,7 +153,7 @@ impl SqliteTx {
     }
 }
 
-/// Takes what waits, runs it, commits it together, answers, until every sender is gone.
+/// Takes the jobs that wait, runs them, commits them together and replies, until every sender is dropped.
 fn write_loop(connection: Connection, log: &LogLength, mut queue: mpsc::Receiver<WriteJob>) {
     let mut tx = Tx::new(TxInner::Sqlite(SqliteTx { connection }));
     let mut failing = false;
@@ -164,7 +164,7 @@ fn write_loop(connection: Connection, log: &LogLength, mut queue: mpsc::Receiver
             waiting.push(job);
         }
         commit_together(&mut tx, waiting);
-        // SQLite would do this inside the commit, and whoever made the log too long would wait for it.
+        // SQLite's automatic checkpoint would run inside the commit, and its caller would wait for it.
         if log.is_long() {
             failing = fold_log(&tx, failing).is_err();
         }
@@ -191,8 +191,8 @@ impl LogLength {
     }
 }
 
-/// Folds the log back into the file, as far as no reader needs it any more. If it fails, the next
-/// commit tries again, and says so once.
+/// Checkpoints the write-ahead log, as far as no reader needs it. If it fails, the next commit tries
+/// again; the failure is logged once.
 fn fold_log(tx: &Tx, failing: bool) -> Result<(), StoreError> {
     let TxInner::Sqlite(SqliteTx { connection }) = &tx.inner else {
         return Ok(());
@@ -214,11 +214,11 @@ fn commit_together(tx: &mut Tx, jobs: Vec<WriteJob>) {
         // Refusals wait for the commit too: they may rest on what the batch wrote.
         Ok(outcomes) => {
             for (job, outcome) in jobs.into_iter().zip(outcomes) {
-                job.answer(outcome);
+                job.complete(outcome);
             }
         }
-        // After a full disk SQLite has undone everything, not only the last job. So do we: all
-        // answers are dropped, and all callers hear that the database is not available.
+        // When the disk is full, SQLite rolls back everything, not only the last job. So all replies
+        // are dropped, and all callers get the error that the database is not available.
         Err(error) => {
             drop(control(tx, "ROLLBACK"));
             tracing::error!(error = error_chain(&error), "undid a batch of transactions");

@@ -207,7 +207,7 @@ impl Acme {
             return None;
         }
         let (db, now, token) = (self.core.db.clone(), self.core.now(), token.to_owned());
-        let asked = async move { acme::answer_to_token(&db, &token, now).await };
+        let asked = async move { acme::response_to_token(&db, &token, now).await };
         answered(self.runtime.spawn(asked).await)
     }
 
@@ -215,7 +215,7 @@ impl Acme {
     pub async fn tls_challenge(&self, host: &str) -> Option<Arc<CertifiedKey>> {
         let host: HostName = host.parse().ok()?;
         let (db, now, name) = (self.core.db.clone(), self.core.now(), host.clone());
-        let asked = async move { acme::answer_for_host(&db, &name, now).await };
+        let asked = async move { acme::response_for_host(&db, &name, now).await };
         let answer = answered(self.runtime.spawn(asked).await)?;
         match material::challenge(&host, &answer) {
             Ok(certified) => Some(Arc::new(certified)),
