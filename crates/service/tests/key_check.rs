@@ -87,19 +87,23 @@ async fn a_pass_says_where_a_key_may_call_and_what_it_may_use(at: &Installation)
     let key = key.unwrap();
     let (token, workspace) = (key.key.unwrap(), key.workspaces[0].id);
     let (token, id) = (token.expose(), workspace.to_string());
-    assert!(check.pass_warm(token, WorkspaceSelector::Only).is_none());
+    assert!(
+        check
+            .authorize_cached(token, WorkspaceSelector::Only)
+            .is_none()
+    );
     for place in [
         WorkspaceSelector::Only,
         WorkspaceSelector::Workspace(&id),
         WorkspaceSelector::Workspace("main"),
     ] {
-        let pass = check.pass(token, place).await.unwrap();
+        let pass = check.authorize(token, place).await.unwrap();
         assert_eq!((pass.key.id, pass.workspace.id), (key.id, workspace));
         assert_eq!(pass.key.owner, scope.owner);
         assert_eq!(pass.key.rates.rpm.unwrap().get(), 7);
         assert_eq!(pass.key.models.as_deref(), Some(&["a".to_owned()][..]));
         assert!(pass.key.cache && pass.workspace.budget.is_none());
-        let warm = check.pass_warm(token, place).unwrap().unwrap();
+        let warm = check.authorize_cached(token, place).unwrap().unwrap();
         assert_eq!(warm.key.id, pass.key.id);
     }
     // A change is in force for the next request.
@@ -107,8 +111,15 @@ async fn a_pass_says_where_a_key_may_call_and_what_it_may_use(at: &Installation)
     workspaces::update_workspace(&at.core, &scope, workspace, update, None)
         .await
         .unwrap();
-    assert!(check.pass_warm(token, WorkspaceSelector::Only).is_none());
-    let pass = check.pass(token, WorkspaceSelector::Only).await.unwrap();
+    assert!(
+        check
+            .authorize_cached(token, WorkspaceSelector::Only)
+            .is_none()
+    );
+    let pass = check
+        .authorize(token, WorkspaceSelector::Only)
+        .await
+        .unwrap();
     assert!(pass.workspace.budget.is_some());
 }
 
@@ -120,8 +131,8 @@ async fn a_key_that_may_not_call_is_told_why(at: &Installation) {
     let token = key.key.unwrap();
     // Asked twice, because the second answer comes from the caches.
     let denied = async |token: &str, place: WorkspaceSelector<'_>| {
-        let first = check.pass(token, place).await.unwrap_err();
-        if let Some(warm) = check.pass_warm(token, place) {
+        let first = check.authorize(token, place).await.unwrap_err();
+        if let Some(warm) = check.authorize_cached(token, place) {
             assert_eq!(warm.unwrap_err(), first);
         }
         match first {
@@ -136,7 +147,7 @@ async fn a_key_that_may_not_call_is_told_why(at: &Installation) {
     let foreign = WorkspaceSelector::Workspace("0123456789abcdef01234567");
     assert_eq!(denied(token, foreign).await, (403, "wrong_workspace"));
     assert_eq!(denied("x.y.z", main).await, (401, "unknown"));
-    check.pass(token, main).await.unwrap();
+    check.authorize(token, main).await.unwrap();
     let off = from_value(json!({"enabled": false})).unwrap();
     keys::update_key(&at.core, &scope, key.id, off, None)
         .await

@@ -355,7 +355,7 @@ impl KeyAuthenticator for ServiceAuthenticator {
         token: &str,
         selector: WorkspaceSelector<'_>,
     ) -> Option<Result<AuthContext, AuthError>> {
-        self.keys.pass_warm(token, selector)
+        self.keys.authorize_cached(token, selector)
     }
 
     fn look_up<'a>(
@@ -363,7 +363,7 @@ impl KeyAuthenticator for ServiceAuthenticator {
         token: &'a str,
         selector: WorkspaceSelector<'a>,
     ) -> BoxFuture<'a, Result<AuthContext, AuthError>> {
-        let looked_up = Box::pin(self.keys.pass(token, selector));
+        let looked_up = Box::pin(self.keys.authorize(token, selector));
         Box::pin(OnRuntime::new(self.runtime.clone(), looked_up))
     }
 }

@@ -86,7 +86,7 @@ async fn reader(app: &AppState, parts: &mut Parts) -> Result<Reader, KeysError> 
         return Err(Error::Unauthenticated.into());
     };
     match app.services.keys.check_key(&token, None).await? {
-        Ok(key) => Ok(Reader::Key(key.pass())),
+        Ok(key) => Ok(Reader::Key(key.authorized())),
         // Not a key: then it has to be an account's token.
         Err(Refusal::Unknown) => {
             auth::authenticate(app, parts).await?;

@@ -1,4 +1,4 @@
-//! Checking an AI key: the hot path of everything that a key opens.
+//! Authentication of AI keys: a hot path.
 //!
 //! Warm, a check is one hash, two look-ups and a few comparisons: no database, no lock, no await.
 
@@ -20,20 +20,19 @@ use estrade_store::{ChangeKind, workspaces};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-/// Keys whose live state is kept.
+/// Keys whose live state is cached.
 const MAX_CACHED_KEYS: usize = 200_000;
 
-/// Workspaces whose settings are kept.
+/// Workspaces whose settings are cached.
 const MAX_CACHED_WORKSPACES: usize = 100_000;
 
-/// Why a key is not let in.
+/// Why a key is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Not a key of this installation, or deleted.
     Unknown,
     /// Its secret was replaced.
     Rotated,
-    /// Its time is over.
     Expired,
     /// Switched off, or its owner is locked out.
     Disabled,
@@ -53,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// The same for a person.
+    /// The message for people.
     pub fn message(self) -> &'static str {
         match self {
             Self::Unknown => "this is not a key of this installation, or it was deleted",
@@ -64,7 +63,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the key itself is good, but not for this (403 rather than 401).
+    /// Whether the key is valid, but not for this request (403 rather than 401).
     pub fn is_forbidden(self) -> bool {
         matches!(self, Self::Disabled | Self::WrongWorkspace)
     }
@@ -81,18 +80,18 @@ impl From<Refusal> for AuthError {
     }
 }
 
-/// Whether a key is let in.
+/// The result of a check.
 pub type Verdict = std::result::Result<CheckedKey, Refusal>;
 
-/// A key that was let in.
+/// A key that passed the check.
 pub struct CheckedKey {
     id: KeyId,
-    kept: Arc<KeptKey>,
+    cached: Arc<CachedKey>,
 }
 
-/// A key's live state, as kept between requests. There are very many of them: what a check does not
-/// need is left out, what keys have in common is shared, and what few of them have is apart.
-struct KeptKey {
+/// The cached state of a key. There are very many of them: what a check does not need is left out, lists that
+/// keys have in common are shared, and what few keys have is boxed.
+struct CachedKey {
     /// Switched on, and its owner is not locked out.
     enabled: bool,
     cache: bool,
@@ -102,7 +101,7 @@ struct KeptKey {
     rules: Option<Box<Rules>>,
 }
 
-/// What only some keys have.
+/// Settings that only some keys have.
 #[derive(Default)]
 struct Rules {
     expires_at: Option<Timestamp>,
@@ -138,15 +137,15 @@ impl CheckedKey {
         self.id
     }
 
-    /// What a relay needs to know of it.
-    pub fn pass(&self) -> AuthorizedKey {
-        let kept = &*self.kept;
-        let rules = kept.rules.as_deref();
+    /// The key as the gateway needs it.
+    pub fn authorized(&self) -> AuthorizedKey {
+        let cached = &*self.cached;
+        let rules = cached.rules.as_deref();
         AuthorizedKey {
             id: self.id,
-            owner: kept.workspaces.owner,
+            owner: cached.workspaces.owner,
             models: rules.and_then(|rules| rules.models.clone()),
-            cache: kept.cache,
+            cache: cached.cache,
             rates: rules.map_or_else(RateLimits::default, |rules| rules.rates),
             budget: rules.and_then(|rules| rules.budget.clone()),
         }
@@ -154,11 +153,11 @@ impl CheckedKey {
 
     /// The ids of its workspaces, joined by commas, ready to be sent as a header.
     pub fn workspace_ids(&self) -> Bytes {
-        self.kept.workspaces.ids.clone()
+        self.cached.workspaces.ids.clone()
     }
 }
 
-impl KeptKey {
+impl CachedKey {
     fn new(state: KeyState, lists: &WorkspaceLists) -> Self {
         let key = state.key;
         Self {
@@ -209,9 +208,12 @@ impl KeptKey {
         found.map(|workspace| workspace.id)
     }
 
-    /// The one workspace that a call is made in.
-    fn place(&self, place: WorkspaceSelector<'_>) -> std::result::Result<WorkspaceId, AuthError> {
-        match (place, &self.workspaces.list[..]) {
+    /// The workspace of a call.
+    fn select_workspace(
+        &self,
+        selector: WorkspaceSelector<'_>,
+    ) -> std::result::Result<WorkspaceId, AuthError> {
+        match (selector, &self.workspaces.list[..]) {
             (WorkspaceSelector::Workspace(name_or_id), _) => self
                 .workspace(name_or_id)
                 .ok_or_else(|| Refusal::WrongWorkspace.into()),
@@ -225,7 +227,7 @@ impl KeptKey {
 pub struct KeyCheck {
     core: Arc<Core>,
     verifier: Verifier<kind::Key>,
-    states: Arc<StateCache<KeyId, KeptKey>>,
+    states: Arc<StateCache<KeyId, CachedKey>>,
     lists: WorkspaceLists,
     workspaces: Arc<StateCache<WorkspaceId, AuthorizedWorkspace>>,
     touches: Touches<KeyId>,
@@ -256,14 +258,14 @@ impl KeyCheck {
         }
     }
 
-    /// The same as [`Self::check_key`] when everything it needs is at hand, without waiting.
+    /// [`Self::check_key`] from the caches alone; none when something is not cached.
     pub fn check_warm(&self, token: &str, workspace: Option<&str>) -> Option<Verdict> {
         let proof = self.verifier.remembered(token)?;
         let checked = self.states.get(&proof.id)?;
         Some(self.judge(checked, &proof, workspace))
     }
 
-    /// Lets a key in for a workspace (by name or id), or says why not.
+    /// Checks a key for a workspace (by name or id).
     pub async fn check_key(&self, token: &str, workspace: Option<&str>) -> Result<Verdict> {
         Ok(match self.look_up(token).await? {
             Some((checked, proof)) => self.judge(checked, &proof, workspace),
@@ -271,27 +273,27 @@ impl KeyCheck {
         })
     }
 
-    /// The same as [`Self::pass`] when everything it needs is at hand, without waiting.
-    pub fn pass_warm(
+    /// [`Self::authorize`] from the caches alone; none when something is not cached.
+    pub fn authorize_cached(
         &self,
         token: &str,
-        place: WorkspaceSelector<'_>,
+        selector: WorkspaceSelector<'_>,
     ) -> Option<std::result::Result<AuthContext, AuthError>> {
         let proof = self.verifier.remembered(token)?;
         let checked = self.states.get(&proof.id)?;
-        let (key, id) = match self.enter(checked, &proof, place) {
-            Ok(entered) => entered,
+        let (key, id) = match self.authorize_key(checked, &proof, selector) {
+            Ok(authorized) => authorized,
             Err(denied) => return Some(Err(denied)),
         };
         let workspace = self.workspaces.get(&id)?;
         Some(Ok(AuthContext { key, workspace }))
     }
 
-    /// Lets a key in for calls in a workspace, from the database if need be.
-    pub async fn pass(
+    /// Authorizes a key for calls in a workspace, and loads what is not cached.
+    pub async fn authorize(
         &self,
         token: &str,
-        place: WorkspaceSelector<'_>,
+        selector: WorkspaceSelector<'_>,
     ) -> std::result::Result<AuthContext, AuthError> {
         let unavailable = |error: crate::Error| {
             tracing::warn!(error = error_chain(&error), "cannot look a key up");
@@ -299,7 +301,7 @@ impl KeyCheck {
         };
         let found = self.look_up(token).await.map_err(unavailable)?;
         let (checked, proof) = found.ok_or(Refusal::Unknown)?;
-        let (key, id) = self.enter(checked, &proof, place)?;
+        let (key, id) = self.authorize_key(checked, &proof, selector)?;
         let load = || async { self.load_workspace(id).await };
         let workspace = self.workspaces.get_or_load(id, load).await;
         let workspace = workspace.map_err(unavailable)?;
@@ -307,15 +309,15 @@ impl KeyCheck {
         Ok(AuthContext { key, workspace })
     }
 
-    fn enter(
+    fn authorize_key(
         &self,
-        kept: Arc<KeptKey>,
+        cached: Arc<CachedKey>,
         proof: &Proof<kind::Key>,
-        place: WorkspaceSelector<'_>,
+        selector: WorkspaceSelector<'_>,
     ) -> std::result::Result<(AuthorizedKey, WorkspaceId), AuthError> {
-        let checked = self.judge(kept, proof, None)?;
-        let id = checked.kept.place(place)?;
-        Ok((checked.pass(), id))
+        let checked = self.judge(cached, proof, None)?;
+        let id = checked.cached.select_workspace(selector)?;
+        Ok((checked.authorized(), id))
     }
 
     async fn load_workspace(&self, id: WorkspaceId) -> Result<Option<AuthorizedWorkspace>> {
@@ -333,34 +335,34 @@ impl KeyCheck {
 
     fn judge(
         &self,
-        kept: Arc<KeptKey>,
+        cached: Arc<CachedKey>,
         proof: &Proof<kind::Key>,
         workspace: Option<&str>,
     ) -> Verdict {
         let now = self.core.now();
-        if let Some(refusal) = kept.refusal(proof, workspace, now) {
+        if let Some(refusal) = cached.refusal(proof, workspace, now) {
             Err(refusal)
         } else {
             let id = proof.id;
-            self.touches.note(id, &kept.touched, now);
-            Ok(CheckedKey { id, kept })
+            self.touches.note(id, &cached.touched, now);
+            Ok(CheckedKey { id, cached })
         }
     }
 
     /// The key behind a token and what its signature proves.
-    async fn look_up(&self, token: &str) -> Result<Option<(Arc<KeptKey>, Proof<kind::Key>)>> {
+    async fn look_up(&self, token: &str) -> Result<Option<(Arc<CachedKey>, Proof<kind::Key>)>> {
         let Some(proof) = self.verifier.verify(token).await? else {
             return Ok(None);
         };
         let load = || async {
             let state = keys::key_state(&self.core.db, proof.id).await?;
-            Ok(state.map(|state| KeptKey::new(state, &self.lists)))
+            Ok(state.map(|state| CachedKey::new(state, &self.lists)))
         };
         let checked = self.states.get_or_load(proof.id, load).await?;
         Ok(checked.map(|checked| (checked, proof)))
     }
 
-    /// Tells the owner of a key whether it would be let in; keys of others are unknown.
+    /// Checks a key for its owner; keys of others are reported as unknown.
     pub async fn verify_key(&self, scope: &Scope, request: VerifyKey) -> Result<Verified> {
         let unknown = Verified {
             code: Some(Refusal::Unknown.code()),
@@ -382,7 +384,7 @@ impl KeyCheck {
         })
     }
 
-    /// Writes down which keys were used; called every few seconds and at the end.
+    /// Stores when keys were last used; called every few seconds and at shutdown.
     pub async fn flush_touches(&self) -> Result<()> {
         let write = |used: Arc<[_]>| {
             self.core.db.transact(move |tx| {
@@ -401,7 +403,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_each_of_very_many_keys_is_little() {
         // With the two counts of an `Arc`, 64 bytes: the next size that is allocated is 80.
-        assert_eq!(size_of::<KeptKey>(), 48);
+        assert_eq!(size_of::<CachedKey>(), 48);
         assert_eq!(size_of::<Proof<kind::Key>>(), 32);
     }
 }
