@@ -94,7 +94,7 @@ async fn open_installation(
     }))
 }
 
-/// Says what to do about a damaged file, wherever that comes to light.
+/// Adds to the error of a damaged database file what to do about it.
 fn name_damage(error: OpenError, location: &Location) -> OpenError {
     match (error, location) {
         (OpenError::Damaged(error), Location::Sqlite(file)) => {
@@ -122,7 +122,7 @@ fn open_blobs(directory: &Path, installation: &str) -> Result<BlobStore, OpenErr
     })
 }
 
-/// The container engine, as this installation sees it; it is not asked anything yet.
+/// The client of the container engine; it does not connect yet.
 fn open_engine(
     name: &str,
     paths: &InstallationPaths,

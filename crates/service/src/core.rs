@@ -15,33 +15,30 @@ use std::sync::Arc;
 
 /// Handles and settings that the services share.
 pub struct Core {
-    /// The facts.
+    /// The database.
     pub db: Db,
     /// The contents of releases.
     pub blobs: BlobStore,
-    /// Runs containers. It may not be there: whoever asks it finds out.
+    /// Runs containers. It may be unreachable: then its calls fail.
     pub runtime: Arc<dyn Runtime>,
     /// Makes and keeps images; with Docker, the same engine.
     pub image_builder: Arc<dyn ImageBuilder>,
-    /// What time it is.
     pub clock: Clock,
-    /// What the configuration says.
+    /// The services' part of the configuration.
     pub settings: Settings,
     /// Seals what is encrypted at rest.
     pub(crate) master: MasterKey,
     /// Signs and checks tokens.
     pub(crate) keyring: ArcSwap<Keyring>,
-    /// What somebody waits for, so that other work gives way.
+    /// Lets background work yield to foreground requests.
     pub(crate) priority_gate: PriorityGate,
 }
 
 impl Core {
-    /// The present moment.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// A new identifier.
     pub(crate) fn new_id<T>(&self) -> Result<Id<T>> {
         random::id(self.now())
     }

@@ -15,7 +15,7 @@ pub enum Error {
     /// No credential, or one that is not (or no longer) good.
     #[error("authentication is missing or invalid: send `Authorization: Bearer <token>`")]
     Unauthenticated,
-    /// A login with an address and password that open no account. Says not which of them is wrong.
+    /// A login with a wrong address or password. It does not reveal which of them is wrong.
     #[error("the e-mail address or the password is wrong, or the account is disabled")]
     WrongCredentials,
     /// The caller sees the thing but may not do this to it.
@@ -28,7 +28,6 @@ pub enum Error {
     Quota {
         /// What is limited, in the plural.
         what: &'static str,
-        /// The quota.
         limit: u64,
     },
     /// Part of the request is not acceptable.
@@ -71,13 +70,13 @@ pub enum Error {
     /// An idempotency key was used for two different requests.
     #[error("this Idempotency-Key was used for a different request; use a new key")]
     IdempotencyMismatch,
-    /// The first request with this idempotency key has not been answered yet.
+    /// The first request with this idempotency key is still in progress.
     #[error("a request with this Idempotency-Key is still being carried out; repeat in a moment")]
     IdempotencyInProgress,
     /// Too many requests or attempts.
     #[error("too many requests; repeat in {} s", .0.as_secs().max(1))]
     RateLimited(Duration),
-    /// Something that we need does not answer.
+    /// A dependency, such as the database, is not available.
     #[error("the service is not available right now; repeat in a moment")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A failure on our side. The cause is logged, never shown.
@@ -90,7 +89,6 @@ pub enum Error {
 pub struct MissingFile {
     /// Where the release has it.
     pub path: String,
-    /// Its hash.
     pub digest: String,
 }
 

@@ -1,8 +1,8 @@
-//! Whether a first start may make a new installation: never where another one lies whose database is missing.
+//! Decides whether a first start may create an installation: never in a data directory whose database is missing.
 //!
-//! An empty database alone proves nothing: its file may be lost, its name mistyped. So the data directory is asked
-//! too. A marker file is there from before the first secret is written until the database has its first rows: a first
-//! start that was killed in between goes on.
+//! An empty database alone proves nothing: its file may be lost, its name mistyped. So the data directory is checked
+//! too. A marker file exists from before the first secret is written until the database has its first rows: a first
+//! start that was killed in between is resumed.
 
 use crate::installation_paths::{ADMIN_TOKEN_FILE, InstallationPaths};
 use crate::open_error::{OpenError, cannot};
@@ -68,7 +68,7 @@ pub(crate) fn end(paths: &InstallationPaths) -> Result<(), OpenError> {
     }
 }
 
-/// What in the data directory says that there was an installation. A first start that was cut off has written secrets,
+/// Files in the data directory that prove an earlier installation. A first start that was killed has written secrets,
 /// but no contents.
 fn find_remains(paths: &InstallationPaths) -> Result<Vec<PathBuf>, OpenError> {
     let mut remains = Vec::new();
@@ -126,8 +126,8 @@ fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Moves what another installation left into a directory of its own. Nothing is deleted, and whoever is killed here
-/// only has to start again.
+/// Moves the files of another installation into a directory of their own. Nothing is deleted, and a start that is
+/// killed here can be repeated.
 fn set_aside(
     paths: &InstallationPaths,
     remains: &[PathBuf],

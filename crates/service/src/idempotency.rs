@@ -1,13 +1,13 @@
-//! Idempotency keys: a request that is repeated is carried out once and answered twice.
+//! Idempotency keys: a request that is repeated is executed once, and its response is replayed.
 //!
 //! The first request with a key reserves it and gets an [`IdempotencyGuard`]; repeats find the reservation
-//! (409, in progress) or the stored answer. The reservation is a row, so it also holds on other
+//! (409, in progress) or the stored response. The reservation is a row, so it also holds on other
 //! nodes. It is a lease that the guard's process renews while the request runs: when the process
-//! dies, the next repeat takes the key over as soon as the lease is out.
+//! crashes, the next repeat takes the key over once the lease has expired.
 //!
-//! Carry a request with a guard out to its end even when the client hangs up (in a task of its
-//! own): a client that lost its connection is exactly the one that repeats, and a guard dropped
-//! after the work was done lets the repeat do it again.
+//! Run a request with a guard to its end even when the client disconnects (in a task of its own):
+//! a client that lost its connection is the one that repeats, and a guard dropped after the work
+//! was done lets the repeat do it again.
 
 mod answer;
 mod guard;
@@ -37,7 +37,7 @@ pub struct IdempotencyKey {
 /// The request behind an idempotency key.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyedRequest<'r> {
-    /// What proves who asks: the same key of another credential is another key.
+    /// The credential of the request: the same key of another credential is another key.
     pub credential: &'r [u8],
     /// HTTP method.
     pub method: &'r str,
@@ -95,7 +95,7 @@ fn hash_parts(context: &'static str, parts: &[&[u8]]) -> [u8; 32] {
 pub enum RequestStart {
     /// Carry it out, then [`IdempotencyGuard::finish`].
     New(IdempotencyGuard),
-    /// It was carried out before: answer this.
+    /// It was executed before: send this response.
     Replay(StoredAnswer),
 }
 
@@ -114,10 +114,10 @@ impl Idempotency {
         }
     }
 
-    /// Reserves a key for its first request, or finds the answer that it had.
+    /// Reserves a key for its first request, or finds the stored response.
     ///
     /// [`Error::IdempotencyMismatch`] when the key belongs to another request,
-    /// [`Error::IdempotencyInProgress`] while the first one is being carried out.
+    /// [`Error::IdempotencyInProgress`] while the first one is in progress.
     pub fn begin(&self, key: IdempotencyKey) -> BoxFuture<'_, Result<RequestStart>> {
         Box::pin(async move {
             let core = &self.core;
@@ -126,8 +126,8 @@ impl Idempotency {
                 scope: key.scope,
                 holder,
             };
-            // Registered first: a caller that goes away while we wait for the database must not leave a
-            // reservation behind that nobody gives up.
+            // Registered first: a caller that is dropped while it waits for the database must not leave a
+            // reservation behind that is never released.
             let guard = IdempotencyGuard::new(core, &self.in_flight, held);
             let known = core
                 .db

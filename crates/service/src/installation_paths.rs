@@ -9,7 +9,6 @@ pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Where an installation keeps its things.
 #[derive(Debug, Clone)]
 pub struct InstallationPaths {
-    /// The data directory.
     pub data_dir: PathBuf,
     /// The database; by default a file inside the data directory.
     pub database: Location,

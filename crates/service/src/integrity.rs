@@ -20,13 +20,13 @@ const START_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// A server that has just started has more urgent things to do.
 const FIRST_CHECK_DELAY: Duration = Duration::from_secs(5);
 const CHECK_INTERVAL: Duration = Duration::from_hours(24);
-/// There while a server runs: whoever finds it at its start comes after a crash.
+/// Exists while a server runs: a server that finds it at its start follows a crash.
 const RUNNING_FILE: &str = "running";
 
 const ADVICE: &str = "stop Estrade, keep a copy of the file and of what lies beside it (-wal, -shm), and restore a \
      backup; `sqlite3 FILE .recover` saves what can be read";
 
-/// Says that the database is damaged, and what to do.
+/// The error for a damaged database, with what to do about it.
 pub(crate) fn refusal(file: &Path, found: &str) -> OpenError {
     OpenError::Refused(format!(
         "the database {} is damaged ({found}); {ADVICE}. \
@@ -35,7 +35,7 @@ pub(crate) fn refusal(file: &Path, found: &str) -> OpenError {
     ))
 }
 
-/// Notes that a server uses a data directory, until it is told that the server ended in good order.
+/// Marks a data directory as in use, until a clean shutdown removes the mark.
 #[must_use = "a run that is not ended counts as a crash"]
 pub struct RunMarker {
     path: PathBuf,
@@ -150,7 +150,7 @@ impl IntegrityCheck {
         })
     }
 
-    /// Checks the whole database, and says so loudly when it is damaged.
+    /// Checks the whole database, and logs an error when it is damaged.
     async fn check_all(&self, stop: &CancellationToken) {
         let Some(file) = self.db.file().map(Path::to_owned) else {
             return;

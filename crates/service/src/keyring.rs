@@ -2,7 +2,7 @@
 //!
 //! Account tokens open the management routes, AI keys the inference routes. Both are EdDSA JWTs
 //! that differ in `aud`. `jti` is random and only its hash is stored: EdDSA is deterministic, so a
-//! stored `jti` would let whoever has the database and the signing key rebuild the token.
+//! stored `jti` would let an attacker with the database and the signing key rebuild the token.
 
 use crate::seal::MasterKey;
 use crate::{Error, random};
@@ -57,7 +57,6 @@ struct Claims {
 
 /// What a signature proves, for good: the live state is looked up by `id`.
 pub(crate) struct Proof<T> {
-    /// The credential's identifier.
     pub id: Id<T>,
     /// What its `jti` is known by.
     pub secret: SecretMark,
@@ -65,9 +64,9 @@ pub(crate) struct Proof<T> {
     ends: u32,
 }
 
-/// The first half of the hash of a `jti`: that of a random one is as unlikely to be met by chance, and
-/// very many are kept. Not less of it: with a signing key and a copy of the database, somebody could look for a
-/// `jti` that has the mark of any of them.
+/// The first half of the hash of a `jti`: 128 bits of a random value do not collide by chance, and very many are
+/// kept in memory. Not less: an attacker with a signing key and a copy of the database could search for a `jti`
+/// that has the mark of any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SecretMark([u8; 16]);
 
@@ -93,7 +92,7 @@ impl<T> Proof<T> {
     }
 }
 
-// By hand, because the derives would ask the same of `T`, which is only a name.
+// By hand: the derives would add a bound on `T`, which is only a type tag.
 impl<T> Clone for Proof<T> {
     fn clone(&self) -> Self {
         *self
@@ -202,7 +201,7 @@ impl Keyring {
         })
     }
 
-    /// Checks signature, issuer and audience; whether it has ended is for the caller to say.
+    /// Checks signature, issuer and audience; expiry is left to the caller.
     pub(crate) fn verify<T>(&self, audience: Audience, token: &str) -> Option<Proof<T>> {
         let header = jsonwebtoken::decode_header(token).ok()?;
         let key = self

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// Serves releases to visitors. The services only know that somebody does.
+/// Serves releases to clients: the interface through which the services drive the edge.
 pub trait Publisher: Send + Sync {
-    /// Gets ready to serve a release, so that the switch to it costs its first visitors nothing.
+    /// Warms up a release, so that its first requests after the switch are not slower.
     /// `fresh` are variants that will be committed with the switch: the database has them not yet.
     fn prepare<'p>(
         &'p self,
@@ -20,9 +20,8 @@ pub trait Publisher: Send + Sync {
         fresh: Vec<VariantRow>,
     ) -> BoxFuture<'p, Result<()>>;
 
-    /// From now on a release that runs can be reached at exactly these addresses. Those that it had
-    /// before and has no more get no new request; the answer comes when they have ended those that
-    /// they had, or after `limit`.
+    /// Sets the addresses of a running release. Those that are removed get no new request; the future
+    /// resolves when their requests in flight have ended, or after `limit`.
     fn publish(
         &self,
         project: ProjectId,
@@ -31,18 +30,18 @@ pub trait Publisher: Send + Sync {
         limit: Duration,
     ) -> BoxFuture<'static, ()>;
 
-    /// What visitors of a project were given on this node; none when nobody came.
+    /// The traffic of a project on this node; none without a request.
     fn traffic(&self, _project: ProjectId) -> Option<Traffic> {
         None
     }
 }
 
-/// Who serves releases on this node, once that is known.
+/// The publisher of this node, set once it exists.
 #[derive(Default)]
 pub struct PublisherSlot(OnceLock<Weak<dyn Publisher>>);
 
 impl PublisherSlot {
-    /// Says who it is; the first one stays.
+    /// Sets the publisher; only the first call has an effect.
     pub fn set(&self, publisher: Weak<dyn Publisher>) {
         drop(self.0.set(publisher));
     }
@@ -52,7 +51,7 @@ impl PublisherSlot {
     }
 }
 
-/// What visitors of a project were given since this node has served it.
+/// Counters of a project's requests and bytes since this node has served it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// Responses by class of status: 1xx to 5xx.

@@ -10,12 +10,11 @@ pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Error> {
     random::bytes().map_err(Error::internal)
 }
 
-/// A new identifier.
 pub(crate) fn id<T>(now: Timestamp) -> Result<Id<T>, Error> {
     random::id(now).map_err(Error::internal)
 }
 
-/// A key for a hash in memory, that nobody outside can foresee.
+/// A random key for an in-memory hash, against chosen collisions.
 pub(crate) fn hash_key() -> (u64, u64) {
     let state = RandomState::new();
     (state.hash_one(0), state.hash_one(1))

@@ -31,7 +31,7 @@ pub struct Services {
     pub integrity: Arc<IntegrityCheck>,
     /// Finds out whether writes succeed.
     pub write_probe: Arc<WriteProbe>,
-    /// Who serves releases on this node.
+    /// The publisher of this node.
     pub publisher: Arc<PublisherSlot>,
     /// Compresses what is uploaded ahead of its release.
     pub eager_compressor: EagerCompressor,

@@ -9,18 +9,18 @@ use std::future::Future;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// State by key, loaded on first use, dropped when the change feed says so. Absence is not cached.
+/// State by key, loaded on first use and invalidated by the change feed. Absence is not cached.
 pub(crate) struct StateCache<K, V> {
     cache: Cache<K, Arc<V>>,
     /// Counts invalidations, so that a load that raced with one is not kept. Locked while the cache
     /// changes: otherwise a stale state could be seen between its insertion and its removal, by a
-    /// request that came after the change was answered.
+    /// request that followed the response to the change.
     epoch: Mutex<u64>,
 }
 
 impl<T: 'static, V: Send + Sync + 'static> StateCache<Id<T>, V> {
     /// A cache of at most `most` states. A change of kind `one` drops the state it names; a change
-    /// of a kind in `all`, and one that cannot be told, drops everything.
+    /// of a kind in `all`, and one of unknown kind, drops everything.
     pub(crate) fn hooked(
         db: &Db,
         most: usize,

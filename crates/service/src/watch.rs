@@ -1,7 +1,7 @@
 //! Waiting for something to change, for long polls and event streams.
 //!
-//! Start to watch before the first look at the database: then no change can fall in between. The
-//! change feed only makes waiting short; who waits looks again from time to time anyway.
+//! Subscribe before the first read of the database: then no change can fall in between. The change
+//! feed only shortens the wait; waiters poll from time to time anyway.
 
 use estrade_store::{Change, ChangeKind, Db};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 /// Fallback poll: a lost message of the change feed delays a watcher by this much.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Hears of changes from the moment it is made.
+/// A subscription to the changes from its creation on.
 pub struct Watch(Receiver<Change>);
 
 impl Watch {
@@ -38,7 +38,7 @@ impl Watch {
                 Ok(change) if concerns(&change) || change.kind == ChangeKind::Everything => return,
                 Ok(_) => {}
                 Err(RecvError::Lagged(_)) => return,
-                // The database is closing; who waits has a timeout or is told to stop.
+                // The database is closing; every waiter has a timeout or a cancellation token.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }

@@ -1,7 +1,7 @@
-//! Whether writes succeed: asked by those who watch the server, answered by trying.
+//! Write probe for health checks: tries a write to find out whether writes succeed.
 //!
-//! One task tries, and only while somebody asks. It writes to the database and beside the contents of releases, so
-//! that a full disk, a read-only one and a database that somebody has locked are all found.
+//! One task probes, and only on request. It writes to the database and beside the contents of releases, so that a
+//! full disk, a read-only one and a locked database are all found.
 
 use crate::Error;
 use estrade_blobs::BlobStore;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 const SUCCESS_TTL: Duration = Duration::from_secs(2);
 /// How long a bad one does.
 const FAILURE_TTL: Duration = Duration::from_millis(250);
-/// How long somebody who asks waits for a try.
+/// How long a request waits for a probe.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// A try that takes longer has failed, even if it should succeed later.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -57,7 +57,7 @@ impl WriteProbe {
         }
     }
 
-    /// Whether writes succeed, as far as can be said within half a second.
+    /// Whether writes succeed, as far as can be found out within half a second.
     pub async fn is_writable(&self) -> bool {
         let mut outcomes = self.outcome.subscribe();
         let last = *outcomes.borrow_and_update();
@@ -81,7 +81,7 @@ impl WriteProbe {
     }
 }
 
-/// Tries whenever somebody asks, until `stop`.
+/// Probes on each request until `stop` is cancelled.
 pub fn run(probe: Arc<WriteProbe>, stop: CancellationToken) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         while stop

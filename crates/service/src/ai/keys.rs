@@ -20,7 +20,7 @@ fn name_taken() -> Error {
     Error::conflict("key_exists", "a key with this name exists")
 }
 
-/// Makes a key; its JWT is in the answer and nowhere else.
+/// Creates a key; its JWT is in the response and not stored.
 pub async fn create_key(core: &Core, scope: &Scope, new: CreateKey) -> Result<Key> {
     let permission = scope.require(Role::Developer)?;
     let (now, owner) = (core.now(), scope.owner);
@@ -142,7 +142,7 @@ pub async fn update_key(
         .await
 }
 
-/// What the audit log says of an update: switching is what people look for, so it has its own name.
+/// The audit entry of an update; switching a key on or off has an action of its own.
 fn noted(note: Note, before: &Key, after: &Key, update: &UpdateKey) -> Note {
     let (old, new) = (&before.limits, &after.limits);
     let changes = [

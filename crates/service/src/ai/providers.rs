@@ -32,7 +32,7 @@ fn seal(core: &Core, id: ProviderId, key: &ProviderKey) -> Result<Vec<u8>> {
     core.master.seal(&purpose(id), key.0.expose().as_bytes())
 }
 
-/// Says whether a provider can be asked at all: who asks knows more of that than its words tell.
+/// Validates a provider with the gateway, which knows more of what it can use than the field types tell.
 pub type Check<'c> = &'c (dyn Fn(&Provider) -> std::result::Result<(), Invalid> + Sync);
 
 /// Every provider in the database with its key, oldest first: for the catalogue. One whose key does
@@ -99,7 +99,7 @@ fn with_key(provider: KeptProvider, api_key: Option<Secret>) -> Provider {
     }
 }
 
-/// Refuses what could be stored but never be asked.
+/// Refuses a provider that could be stored but not be used.
 fn check_usable(check: Check<'_>, provider: KeptProvider, key: Option<&ProviderKey>) -> Result<()> {
     let key = key.map(|key| key.0.clone());
     check(&with_key(provider, key)).map_err(|reason| Error::invalid(format!("baseURL: {reason}")))

@@ -1,4 +1,4 @@
-//! What is shown of the calls in the usage ledger, sums over time and single calls, to those who may see it.
+//! Reads of the usage ledger: sums over time, and single calls.
 
 use crate::ai::workspaces::read_workspace;
 use crate::{Core, Error, Result, Scope};

@@ -13,7 +13,6 @@ const PRUNE_AT: usize = 1024;
 /// The workspaces of one or many keys.
 #[derive(Debug)]
 pub(crate) struct WorkspaceList {
-    /// Whose they are.
     pub(crate) owner: OwnerId,
     pub(crate) list: Vec<WorkspaceRef>,
     /// Their ids, joined by commas.

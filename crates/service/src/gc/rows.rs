@@ -28,10 +28,10 @@ const PRUNE_CALLS_INTERVAL: Duration = Duration::from_mins(10);
 const BATCH_ROWS: u32 = 1000;
 /// How long the change feed goes back; followers lag by a second, not by an hour.
 const CHANGES_RETENTION: Duration = Duration::from_hours(1);
-/// How long an expired token is still listed, for those who wonder why it stopped working.
+/// How long an expired token is still listed, so that its owner can see why it stopped working.
 const EXPIRED_TOKENS_RETENTION: Duration = Duration::from_hours(7 * 24);
-/// How long it is remembered that a project's name was somebody's. It is reserved for a month, but DNS records that lead
-/// to it live longer.
+/// How long the name of a deleted project is remembered. It is reserved for a month, but DNS records that point to it
+/// live longer.
 const FORMER_NAMES_RETENTION: Duration = Duration::from_hours(365 * 24);
 
 /// How long it is remembered that what a deleted disk held may be removed: its engine may be away.
@@ -46,7 +46,7 @@ pub fn run(
     stop: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        // Beside each other: a long sweep must not cost anyone their lease.
+        // Concurrently: a long sweep must not delay the renewal of leases.
         tokio::join!(
             repeat(FLUSH_INTERVAL, &stop, || flush(&tokens, &keys)),
             repeat(SWEEP_INTERVAL, &stop, || sweep(&core, &stop)),
@@ -110,7 +110,7 @@ async fn release_as_dropped(idempotency: &Idempotency, stop: &CancellationToken)
     }
 }
 
-/// A job that fails is done again next time; the log says so.
+/// Logs the failure of a job, which is repeated next time.
 fn report(what: &'static str, result: Result<()>) {
     if let Err(error) = result {
         tracing::warn!(error = error_chain(&error), "cannot {what}");

@@ -1,9 +1,9 @@
-//! Answers that are stored for repeats.
+//! Responses that are stored for repeats.
 
 use crate::{Error, Result};
 use estrade_store::idempotency::AnswerRow;
 
-/// An answer that repeats get; free of secrets, which is the caller's business.
+/// The response that repeats get. The caller makes sure that it contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     pub status: u16,
@@ -12,7 +12,7 @@ pub struct StoredAnswer {
 }
 
 impl StoredAnswer {
-    /// Whether a repeat shall get this answer instead of another try.
+    /// Whether a repeat gets this response instead of being executed.
     pub(super) fn is_final(&self) -> bool {
         matches!(self.status, 200..=299 | 409)
     }

@@ -1,4 +1,4 @@
-//! The guard of a reserved idempotency key: whoever has it carries the request out.
+//! The guard of a reserved idempotency key: its holder executes the request.
 
 use super::answer::StoredAnswer;
 use super::in_flight::InFlightRequests;
@@ -7,10 +7,10 @@ use estrade_store::idempotency::{self as store, Reservation};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an answer is kept.
+/// How long a response is kept.
 const ANSWER_RETENTION: Duration = Duration::from_hours(24);
-/// The largest body that is stored. No answer of ours that creates something comes near it; one
-/// that did would not be stored, and a repeat would be carried out again.
+/// The largest body that is stored. No response to a request that creates something comes near it; one
+/// that did would not be stored, and a repeat would be executed again.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The right to carry a request out. Dropped, it lets a repeat be carried out instead.
@@ -35,8 +35,8 @@ impl IdempotencyGuard {
         }
     }
 
-    /// Keeps the answer for repeats when it is final (2xx and 409); any other lets a repeat try
-    /// again. Returns once that is on disk.
+    /// Stores the response for repeats when it is final (2xx and 409); after any other a repeat is
+    /// executed again. Returns once that is on disk.
     pub async fn finish(self, answer: StoredAnswer) -> Result<()> {
         let small = answer.body.len() <= MAX_BODY_BYTES;
         if !answer.is_final() || !small {
@@ -67,7 +67,7 @@ impl IdempotencyGuard {
         Ok(())
     }
 
-    /// Lets a repeat be carried out, whatever this one was answered. Returns once that is on disk.
+    /// Releases the key, so that a repeat is executed whatever the response was. Returns once that is on disk.
     pub async fn give_up(self) -> Result<()> {
         release(&self.core, vec![self.held]).await?;
         self.discard();

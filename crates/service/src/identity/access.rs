@@ -1,7 +1,7 @@
-//! Who sees what: the one place of the isolation rule.
+//! Access control: the one place of the isolation rule.
 //!
 //! A request is made by a [`Caller`] in a [`Scope`]: the things of one owner, with a role. Every
-//! query takes the scope's owner, so what belongs to somebody else is simply not found (404).
+//! query takes the scope's owner, so resources of other owners are not found (404).
 //!
 //! A scope is read before the transaction that writes, and a member may be demoted or removed in
 //! between. So what a role is required for is written by [`Permission::transact`], which reads the
@@ -15,19 +15,16 @@ use futures_util::future::BoxFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a team answers to those who are not in it, whether it exists or not.
+/// The message for callers that are not members of a team, whether it exists or not.
 pub const NOT_A_MEMBER: &str = "you are not a member of this team";
 
 /// The account behind a request, proved by its token.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The account.
     pub account: AccountId,
     /// The token it came with.
     pub token: TokenId,
-    /// The account's address.
     pub email: String,
-    /// The account's name.
     pub fullname: String,
     /// Whether it may use the admin API.
     pub admin: bool,
@@ -38,14 +35,12 @@ pub struct Caller {
 /// Where a request came from, for the audit log.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
-    /// The client's address.
     pub address: Option<IpAddr>,
-    /// The request's id.
     pub request: Option<Arc<str>>,
 }
 
 impl Caller {
-    /// Refuses (403) who may not use the admin API; what it returns writes.
+    /// Refuses (403) callers that may not use the admin API; writes go through the permission.
     pub fn require_admin(&self) -> Result<AdminPermission> {
         self.require_admin_to_read()?;
         Ok(AdminPermission {
@@ -53,7 +48,7 @@ impl Caller {
         })
     }
 
-    /// Refuses (403) who may not use the admin API, for what writes nothing.
+    /// Refuses (403) callers that may not use the admin API, for reads.
     pub fn require_admin_to_read(&self) -> Result<()> {
         if self.admin {
             return Ok(());
@@ -69,7 +64,6 @@ fn not_an_admin() -> Error {
 /// Whose things a request is about, and what the caller may do with them.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// Who asks.
     pub caller: Caller,
     /// Whose things: the caller's own, or a team's.
     pub owner: OwnerId,
@@ -117,7 +111,7 @@ pub struct Permission {
     account: AccountId,
     owner: OwnerId,
     role: Role,
-    /// What is answered to who is not in the team.
+    /// The error for a caller that is not a member of the team.
     outsider: fn() -> Error,
 }
 
@@ -133,7 +127,7 @@ impl Permission {
         F: for<'t> Fn(&'t mut Tx) -> Job<'t, T, Error> + Send + Sync + 'static,
         T: Send + 'static,
     {
-        // Nobody takes an account's own things from it.
+        // An account always has access to its own resources.
         if self.owner == self.account.cast() {
             return core.db.transact(job).await;
         }
@@ -196,7 +190,7 @@ impl Scope {
 
 /// The scope of a request: the team's when one is named, else the caller's own.
 ///
-/// An unknown team and a team of others answer alike.
+/// An unknown team and a team of others give the same error.
 pub fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> BoxFuture<'_, Result<Scope>> {
     Box::pin(async move {
         let Some(team) = team else {
@@ -219,7 +213,7 @@ pub fn scope_of(core: &Core, caller: Caller, team: Option<TeamId>) -> BoxFuture<
 
 /// What a caller may do with a team that is named in the path.
 ///
-/// Here the team itself is what is asked for, so a team of others is not found (404).
+/// Here the team itself is the resource, so a team of others is not found (404).
 pub async fn require_in_team(
     core: &Core,
     caller: &Caller,
@@ -237,7 +231,7 @@ pub async fn require_in_team(
     })
 }
 
-/// Refuses (404) who is not in a team that is named in the path, for what writes nothing.
+/// Refuses (404) callers that are not members of a team that is named in the path, for reads.
 pub async fn require_member_to_read(core: &Core, caller: &Caller, team: TeamId) -> Result<()> {
     let role = members::member_role(&core.db, team, caller.account).await?;
     role.map(drop).ok_or(Error::NotFound("the team"))

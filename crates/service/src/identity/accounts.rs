@@ -76,8 +76,8 @@ pub enum EndedTokens {
     All,
 }
 
-/// Sets a new password; whoever is logged in with the old one is not any more. Returns how many tokens
-/// ended.
+/// Sets a new password and revokes the sessions, or all tokens. Returns how many tokens
+/// were revoked.
 pub async fn set_password(
     core: &Core,
     email: &Email,
@@ -125,7 +125,7 @@ async fn set_disabled(core: &Core, email: &Email, disabled: bool) -> Result<()> 
         .await
 }
 
-/// Who the caller is, and what projects can be made of here.
+/// The caller's account, and the plans that this installation offers.
 pub fn read_me(core: &Core, caller: &Caller) -> Me {
     let plans = core.settings.plans.named();
     let days = LOG_RETENTION.as_secs() / (24 * 60 * 60);

@@ -2,7 +2,7 @@
 //!
 //! A verified token is remembered under a keyed hash of its text; what the signature proved never
 //! changes. The live state (revoked, disabled, expired) is a second cache that the change
-//! feed empties, so a revocation that was answered is in force for the next request. Failures are
+//! feed invalidates, so an acknowledged revocation is in force for the next request. Failures are
 //! not cached.
 
 use crate::identity::access::{Caller, Origin};
@@ -32,8 +32,8 @@ const TOUCH_BATCH: usize = 1000;
 /// A token is a few hundred bytes; a longer text is not looked at.
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// `SipHash` of a token, with a key that only this process knows. Who wants to be taken for somebody else has
-/// to find a text of the same fingerprint as that one's token, which 128 bits make hopeless. (A hash without
+/// `SipHash` of a token, with a key that only this process knows. To impersonate another caller, an attacker has
+/// to find a text with the fingerprint of that caller's token, which 128 bits make infeasible. (A hash without
 /// a key has to be stronger: BLAKE3 takes twice the instructions for a few hundred bytes.) Not a `u128`: those
 /// are aligned to 16 bytes, which makes each entry larger.
 type Fingerprint = (u64, u64);

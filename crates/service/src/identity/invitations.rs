@@ -69,7 +69,7 @@ pub async fn create_invitation(
 
 /// Makes the caller a member of the team that invited them.
 ///
-/// A link that is unknown, used, expired or for somebody else is simply not found.
+/// A link that is unknown, used, expired or for another address is not found.
 pub async fn join_team(core: &Core, caller: &Caller, token: &str) -> Result<Team> {
     let (secret_hash, now) = (hash(token), core.now());
     let (account, email) = (caller.account, caller.email.clone());

@@ -1,14 +1,14 @@
 //! Logging in with an address and a password.
 //!
-//! Guessing becomes slow, but locks nobody out. Failures are summed up per account, per network, and
-//! per account and network together; each sum loses half of its weight in [`HALF_LIFE`]. Beyond an
-//! allowance, each further failure doubles the wait until the next try (429). Where somebody has
-//! logged in to an account before, only the failures for that account from that very network count:
-//! others, who guess from elsewhere, do not slow down the right person.
+//! Password guessing is throttled, without locking accounts. Failures are summed up per account, per
+//! network, and per account and network together; each sum decays by half in [`HALF_LIFE`]. Beyond an
+//! allowance, each further failure doubles the delay until the next attempt (429). On a network from
+//! which the account has logged in before, only the failures for that account from that very network
+//! count: guessing from elsewhere does not slow down the account's owner.
 //!
-//! A try is counted before its password is looked at, and forgiven when the password fits; so tries
-//! that run at the same time cannot slip past together. An account that does not exist is counted,
-//! checked and answered like one that does: nobody can find out by asking.
+//! An attempt is counted before its password is checked, and taken back when the password is right; so
+//! concurrent attempts cannot slip past together. An account that does not exist is counted, checked
+//! and refused like one that does: a login does not reveal which accounts exist.
 
 mod gate;
 
@@ -35,8 +35,8 @@ pub(crate) const MAX_SUMS: u32 = 200_000;
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// The longest wait for what comes from one network.
 const MAX_DELAY: Duration = Duration::from_mins(15);
-/// The longest wait for an account, whoever guesses, and at a network that it is known at. Short: it is
-/// also the wait of the right person.
+/// The longest delay for an account over all networks, and on a network that it is known at. Short: it also
+/// delays the account's owner.
 const MAX_ACCOUNT_DELAY: Duration = Duration::from_mins(1);
 /// A sum does not grow beyond its allowance and this: then the wait is the longest one anyway.
 const MAX_EXCESS: f64 = 12.0;
@@ -124,8 +124,8 @@ impl Limit {
         failures.last_at.after(delay.min(self.max_delay))
     }
 
-    /// What is left of earlier failures. They fade when the wait is over, not before: else the wait of who
-    /// goes on guessing would stop to grow where it is as long as what is forgotten meanwhile.
+    /// The decayed sum of earlier failures. It decays only after the delay is over: otherwise the delay of an
+    /// attacker that goes on guessing would stop growing once it decays as fast as it grows.
     fn faded(&self, failures: Failures, now: Timestamp) -> f64 {
         let age = now.millis() - self.free_at(failures).millis();
         let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
@@ -158,7 +158,7 @@ struct Attempt {
     network: IpAddr,
     /// The account and the network together.
     pair: [u8; 32],
-    /// Whether somebody has logged in to the account from this network before.
+    /// Whether there was a successful login to the account from this network.
     known: bool,
     limits: Vec<Limit>,
 }
@@ -202,7 +202,7 @@ impl Attempt {
         })
     }
 
-    /// Counts it, or refuses it while somebody has to wait; refused tries do not count.
+    /// Counts the attempt, or refuses it during a delay; refused attempts do not count.
     async fn record(&self, core: &Core) -> Result<()> {
         let (limits, now) = (self.limits.clone(), core.now());
         core.db
@@ -213,7 +213,7 @@ impl Attempt {
                     let mut sums = Vec::with_capacity(limits.len());
                     for limit in limits {
                         let failures = login_attempts::find_failures(tx, limit.scope).await?;
-                        // A clock that went back, or one of another node, locks nobody out.
+                        // Clamped: a clock that was set back, or that of another node, must not extend the delay.
                         let failures = failures.map(|sum| Failures {
                             last_at: sum.last_at.min(now),
                             ..sum
@@ -251,7 +251,7 @@ impl Attempt {
     }
 }
 
-/// Who has one IPv6 address has all 2^64 of its network: they count as one.
+/// An IPv6 client usually has a whole /64, so that its addresses count as one.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),

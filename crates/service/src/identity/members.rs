@@ -1,8 +1,8 @@
 //! The members of a team and their roles.
 //!
 //! Admins manage members, but only an owner makes, unmakes or removes owners, and a team always
-//! keeps one. The rules about the member concerned are checked inside the transaction, so that two
-//! owners who leave at the same time do not both get away, nor two who demote each other.
+//! keeps one. The rules about the member concerned are checked inside the transaction, so that of two
+//! owners who leave, or demote each other, at the same time only one succeeds.
 
 use crate::identity::access::{require_in_team, require_member_to_read};
 use crate::{Caller, Core, Error, Result};
@@ -44,7 +44,7 @@ pub async fn delete_member(
                     keep_an_owner(tx, team).await?;
                 }
                 members::delete_member(tx, team, member).await?;
-                // Or a link that they kept, or gave out, would let somebody in again.
+                // Otherwise an invitation that they kept or passed on would still be valid.
                 Ok(invitations::delete_invitations_of(tx, team, member).await?)
             })
         })

@@ -1,4 +1,4 @@
-//! Who calls, and what they may do: accounts, passwords, login, tokens, teams, access.
+//! Authentication and authorization: accounts, passwords, login, tokens, teams, access.
 
 pub mod access;
 pub mod accounts;

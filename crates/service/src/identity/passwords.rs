@@ -14,10 +14,10 @@ static STRANGERS: LazyLock<Semaphore> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Semaphore::new((cores / 2).clamp(1, 4))
 });
-/// The same for those who do not have to wait behind strangers.
+/// The same for logins from known networks, which do not queue behind others.
 static KNOWN: Semaphore = Semaphore::const_new(1);
 
-/// Stands in for the hash of an account that does not exist, so that the answer takes as long.
+/// Stands in for the hash of an account that does not exist, so that the response takes as long.
 static DECOY: LazyLock<Option<String>> = LazyLock::new(|| hash_now("decoy").ok());
 
 /// Shortest and longest password, in bytes: argon2 does not mind, people and memory do.
@@ -40,7 +40,7 @@ pub(crate) async fn hash(password: Secret) -> Result<String> {
 
 /// Whether the password fits; `None` takes as long as a real hash and never fits.
 ///
-/// `known` is for who has given the right one before: they do not wait behind strangers.
+/// `known` is for logins from known networks, which do not queue behind others.
 pub(crate) async fn verify(password: Secret, hash: Option<String>, known: bool) -> Result<bool> {
     let turns = if known { &KNOWN } else { &*STRANGERS };
     off_thread(turns, move || {
@@ -69,7 +69,7 @@ async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {
     let turn = turns.acquire().await.map_err(Error::internal)?;
-    // The turn ends with the work, not with the wait: who hangs up leaves the work running.
+    // The permit is held until the work ends: a client that disconnects leaves the work running.
     let in_turn = move || {
         let _turn = turn;
         work()

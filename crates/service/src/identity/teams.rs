@@ -1,4 +1,4 @@
-//! Teams: made, listed, deleted. Who is in them is the business of [`crate::identity::members`].
+//! Teams: created, listed, deleted. Their members are in [`crate::identity::members`].
 
 use crate::identity::access::require_in_team;
 use crate::{Caller, Core, Error, Result};

@@ -29,15 +29,15 @@ const MAX_SESSIONS: u32 = 100;
 /// Why a token is made.
 #[derive(Clone)]
 enum Purpose {
-    /// The holder of another one asked for it; at most so many, 0 is without limit.
+    /// Created by the holder of another token; at most `quota`, 0 is unlimited.
     Api { by: TokenId, quota: u64 },
-    /// The administrator asked for it.
+    /// Created by the administrator.
     CommandLine,
-    /// Somebody logged in with the password of this hash.
+    /// Created by a login with the password of this hash.
     Session { hash: Option<Arc<str>> },
 }
 
-/// Makes a token for the caller; the text is in the answer and nowhere else.
+/// Creates a token for the caller; its text is in the response and not stored.
 pub async fn create_token(
     core: &Core,
     caller: &Caller,
@@ -61,7 +61,7 @@ pub async fn create_any_token(
     create(core, account, name, lifetime, Purpose::CommandLine).await
 }
 
-/// Makes a token for who has logged in with a password, as long as it is the account's.
+/// Creates the token of a login, if the password is still the account's.
 pub(crate) async fn create_session(core: &Core, login: &PasswordRow) -> Result<CreatedToken> {
     let purpose = Purpose::Session {
         hash: login.hash.as_deref().map(Arc::from),
@@ -155,7 +155,7 @@ pub async fn delete_token(core: &Core, caller: &Caller, id: TokenId) -> Result<(
     revoke(core, Some(caller.account), id).await
 }
 
-/// Revokes a token whoever owns it, for the administrator's command line.
+/// Revokes a token of any owner, for the administrator's command line.
 pub async fn revoke_any_token(core: &Core, id: TokenId) -> Result<()> {
     revoke(core, None, id).await
 }

@@ -1,6 +1,6 @@
 //! Disks: what the instances of a project keep across releases.
 //!
-//! Here they are only written down; whoever runs instances makes and removes the volumes.
+//! Here are only their rows; the container services create and remove the volumes.
 
 mod mounts;
 

@@ -1,4 +1,4 @@
-//! Environment variables: sealed at rest, masked for those who only read.
+//! Environment variables: sealed at rest, masked for viewers.
 
 use crate::platform::events::{NewEvent, record_events};
 use crate::platform::projects::parse_key;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// What those see who may not see a value.
+/// Shown instead of a value to callers that may not see it.
 const MASK: &str = "***";
 
 /// A sealed value opens only for the project and key that it was sealed for.
@@ -106,7 +106,7 @@ fn release_purpose(project: ProjectId) -> String {
     format!("release-env:{project}")
 }
 
-/// What the instances of a new release are told: the project's variables of now, and those that the
+/// The environment of a new release's instances: the project's present variables, and those that the
 /// release brings itself.
 pub(crate) async fn seal_release_env(
     core: &Core,

@@ -1,7 +1,7 @@
 //! Events: what happened to a project, listed and followed.
 //!
-//! Whoever changes a project notes it here in the same transaction, which also raises the
-//! project's version and tells the change feed.
+//! Every change of a project records an event in the same transaction, which also raises the
+//! project's version and notifies the change feed.
 
 use crate::watch::Watch;
 use crate::{Core, Result, Scope, platform::projects, random};
@@ -33,7 +33,7 @@ impl NewEvent {
     }
 }
 
-/// Notes what happened to a project. Within a project, ids of events rise in the order of commits,
+/// Records events of a project. Within a project, ids of events rise in the order of commits,
 /// so that a reader who has seen one has seen all before it.
 pub(crate) async fn record_events(
     tx: &mut Tx,
@@ -131,7 +131,7 @@ impl EventFollower {
     pub fn next_events(&mut self) -> BoxFuture<'_, Result<Vec<Event>>> {
         Box::pin(async move {
             loop {
-                // Who was put out of the team since the stream began hears nothing more of it.
+                // A member who was removed from the team since the stream began gets no more events.
                 self.scope = self.scope.renew(&self.core).await?;
                 let (db, owner) = (&self.core.db, self.scope.owner);
                 let found =

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How long the name of a deleted project stays its owner's.
 const NAME_RESERVED_FOR: Duration = Duration::from_hours(30 * 24);
-/// How many names of deleted projects are kept for one owner: nobody can reserve all names.
+/// How many names of deleted projects are kept for one owner: bounds how many names an owner can reserve.
 const MAX_FORMER_NAMES: u32 = 1000;
 
 async fn on_the_wire(core: &Core, row: ProjectRow) -> Result<Project> {
@@ -38,7 +38,7 @@ async fn on_the_wire(core: &Core, row: ProjectRow) -> Result<Project> {
     })
 }
 
-/// Where visitors reach a project: at its default subdomain, else at its first domain that is verified. Empty when it
+/// The public address of a project: its default subdomain, else its first domain that is verified. Empty when it
 /// has neither.
 async fn project_url(core: &Core, row: &ProjectRow) -> Result<String> {
     if row.default_subdomain {
@@ -91,7 +91,7 @@ pub async fn read_project(
     Ok((detail, version))
 }
 
-/// Makes a project; 409 `project_exists` when anybody has one of that name.
+/// Creates a project; 409 `project_exists` when there is one of that name, of any owner.
 pub async fn create_project(core: &Core, scope: &Scope, new: CreateProject) -> Result<Project> {
     let permission = scope.require(Role::Developer)?;
     let (plan, _) = require_plan(core, &new.plan_id)?;
@@ -197,7 +197,7 @@ pub async fn delete_project(
     delete_and_reserve(core, scope, project, if_match, NAME_RESERVED_FOR).await
 }
 
-/// The same, but anybody may have its name at once.
+/// The same, but its name is free for any owner at once.
 pub async fn purge_project(
     core: &Core,
     scope: &Scope,
@@ -260,7 +260,7 @@ pub async fn resize_project(core: &Core, scope: &Scope, project: &str, plan: &st
     change_project(core, scope, project, alteration).await
 }
 
-/// Asks for the project's instances to be started afresh.
+/// Requests a restart of the project's instances.
 pub async fn restart_project(core: &Core, scope: &Scope, project: &str) -> Result<()> {
     change_project(core, scope, project, Alteration::Restart).await
 }
@@ -370,13 +370,11 @@ fn require_instances(row: &ProjectRow) -> Result<()> {
 /// Whether a name can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
-    /// Nobody has it.
     Free,
-    /// Somebody has it.
     Taken,
 }
 
-/// Says whether the caller could make a project of that name; 400 when nobody can have such a name.
+/// Whether the caller could create a project of that name; 400 when no project can have such a name.
 pub async fn check_availability(core: &Core, scope: &Scope, name: &str) -> Result<Availability> {
     let name: ProjectName = name.parse()?;
     let taken = projects::is_name_taken(&core.db, name.as_str()).await?;

@@ -1,4 +1,4 @@
-//! What the configuration says about containers.
+//! Configuration of containers.
 
 use estrade_buildpacks::BaseImages;
 use estrade_runtime::{Egress, EngineHost, Registries, SubnetPool};
@@ -7,7 +7,6 @@ use std::time::Duration;
 /// Lines of logs are kept this long at most.
 pub(crate) const LOG_RETENTION: Duration = Duration::from_hours(30 * 24);
 
-/// How projects run.
 #[derive(Debug, Clone)]
 pub struct ContainerSettings {
     /// Where the engine listens.
@@ -30,7 +29,7 @@ pub struct ContainerSettings {
     pub build_cpus: u64,
     /// How long a build may take.
     pub build_limit: Duration,
-    /// How long instances may take to become healthy, unless a release says otherwise.
+    /// How long instances may take to become healthy, unless a release has its own deadline.
     pub health_limit: Duration,
     /// Disk space in bytes that is kept free by removing images early.
     pub free_disk: u64,

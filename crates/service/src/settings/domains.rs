@@ -1,4 +1,4 @@
-//! What the configuration says about host names.
+//! Configuration of host names.
 
 use estrade_model::domain::HostName;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 pub struct DomainSettings {
     /// A project is reached at `{project}.{domain}`, for each of these.
     pub edge: Vec<String>,
-    /// Our own public hosts, which nobody can have.
+    /// The installation's own public hosts, which no project can use.
     pub own_hosts: Vec<String>,
     /// Whether DNS must prove whose a domain is.
     pub verify: bool,
-    /// The DNS server to ask; none: those of the system.
+    /// The DNS server for look-ups; none: those of the system.
     pub dns_server: Option<SocketAddr>,
 }
 

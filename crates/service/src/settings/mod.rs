@@ -1,4 +1,4 @@
-//! What the configuration says to the services: values only, no state.
+//! The services' part of the configuration: values only, no state.
 
 mod containers;
 mod domains;
@@ -40,7 +40,6 @@ pub struct Quotas {
     pub domains: u64,
 }
 
-/// What the configuration says to the services.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The plans of this installation.
@@ -75,7 +74,6 @@ pub struct Settings {
     pub domains: DomainSettings,
     /// How calls are accounted for.
     pub usage: UsageSettings,
-    /// How projects run.
     pub containers: ContainerSettings,
 }
 

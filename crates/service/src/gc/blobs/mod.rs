@@ -1,4 +1,4 @@
-//! Removing what nobody needs any more: old artifacts and sources, contents without a release, and
+//! Garbage collection of old artifacts and sources, contents without a release, and
 //! files without a content. One task, started by the server and ended by its token.
 //!
 //! ```text
@@ -161,7 +161,7 @@ impl BlobCollector {
         }
     }
 
-    /// Removes everything that nobody needs.
+    /// Runs all steps once.
     pub async fn collect(&mut self) -> Result<CollectedBlobs> {
         retention::prune(&self.core).await?;
         retention::trim_all(&self.core).await?;

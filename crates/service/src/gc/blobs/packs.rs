@@ -11,7 +11,7 @@ use std::collections::HashMap;
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Moves the contents of sparse packs on this node's disk; returns how many packs were emptied. They stay as orphans
-/// for a while: who has read where a content lies may still come.
+/// for a while: a reader that has looked up the location of a content may still open it.
 pub(super) async fn compact(core: &Core) -> Result<usize> {
     let blobs = core.blobs.clone();
     let packs = tokio::task::spawn_blocking(move || list_packs(&blobs))
@@ -82,7 +82,7 @@ async fn move_out(core: &Core, packs: Vec<ObjectId>) -> Result<()> {
             Box::pin(async move { Ok::<_, Error>(blob_gc::move_blobs(tx, &moves).await?) })
         })
         .await;
-    // After a failure nobody knows; if it did not happen, the new pack is an orphan.
+    // After a failure the commit is in doubt; if it did not happen, the new pack is an orphan.
     published.keep();
     noted
 }

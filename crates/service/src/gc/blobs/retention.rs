@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How long an upload or a source waits for a release that names it.
 const UNUSED_RETENTION: Duration = Duration::from_hours(24);
-/// A release is kept for this much longer than visitors may still ask for its files.
+/// A release is kept for this much longer than clients may still request its files.
 const LIVE_MARGIN: Duration = Duration::from_mins(1);
 /// Projects that are looked at, at once.
 const PAGE_ROWS: u32 = 100;
@@ -76,7 +76,6 @@ where
     Ok(())
 }
 
-/// What may go.
 #[derive(Debug, PartialEq, Eq)]
 struct Expired {
     artifacts: HashSet<ArtifactId>,

@@ -1,4 +1,4 @@
-//! Mark and sweep over the rows of contents; [`estrade_store::blob_gc`] says why that is safe beside running
+//! Mark and sweep over the rows of contents; [`estrade_store::blob_gc`] explains why that is safe beside running
 //! releases.
 
 use super::reachable::{PAGE_ROWS, ReachableSet};

@@ -1,8 +1,8 @@
-//! How many logins are looked at at once.
+//! Bounds the number of concurrent logins.
 //!
-//! Checking a password is expensive on purpose, so that those who wait for it are limited, in all and
-//! per network; the rest is told to come back. Whoever logs in from where they have before has
-//! places of their own: a flood of strangers does not take them.
+//! Checking a password is expensive on purpose, so the logins that wait for it are limited, in total
+//! and per network; the rest is refused. Logins from known networks have slots of their own: a flood
+//! from other networks does not take them.
 
 use crate::{Error, Result};
 use estrade_model::sync::MutexExt;

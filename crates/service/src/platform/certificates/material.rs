@@ -62,7 +62,7 @@ pub(super) fn request(host: &HostName) -> std::result::Result<(KeyPair, Vec<u8>)
     Ok((key, request.der().to_vec()))
 }
 
-/// The certificate that answers a challenge over TLS (RFC 8737).
+/// The certificate of a TLS-ALPN-01 challenge (RFC 8737).
 pub(super) fn challenge(
     host: &HostName,
     answer: &str,

@@ -1,8 +1,8 @@
-//! Certificates for the hosts that we serve, from an ACME server.
+//! Certificates for the hosts of the installation, from an ACME server.
 //!
-//! [`Acme`] is what the edge asks: for the certificate of a host, and for what to answer to an ACME
-//! server. A host without a certificate gets one ordered, if it is ours, by the [`worker`] of one
-//! node; the others hear of it through the change feed.
+//! [`Acme`] gives the edge the certificate of a host, and the responses to ACME challenges. For a host
+//! of the installation without a certificate, the [`worker`] of one node orders one; the other nodes
+//! are notified by the change feed.
 
 mod material;
 mod order;
@@ -31,14 +31,14 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
 
 /// Certificates that are kept ready to be shown.
-const MOST_READY: usize = 4096;
-/// Hosts that are known to be nobody's, and for how long that is believed.
-const MOST_STRANGERS: usize = 16_384;
-const STRANGER_FOR: Duration = Duration::from_secs(10);
-/// Hosts that wait for their order; more than this are left to ask again.
-const MOST_WANTED: usize = 1000;
-/// How long a visitor waits for the first certificate of a host.
-const PATIENCE: Duration = Duration::from_secs(8);
+const MAX_READY: usize = 4096;
+/// Negative cache: hosts that belong to no project, and for how long they are cached.
+const MAX_UNKNOWN_HOSTS: usize = 16_384;
+const UNKNOWN_HOST_TTL: Duration = Duration::from_secs(10);
+/// Hosts that wait for their order; further ones are dropped, and their clients have to retry.
+const MAX_WANTED: usize = 1000;
+/// How long a TLS handshake waits for the first certificate of a host.
+const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Hosts that are read at once.
 const PAGE: u32 = 1000;
 
@@ -51,12 +51,12 @@ pub enum Challenge {
     TlsAlpn01,
 }
 
-/// What the configuration says about ACME.
+/// Configuration of ACME.
 #[derive(Debug, Clone)]
 pub struct AcmeSettings {
     /// The address of the server's directory.
     pub directory: String,
-    /// Whom the server may write to.
+    /// The contact address for the ACME server.
     pub email: Option<String>,
     /// The root certificate of a private server; none: those of the system.
     pub ca_file: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct AcmeSettings {
 pub struct Acme {
     core: Arc<Core>,
     settings: AcmeSettings,
-    /// Where the database is asked: the edge's threads have runtimes of their own.
+    /// The runtime for database queries: the edge's threads have runtimes of their own.
     runtime: Handle,
     account: OnceCell<Account>,
     /// Every host that has a certificate.
@@ -78,12 +78,12 @@ pub struct Acme {
     /// Set when `certified` is to be read again.
     outdated: AtomicBool,
     ready: Cache<HostName, Arc<Material>>,
-    strangers: Cache<HostName, Instant>,
+    unknown_hosts: Cache<HostName, Instant>,
     wanted: Mutex<HashSet<HostName>>,
     /// Wakes the worker.
     work: Notify,
-    /// Wakes those who wait for a certificate.
-    news: Notify,
+    /// Wakes the handshakes that wait for a certificate.
+    issued: Notify,
 }
 
 impl fmt::Debug for Acme {
@@ -104,11 +104,11 @@ impl Acme {
                 account: OnceCell::new(),
                 certified: RwLock::default(),
                 outdated: AtomicBool::new(false),
-                ready: Cache::new(MOST_READY),
-                strangers: Cache::new(MOST_STRANGERS),
+                ready: Cache::new(MAX_READY),
+                unknown_hosts: Cache::new(MAX_UNKNOWN_HOSTS),
                 wanted: Mutex::default(),
                 work: Notify::new(),
-                news: Notify::new(),
+                issued: Notify::new(),
                 settings,
                 core,
             });
@@ -117,7 +117,7 @@ impl Acme {
             acme.core
                 .db
                 .changes()
-                .on_change(move |change| hear(&weak, change));
+                .on_change(move |change| on_change(&weak, change));
             acme.read_certified().await?;
             Ok(acme)
         })
@@ -153,8 +153,13 @@ impl Acme {
         if let Some(material) = self.ready.get(&host).filter(|it| it.not_after > now) {
             return Some(Arc::clone(&material.certified));
         }
-        let is_recent = |since: &Instant| since.elapsed() < STRANGER_FOR;
-        if self.strangers.get(&host).as_ref().is_some_and(is_recent) {
+        let is_recent = |since: &Instant| since.elapsed() < UNKNOWN_HOST_TTL;
+        if self
+            .unknown_hosts
+            .get(&host)
+            .as_ref()
+            .is_some_and(is_recent)
+        {
             return None;
         }
         let acme = Arc::clone(self);
@@ -174,19 +179,19 @@ impl Acme {
     }
 
     async fn find_or_order(&self, host: &HostName) -> Result<Option<Arc<CertifiedKey>>> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CERTIFICATE_TIMEOUT;
         if let Some(found) = self.load(host).await? {
             return Ok(Some(found));
         }
         if !self.is_ours(host).await? {
-            self.strangers.insert(host.clone(), Instant::now());
+            self.unknown_hosts.insert(host.clone(), Instant::now());
             return Ok(None);
         }
         loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            // Listening begins before the look, so that nothing falls in between.
-            news.as_mut().enable();
+            let issued = self.issued.notified();
+            tokio::pin!(issued);
+            // Registered before the look-up, so that no notification is missed.
+            issued.as_mut().enable();
             if let Some(found) = self.load(host).await? {
                 return Ok(Some(found));
             }
@@ -194,30 +199,30 @@ impl Acme {
                 return Ok(None);
             }
             self.want(host);
-            if timeout_at(deadline, news).await.is_err() {
+            if timeout_at(deadline, issued).await.is_err() {
                 return Ok(None);
             }
         }
     }
 
-    /// What to answer to an ACME server that asks for this token over HTTP.
+    /// The response to the HTTP-01 challenge with this token.
     pub async fn http_challenge(&self, token: &str) -> Option<String> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if token.is_empty() || token.len() > 128 || !token.bytes().all(letter) {
             return None;
         }
         let (db, now, token) = (self.core.db.clone(), self.core.now(), token.to_owned());
-        let asked = async move { acme::response_to_token(&db, &token, now).await };
-        answered(self.runtime.spawn(asked).await)
+        let query = async move { acme::response_to_token(&db, &token, now).await };
+        read_response(self.runtime.spawn(query).await)
     }
 
-    /// The certificate that answers an ACME server that asks for this host over TLS.
+    /// The certificate for the TLS-ALPN-01 challenge of this host.
     pub async fn tls_challenge(&self, host: &str) -> Option<Arc<CertifiedKey>> {
         let host: HostName = host.parse().ok()?;
         let (db, now, name) = (self.core.db.clone(), self.core.now(), host.clone());
-        let asked = async move { acme::response_for_host(&db, &name, now).await };
-        let answer = answered(self.runtime.spawn(asked).await)?;
-        match material::challenge(&host, &answer) {
+        let query = async move { acme::response_for_host(&db, &name, now).await };
+        let response = read_response(self.runtime.spawn(query).await)?;
+        match material::challenge(&host, &response) {
             Ok(certified) => Some(Arc::new(certified)),
             Err(error) => {
                 tracing::error!(error, "cannot make a certificate for a challenge");
@@ -256,7 +261,7 @@ impl Acme {
 
     fn want(&self, host: &HostName) {
         let mut wanted = self.wanted();
-        if wanted.len() < MOST_WANTED && wanted.insert(host.clone()) {
+        if wanted.len() < MAX_WANTED && wanted.insert(host.clone()) {
             self.work.notify_one();
         }
     }
@@ -266,12 +271,12 @@ impl Acme {
     }
 }
 
-/// What the database says about a challenge; a failure is logged here, and nobody can be answered.
-fn answered(
-    asked: std::result::Result<std::result::Result<Option<String>, StoreError>, JoinError>,
+/// The response that was read; a failure is logged here and counts as none.
+fn read_response(
+    read: std::result::Result<std::result::Result<Option<String>, StoreError>, JoinError>,
 ) -> Option<String> {
-    match asked {
-        Ok(Ok(answer)) => answer,
+    match read {
+        Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let error = error_chain(&error);
             tracing::warn!(error, "cannot look for a challenge");
@@ -282,8 +287,8 @@ fn answered(
     }
 }
 
-/// Hears of certificates that this node or another one has got.
-fn hear(acme: &Weak<Acme>, change: &Change) {
+/// Change hook: updates the caches when this node or another one has stored a certificate.
+fn on_change(acme: &Weak<Acme>, change: &Change) {
     let Some(acme) = acme.upgrade() else { return };
     match change.kind {
         ChangeKind::Certificate => {
@@ -292,13 +297,13 @@ fn hear(acme: &Weak<Acme>, change: &Change) {
                 let mut certified = acme.certified.write_ignoring_poison();
                 certified.insert(host);
             }
-            acme.news.notify_waiters();
+            acme.issued.notify_waiters();
         }
         ChangeKind::Everything => {
             acme.ready.clear();
             acme.outdated.store(true, Ordering::Release);
             acme.work.notify_one();
-            acme.news.notify_waiters();
+            acme.issued.notify_waiters();
         }
         _ => {}
     }

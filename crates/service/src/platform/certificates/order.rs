@@ -14,10 +14,10 @@ use instant_acme::{
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long an answer to a challenge is kept.
-const CHALLENGE_FOR: Duration = Duration::from_mins(10);
-/// How often the server is asked how far it is.
-const PATIENCE: RetryPolicy = RetryPolicy::new()
+/// How long the response to a challenge is kept.
+const CHALLENGE_RETENTION: Duration = Duration::from_mins(10);
+/// How often the server is polled for the state of an order.
+const POLL_POLICY: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(500))
     .backoff(1.5)
     .timeout(Duration::from_mins(1));
@@ -28,7 +28,7 @@ pub(super) enum OrderError {
     /// The server or the way to it.
     #[error(transparent)]
     Acme(#[from] instant_acme::Error),
-    /// The server refused, and says why.
+    /// The server refused, with this reason.
     #[error("{0}")]
     Refused(String),
     /// The database or our own keys.
@@ -49,7 +49,7 @@ impl From<rcgen::Error> for OrderError {
 }
 
 impl Acme {
-    /// Orders a certificate and keeps it. `failures` says which challenge is tried.
+    /// Orders a certificate and stores it. `failures` selects which challenge is tried.
     pub(super) async fn order(
         &self,
         host: &HostName,
@@ -69,17 +69,17 @@ impl Acme {
                 _ => self.prove(host, authorization, failures).await?,
             }
         }
-        if order.poll_ready(&PATIENCE).await? != OrderStatus::Ready {
+        if order.poll_ready(&POLL_POLICY).await? != OrderStatus::Ready {
             return Err(OrderError::Refused(why(&mut order).await));
         }
         let (key, request) = material::request(host)?;
         order.finalize_csr(&request).await?;
-        let chain = order.poll_certificate(&PATIENCE).await?;
+        let chain = order.poll_certificate(&POLL_POLICY).await?;
         let key = Zeroizing::new(key.serialize_der());
         Ok(self.keep(host, chain, &key).await?)
     }
 
-    /// Gets ready for the server's check, and asks for it.
+    /// Publishes the response to a challenge and requests its validation.
     async fn prove(
         &self,
         host: &HostName,
@@ -111,7 +111,7 @@ impl Acme {
             token: challenge.token.clone(),
             host: host.clone(),
             answer: challenge.key_authorization().as_str().to_owned(),
-            expires_at: self.core.now().after(CHALLENGE_FOR),
+            expires_at: self.core.now().after(CHALLENGE_RETENTION),
         };
         self.core
             .db

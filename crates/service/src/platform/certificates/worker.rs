@@ -1,4 +1,4 @@
-//! Orders certificates: those that visitors wait for, those of new custom domains, and those that
+//! Orders certificates: those that handshakes wait for, those of new custom domains, and those that
 //! are to be renewed.
 
 use super::Acme;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How many orders one node works on at once.
-const MOST_AT_ONCE: usize = 4;
+const MAX_CONCURRENT_ORDERS: usize = 4;
 /// How often it looks although nothing woke it.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How soon it looks after a route has changed; deploys change routes all the time.
@@ -85,7 +85,7 @@ impl Acme {
 
     /// Finds hosts that need an order.
     async fn look(&self) -> Result<()> {
-        let most = u32::try_from(MOST_AT_ONCE).unwrap_or(u32::MAX);
+        let most = u32::try_from(MAX_CONCURRENT_ORDERS).unwrap_or(u32::MAX);
         let mut hosts = list_due(&self.core.db, self.core.now(), most).await?;
         hosts.extend(list_uncertified(&self.core.db, most).await?);
         self.wanted().extend(hosts);
@@ -98,7 +98,7 @@ impl Acme {
         jobs: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<()> {
-        while jobs.len() < MOST_AT_ONCE {
+        while jobs.len() < MAX_CONCURRENT_ORDERS {
             let host = self.wanted().iter().next().cloned();
             let Some(host) = host else { break };
             self.wanted().remove(&host);
@@ -106,7 +106,7 @@ impl Acme {
                 Begun::No => {}
                 Begun::TooMany => {
                     tracing::warn!(%host, "too many certificates were ordered within an hour, waiting");
-                    // What is due stays due; who waits is told nothing and falls back.
+                    // Due orders stay due; handshakes that wait time out and fall back.
                     self.wanted().clear();
                     break;
                 }
@@ -160,7 +160,7 @@ impl Acme {
                 report(self.fail(host, failures, problem).await);
             }
         }
-        self.news.notify_waiters();
+        self.issued.notify_waiters();
     }
 
     async fn fail(&self, host: &HostName, failures: u32, problem: String) -> Result<()> {

@@ -22,7 +22,7 @@ pub(super) struct CrashReport<'t> {
 }
 
 impl CrashReport<'_> {
-    /// Notes a crash. When crashes become a loop, the project says so, and a release that is new is taken
+    /// Records a crash. When crashes become a loop, the status of the project shows it, and a new release is rolled
     /// back.
     pub(super) async fn record(&self, core: &Core) -> Result<()> {
         let now = core.now();

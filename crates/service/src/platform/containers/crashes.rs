@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 /// The first pause before another try; each next one is twice as long.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The longest pause.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 /// An instance that ran this long had got over what made it crash before.
 const STABLE_PERIOD: Duration = Duration::from_mins(1);
@@ -18,7 +17,6 @@ const LOOP_THRESHOLD: u32 = 3;
 /// Most instances that are remembered: those of releases that are long gone are forgotten.
 const MAX_INSTANCES: usize = 10_000;
 
-/// What crashed.
 pub(super) struct Crashes<C = InstanceId> {
     by_number: HashMap<(ReleaseId, u32), Crash<C>>,
     /// Those that were stopped because their disk was full.

@@ -26,7 +26,6 @@ pub(crate) enum BringUpError {
     Refused(Failure),
     /// Its instances are at fault.
     Unhealthy(Failure),
-    /// The engine is.
     Engine(estrade_runtime::Error),
     /// We are.
     Service(Error),
@@ -66,8 +65,8 @@ async fn end_others(
     }
 }
 
-/// Starts the instances of a release and lets visitors reach them, once the release is live: which release
-/// that is, the database says. May be repeated; instances that it leaves behind are removed by the
+/// Starts the instances of a release and publishes their addresses, which get requests once the release is
+/// live in the database. May be repeated; instances that it leaves behind are removed by the
 /// reconciler unless the release goes live.
 pub(crate) async fn bring_up(
     fleet: &Fleet,

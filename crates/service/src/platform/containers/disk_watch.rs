@@ -1,5 +1,5 @@
-//! Instances whose disk the engine cannot limit are looked at, and stopped when they are full: from their
-//! start, before they get visitors, until they are gone.
+//! Polls the disk usage of instances whose disk the engine cannot limit, and stops those that exceed it: from
+//! their start, before they get requests, until they are gone.
 
 use super::fleet::Fleet;
 use crate::Result;

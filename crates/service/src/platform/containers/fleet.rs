@@ -1,5 +1,5 @@
-//! What this process knows of the instances that run here: who is healthy and gets visitors, who is
-//! leaving, and who crashed. All of it can be found out again.
+//! In-memory state of the instances on this node: which are healthy and get requests, which are shutting
+//! down, and which crashed. All of it can be rebuilt from the engine and the database.
 
 use super::crashes::Crashes;
 use super::logs::LogCollector;
@@ -28,7 +28,7 @@ const MAX_CONCURRENT_STARTS: usize = 8;
 /// The instances of this node.
 pub struct Fleet {
     pub(crate) core: Arc<Core>,
-    /// Is told which addresses a release has.
+    /// Gets the addresses of each release.
     pub(crate) publisher: Arc<PublisherSlot>,
     log_collector: Arc<LogCollector>,
     known: Mutex<Known>,
@@ -64,7 +64,7 @@ struct Known {
     disk: HashMap<InstanceId, u64>,
 }
 
-/// An instance that gets visitors.
+/// An instance that gets requests.
 #[derive(Debug)]
 struct Healthy {
     address: SocketAddr,
@@ -72,7 +72,7 @@ struct Healthy {
 }
 
 impl Fleet {
-    /// An instance was found healthy: visitors may come, unless it is leaving.
+    /// Publishes a healthy instance, unless it is shutting down.
     pub(super) fn enter(&self, instance: &Instance) {
         let Some(address) = instance.address else {
             return;
@@ -85,17 +85,17 @@ impl Fleet {
             address,
             since: Instant::now(),
         };
-        let all = known.healthy.entry(place(instance)).or_default();
+        let all = known.healthy.entry(release_key(instance)).or_default();
         all.entry(instance.id.clone()).or_insert(entry);
-        // Nobody leaves.
-        drop(self.publish(place(instance), all, DRAIN_TIMEOUT));
+        // Nothing is removed, so there is nothing to drain.
+        drop(self.publish(release_key(instance), all, DRAIN_TIMEOUT));
     }
 
-    /// An instance gets no new visitors. The answer comes when those that it has are gone, or after
-    /// `limit`.
+    /// Withdraws an instance: it gets no new requests. The future resolves when those in flight have ended, or
+    /// after `limit`.
     pub(super) fn leave(&self, instance: &Instance, limit: Duration) -> BoxFuture<'static, ()> {
         let mut known = self.known();
-        let key = place(instance);
+        let key = release_key(instance);
         let Some(all) = known.healthy.get_mut(&key) else {
             return Box::pin(std::future::ready(()));
         };
@@ -109,8 +109,8 @@ impl Fleet {
         drained
     }
 
-    /// Forgets instances of a project that were there before a look at the engine and that it did not
-    /// find: somebody has removed them, and their addresses may be others' by now.
+    /// Withdraws instances of a project that were known before a query of the engine and that it did not
+    /// find: they were removed by other means, and their addresses may belong to other containers by now.
     pub(super) fn forget_missing(&self, project: ProjectId, found: &[Instance], at: Instant) {
         let is_there = |id: &InstanceId| found.iter().any(|it| it.id == *id);
         let mut known = self.known();
@@ -126,7 +126,7 @@ impl Fleet {
         known.healthy.retain(|_, all| !all.is_empty());
     }
 
-    /// How many instances of a release get visitors.
+    /// How many instances of a release get requests.
     pub(super) fn count_healthy(&self, project: ProjectId, release: ReleaseId) -> usize {
         let known = self.known();
         known
@@ -135,19 +135,19 @@ impl Fleet {
             .map_or(0, HashMap::len)
     }
 
-    /// Whether an instance gets visitors.
+    /// Whether an instance gets requests.
     pub(super) fn is_healthy(&self, instance: &Instance) -> bool {
         let known = self.known();
-        let all = known.healthy.get(&place(instance));
+        let all = known.healthy.get(&release_key(instance));
         all.is_some_and(|all| all.contains_key(&instance.id))
     }
 
-    /// Notes how much the instances have written that somebody has to look at.
+    /// Records the disk usage of instances whose disk the engine does not limit.
     pub(super) fn note_disks(&self, written: HashMap<InstanceId, u64>) {
         self.known().disk = written;
     }
 
-    /// How much the instances of a project have written, where somebody has to look.
+    /// The disk usage of a project's instances whose disk the engine does not limit.
     pub(crate) fn disk_of(&self, project: ProjectId) -> Option<u64> {
         let known = self.known();
         let of_project = known.healthy.iter().filter(|((it, _), _)| *it == project);
@@ -155,12 +155,12 @@ impl Fleet {
         ids.filter_map(|id| known.disk.get(id).copied()).max()
     }
 
-    /// Takes the right to end an instance; false when somebody has it.
+    /// Claims the shutdown of an instance; false when it is claimed already.
     pub(super) fn begin_leaving(&self, id: &InstanceId) -> bool {
         self.known().leaving.insert(id.clone())
     }
 
-    /// Whether somebody is ending it.
+    /// Whether its shutdown is claimed.
     pub(super) fn is_leaving(&self, id: &InstanceId) -> bool {
         self.known().leaving.contains(id)
     }
@@ -172,7 +172,6 @@ impl Fleet {
         known.crashes.take_full(id);
     }
 
-    /// What crashed.
     pub(super) fn crashes<T>(&self, look: impl FnOnce(&mut Crashes) -> T) -> T {
         look(&mut self.known().crashes)
     }
@@ -182,7 +181,7 @@ impl Fleet {
         look(&mut self.known().rebuilds)
     }
 
-    /// Somebody wants a release started at once, whatever became of its instances before.
+    /// Clears the crash history of a release, so that its instances are started at once.
     pub(crate) fn reset_backoff(&self, release: ReleaseId) {
         let mut known = self.known();
         known.crashes.forget(release);
@@ -214,6 +213,6 @@ impl Fleet {
     }
 }
 
-fn place(instance: &Instance) -> (ProjectId, ReleaseId) {
+fn release_key(instance: &Instance) -> (ProjectId, ReleaseId) {
     (instance.key.project, instance.key.release)
 }

@@ -1,4 +1,4 @@
-//! When an instance is healthy: what its release says of it.
+//! Health checks of instances, as their release configures them.
 
 use estrade_runtime::Probe;
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl HealthCheck {
-    /// Reads `healthCheck` of a release: `{path}` or just the path asks over HTTP, `{command}` runs it in
+    /// Reads `healthCheck` of a release: `{path}` or just the path is an HTTP check, `{command}` runs it in
     /// the instance, `deadline` is in seconds. Without any of them a connection is enough.
     pub(super) fn read(settings: &Map<String, Value>, usual: Duration) -> Self {
         let check = settings.get("healthCheck").unwrap_or(&Value::Null);

@@ -22,7 +22,6 @@ pub(super) enum LaunchError {
         instance: Instance,
         failure: Failure,
     },
-    /// The engine is.
     Engine(Error),
 }
 
@@ -39,7 +38,7 @@ pub(super) async fn launch(
     number: u32,
 ) -> Result<Instance, LaunchError> {
     let runtime = &fleet.core.runtime;
-    // Closed by nobody.
+    // The semaphore is never closed.
     let turn = fleet.starts.acquire().await.ok();
     workload.ensure_disks(&fleet.core).await?;
     let id = runtime.run_instance(&workload.spec(number)).await?;
@@ -93,7 +92,7 @@ fn exit_of(instance: &Instance) -> Option<&Exit> {
     }
 }
 
-/// Why an instance ended, in words, with the last that it said.
+/// Why an instance ended, with its last lines of output.
 pub(super) async fn tell(
     fleet: &Fleet,
     workload: &Workload,
@@ -128,7 +127,7 @@ fn with_lines(message: &str, lines: &[String]) -> String {
     format!("{message}; its last lines:\n{}", lines.join("\n"))
 }
 
-/// What an instance said last; nothing when that cannot be read.
+/// The last lines of an instance's output; empty when they cannot be read.
 async fn last_lines(runtime: &dyn Runtime, id: &InstanceId) -> Vec<String> {
     let from = LogsFrom {
         after: 0,

@@ -1,20 +1,20 @@
-//! Projects that run: which instances there shall be, and making it so.
+//! Projects that run in containers: the desired instances, and their reconciliation.
 //!
 //! ```text
 //! workload     what the instances of a release are made from, out of the database
 //! launch       one instance: made, started, healthy
 //! deploy       all instances of a new release, for the release worker
-//! reconciler   the loop that makes the engine's instances equal to what the database says
+//! reconciler   the loop that makes the engine's instances equal to the desired state in the database
 //! reconcile    one project of it
-//! fleet        what this process knows: who is healthy, who is leaving, who crashed
+//! fleet        in-memory state: which instances are healthy, shutting down or crashed
 //! disk_watch   stops instances that have written too much
 //! disk_room    how much room the engine's disk has
-//! gc           when and how images, networks and volumes that nobody needs are removed
+//! gc           garbage collection of images, networks and volumes
 //! logs         what instances write, kept and read
 //! ```
 //!
-//! What shall run is in the database and what runs in the engine; nothing else decides. What a process
-//! knows besides can be lost with it.
+//! The desired state is in the database and the actual state in the engine; nothing else decides. What a
+//! process has in memory can be lost with it.
 
 mod crash_loop;
 mod crashes;

@@ -2,8 +2,8 @@
 //! made again from what the release was made of, by a release of its own that runs the same.
 //!
 //! Retries back off exponentially and are bounded: a source that is gone or a registry that refuses does not come back
-//! by itself, and every attempt costs a build slot and a failed release. After [`MAX_ATTEMPTS`] the project says
-//! that it gave up, until another release is live or somebody restarts the project or the server.
+//! by itself, and every attempt costs a build slot and a failed release. After [`MAX_ATTEMPTS`] the project's status
+//! reports that it gave up, until another release is live or the project or the server is restarted.
 
 use super::crash_loop::CrashReport;
 use super::fleet::Fleet;
@@ -18,11 +18,11 @@ use std::time::Duration;
 
 /// How soon to look again at an attempt that is under way.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// How soon to look again after giving up: somebody may have brought the image back by other means.
+/// How soon to check again after giving up: the image may have been restored by other means.
 const GIVEN_UP_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Has the image of a live release rebuilt, unless that is under way, was tried lately or was given up; says how soon
-/// to look again.
+/// Has the image of a live release rebuilt, unless that is in progress, was tried lately or was given up; returns how
+/// soon to check again.
 pub(super) async fn rebuild(fleet: &Fleet, live: &Workload) -> Result<Duration> {
     let core = &fleet.core;
     let (project, release) = (live.project.project, live.run.release);

@@ -1,6 +1,6 @@
-//! One project: its instances in the engine are made equal to what the database says.
+//! Reconciles one project: makes its instances in the engine equal to the desired state in the database.
 //!
-//! May be dropped at any await and begun again: it looks first, and each step can be repeated.
+//! May be dropped at any await and begun again: it reads the state first, and each step is idempotent.
 
 use super::crash_loop::{self, CrashReport};
 use super::crashes::Verdict;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 /// How soon to look again at what is about to change by itself.
 const SHORT_RECHECK_DELAY: Duration = Duration::from_millis(500);
-/// How soon to look again whether one that crashed stays up, or what became of one that nobody could say.
+/// How soon to check again whether a crashed instance stays up, or an instance whose state was unknown.
 const RECHECK_DELAY: Duration = Duration::from_secs(30);
 
 /// What is left to do for a project.
@@ -119,8 +119,8 @@ pub(super) async fn reconcile_project(
     Ok(result)
 }
 
-/// Looks at an instance that runs and that nobody here has started. One that has not begun never will: to
-/// launch it makes it anew.
+/// Checks an instance that runs and that this process has not started. One whose program has not begun never
+/// will: launching it creates it anew.
 async fn check_running(
     fleet: &Fleet,
     live: &Workload,
@@ -208,8 +208,8 @@ impl InstanceReconciler<'_> {
         self.result.leaving.extend(leaving);
     }
 
-    /// Looks at instances that run but that nobody here has found healthy yet, and starts those that are
-    /// missing, unless it is too early after they crashed. Each gets visitors as soon as it is healthy.
+    /// Checks instances that run but that this process has not found healthy yet, and starts those that are
+    /// missing, unless they are in crash backoff. Each gets requests as soon as it is healthy.
     async fn complete(&mut self, unknown: Vec<Instance>, missing: Vec<u32>) -> Result<()> {
         let (core, fleet, live) = (self.core, self.fleet, self.live);
         let mut due = Vec::new();

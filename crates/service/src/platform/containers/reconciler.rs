@@ -37,7 +37,7 @@ const ENGINE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const GC_DELAY: Duration = gc::RETRY_DELAY;
 /// The same while nothing runs.
 const IDLE_GC_DELAY: Duration = Duration::from_secs(10);
-/// Changes and events that come together are answered by one look.
+/// Changes and events within this time are handled together.
 const BATCH_DELAY: Duration = Duration::from_millis(10);
 /// The least time between two looks, whatever wakes it.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub struct Reconciler {
     fleet: Arc<Fleet>,
     reconciling: JoinSet<(ProjectId, Result<ReconcileResult>)>,
     busy: HashMap<ProjectId, (TaskId, AbortHandle)>,
-    /// Projects that changed while somebody reconciled them.
+    /// Projects that changed while they were being reconciled.
     dirty: HashSet<ProjectId>,
     /// Whether an instance that shall go is gone.
     leaving: JoinSet<bool>,
@@ -61,13 +61,13 @@ pub struct Reconciler {
     events: Option<BoxStream<'static, std::result::Result<Event, estrade_runtime::Error>>>,
     last: Instant,
     next: Instant,
-    /// When to look a second time at what an event told of.
+    /// When to check the effect of an event a second time.
     echo: Option<Instant>,
     gc_schedule: GcSchedule,
     /// When the firewall's rules were set; none: not by this process.
     firewall: Option<Instant>,
     setting_firewall: JoinSet<()>,
-    /// Whether it was said that they could not be.
+    /// Whether it was logged that they could not be set.
     unprotected: Arc<AtomicBool>,
     engine: EngineState,
     /// Nothing runs and nothing shall.
@@ -84,7 +84,7 @@ enum EngineState {
     Away,
     /// Away, and what it has of ours shall go.
     AwayWithGarbage,
-    /// Away, and that was said.
+    /// Away, and that was logged.
     AwayReported,
 }
 
@@ -158,7 +158,7 @@ impl Reconciler {
                 heard = heard(changes) => self.heard(heard),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
-                        // Somebody may have started what nobody wants any more.
+                        // Instances that are no longer desired may have been started.
                         self.idle = false;
                         self.echo = Some(Instant::now() + EVENT_LAG);
                         self.look_in(BATCH_DELAY);
@@ -205,7 +205,7 @@ impl Reconciler {
     fn heard(&mut self, heard: Heard) {
         match heard {
             Heard::Workload(project) => {
-                // Somebody who starts instances that are not wanted any more need not go on.
+                // A task that starts instances that are no longer desired need not go on.
                 if let Some((_, task)) = self.busy.get(&project) {
                     task.abort();
                     self.dirty.insert(project);
@@ -275,7 +275,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks at everything, and gives each project that is not being reconciled to somebody.
+    /// Reads the desired and the actual state, and spawns a task for each project that is not being reconciled.
     async fn look(&mut self) {
         let now = Instant::now();
         self.last = now;

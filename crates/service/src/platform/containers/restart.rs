@@ -5,8 +5,8 @@ use crate::{Result, Scope, platform::projects};
 use estrade_model::team::Role;
 
 impl Fleet {
-    /// Asks for the project's instances to be started afresh: also those that crashed and would wait for the next
-    /// try, or whose image the engine has lost.
+    /// Requests a restart of the project's instances: also of those in crash backoff, or whose image the engine
+    /// has lost.
     pub async fn restart_project(&self, scope: &Scope, project: &str) -> Result<()> {
         scope.require_to_read(Role::Developer)?;
         let row = projects::find_project(&self.core, scope, project).await?;

@@ -1,4 +1,4 @@
-//! Shells in running instances: who may open one, and where.
+//! Shells in running instances: authorization, and the choice of the instance.
 
 use crate::{Core, Error, Result, Scope, platform::projects};
 use estrade_model::ProjectId;
@@ -13,7 +13,7 @@ pub use estrade_runtime::{Shell, ShellControl};
 /// Longest command line, in bytes.
 const MAX_COMMAND: usize = 8 * 1024;
 
-/// A shell that somebody may open.
+/// An authorized shell that was not opened yet.
 #[derive(Debug, Clone)]
 pub struct ShellRequest {
     scope: Scope,
@@ -27,12 +27,12 @@ pub enum NoShell {
     /// The project has no instance that runs.
     #[error("no instance of this project is running; deploy it, or scale it to 1 or more")]
     NothingRuns,
-    /// It could not be opened; the sentence is for the one who asked.
+    /// It could not be opened; the message is for the client.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Checks that somebody may open a shell in a project: developers may. `command` is a line for `sh`.
+/// Authorizes a shell in a project, for developers. `command` is a line for `sh`.
 pub async fn request_shell(
     core: &Core,
     scope: Scope,
@@ -66,12 +66,11 @@ fn parse_command(line: &str) -> Result<Vec<String>> {
 }
 
 impl ShellRequest {
-    /// The project.
     pub fn project(&self) -> ProjectId {
         self.project
     }
 
-    /// Who asks, and for whom.
+    /// The scope of the request.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }

@@ -1,4 +1,4 @@
-//! How an instance ends: no new visitors, time for those that it has, SIGTERM, SIGKILL, removed.
+//! Shutdown of an instance: no new requests, drain, SIGTERM, SIGKILL, removal.
 
 use super::fleet::{DRAIN_TIMEOUT, Fleet};
 use estrade_model::error::error_chain;
@@ -11,18 +11,18 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why an instance ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopReason {
-    /// Others take over its visitors.
+    /// Other instances take over its requests.
     Replaced,
-    /// Its project is gone or switched off: nobody is sent to it any more.
+    /// Its project was deleted or switched off: it gets no requests.
     Unwanted,
 }
 
-/// Ends an instance, unless somebody does already. False when the engine could not: it is tried again.
+/// Shuts an instance down, unless that is in progress. False when the engine could not: it is retried.
 pub(super) async fn shutdown(fleet: &Fleet, instance: Instance, why: StopReason) -> bool {
     if !fleet.begin_leaving(&instance.id) {
         return true;
     }
-    // Given back even if this future is dropped: nobody else may end it until then.
+    // Released even if this future is dropped: only the holder may shut the instance down.
     let _leaving = ShutdownGuard(fleet, &instance.id);
     let limit = match why {
         StopReason::Replaced => DRAIN_TIMEOUT,

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 /// From one sample to the next.
 const STEP: Duration = Duration::from_secs(10);
-/// While nothing runs, the engine is asked only every so many steps.
+/// While nothing runs, the engine is queried only every so many steps.
 const IDLE_STEPS: u32 = 6;
 /// Instances that are measured at once. The engine takes up to a second for each.
 const AT_ONCE: usize = 64;
@@ -48,7 +48,7 @@ pub struct Measuring {
     /// When the last one was.
     at: Option<Instant>,
     last: HashMap<InstanceId, Reading>,
-    /// Steps until the engine is asked again, while nothing runs.
+    /// Steps until the engine is queried again, while nothing runs.
     rest: u32,
 }
 
@@ -88,7 +88,7 @@ impl UsageMeter {
         }
     }
 
-    /// Measures once, unless nothing runs and the engine was asked a moment ago.
+    /// Measures once, unless nothing runs and the engine was queried recently.
     pub async fn step(&self, measuring: &mut Measuring) -> Result<()> {
         if measuring.rest > 0 {
             measuring.rest -= 1;
@@ -118,7 +118,7 @@ impl UsageMeter {
         Ok(())
     }
 
-    /// None: it has ended, or the engine could not say.
+    /// None: it has ended, or the engine does not know.
     async fn read(&self, instance: Instance) -> Option<(Instance, Reading)> {
         let stats = match self.core.runtime.stats(&instance.id).await {
             Ok(stats) => stats?,
@@ -183,7 +183,7 @@ impl UsageMeter {
 }
 
 impl UsageMeter {
-    /// What a project's instances on this node use now, and what its visitors were given.
+    /// The present resource usage of a project's instances on this node, and its traffic.
     pub async fn read_summary(&self, scope: &Scope, project: &str) -> Result<MetricSummary> {
         let row = projects::find_project(&self.core, scope, project).await?;
         let plan = self.core.settings.plans.get(&row.plan);
@@ -239,8 +239,7 @@ struct Use {
 }
 
 impl Measuring {
-    /// What was used since the last measurement. Of an instance about which nothing is known before,
-    /// nothing can be said yet.
+    /// The usage since the last measurement. An instance that was not measured before has none yet.
     fn compare(&mut self, readings: Vec<(Instance, Reading)>) -> HashMap<ProjectId, Use> {
         let before = self.at.replace(Instant::now());
         let mut used: HashMap<ProjectId, Use> = HashMap::new();

@@ -160,7 +160,7 @@ async fn disks_of(
     Ok((there, missing))
 }
 
-/// What instances are told; the port that visitors are sent to cannot be another one.
+/// The environment of instances; `PORT` cannot be overridden, because requests are sent to it.
 fn environment(core: &Core, project: ProjectId, run: &RunRow) -> Result<Vec<(String, Secret)>> {
     let mut all = match &run.env {
         Some(sealed) => open_release_env(core, project, sealed)?,

@@ -1,4 +1,4 @@
-//! Checking pending domains: when somebody asks, and by ourselves, less and less often.
+//! Checks pending domains: on request, and in the background with growing intervals.
 
 use super::dns::{self, Finding};
 use super::{MIN_CHECK_DELAY, NOT_FOUND, on_the_wire};
@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest wait between two lookups.
 const MAX_CHECK_DELAY: Duration = Duration::from_hours(6);
-/// For how long we look by ourselves; then only when somebody asks.
+/// For how long domains are checked in the background; then only on request.
 const MAX_PENDING_AGE: Duration = Duration::from_hours(30 * 24);
-/// Who asks again within this time is told what was found before.
+/// A request within this time gets the earlier result.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// How often due domains are looked for.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -71,7 +71,7 @@ pub async fn check_due(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Looks up a pending domain, unless somebody, here or on another node, has just done it.
+/// Looks up a pending domain, unless this node or another one has just done it.
 async fn check(core: &Core, row: &DomainRow) -> Result<()> {
     let (id, now) = (row.id, core.now());
     let (since, next) = (now.before(MIN_CHECK_INTERVAL), next_check(row, now));
@@ -93,7 +93,7 @@ async fn check(core: &Core, row: &DomainRow) -> Result<()> {
     let finding = if settings.verify {
         dns::look_up(settings.dns_server, &row.name, &row.token, &targets).await
     } else {
-        // It was added when proofs were still asked for.
+        // It was added when proofs were still required.
         Finding::Proven
     };
     match finding {

@@ -1,4 +1,4 @@
-//! What DNS says about a custom domain: whether it proves whose it is.
+//! Verifies the ownership of a custom domain in DNS.
 
 use estrade_model::domain::{DnsRecord, HostName};
 use hickory_resolver::TokioResolver;
@@ -11,7 +11,7 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long one DNS server may take to answer.
+/// How long one DNS server may take to respond.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long all questions about one domain may take.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
@@ -27,7 +27,7 @@ pub(super) fn txt_record(name: &HostName, token: &str) -> DnsRecord {
     }
 }
 
-/// What DNS said.
+/// The result of a look-up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// One of the records is there.
@@ -38,8 +38,8 @@ pub(super) enum Finding {
 
 /// Looks for the proof: the token in the TXT record, or a CNAME that leads to one of `targets`.
 ///
-/// Asks the given server, or those of the system. They are read each time, because they change and
-/// checks are rare; nothing is cached, because the caller wants to know how it is now.
+/// Queries the given server, or those of the system. They are read each time, because they change and
+/// checks are rare; nothing is cached, because the caller wants the present state.
 pub(super) async fn look_up(
     server: Option<SocketAddr>,
     name: &HostName,

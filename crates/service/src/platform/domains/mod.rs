@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const NOT_FOUND: Error = Error::NotFound("the domain");
 
-/// Most domains of one project: each pending one makes us ask DNS.
+/// Most domains of one project: each pending one causes DNS look-ups.
 const MAX_PER_PROJECT: u64 = 100;
 
 /// When a new domain is first looked up; later waits double, up to the longest.
@@ -91,10 +91,10 @@ pub async fn read_domain(core: &Core, scope: &Scope, id: DomainId) -> Result<(Do
     Ok((on_the_wire(core, row), version))
 }
 
-/// Adds a domain to a project. It serves once DNS proves whose it is.
+/// Adds a domain to a project. It is active once DNS proves its ownership.
 ///
-/// Others may have the same name waiting: whoever proves it first has it. 409 `domain_taken` when
-/// somebody has, 403 `quota` when the project or its owner has too many.
+/// Several owners may have the same name pending: the first that proves it gets it. 409 `domain_taken` when
+/// it is taken, 403 `quota` when the project or its owner has too many.
 pub async fn create_domain(core: &Core, scope: &Scope, new: CreateDomain) -> Result<Domain> {
     let permission = scope.require(Role::Developer)?;
     let settings = &core.settings.domains;
@@ -145,7 +145,7 @@ async fn insert_domain(tx: &mut Tx, row: &DomainRow, quota: u64, now: Timestamp)
     }
     let next_check = (!row.active).then(|| now.after(MIN_CHECK_DELAY));
     match domains::insert_domain(tx, row, next_check).await {
-        // Nobody's is active, so it is the owner's own.
+        // None is active, so the duplicate is the owner's own.
         Err(StoreError::Duplicate) => {
             return Err(Error::conflict(
                 "domain_exists",

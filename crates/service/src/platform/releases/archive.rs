@@ -1,4 +1,4 @@
-//! The files of a release as a tar: for who downloads them, and for the engine that builds them.
+//! The files of a release as a tar: for downloads, and for the engine that builds them.
 //!
 //! Files are sorted by path and have no times and owners of their own. The archive is made piece by
 //! piece as it is read, so a slow reader holds no thread and little memory.
@@ -16,7 +16,7 @@ use std::io::{self, Cursor, Read, Write};
 
 /// How much is read from a file at once.
 const PIECE: usize = 64 * 1024;
-/// How much of the archive is handed over at once, at least.
+/// Minimum size of a chunk of the archive.
 const CHUNK: usize = 64 * 1024;
 /// Tar files are made of blocks of this size.
 const BLOCK: usize = 512;
@@ -25,8 +25,8 @@ const BLOCK: usize = 512;
 pub(super) enum Packing {
     /// With gzip, all files alike, so that the bytes never change.
     Download,
-    /// As it is, with scripts and programs marked as such: nobody told us their modes. These texts
-    /// join the files, or take the place of those with the same path.
+    /// All files, with scripts and programs marked as executable, since uploads have no modes. These texts
+    /// are added, or replace files with the same path.
     Build(Vec<(String, String)>),
 }
 
@@ -84,13 +84,12 @@ impl Archive {
             marks_programs,
             out: Some(out),
         };
-        // Missing contents are told now, while there can still be a status that says so.
+        // Missing contents are detected now, while the response can still have an error status.
         let checked =
             tokio::task::spawn_blocking(|| archive.check_contents().map(|()| archive).ok());
         checked.await.map_err(Error::internal)
     }
 
-    /// Its bytes.
     pub(super) fn into_stream(self) -> BoxStream<'static, io::Result<Bytes>> {
         try_unfold(self, next_chunk).boxed()
     }

@@ -1,6 +1,6 @@
-//! What the build of a release says to whoever follows it.
+//! The build log of a release.
 //!
-//! Few lines, which wait here until something is committed anyway: a line costs no flush of its own.
+//! Lines are buffered until the next commit of the release: a line costs no fsync of its own.
 
 use super::naming::NOT_FOUND;
 use crate::{Core, Error, Result, Scope};
@@ -11,7 +11,7 @@ use estrade_store::{Tx, releases};
 
 /// Longest line, in characters.
 const MAX_LINE_CHARS: usize = 2000;
-/// Most lines of one answer; who follows asks again, from the last one on.
+/// Most lines of one response; a follower requests the next ones after the last.
 const MAX_LINES: u32 = 1000;
 
 /// Lines that wait to be written.
@@ -55,14 +55,14 @@ pub(super) async fn note_warnings(
     said.write(tx, release, now).await
 }
 
-/// What the build of a release said strictly after `since`, and where the release stands.
+/// The build log of a release strictly after `since`, and the state of the release.
 pub async fn read_build_logs(
     core: &Core,
     scope: &Scope,
     id: ReleaseId,
     since: Option<Timestamp>,
 ) -> Result<BuildLogs> {
-    // The state first: who sees a terminal one has seen every line, or sees it now.
+    // The state first: a reader that sees a terminal state gets every line with it at the latest.
     let row = releases::read_release(&core.db, scope.owner, id).await?;
     let row = row.ok_or(NOT_FOUND)?;
     let lines = build_logs::list_lines(&core.db, id, since, MAX_LINES).await?;

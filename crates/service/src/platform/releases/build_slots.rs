@@ -1,4 +1,4 @@
-//! Build slots: how many images are built or fetched at once, and for whom.
+//! Build slots: bound how many images are built or fetched at once, in total and per owner.
 //!
 //! A slot is taken with the claim of a release and not waited for: a release that needs one stays in the
 //! queue, where it holds nothing, until the worker finds a slot for it ([`super::schedule`]).
@@ -42,8 +42,8 @@ impl BuildSlots {
         self.held().get(&owner).copied().unwrap_or(0)
     }
 
-    /// Takes a slot. Nothing is waited for and nothing refused: who may have one is decided before
-    /// ([`super::schedule`]), also for a release that was BUILDING when its worker went away.
+    /// Takes a slot, without a wait or a limit: [`super::schedule`] has decided before which release may have
+    /// one, also for a release that was BUILDING when its worker crashed.
     pub(super) fn take(self: &Arc<Self>, owner: OwnerId) -> BuildSlot {
         *self.held().entry(owner).or_default() += 1;
         BuildSlot {

@@ -45,7 +45,7 @@ impl Claim {
         Self::take_these(core, found).await
     }
 
-    /// Claims these releases, as far as nobody was faster.
+    /// Claims those of these releases that no other worker has claimed.
     pub(super) async fn take_these(
         core: &Arc<Core>,
         found: Vec<ClaimableRow>,
@@ -85,12 +85,10 @@ impl Claim {
         Ok(rows.into_iter().map(claim).collect())
     }
 
-    /// The release.
     pub fn release(&self) -> ReleaseId {
         self.row.id
     }
 
-    /// Its project.
     pub fn project(&self) -> ProjectId {
         self.row.project
     }
@@ -121,7 +119,6 @@ impl Claim {
         self.row.state
     }
 
-    /// What it runs.
     pub(super) fn spec(&self) -> &ReleaseSpec {
         &self.row.spec
     }
@@ -136,7 +133,7 @@ impl Claim {
         &self.core
     }
 
-    /// What names the lease, for who renews it.
+    /// The id of the lease, for its renewal.
     pub(super) fn lease(&self) -> &str {
         &self.lease
     }
@@ -215,11 +212,11 @@ pub(super) struct Built {
     pub(super) manifest: Manifest,
     /// Contents that are new.
     pub(super) new: Vec<StoredBlob>,
-    /// Until the transaction is over, also when nobody waits for it any more.
+    /// Held until the transaction is over, even if its future is dropped.
     pub(super) _held: PublishedGuard,
     /// How it is served, as JSON; none as usual.
     pub(super) site: Option<String>,
-    /// What the build said.
+    /// Lines of the build log that are committed with it.
     pub(super) said: BuildLog,
     /// What the maker of the release should know.
     pub(super) warnings: Vec<String>,
@@ -273,7 +270,7 @@ impl Claim {
         Ok(kept)
     }
 
-    /// Notes what the instances of the release are told; false when the claim was lost.
+    /// Stores the environment of the release's instances; false when the claim was lost.
     pub(super) async fn keep_env(&mut self, sealed: Vec<u8>) -> Result<bool> {
         let (release, lease) = (self.row.id, self.lease.clone());
         let env = sealed.clone();
@@ -333,7 +330,7 @@ impl Claim {
     }
 }
 
-/// A lease that somebody keeps alive while the work goes on.
+/// A lease that is renewed in the background while the work goes on.
 #[derive(Debug, Clone)]
 pub(super) struct HeldLease {
     pub(super) release: ReleaseId,

@@ -36,7 +36,7 @@ pub const MAX_GIT_INFO_BYTES: usize = 16 * 1024;
 /// Most bytes of the settings for the runtime as JSON.
 pub const MAX_SETTINGS_BYTES: usize = 256 * 1024;
 
-/// The setting that says which port was asked for.
+/// The setting with the requested port.
 const PORT: &str = "port";
 
 /// What a release is made from.
@@ -111,7 +111,7 @@ fn unknown_source() -> Error {
     }
 }
 
-/// What `platformConfig` says of a static site.
+/// The settings of a static site in `platformConfig`.
 pub(super) fn read_site_settings(
     platform: Platform,
     settings: &Map<String, Value>,
@@ -125,7 +125,7 @@ pub(super) fn read_site_settings(
         .map_err(|Invalid(reason)| Error::invalid(format!("platformConfig: {reason}")))
 }
 
-/// The port that the maker of a release asked for.
+/// The port in the settings of a release.
 pub(super) fn requested_port(settings: &Map<String, Value>) -> Option<u16> {
     u16::try_from(settings.get(PORT)?.as_u64()?).ok()
 }
@@ -141,7 +141,7 @@ pub(super) fn site_json(settings: SiteSettings) -> Result<Option<String>> {
         .map_err(Error::internal)
 }
 
-/// A release that was asked for.
+/// A validated request for a release.
 struct CheckedRelease {
     draft: ReleaseDraft,
     /// The disks that it mounts.
@@ -175,9 +175,8 @@ struct Contents {
     new: Vec<StoredBlob>,
     /// What an earlier artifact has as well.
     similar: Option<(ArtifactId, Vec<Digest>)>,
-    /// The rest.
     known: Vec<Digest>,
-    /// Until the transaction is over, also when nobody waits for it any more.
+    /// Held until the transaction is over, even if its future is dropped.
     _held: PublishedGuard,
 }
 
@@ -255,8 +254,8 @@ async fn commit(
 }
 
 async fn insert_contents(tx: &mut Tx, id: ArtifactId, contents: &Contents) -> Result<()> {
-    // A clean-up may have removed them since we asked. What an artifact needs that is still there it
-    // leaves alone, so that those need not be looked at one by one.
+    // Garbage collection may have removed them since the look-up. It keeps what an existing artifact
+    // needs, so that those need not be checked one by one.
     let mut known = contents.known.clone();
     if let Some((similar, shared)) = &contents.similar
         && !artifacts::keep_artifact_for(tx, *similar, id).await?
@@ -285,7 +284,7 @@ fn draft_release(core: &Core, project: &ProjectRow, new: NewRelease) -> Result<R
     let git_info = new.git_info.map(|info| info.to_string());
     let mut settings = new.settings;
     if let Some(port) = new.port {
-        // What the sources or an image say of it counts only where nobody asked for one.
+        // A port in the request takes precedence over that of the sources or the image.
         settings.insert(PORT.to_owned(), port.into());
     }
     let settings = serde_json::to_vec(&settings).map_err(Error::internal)?;
@@ -344,7 +343,7 @@ fn check_image(platform: Platform, image: String) -> Result<String> {
         return Err(refused());
     }
     let name: ImageRef = image.parse().map_err(|_| refused())?;
-    // Images by id and those that were built here may be somebody else's.
+    // Images by id and those that were built here may belong to another owner.
     if name.as_str().starts_with("sha256:") || name.is_built() {
         return Err(refused());
     }

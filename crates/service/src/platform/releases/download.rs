@@ -24,7 +24,6 @@ pub type SourceStream = BoxStream<'static, io::Result<Bytes>>;
 pub struct SourceDownload {
     /// What kind of archive.
     pub format: ArchiveFormat,
-    /// Its bytes.
     pub stream: SourceStream,
     /// How many there are, when that is known before they are made.
     pub length: Option<u64>,

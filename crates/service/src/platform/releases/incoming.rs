@@ -28,7 +28,7 @@ pub struct IncomingContent {
 
 /// Begins to receive a content.
 pub async fn begin_content(core: &Core, scope: &Scope, project: &str) -> Result<IncomingContent> {
-    // What writes asks once more: until then hours may pass.
+    // The write checks the role again: the upload may take hours.
     scope.require_to_read(Role::Developer)?;
     let row = projects::find_project(core, scope, project).await?;
     Ok(IncomingContent {
@@ -108,7 +108,6 @@ pub struct ReceivedContent {
 }
 
 impl ReceivedContent {
-    /// Its hash.
     pub fn digest(&self) -> Digest {
         self.digest
     }
@@ -150,7 +149,7 @@ pub(super) async fn keep_content(
     Ok(())
 }
 
-/// What was asked for a moment ago is not there any more.
+/// The error when contents were garbage-collected between look-up and commit.
 pub(super) fn cleaned_up() -> Error {
     Error::Unavailable("contents were cleaned up while the release was received".into())
 }
@@ -158,7 +157,7 @@ pub(super) fn cleaned_up() -> Error {
 /// Ends what began with publishing, as far as the outcome of the commit is known.
 pub(super) fn settle<T>(published: PublishedBlobs, committed: &Result<T>) {
     match committed {
-        // A refusal of ours was certainly rolled back; after a failure nobody knows.
+        // A refusal was certainly rolled back; after a failure the commit is in doubt.
         Err(error) if !matches!(error, Error::Unavailable(_) | Error::Internal(_)) => {
             published.discard();
         }

@@ -1,7 +1,7 @@
 //! Which contents a project has, so that a release can name them instead of sending them.
 //!
-//! A digest alone must not give anybody the content of somebody else, nor tell that it exists. So a
-//! content counts only if this project has it: in one of its own artifacts, or sent ahead.
+//! A digest alone must not give access to a content of another owner, nor reveal that it exists. So a
+//! content counts only if this project has it: in one of its own artifacts, or uploaded ahead.
 
 use crate::error::MissingFile;
 use crate::{Core, Error, Result};
@@ -12,15 +12,13 @@ use estrade_store::artifacts::{self, ArtifactContents};
 use estrade_store::blob_uploads;
 use estrade_store::manifest::ManifestFile;
 
-/// How many artifacts are looked through, from the newest: a bound on what one request costs.
-/// What only older ones hold is asked for again, which does no harm.
+/// How many artifacts are searched, from the newest: bounds the cost of one request. Contents that
+/// only older ones hold are uploaded again, which does no harm.
 const MAX_ARTIFACTS: usize = 100;
 
 /// An artifact, and which of the contents that were looked for it has.
 pub(super) struct SimilarArtifact {
-    /// Its id.
     pub(super) artifact: ArtifactId,
-    /// What it has.
     pub(super) contents: DigestSet,
 }
 

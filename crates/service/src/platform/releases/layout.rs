@@ -29,7 +29,7 @@ const BEGINNINGS: [&str; 4] = ["src/main.", "src/index.", "src/App.", "src/app."
 /// Code that browsers do not run as it is.
 const UNBUILT: [&str; 5] = [".jsx", ".tsx", ".ts", ".vue", ".svelte"];
 
-/// Says so when the files of a static site look as if they had to be built first.
+/// A warning when the files of a static site look as if they had to be built first.
 pub(super) fn warn_of_sources<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<String> {
     let begins = |path: &str, names: &[&str]| names.iter().any(|name| path.starts_with(name));
     let is_unbuilt = |path: &&str| {

@@ -47,7 +47,7 @@ impl ReleaseLimits {
         self.request.min(self.disk)
     }
 
-    /// Refuses more than that; `what` begins the sentence that says so.
+    /// Refuses more than that; `what` begins the error message.
     pub(super) fn check(&self, bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
         let Self {
             request,
@@ -70,8 +70,8 @@ impl ReleaseLimits {
         Ok(())
     }
 
-    /// A place to collect contents within these limits. It asks the database: use it inside
-    /// `spawn_blocking`, never on a thread that runs tasks.
+    /// A staging area within these limits. It blocks on the database: use it inside `spawn_blocking`, never
+    /// on a thread of the runtime.
     pub(super) fn stage(&self, core: &Core) -> Staging<'static> {
         let (db, runtime) = (core.db.clone(), Handle::current());
         core.blobs.stage(self.bytes(), move |digests| {
@@ -80,7 +80,7 @@ impl ReleaseLimits {
     }
 }
 
-/// An error of the blob store, as callers are told.
+/// Maps an error of the blob store to one of the service.
 pub(super) fn storing(error: BlobError) -> Error {
     match error {
         // The limits are checked before; this is the second line.

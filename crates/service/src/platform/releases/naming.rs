@@ -1,4 +1,4 @@
-//! How releases are called, and what is said when one is not there.
+//! Names of releases, and the errors for those that do not exist.
 
 use crate::Error;
 

@@ -35,7 +35,7 @@ pub(crate) async fn queue_rerun(
 ) -> Result<()> {
     let mut spec = releases::find_spec(tx, of).await?.ok_or(NOT_FOUND)?;
     if kind == ReleaseType::EnvUpdate {
-        // The ones of now; whoever goes back gets those of then.
+        // The project's present variables; a rollback keeps those of its release.
         spec.env = None;
     }
     let draft = ReleaseDraft {

@@ -40,7 +40,7 @@ fn on_the_wire(row: ReleaseRow) -> Result<Release> {
     })
 }
 
-/// What the list of releases says besides the releases.
+/// The summary in the list of releases.
 #[derive(Debug, Clone)]
 pub struct ReleaseSummary {
     /// Platform of the project.
@@ -53,7 +53,7 @@ pub struct ReleaseSummary {
     pub current: Option<ReleaseId>,
 }
 
-/// What the list of a project's releases says besides the releases.
+/// The summary of a project's releases.
 pub async fn summarize_releases(
     core: &Core,
     scope: &Scope,

@@ -1,13 +1,13 @@
-//! Which of the releases that wait are worked on next.
+//! Scheduling: which of the queued releases are worked on next.
 //!
-//! There are three queues, so that what is quick never waits behind what is slow: static sites, releases
-//! whose image is there and only has to run, and those that need a build. Within each, slots go round-robin
-//! over owners: whoever has the fewest in work is next, then whoever was served the longest ago. So what one
+//! There are three queues, so that quick releases never wait behind slow ones: static sites, releases
+//! whose image exists and only has to run, and those that need a build. Within each, slots go round-robin
+//! over owners: the owner with the fewest in progress is next, then the least recently served. So what one
 //! owner queues, however much, delays another by one release.
 //!
-//! A build whose worker or engine went away waits for a build slot like any other, or the builds that took its slot
-//! meanwhile and it would together be more than [`MAX_BUILDS`]. It goes before those that were not begun, because its
-//! deadline runs.
+//! A build whose worker crashed or whose engine went away waits for a build slot like any other: otherwise it and the
+//! builds that took its slot meanwhile would exceed [`MAX_BUILDS`]. It goes before those that were not begun, because
+//! its deadline runs.
 
 use super::build_slots::MAX_BUILDS;
 use estrade_model::{OwnerId, ReleaseId};
@@ -27,7 +27,7 @@ const MAX_OWNERS: usize = 4096;
 /// Most releases that are remembered for needing a build.
 const MAX_NOTED: usize = 4096;
 
-/// Who was served when, and what turned out to need a build.
+/// When owners were last served, and which releases need a build.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     served: HashMap<OwnerId, u64>,
@@ -108,7 +108,7 @@ impl Schedule {
         }
     }
 
-    /// The place of the release that is next: one whose build was interrupted, else the first of the owner who is.
+    /// The index of the next release: one whose build was interrupted, else the first of the next owner.
     fn next_of(&self, queue: ReleaseQueue, rows: &[ClaimableRow], load: &Load) -> Option<usize> {
         let max = match queue {
             ReleaseQueue::Build => load.per_owner.min(MAX_BUILDS_PER_OWNER),
@@ -129,7 +129,7 @@ impl Schedule {
 
     fn serve(&mut self, owner: OwnerId) {
         if self.served.len() >= MAX_OWNERS {
-            // Whoever is forgotten counts as never served, which is fair enough once in thousands.
+            // Bounds the memory. Owners without an entry count as never served, which is fair enough once in thousands.
             self.served.clear();
         }
         self.turn += 1;

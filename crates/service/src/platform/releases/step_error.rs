@@ -11,7 +11,7 @@ pub(super) enum StepError {
     Failed(Failure),
     /// It ends here, and not as FAILED.
     Ended(ReleaseState, Failure),
-    /// Somebody else ended it or took it over.
+    /// The lease was lost: the release was ended or taken over by another worker.
     Lost,
     /// It needs a build slot and holds none.
     NeedsBuild,

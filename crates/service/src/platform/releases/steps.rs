@@ -27,7 +27,7 @@ const MIN_BYTES_TO_REPORT: u64 = 1 << 20;
 /// How the work on a release ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunOutcome {
-    /// It is finished, or somebody else's.
+    /// It is finished, or the lease was lost.
     Settled,
     /// It must be built first, and waits for a build slot.
     NeedsBuild,
@@ -156,7 +156,7 @@ async fn compress(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     Ok(())
 }
 
-/// DEPLOYING: gets this node ready to serve it; other nodes do so when they hear of the switch.
+/// DEPLOYING: gets this node ready to serve it; other nodes do so when the change feed reports the switch.
 /// READY, which switches traffic, comes with the commit.
 async fn deploy(run: &mut ReleaseRun<'_>) -> Result<(), StepError> {
     if run.claim.spec().built.is_some() {

@@ -14,7 +14,7 @@ const MAX_MESSAGE_CHARS: usize = 8000;
 /// How long a release may wait in the queue: behind others of its project, and for a build slot. Others
 /// may have builds that take long, so this is no measure of anything but a queue that does not move.
 pub(super) const MAX_QUEUED: Duration = Duration::from_hours(24);
-/// How long a release may be PENDING once somebody works on it.
+/// How long a release may be PENDING once a worker has claimed it.
 const MAX_PENDING: Duration = Duration::from_mins(15);
 /// What an engine may need besides a build: to fetch, to unpack, to name.
 const BUILD_OVERHEAD: Duration = Duration::from_mins(1);
@@ -38,8 +38,8 @@ pub struct Failure {
     pub message: String,
 }
 
-/// A text that may come from anybody's program, as it can be kept and shown: of sane length, without
-/// what steers terminals or databases.
+/// Sanitises untrusted text, such as the output of a program, for storage and display: bounds its length and
+/// removes control characters.
 pub(crate) fn presentable(text: &str) -> String {
     let visible = |c: &char| *c == '\n' || !c.is_control();
     let mut kept: String = text
@@ -58,17 +58,17 @@ pub(super) struct Transition<'t> {
     pub(super) release: ReleaseId,
     pub(super) from: ReleaseState,
     pub(super) through: &'t [ReleaseState],
-    /// The lease of the worker that moves it; none for those who end it from outside.
+    /// The lease of the worker; none for a transition from outside, such as a cancellation.
     pub(super) lease: Option<&'t str>,
     /// Until when it may stay where it goes, if that is not an end.
     pub(super) deadline: Timestamp,
     pub(super) failure: Option<&'t Failure>,
 }
 
-/// Moves a release, notes each step as an event and tells who waits.
+/// Moves a release to another state, records an event for each step and notifies the change feed.
 ///
-/// False when it is not where it was thought to be, or the lease was lost: then nothing happened,
-/// and whoever works on it must stop.
+/// False when it is not in the expected state, or the lease was lost: then nothing was changed, and its
+/// worker must stop.
 pub(super) async fn apply_transition(
     tx: &mut Tx,
     transition: &Transition<'_>,

@@ -24,8 +24,8 @@ const MAX_SHOWN_CHARS: usize = 100;
 
 /// Files that are being received. Dropping it leaves nothing behind.
 ///
-/// Contents go to disk as they come; what is stored already is not written again. It blocks, and it
-/// asks the database: use it inside `spawn_blocking`, never on a thread that runs tasks.
+/// Contents go to disk as they arrive; what is stored already is not written again. It blocks on the disk and
+/// the database: use it inside `spawn_blocking`, never on a thread of the runtime.
 pub struct Upload {
     project: ProjectId,
     staging: Staging<'static>,
@@ -129,8 +129,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Adds one file whose content the project should have; whether it does is asked for all of
-    /// them together, when the release is made.
+    /// Adds one file whose content the project should have; that is checked for all of them together, when the
+    /// release is created.
     pub fn add_named(&mut self, path: String, digest: Digest, size: u64) -> Result<()> {
         let path = self.add_path(path, size)?;
         self.staging.want(digest);
@@ -183,7 +183,7 @@ impl Upload {
         known::require_known(core, self.project, &self.named, sent)
     }
 
-    /// What the project files say; those of a static site are not served.
+    /// The settings in the project files; those of a static site are not served.
     pub(super) async fn read_project_files(
         &mut self,
         core: &Core,

@@ -37,7 +37,7 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 /// Most overdue releases that are ended in one go.
 const MAX_OVERDUE: u32 = 100;
 
-/// Works on releases until it is told to stop.
+/// Works on releases until it is cancelled.
 pub struct Worker {
     core: Arc<Core>,
     fleet: Arc<Fleet>,
@@ -283,7 +283,7 @@ async fn work_on(
     })
 }
 
-/// Ends releases that have been in one state for too long, whoever works on them.
+/// Ends releases that have been in one state for too long, even under a live lease.
 pub async fn end_overdue(core: &Core) -> Result<()> {
     let now = core.now();
     let overdue = release_queue::overdue_releases(&core.db, now, MAX_OVERDUE).await?;
@@ -360,7 +360,7 @@ async fn next_changes(changes: &mut Receiver<Change>) -> Vec<ReleaseId> {
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
-    // One look answers all that has come meanwhile.
+    // Drains the notifications: one query covers all of them.
     loop {
         match changes.try_recv() {
             Ok(change) if change.kind == ChangeKind::Release => {

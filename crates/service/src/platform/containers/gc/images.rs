@@ -1,7 +1,7 @@
-//! What the engine has and nobody needs any more: images, layers, networks, volumes.
+//! Garbage collection of the engine's images, layers, networks and volumes.
 //!
-//! The engine is always asked before the database: what is there and unknown to a later look at the database
-//! was not about to be used.
+//! The engine is always listed before the database is read: an object that a later read of the database does
+//! not name was not about to be used.
 
 use super::volumes::{self, is_removed};
 use crate::platform::containers::disk_room;
@@ -20,7 +20,7 @@ const LOW_DISK_CACHE_RETENTION: Duration = Duration::from_mins(10);
 /// What only serves a moment, and was left behind by a crash.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_hours(1);
 
-/// Removes what nobody needs; whether that was all. A step that fails, or meets something that is still
+/// Removes unused objects; returns whether that was all. A step that fails, or meets an object that is still
 /// in use, is to be repeated; the others are done.
 pub(in super::super) async fn collect(core: &Core) -> bool {
     let now = core.now();

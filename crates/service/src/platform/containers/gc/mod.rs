@@ -1,4 +1,4 @@
-//! Garbage collection on the engine: what it has and nobody needs any more.
+//! Garbage collection of the engine's objects.
 
 mod images;
 mod schedule;

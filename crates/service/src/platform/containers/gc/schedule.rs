@@ -1,10 +1,10 @@
-//! When to clean up: soon after something ended, once more when what the engine was told to do is done, and now
-//! and then while something runs.
+//! Schedule of garbage collection: soon after an instance or build ended, once more when the engine has finished its
+//! own removals, and periodically while something runs.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The least time between two that nobody asked for.
+/// The least time between two periodic collections.
 pub(in super::super) const MIN_INTERVAL: Duration = Duration::from_mins(1);
 /// How soon what could not be removed is tried again.
 pub(in super::super) const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -16,7 +16,7 @@ pub(in super::super) struct GcSchedule {
     next: Instant,
     /// Until when the engine may be about to make something that has to be removed.
     unsettled_until: Instant,
-    /// Since when something is in use that nobody needs.
+    /// Since when an unused object could not be removed because the engine reports it as in use.
     in_use_since: Option<Instant>,
 }
 
@@ -65,7 +65,7 @@ impl GcSchedule {
             self.in_use_since = None;
             return None;
         }
-        // Something that an engine takes for used for ever is no reason to ask it all the time.
+        // Bounds the retries for an object that the engine reports as in use for ever.
         let since = *self.in_use_since.get_or_insert(now);
         let lately = now.saturating_duration_since(since) < MIN_INTERVAL;
         let wait = if lately { RETRY_DELAY } else { MIN_INTERVAL };

@@ -1,8 +1,8 @@
 //! Volumes and disk files of the engine that no disk of a project names.
 //!
-//! Invariant: what a disk holds is removed only if somebody deleted the disk, or if no row has named it for
+//! Invariant: the contents of a disk are removed only if the disk was deleted, or if no row has named it for
 //! [`Settings::min_orphan_age`](crate::Settings). A database that was restored from an older backup does not know
-//! the newer disks; without the delay their contents would be gone before anybody notices.
+//! the newer disks; without the delay their contents would be lost before the operator notices.
 
 use crate::{Core, Error, Result};
 use estrade_model::error::error_chain;
@@ -87,7 +87,7 @@ async fn note_unknown(core: &Core, unknown: Vec<String>) -> Result<()> {
         .await
 }
 
-/// Whether it is gone; what is in use goes later. That is told: an engine may take something for used for ever.
+/// Whether it was removed; false, and logged, while it is in use: an engine may report that for ever.
 pub(super) fn is_removed(removed: std::result::Result<(), estrade_runtime::Error>) -> Result<bool> {
     match removed {
         Ok(()) => Ok(true),

@@ -97,7 +97,7 @@ fn pack(raw: &[u8]) -> Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Hands every line of a block to `line`; returns how many bytes were looked at.
+/// Calls `line` for every line of a block; returns how many bytes were read.
 pub(super) fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> Result<usize> {
     let damaged = || Error::internal("a block of logs is damaged or of a newer version");
     let Some((&FORMAT, packed)) = block.data.split_first() else {
@@ -120,7 +120,7 @@ pub(super) fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> R
     Ok(raw.len())
 }
 
-/// A line of a block, before it is known whether anybody wants it.
+/// A line of a block, before it is filtered.
 pub(super) struct Unpacked<'b> {
     block: &'b LogBlock,
     index: u32,

@@ -163,7 +163,7 @@ impl LogCollector {
             .retain(|id, log_state| there.contains(id) || !log_state.is_idle());
     }
 
-    /// Has somebody follow an instance, unless somebody does or nothing is left to read.
+    /// Spawns a follower of an instance, unless there is one or nothing is left to read.
     fn follow(&self, id: &InstanceId, key: InstanceKey, started: bool) {
         let log_state = self.log_state(id, key);
         if let Some(stop) = log_state.open(started, || self.stop.child_token()) {

@@ -1,4 +1,4 @@
-//! Lines that were asked for: which of them match, and the first so many of those.
+//! Filters the lines of a query and bounds their number.
 
 use super::block::{Unpacked, unpack};
 use super::line::{Cursor, KeptLine};
@@ -8,7 +8,7 @@ use estrade_store::log_blocks::LogBlock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most text of one answer. Lines may be 16 KiB long, and nobody reads thousands of those.
+/// The most text of one response: lines may be 16 KiB long.
 const MAX_BYTES: usize = 8 << 20;
 
 /// Which lines are wanted.

@@ -89,7 +89,7 @@ impl LogFollower {
     pub fn next_lines(&mut self) -> BoxFuture<'_, Result<Vec<KeptLine>>> {
         Box::pin(async move {
             loop {
-                // Who was put out of the team since the stream began hears nothing more of it.
+                // A member who was removed from the team since the stream began gets no more lines.
                 self.scope = self.scope.renew(&self.core).await?;
                 let project = self.project.to_string();
                 projects::find_project(&self.core, &self.scope, &project).await?;
@@ -97,7 +97,7 @@ impl LogFollower {
                 match found {
                     Some(lines) if lines.is_empty() => {}
                     Some(lines) => return Ok(lines),
-                    None => self.notifier.heard(self.project).await,
+                    None => self.notifier.wait(self.project).await,
                 }
             }
         })

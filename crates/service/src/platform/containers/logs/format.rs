@@ -8,7 +8,7 @@ use estrade_model::log::{LegacyLine, LinesOf, Logs, ReleaseLines, StreamedLine};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What stands for a line in an answer.
+/// A line in a response.
 #[derive(Serialize)]
 struct Entry<'l> {
     _entry: &'l str,

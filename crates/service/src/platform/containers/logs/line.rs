@@ -9,7 +9,6 @@ use std::str::FromStr;
 pub struct KeptLine {
     /// Its place in the order in which lines were stored.
     pub cursor: Cursor,
-    /// Of which release.
     pub release: ReleaseId,
     /// When it was written, in nanoseconds since the epoch.
     pub at: i64,
@@ -26,8 +25,8 @@ impl KeptLine {
     }
 }
 
-/// A place in the order in which the lines of a project were stored. Lines of different instances are not
-/// stored in the order of their times, so who follows resumes after one of these and not after a moment.
+/// A position in the order in which the lines of a project were stored. Lines of different instances are not
+/// stored in the order of their timestamps, so a follower resumes after a cursor and not after a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     /// The number of its block.

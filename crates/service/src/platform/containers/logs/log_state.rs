@@ -1,4 +1,4 @@
-//! Who reads which instance: never two at once.
+//! State of one instance's log; at most one reader at a time.
 
 use super::reader::{Halt, Reader};
 use estrade_model::error::error_chain;
@@ -9,22 +9,21 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait before what failed is tried again, while somebody waits for it.
+/// Delay before a failed read is retried, while a caller waits for it.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The place where one instance is read.
 pub(super) struct InstanceLogState {
     pub(super) key: InstanceKey,
-    /// Held by the one who reads it.
+    /// Held by the reader.
     turn: Semaphore,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Stops the one who follows it.
+    /// Stops the follower.
     follower: Option<CancellationToken>,
-    /// It was started again while it was followed: who follows shall look again at the end.
+    /// The instance was restarted while it was followed: the follower reads again at the end.
     again: bool,
     /// It has ended, and everything it wrote is stored.
     done: bool,
@@ -43,8 +42,8 @@ impl InstanceLogState {
         self.state.lock_ignoring_poison()
     }
 
-    /// Whether somebody shall begin to follow it, who is stopped by this token. `started`: it runs again,
-    /// whatever was known of it.
+    /// Registers a follower, which the returned token stops; none when there is one or everything is stored.
+    /// `started`: the instance was restarted, whatever was known of it.
     pub(super) fn open(
         &self,
         started: bool,
@@ -63,7 +62,7 @@ impl InstanceLogState {
         Some(stop)
     }
 
-    /// It runs, and nobody follows it: what was known of its end is of no use.
+    /// The instance runs. Without a follower, it no longer counts as completely stored.
     pub(super) fn runs(&self) {
         let mut state = self.state();
         if state.follower.is_none() {
@@ -98,7 +97,7 @@ impl InstanceLogState {
         }
     }
 
-    /// Sends away who follows it.
+    /// Stops the follower.
     pub(super) fn interrupt(&self) {
         if let Some(stop) = &self.state().follower {
             stop.cancel();

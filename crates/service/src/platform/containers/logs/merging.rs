@@ -1,8 +1,8 @@
-//! Small blocks become large ones. An instance that always writes a little makes a block every second, each
-//! of which takes more room for itself than for its lines.
+//! Compaction: merges small blocks into large ones. An instance that always writes a little makes a block
+//! every second, each of which has more overhead than lines.
 //!
-//! Only what is old enough is touched: nobody stores lines beside it any more, and who follows is past
-//! it. Who comes back after that long may get lines of a block again, but misses none.
+//! Only blocks that are old enough are merged: no lines are stored beside them any more, and followers are
+//! past them. A follower that resumes after that long may get lines of a block again, but misses none.
 
 use super::block::{Batch, unpack};
 use super::shared::ContainerLogs;

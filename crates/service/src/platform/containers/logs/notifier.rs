@@ -1,16 +1,16 @@
-//! Who waits for lines hears at once when some were stored.
+//! Notifies followers when lines were stored.
 
 use estrade_model::ProjectId;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-/// News that one who sleeps may miss before they are told that they missed some.
+/// Notifications that are buffered for a slow receiver before it lags.
 const MAX_PENDING: usize = 64;
-/// How long one who hears nothing waits before they look again: another node may have stored something.
+/// How often a follower polls without a notification: another node may have stored lines.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Says whose instances have written something.
+/// Broadcasts the projects whose lines were stored.
 pub(super) struct LogNotifier(Sender<ProjectId>);
 
 impl Default for LogNotifier {
@@ -21,7 +21,7 @@ impl Default for LogNotifier {
 
 impl LogNotifier {
     pub(super) fn notify(&self, project: ProjectId) {
-        // Nobody listens: nobody needs to hear.
+        // Fails only without receivers.
         let _ = self.0.send(project);
     }
 
@@ -30,13 +30,13 @@ impl LogNotifier {
     }
 }
 
-/// Hears of lines from the moment it is made.
+/// A subscription to the notifications from its creation on.
 pub(super) struct LogSubscription(Receiver<ProjectId>);
 
 impl LogSubscription {
     /// Returns when there may be new lines of a project.
-    pub(super) async fn heard(&mut self, project: ProjectId) {
-        let heard = async {
+    pub(super) async fn wait(&mut self, project: ProjectId) {
+        let notified = async {
             loop {
                 match self.0.recv().await {
                     Ok(other) if other != project => {}
@@ -45,7 +45,7 @@ impl LogSubscription {
                 }
             }
         };
-        // To hear nothing is as good a reason to look as to hear something.
-        let _ = tokio::time::timeout(POLL_INTERVAL, heard).await;
+        // The caller reads again after a timeout as well.
+        let _ = tokio::time::timeout(POLL_INTERVAL, notified).await;
     }
 }

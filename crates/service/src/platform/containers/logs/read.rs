@@ -9,9 +9,9 @@ use estrade_model::log::{Direction, Since};
 use estrade_store::log_blocks::{self, BlockRange, LogBlock};
 use std::sync::Arc;
 
-/// Lines of one answer, unless others are asked for.
+/// Default number of lines of one response.
 pub(super) const LINES: u32 = 1000;
-/// The most that can be asked for.
+/// The most that can be requested.
 const MAX_LINES: u32 = 5000;
 /// Blocks that one query reads.
 pub(super) const BLOCKS: u32 = 16;
@@ -21,7 +21,7 @@ pub(super) const MAX_SCANNED_BYTES: usize = 512 << 20;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Which lines are asked for.
+/// A query for lines of a project.
 #[derive(Debug, Clone, Default)]
 pub struct LogQuery {
     /// From this second on.
@@ -54,7 +54,7 @@ impl LogQuery {
     }
 }
 
-/// The lines of a project that are asked for. Everybody who sees the project may read them.
+/// Reads lines of a project. Every role that sees the project may read them.
 pub async fn read_logs(
     core: &Core,
     logs: &ContainerLogs,

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 /// How long after the bell the first sweep begins, and how long after one the next: lines shall come together.
 const FIRST_SWEEP_DELAY: Duration = Duration::from_millis(200);
 const SWEEP_DELAY: Duration = Duration::from_millis(700);
-/// After a sweep that brought so many bytes the next one begins at once: somebody writes much.
+/// After a sweep of so many bytes the next one begins at once: the instance writes much.
 const BUSY_BYTES: usize = 64 << 10;
-/// Lines from the end that a sweep asks for at first, and by how much more when they do not reach back to
+/// Lines from the end that a sweep requests at first, and by how much more when they do not reach back to
 /// what is stored. The engine finds few lines from the end quickly, however long its log is.
 const FIRST_TAIL: u32 = 64;
 const TAIL_GROWTH: u32 = 16;
@@ -50,9 +50,9 @@ pub(super) struct Reader {
 /// Why nothing more is read.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// Somebody said so.
+    /// The reader was cancelled.
     Stopped,
-    /// The instance is gone, or its project: nobody wants the rest.
+    /// The instance or its project was deleted: the rest is not needed.
     Gone,
     /// The engine or the database is away. What is stored has to be looked up again.
     Failed(Error),
@@ -79,7 +79,7 @@ type Lines = Pin<Box<dyn Stream<Item = Result<LogLine, EngineError>> + Send>>;
 enum Swept {
     /// Everything is stored; so many bytes were new.
     All(usize),
-    /// The lines that were asked for do not reach back to what is stored.
+    /// The lines that were requested do not reach back to what is stored.
     Short,
     /// The last line is from long before what is stored: the clock was put back.
     Earlier(i64),
@@ -218,7 +218,7 @@ impl Reader {
         paused.ok_or(Halt::Stopped)
     }
 
-    /// Never cut off: whoever reads this instance next must find either all of the batch or nothing.
+    /// Not cancelled by `stop`: the next reader of the instance must find either the whole batch or nothing.
     async fn store(&self, batch: Batch) -> Result<(), Halt> {
         let Some(block) = batch.seal(&self.id, self.key)? else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What those who read, follow, store and merge logs on this node share.
+//! State shared by the reader, followers, collector and compaction of logs on this node.
 
 use super::notifier::LogNotifier;
 use tokio::sync::RwLock;
@@ -6,8 +6,8 @@ use tokio::sync::RwLock;
 /// The logs of this node's instances.
 #[derive(Default)]
 pub struct ContainerLogs {
-    /// Says whose instances have written something.
+    /// Notifies followers of stored lines.
     pub(super) notifier: LogNotifier,
-    /// Held by who reads several blocks, and alone by who puts others in their place.
+    /// Read lock: reading several blocks. Write lock: replacing blocks by merged ones.
     pub(super) blocks: RwLock<()>,
 }

@@ -1,8 +1,8 @@
 //! Which lines of an instance are stored already.
 //!
-//! Lines have moments, but not always different ones, and the engine writes down those of stdout and stderr
-//! not quite in their order. So a moment does not say which lines are stored: for the last ones of them
-//! it is known which they are.
+//! Timestamps of lines are not unique, and the engine records those of stdout and stderr slightly out of
+//! order. So a timestamp does not tell which lines are stored: for the last ones, fingerprints of the stored
+//! lines are kept.
 
 use super::block::unpack;
 use crate::settings::LOG_RETENTION;
@@ -82,7 +82,7 @@ impl Window {
         self.begun
     }
 
-    /// Whether a line of this moment is stored, or too old to be, whatever it says.
+    /// Whether a line of this timestamp is stored or too old to be, whatever its text is.
     pub(super) fn is_past(&self, at: i64) -> bool {
         at < self.from
     }

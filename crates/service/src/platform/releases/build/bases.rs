@@ -15,8 +15,8 @@ use std::collections::HashMap;
 /// A Dockerfile as the engine gets it.
 pub(super) struct Pinned {
     pub(super) dockerfile: String,
-    /// Whether its layers may be cache for later builds of its owner. What an image does to those who build on it comes
-    /// before the owner's label, so those layers would be everybody's.
+    /// Whether its layers may be cache for later builds of its owner. The `ONBUILD` triggers of an image run before the
+    /// owner's label, so their layers would be shared by all owners.
     pub(super) cache: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) async fn pin(
     plan: &BuildPlan,
     label: &str,
 ) -> Result<Pinned, StepError> {
-    // The images of our own Dockerfiles are named by whoever runs this installation.
+    // The base images of our own Dockerfiles are configured by the operator.
     let named_by = match plan.dockerfile {
         Dockerfile::Theirs { .. } => NamedBy::User,
         Dockerfile::Ours { .. } => NamedBy::Operator,
@@ -55,12 +55,10 @@ pub(super) async fn pin(
     })
 }
 
-/// Who names an image.
+/// Where the name of an image comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NamedBy {
-    /// The user.
     User,
-    /// The configuration.
     Operator,
 }
 

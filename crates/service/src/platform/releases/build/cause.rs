@@ -14,7 +14,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 const EXIT_KILLED: i64 = 137;
 /// The exit code of a shell that did not find a program.
 const EXIT_NOT_FOUND: i64 = 127;
-/// How lines begin that say nothing about the cause: the engine's, and npm's last words.
+/// Prefixes of lines that are not the cause: the engine's, and the end of npm's output.
 const IGNORED_PREFIXES: [&str; 6] = [
     "---> ",
     "Step ",
@@ -35,10 +35,10 @@ pub(super) fn refused(error: PlanError) -> StepError {
     }
 }
 
-/// What the engine says at the end of a step.
+/// The engine's line at the end of a step.
 const END_OF_STEP: &str = "Removing intermediate container ";
 
-/// What the step that is being done has said.
+/// The output of the present step.
 #[derive(Debug, Default)]
 pub(super) struct StepOutput(VecDeque<String>);
 
@@ -53,8 +53,8 @@ impl StepOutput {
         self.0.push_back(line.to_owned());
     }
 
-    /// The line that most likely says why: the first that begins as an error, else the first that speaks of one, else
-    /// the last.
+    /// The line that most likely names the cause: the first that begins as an error, else the first that mentions one,
+    /// else the last.
     fn error_line(&self) -> Option<&str> {
         let lines = || {
             // The engine goes on where a step wrote no end of its last line.
@@ -83,7 +83,6 @@ pub(super) struct FailedStep<'f> {
     pub(super) outcome: &'f Outcome,
     pub(super) step: Option<&'f str>,
     pub(super) code: Option<i64>,
-    /// The engine's words.
     pub(super) message: &'f str,
     pub(super) tail: &'f StepOutput,
     /// Memory of a step, in bytes.

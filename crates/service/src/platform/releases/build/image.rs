@@ -51,8 +51,8 @@ pub(super) fn refused_registry(error: &RegistryRefused) -> StepError {
     })
 }
 
-/// Why an image could not be fetched, in our words. The engine's repeat what was answered to it, and that may be by
-/// somebody who answers nobody but this machine.
+/// Why an image could not be fetched, in our words. The engine's message repeats the response of the host, which may
+/// be an internal service that only this machine can reach (SSRF).
 pub(super) fn unavailable(name: &ImageRef, error: &estrade_runtime::Error) -> Failure {
     tracing::info!(
         image = name.as_str(),

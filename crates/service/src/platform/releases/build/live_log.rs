@@ -1,4 +1,4 @@
-//! The log of a build while it goes on: lines are written in small groups, soon after they were said.
+//! The log of a running build: lines are written in small batches, soon after they were printed.
 
 use crate::Result;
 use crate::platform::releases::build_log::BuildLog;
@@ -46,7 +46,7 @@ impl<'c> LiveLog<'c> {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// What `next` gives, writing what waits meanwhile. It must bear to be asked again.
+    /// Awaits `next`, and writes buffered lines meanwhile. `next` must be cancel safe.
     pub(super) async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T> {
         let mut next = std::pin::pin!(next);
         loop {

@@ -154,12 +154,12 @@ struct Attempt<'a, 'c> {
     plan: &'a BuildPlan,
     files: &'a [ManifestFile],
     log: &'a mut LiveLog<'c>,
-    /// What the last step said.
+    /// The output of the last step.
     tail: &'a mut StepOutput,
 }
 
 impl Attempt<'_, '_> {
-    /// Builds; what is said goes to the log.
+    /// Runs the build; its output goes to the log.
     async fn build(&mut self, cache: bool) -> Result<Result<(), BuildError>, StepError> {
         let (claim, plan, log) = (self.claim, self.plan, &mut *self.log);
         let (core, owner) = (claim.core(), self.workload.owner);
@@ -189,7 +189,7 @@ fn spec(claim: &Claim, workload: &WorkloadRow, plan: &BuildPlan, cache: bool) ->
     let core = claim.core();
     let limits = &core.settings.containers;
     let secret = |value: &str| Secret(value.to_owned());
-    // Whoever knows the names of images could build on those of others.
+    // Masked: with the names of images, a user could build on those of other owners.
     let own = Secret(core.runtime.installation().to_string());
     BuildSpec {
         image: own_image(claim),
@@ -250,7 +250,7 @@ async fn take_site(
     let whole = Arc::new(AtomicBool::new(false));
     let copy = async {
         let copied = builder.copy_folder(image, folder, &mut writer).await;
-        // A tar may end anywhere between two files: that this was all is said apart.
+        // A tar may end between any two files, so its completeness is signalled separately.
         whole.store(copied.is_ok(), Ordering::Release);
         drop(writer);
         copied.map_err(broken)
@@ -273,7 +273,7 @@ async fn take_site(
     Ok(())
 }
 
-/// The port that was asked for, else the one port that the image says it listens on, else the usual one.
+/// The requested port, else the only port that the image exposes, else the default.
 async fn port_of_image(claim: &Claim, asked: Option<u16>) -> Result<u16, StepError> {
     let usual = claim.spec().port;
     if let Some(port) = asked {

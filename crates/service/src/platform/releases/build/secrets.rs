@@ -1,6 +1,6 @@
 //! Which arguments of a build must not appear in its log.
 
-/// Words in names of things that nobody else should see.
+/// Words in the names of secret variables.
 const SECRET_WORDS: [&str; 8] = [
     "SECRET",
     "TOKEN",

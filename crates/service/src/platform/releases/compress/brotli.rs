@@ -1,7 +1,7 @@
 //! Brotli: better and slow, so it follows in the background, for what is live.
 //!
-//! Level-triggered: an artifact without Brotli says so in the database, and whoever is killed begins
-//! again with what was not committed. One content at a time, on one thread.
+//! Level-triggered: artifacts without Brotli are marked in the database, and after a crash the work resumes
+//! with what was not committed. One content at a time, on one thread.
 
 use super::eager::EagerCompressor;
 use super::parallel::CompressedBatch;
@@ -74,7 +74,7 @@ async fn compress_live(
     failed: &mut HashSet<ArtifactId>,
 ) -> Result<()> {
     loop {
-        // Asked again after each batch: what is live may have changed.
+        // Queried again after each batch: what is live may have changed.
         let open = artifacts::list_without_brotli(&core.db, MAX_CANDIDATES).await?;
         let Some(next) = open.into_iter().find(|it| !failed.contains(&it.id)) else {
             return Ok(());

@@ -25,7 +25,7 @@ const MAX_CONTENT: usize = 256 << 10;
 
 /// As many threads as there are cores.
 pub(super) fn core_count() -> usize {
-    // The system is asked once: it answers with a walk through its files.
+    // Queried once: `available_parallelism` reads several files of the cgroup.
     static CORES: LazyLock<usize> =
         LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
     *CORES

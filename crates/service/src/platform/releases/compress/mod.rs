@@ -1,6 +1,6 @@
 //! Compressed variants of contents: made once per content, and kept where they are worth it.
 //!
-//! The quick codings are made while a release is BUILDING, so that its first visitor has them. Their
+//! The quick codings are made while a release is BUILDING, so that its first requests have them. Their
 //! rows are committed together with the release's next step: either both happened or neither.
 
 mod brotli;

@@ -28,7 +28,7 @@ const MAX_QUEUED_WRITES: usize = 32;
 pub(super) struct CompressionJob {
     pub(super) blob: StoredBlob,
     pub(super) codings: Vec<Coding>,
-    /// Whether its name already says that it is worth trying.
+    /// Whether its file type is known to be compressible.
     pub(super) known_compressible: bool,
 }
 
@@ -60,7 +60,7 @@ fn lower_priority() {
     let _ = rustix::process::setpriority_process(None, 19);
 }
 
-/// A small variant on its way to the one who writes them.
+/// A small variant on its way to the writer.
 struct SmallVariant {
     of: Digest,
     coding: Coding,
@@ -127,7 +127,7 @@ impl Compressor {
         done.map_err(storing)
     }
 
-    /// One thread: small contents go to whoever writes them, large ones to files of their own.
+    /// One thread: small contents go to the writer, large ones to files of their own.
     fn work(
         &self,
         jobs: &[CompressionJob],
@@ -151,7 +151,7 @@ impl Compressor {
                 continue;
             }
             for small in self.compress_small(job, &mut codecs)? {
-                // Who does not take it any more has failed, and says why.
+                // The writer is gone because it has failed, and reports the error itself.
                 if done.send(small).is_err() {
                     return Ok(CompressedBatch::default());
                 }

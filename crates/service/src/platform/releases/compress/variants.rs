@@ -30,7 +30,7 @@ impl MissingVariants {
         project: ProjectId,
         artifact: ArtifactId,
     ) -> Result<Self> {
-        // Mostly the same files as last time: those need not be asked for one by one.
+        // Mostly the same files as in the last release: those need not be queried one by one.
         let last = artifacts::read_last_compressed(&core.db, project, artifact).await?;
         let jobs = find_jobs(core, artifact, &QUICK, &last.unwrap_or_default()).await?;
         Ok(Self { artifact, jobs })
@@ -64,7 +64,7 @@ pub(in crate::platform::releases) struct PreparedRows {
     variants: Vec<NewVariant>,
     new: Vec<StoredBlob>,
     known: Vec<Digest>,
-    /// Until the transaction is over, also when nobody waits for it any more.
+    /// Held until the transaction is over, even if its future is dropped.
     _held: Vec<PublishedGuard>,
 }
 
@@ -96,7 +96,7 @@ impl PreparedVariants {
         self.rows.variants.iter().filter_map(row).collect()
     }
 
-    /// Tells whether the rows were committed; an error means that nobody knows.
+    /// Reports whether the rows were committed; on an error the commit is in doubt.
     pub(in crate::platform::releases) fn settle(self, committed: &Result<bool>) {
         let end = match committed {
             Ok(false) => PublishedBlobs::discard,
@@ -167,7 +167,7 @@ pub(super) async fn find_jobs(
     wanted.into_iter().map(job).collect()
 }
 
-/// What the names of the contents say; those that are not worth a try are left out.
+/// The contents whose file type may be compressible.
 fn candidates<'m>(
     files: impl Iterator<Item = &'m ManifestFile>,
 ) -> BTreeMap<Digest, Compressibility> {

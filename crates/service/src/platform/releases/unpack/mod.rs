@@ -31,7 +31,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Stops the thread when whoever waits for it goes away.
+/// Stops the thread when the future that waits for it is dropped.
 struct CancelOnDrop(CancelFlag);
 
 impl Drop for CancelOnDrop {
@@ -55,7 +55,7 @@ pub(super) async fn unpack_source(claim: &mut Claim, source: SourceId) -> Result
     let unpack = move || {
         let site = arrange(unpack(&core, &row, &canceled)?, sent, platform)?;
         if let Err(stop) = canceled.check() {
-            // Nobody is there any more to do it.
+            // The waiting future is gone and cannot do it.
             site.published.discard();
             return Err(stop);
         }
@@ -165,7 +165,7 @@ struct Site {
     warnings: Vec<String>,
 }
 
-/// Finds the root of the site, and what the project file says of it.
+/// Finds the root of the site, and its settings in the project file.
 fn arrange(
     unpacked: Unpacked,
     sent: SiteSettings,
@@ -209,7 +209,7 @@ fn choose_files(
 ) -> Result<(Manifest, SiteSettings), UnpackError> {
     let folder = single_folder(&all);
     if platform != Platform::Static {
-        // Sources stay whole: who builds them knows what to leave out.
+        // Sources stay complete: the build decides what to leave out.
         let files = match &folder {
             Some(folder) => inside(all, folder),
             None => all,

@@ -12,7 +12,7 @@ use estrade_store::manifest::ManifestFile;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-/// How much is unpacked between two looks at the limits and at whether somebody still wants it.
+/// How much is unpacked between two checks of the limits and of cancellation.
 const BUFFER_SIZE: usize = 64 * 1024;
 
 /// Contents that are staged. Dropping it leaves nothing behind.
