@@ -1,23 +1,27 @@
-//! The long texts of a document, such as the files of a release, decoded in one pass.
+//! Extracts the long strings of a JSON document, such as the files of a release, in one pass.
 //!
-//! A parser looks at every byte of a file three times: for its end, for what is wrong with it, and to
-//! decode it. Here that is one loop over eight bytes at a time, and the parser sees a document with
-//! numbers where the texts were.
+//! A parser reads every byte of a string three times: to find its end, to validate it and to decode it. Here one
+//! SWAR loop does all three, eight bytes at a time, and the parser gets a document with a number in place of each
+//! string.
+//!
+//! Invariant: the result deserialises to the same value as the document itself, or there is none. Whatever this
+//! scanner does not handle makes [`extract_strings`] return `None`, and the caller parses the original document,
+//! so that faults are reported by one parser only.
 
 use bytes::Bytes;
 use memchr::memchr2;
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// A document without its texts.
+/// A document, and the strings that were extracted from it.
 pub struct ExtractedStrings<'d> {
-    /// The same document with the [`TextId`] of each text in its place.
+    /// The document with a [`TextId`] in place of each string.
     pub document: Cow<'d, [u8]>,
-    /// What was there.
+    /// The decoded strings, by [`TextId`].
     pub texts: Vec<Bytes>,
 }
 
-/// Stands in a document for a text: its place in [`ExtractedStrings::texts`].
+/// Index into [`ExtractedStrings::texts`], written into the document as a string of digits.
 #[derive(Clone, Copy)]
 pub struct TextId(pub usize);
 
@@ -28,23 +32,20 @@ impl<'de> Deserialize<'de> for TextId {
     }
 }
 
-/// Where the texts of a document are: under `key` in the objects of the array `list`, which is a field
-/// of the document.
+/// Selects the strings to extract: the field `key` of the objects in the array `list`, which is a top-level
+/// field of the document.
 pub struct FieldSelector {
-    /// The field with the array.
     pub list: &'static str,
-    /// The field with the text.
     pub key: &'static str,
-    /// With this field, an object says how its text is to be read.
+    /// The field that names another encoding of the string, so that it is not passed to `ready`.
     pub unless: &'static str,
 }
 
-/// Takes the texts out of a document, Unicode without NUL as JSON wants it. Each is shown to `ready`
-/// with its id as soon as it is certain that it is to be read as it stands.
+/// Extracts the selected strings of a document: valid UTF-8 without NUL. Each is passed to `ready` at the end of
+/// its object, once it is certain that the object has no field `unless`.
 ///
-/// None when there is anything about the document that somebody else can tell better: a fault, more
-/// than `most` texts, or an escape in the name of a field, which would make it mean something that is
-/// not seen here.
+/// None for a document that is left to the parser: malformed, with more than `most` strings, or with an escape in
+/// the name of a field. Names are compared as they are written, so `"d\u0061ta"` would be missed otherwise.
 pub fn extract_strings<'d>(
     document: &'d [u8],
     selector: &FieldSelector,
@@ -109,7 +110,7 @@ pub fn extract_strings<'d>(
     Some(extractor.end())
 }
 
-/// How long the rest of a string is as it is written, up to the quote that ends it.
+/// The length of a string as it is written, up to its closing quote.
 fn string_length(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
     loop {
@@ -121,7 +122,7 @@ fn string_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What is open at some point of the document.
+/// A container that is open at the present position, by its role.
 #[derive(PartialEq, Eq)]
 enum Part {
     Document,
@@ -137,18 +138,18 @@ impl Part {
     }
 }
 
-/// The two halves on their way.
+/// The output so far.
 struct Extractor<'d> {
     from: &'d [u8],
-    /// Up to where `document` has it.
+    /// Bytes of `from` that were copied to `document` or replaced.
     copied: usize,
     document: Vec<u8>,
     texts: Vec<Bytes>,
-    /// The text that is being decoded; its room is used again.
+    /// Buffer that strings are decoded into; reused for short ones.
     scratch: Vec<u8>,
-    /// Whether nothing in the present object says how its text is to be read.
+    /// Whether the present object has had no field `unless`.
     is_plain: bool,
-    /// The text of the present object, if that is so.
+    /// The last string of the present object, if it has had no field `unless`.
     fresh: Option<usize>,
 }
 
@@ -165,13 +166,13 @@ impl<'d> Extractor<'d> {
         }
     }
 
-    /// Takes the text that begins here, after its quote; returns where the document goes on.
+    /// Extracts the string after the quote before `start`; returns the position after its closing quote.
     fn take(&mut self, start: usize) -> Option<usize> {
         let (read, written) = unescape(&self.from[start..], &mut self.scratch)?;
         let text = &self.scratch[..written];
         std::str::from_utf8(text).ok()?;
         let number = self.texts.len();
-        self.texts.push(if written > WORTH_COPYING {
+        self.texts.push(if written > MAX_COPIED_TEXT {
             let mut scratch = std::mem::take(&mut self.scratch);
             scratch.truncate(written);
             scratch.into()
@@ -183,7 +184,7 @@ impl<'d> Extractor<'d> {
             .extend_from_slice(&self.from[self.copied..start]);
         self.document
             .extend_from_slice(number.to_string().as_bytes());
-        // The quote that ends it stays.
+        // The closing quote stays.
         self.copied = start + read;
         Some(self.copied + 1)
     }
@@ -203,14 +204,15 @@ impl<'d> Extractor<'d> {
 }
 
 const WORD: usize = size_of::<u64>();
-/// Longer texts keep the room that they were decoded in.
-const WORTH_COPYING: usize = 64 * 1024;
+/// Longer strings keep the buffer that they were decoded into, instead of a copy.
+const MAX_COPIED_TEXT: usize = 64 * 1024;
 
-/// Decodes up to the quote that ends a string; how much was read, without the quote, and written.
+/// Decodes a string up to its closing quote; returns the bytes read, without the quote, and written.
 fn unescape(from: &[u8], to: &mut Vec<u8>) -> Option<(usize, usize)> {
     let (mut read, mut written) = (0, 0);
     loop {
-        // A word is written whole, also where only its start counts, and a character after it.
+        // Invariant: room for a whole word, even if only its start counts, and for one character after it. The buffer
+        // doubles, so that a long string costs linear time.
         if to.len() < written + 2 * WORD {
             to.resize((2 * written + 1024).min(from.len() + 2 * WORD), 0);
         }
@@ -236,13 +238,13 @@ fn unescape(from: &[u8], to: &mut Vec<u8>) -> Option<(usize, usize)> {
                 written += decoded.encode_utf8(&mut to[written..]).len();
             }
             0..0x20 => return None,
-            // Near the end of the document it goes byte by byte.
+            // Within the last word of the document: byte by byte.
             _ => {}
         }
     }
 }
 
-/// The character of an escape, and how long that is written.
+/// The character of an escape, and its length as written.
 fn decode_escape(written: &[u8]) -> Option<(char, usize)> {
     let decoded = match *written.get(1)? {
         b'n' => '\n',
@@ -259,18 +261,18 @@ fn decode_escape(written: &[u8]) -> Option<(char, usize)> {
     Some((decoded, 2))
 }
 
-/// The highest bit of the lowest byte that is a quote, a backslash or a control character is the
-/// lowest bit set here.
+/// SWAR search: the lowest bit set in the result is the highest bit of the first byte that is a quote, a backslash
+/// or a control character; zero if there is none.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; WORD]);
     const HIGH: u64 = ONES << 7;
-    // What is borrowed from a higher byte can only make that one wrong.
+    // A borrow can make only higher bytes wrong, never the lowest bit that is set.
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & HIGH;
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     below(word, 0x20) | equal(b'"') | equal(b'\\')
 }
 
-/// The character that is written as one or two `\uXXXX`, and how long that is; NUL is none.
+/// The character of one `\uXXXX` or a surrogate pair, and its length as written; none for NUL.
 fn unicode(written: &[u8]) -> Option<(char, usize)> {
     let unit = |at: usize| -> Option<u16> {
         let digits = written.get(at..at + 6)?.strip_prefix(br"\u")?;

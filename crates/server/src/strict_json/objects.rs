@@ -1,18 +1,18 @@
-//! A struct is read from an object and from nothing else.
+//! A deserializer adapter that reads structs from JSON objects only.
 //!
-//! serde's derived code also takes an array, value by value in the order of the fields, so that
-//! `["ci-bot", ["main"]]` would make a key. This adapter asks for a map wherever a struct is wanted,
-//! at every depth.
+//! serde's derived code also accepts an array, with the values in the order of the fields: `["ci-bot", ["main"]]`
+//! would create a key. The adapter turns `deserialize_struct` into
+//! `deserialize_map` at every depth.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use std::fmt;
 
-/// Wraps whatever data comes through: a deserializer, a list, a map, an enum.
+/// Wraps the data side: a deserializer, sequence, map or enum.
 pub(super) struct ObjectsOnly<D>(pub(super) D);
 
-/// Wraps whoever takes it.
+/// Wraps the consuming side: a visitor or seed.
 struct ObjectsOnlyVisitor<V>(V);
 
 macro_rules! forward {
