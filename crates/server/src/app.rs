@@ -19,11 +19,11 @@ pub enum MetricsAccess {
     /// Everyone on this machine whose request was not forwarded by a proxy, and accounts that are administrators.
     #[default]
     Local,
-    /// Everyone who reaches the listener.
+    /// Every client that reaches the listener.
     Public,
     /// Accounts that are administrators.
     Admin,
-    /// Nobody: the route is not there.
+    /// The route does not exist.
     Off,
 }
 
@@ -37,7 +37,7 @@ pub struct App {
     pub ledger: Arc<Ledger>,
     /// Relays inference.
     pub gateway: Arc<Gateway>,
-    /// Tells it who answers.
+    /// Keeps the gateway's providers up to date.
     pub providers: Arc<ProviderSync>,
     /// Shells that are open on this node.
     pub shells: Arc<ShellSlots>,
@@ -63,7 +63,7 @@ pub struct App {
 pub type AppState = Arc<App>;
 
 impl App {
-    /// Says that every listener accepts.
+    /// Marks the server as ready: every listener accepts.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
     }

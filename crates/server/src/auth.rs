@@ -1,4 +1,4 @@
-//! Who asks, and for whom: the extractors that every management route begins with.
+//! Authentication: the extractors for caller and scope that every management route begins with.
 //!
 //! They come first in a handler's arguments, so that 401 wins over anything that may be wrong with
 //! the rest of the request.
@@ -29,7 +29,7 @@ pub struct Scoped<E: ErrorShape>(pub E::Plain<Scope>);
 /// `Authorization`, a token among the subprotocols counts, and where there is none, the query's `token`.
 pub struct SocketScoped<E: ErrorShape>(pub E::Plain<Scope>);
 
-/// The subprotocol that is agreed on: one that says nothing.
+/// The WebSocket subprotocol that is selected; it carries no token.
 pub const SUBPROTOCOL: &str = "estrade";
 /// How the one begins that has the token; it is never sent back.
 const TOKEN_SUBPROTOCOL: &str = "estrade.token.";
@@ -68,7 +68,7 @@ impl<E: ErrorShape> FromRequestParts<AppState> for SocketScoped<E> {
     }
 }
 
-/// The caller behind a request; found once per request, however many ask.
+/// The caller of a request; authenticated once per request, however many extractors need it.
 pub async fn authenticate(
     app: &AppState,
     parts: &mut Parts,
@@ -140,13 +140,13 @@ fn selected_team(parts: &Parts) -> Result<Option<TeamId>> {
     let Some(text) = named.next() else {
         return Ok(None);
     };
-    // Also two headers: whoever reads the first and whoever reads the last must mean the same.
+    // Two headers must be equal: a proxy may read the first and we the last.
     if named.any(|other| other != text) {
         return Err(Error::invalid(
             "teamID and x-teamid name different teams; send one of them",
         ));
     }
-    // What cannot be an id answers like a team that does not exist.
+    // A malformed id gives the same error as a team that does not exist.
     let team = text
         .parse()
         .map_err(|_| Error::Forbidden(access::NOT_A_MEMBER.into()))?;

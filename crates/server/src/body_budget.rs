@@ -21,16 +21,16 @@ const MAX_PER_CLIENT: u64 = 32 * 1024 * 1024;
 /// Whose body it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Client {
-    /// An account that has proved who it is.
+    /// An authenticated account.
     Account(AccountId),
-    /// Anybody else, by address.
+    /// Any other client, by address.
     Address(IpAddr),
     /// Not known, as in tests without a socket.
     Unknown,
 }
 
 impl Client {
-    /// Who sends a request.
+    /// The client of a request.
     pub fn of(extensions: &Extensions) -> Self {
         if let Some(caller) = extensions.get::<Caller>() {
             return Self::Account(caller.account);

@@ -1,7 +1,7 @@
 //! Reading a request's body without trusting its sender.
 //!
 //! [`crate::body`] and [`crate::spool`] read through here, so that every body has a size limit and
-//! nobody can hold a handler by sending slowly.
+//! a client cannot hold a handler by sending slowly.
 
 use crate::api_error::ApiError;
 use crate::body_budget::{BodyBudget, BodyReservation, Client};
@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Most bytes of a body in memory while it is passed on piece by piece, here and at whoever takes the pieces.
+/// Most bytes of a streamed body in memory, here and in its consumer.
 const MAX_BUFFERED: u64 = 256 * 1024;
 
 /// How much may come, and how slowly.
@@ -95,12 +95,11 @@ impl BodyReader {
         })
     }
 
-    /// How long the sender says that it is.
+    /// The `Content-Length`.
     pub fn announced(&self) -> Option<u64> {
         self.announced
     }
 
-    /// Who sends it.
     pub fn client(&self) -> Client {
         self.client
     }
@@ -122,7 +121,7 @@ impl BodyReader {
         self.reserved.release();
     }
 
-    /// The end of reading; the reservation goes to whoever keeps the bytes.
+    /// Ends reading; the reservation goes to the owner of the bytes.
     pub fn into_reservation(self) -> BodyReservation {
         self.reserved
     }

@@ -31,10 +31,10 @@ impl ETag {
         Self { version, variant }
     }
 
-    /// Whether `If-None-Match` says that the client has this representation already.
+    /// Whether `If-None-Match` lists this representation.
     pub fn is_known(&self, headers: &HeaderMap) -> bool {
         let own = self.to_string();
-        // Weak comparison, as the RFC asks here: a proxy that compresses weakens tags.
+        // Weak comparison, as RFC 9110 requires here: a proxy that compresses weakens tags.
         tags(headers, header::IF_NONE_MATCH).any(|tag| tag == "*" || strong(tag) == own)
     }
 
@@ -67,7 +67,7 @@ impl IntoResponseParts for ETag {
     fn into_response_parts(self, mut parts: ResponseParts) -> Result<ResponseParts, Infallible> {
         if let Ok(value) = HeaderValue::try_from(self.to_string()) {
             parts.headers_mut().insert(header::ETAG, value);
-            // A client may keep what it was given, but has to ask each time.
+            // A client may cache the response, but has to revalidate it each time.
             let keep = HeaderValue::from_static("private, no-cache");
             parts.headers_mut().insert(header::CACHE_CONTROL, keep);
         }

@@ -1,4 +1,4 @@
-//! What is known about a request while it is being answered.
+//! The context of a request while it is being handled.
 //!
 //! [`crate::middleware`] makes one per request and puts it into the request's extensions. Handlers and
 //! extractors reach the request id through it, and move the deadline.
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl RequestContext {
-    /// A request that starts now and must be answered within `allowance`.
+    /// The context of a request that starts now, with a deadline after `allowance`.
     pub fn new(id: HeaderValue, allowance: Duration, bodies: BodyBudget) -> Self {
         Self(Arc::new(State {
             id,
@@ -82,7 +82,7 @@ impl RequestContext {
         self.0.deadline.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// When the request must be answered; `None` when the limit was lifted.
+    /// The deadline of the request; `None` when it was lifted.
     pub fn deadline(&self) -> Option<Instant> {
         let deadline = self.0.deadline.load(Ordering::Relaxed);
         (deadline != u64::MAX).then(|| self.0.started + Duration::from_millis(deadline))

@@ -1,8 +1,8 @@
-//! How the listeners share the files that the process may open.
+//! Shares the process's limit of file descriptors among the listeners.
 //!
 //! A connection is a descriptor, and so are the database, stored contents and the sockets to instances and providers.
-//! Without a bound, a flood of connections on the edge would leave none for anything else. So a part of them is for no
-//! connection at all, each listener has a minimum that nobody else can take, and the rest is for who comes first.
+//! Without a bound, a flood of connections on the edge would leave none for anything else. So a part of them is not for
+//! connections, each listener has a reserved minimum, and the rest is first come, first served.
 
 use crate::edge::EdgeBind;
 use estrade_listener::{DescriptorPool, DescriptorShare, ListenerOptions};
@@ -17,7 +17,7 @@ const PLATFORM_COST: usize = 1;
 const AI_COST: usize = 2;
 const EDGE_COST: usize = 2;
 
-/// The connections that are asked for.
+/// The configured limits of connections.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     platform: usize,

@@ -1,6 +1,6 @@
 //! `/openapi.json` and the page that shows it, `/docs`.
 //!
-//! The page is Swagger UI from this binary: no outside host is asked for anything. Its own start
+//! The page is Swagger UI from this binary: nothing is loaded from other hosts. Its own start
 //! page and settings are replaced, because they expect a trailing slash (which we strip) and name a
 //! validator on the internet.
 
@@ -21,7 +21,7 @@ use utoipa_swagger_ui::Config;
 const PAGE: &str = include_str!("docs/page.html");
 const SCRIPT: &str = include_str!("docs/page.js");
 
-/// Nothing but this server may be asked for anything.
+/// Content-Security-Policy: the page may connect to this server only.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
      frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 

@@ -1,4 +1,4 @@
-//! The OpenAPI documents: what the handlers say of themselves, completed by the rules that hold for
+//! The OpenAPI documents: the descriptions of the handlers, completed by the rules that hold for
 //! every route, so that each rule is written once here and not at fifty handlers.
 
 use crate::error::ErrorBody;
@@ -78,7 +78,7 @@ const TOKEN: &str = "account_token";
 /// The name of the AI key in the document.
 const KEY: &str = "inference_key";
 
-/// Adds to a document what the handlers do not say themselves.
+/// Adds to a document what the handlers do not describe themselves.
 pub fn complete(openapi: &mut OpenApi, about: &Description) {
     openapi.info = InfoBuilder::new()
         .title(about.title)
@@ -246,7 +246,7 @@ const BINARY: [&str; 3] = [
     "application/zip",
 ];
 
-/// What the types of handlers do not say: bytes are no list of numbers, and a body that may be left out is not `null`.
+/// Corrects the types of bodies: bytes are no list of numbers, and an optional body is not `null`.
 fn describe_bodies(operation: &mut Operation) {
     if let Some(RefOr::T(body)) = &mut operation.request_body {
         for (kind, content) in &mut body.content {
@@ -318,7 +318,7 @@ fn standard_parameters(
     parameters
 }
 
-/// Whether the operation says that it needs no credential.
+/// Whether the operation is declared to need no credential.
 fn is_public(operation: &Operation) -> bool {
     let none = SecurityRequirement::default();
     operation

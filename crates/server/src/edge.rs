@@ -25,13 +25,13 @@ pub struct EdgeBind {
     pub options: ListenerOptions,
     /// The certificate for hosts that have none of their own.
     pub certificate: Option<TlsFiles>,
-    /// From whom certificates are ordered.
+    /// The ACME server that certificates are ordered from.
     pub acme: Option<AcmeSettings>,
-    /// Whether plain visitors are sent to the address with TLS where there is a certificate.
+    /// Whether plain HTTP requests are redirected to HTTPS where there is a certificate.
     pub redirect: bool,
     /// How it serves. Its certificates are those above.
     pub edge: EdgeOptions,
-    /// The file for who asked for what; none: nothing is noted.
+    /// The file of the access log; none: there is no log.
     pub access_log: Option<PathBuf>,
 }
 

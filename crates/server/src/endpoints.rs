@@ -1,7 +1,7 @@
-//! The endpoints of an API: served from the start, described when somebody asks.
+//! The endpoints of an API: served from the start, described on the first request for the document.
 //!
-//! Making a document runs the description of every type of the API, which costs megabytes that a
-//! server which nobody asks for its document does not need to take.
+//! Building a document runs the description of every type of the API and takes megabytes of memory, so
+//! it is built on demand.
 
 use crate::app::AppState;
 use axum::Router;

@@ -15,15 +15,15 @@ pub trait ErrorShape: From<Error> + From<ApiError> + IntoResponse + Send + 'stat
     /// that handlers can write `Body(new): Body<CreateKey, KeysError>`.
     type Plain<T>;
 
-    /// What a path answers whose parameters cannot be right, such as an id of the wrong form.
+    /// The error for a path with a malformed parameter, such as an id of the wrong form.
     fn bad_path(reason: String) -> ApiError;
 
     /// Wraps nothing: see [`ErrorShape::Plain`].
     fn plain<T>(value: T) -> Self::Plain<T>;
 }
 
-/// Marks a response that holds only until the client has done what it says: a repeat with the same idempotency key is
-/// carried out, whatever the status.
+/// Marks a response that is not stored for repeats: a repeat with the same idempotency key is executed, whatever the
+/// status.
 #[derive(Clone, Copy)]
 pub struct NotStored;
 
@@ -98,7 +98,7 @@ macro_rules! shape {
         }
     };
 }
-// Nothing has such an id, so it is not found; the key API wants to hear of the mistake.
+// No resource has such an id, so it is not found; the key API reports the mistake instead.
 shape!(PlatformError, |_reason| Error::NotFound("it"));
 shape!(KeysError, |reason| Error::invalid(reason));
 
@@ -120,7 +120,7 @@ impl IntoResponse for PlatformError {
         let mut response = (status, Json(body)).into_response();
         error.write_headers(response.headers_mut());
         if is_not_stored {
-            // The client is told to repeat the very same request.
+            // The error instructs the client to repeat the very same request.
             response.extensions_mut().insert(NotStored);
         }
         response

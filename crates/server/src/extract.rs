@@ -8,7 +8,7 @@ use axum::extract::{FromRequestParts, Path, RawPathParams};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-/// Path parameters. What cannot be an id answers as the API says: 400 for keys, else 404.
+/// Path parameters. A malformed id gives the API's error: 400 for keys, else 404.
 pub struct Params<T, E: ErrorShape>(pub E::Plain<T>);
 
 impl<S, T, E> FromRequestParts<S> for Params<T, E>
@@ -30,8 +30,8 @@ where
     }
 }
 
-/// Says which parameter is wrong and why. axum's own text names the types of our code and repeats
-/// what was sent.
+/// Describes which parameter is wrong and why. axum's own text names the types of our code and repeats
+/// the input.
 fn describe(rejection: PathRejection, raw: Option<&RawPathParams>) -> String {
     let PathRejection::FailedToDeserializePathParams(failed) = rejection else {
         return "the path has no parameters".to_owned();
@@ -40,7 +40,7 @@ fn describe(rejection: PathRejection, raw: Option<&RawPathParams>) -> String {
         ErrorKind::DeserializeError { key, message, .. } => format!("{key}: {message}"),
         ErrorKind::InvalidUtf8InPathParam { key } => format!("{key}: must be UTF-8"),
         ErrorKind::ParseErrorAtKey { key, .. } => format!("{key}: is not valid"),
-        // Of a parameter that is not read into a struct's field, serde does not say which it was.
+        // serde does not name a parameter that is not read into a struct's field.
         ErrorKind::Message(message) => {
             let names = raw.into_iter().flatten().map(|(key, _)| key);
             match names.collect::<Vec<_>>().join(" or ") {

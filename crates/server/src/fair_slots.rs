@@ -1,6 +1,6 @@
 //! A number of slots that are shared fairly by key.
 //!
-//! A plain semaphore serves whoever came first, so that one owner with many requests holds all of it.
+//! A plain semaphore is first come, first served, so that one owner with many requests holds all of it.
 //! Here a key holds at most a part, and a slot that becomes free goes to the waiting key that holds
 //! the fewest.
 
@@ -33,7 +33,7 @@ struct Inner<K: Copy + Eq + Hash> {
 struct State<K: Copy + Eq + Hash> {
     free: usize,
     held: HashMap<K, usize>,
-    /// In the order in which they came. Who has given up is removed when the queue is next looked at.
+    /// In order of arrival. Waiters that were dropped are removed when the queue is next scanned.
     waiting: Vec<(K, oneshot::Sender<Slot<K>>)>,
 }
 
@@ -82,14 +82,14 @@ impl<K: Copy + Eq + Hash> Inner<K> {
         self.state.lock_ignoring_poison()
     }
 
-    /// Gives free slots to those who wait.
+    /// Gives free slots to waiters.
     fn dispatch(self: &Arc<Self>) {
         while let Some((key, sender)) = self.take_next() {
             self.give(key, sender);
         }
     }
 
-    /// The lock ends with this function: [`give`](Self::give) drops a slot that nobody takes any more, which
+    /// The lock is released with this function: [`give`](Self::give) drops a slot whose waiter is gone, which
     /// takes the lock, and a guard in the head of a loop would live through its body.
     fn take_next(&self) -> Option<(K, oneshot::Sender<Slot<K>>)> {
         self.lock().take_next(self.max_per_key)

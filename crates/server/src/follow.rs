@@ -10,10 +10,10 @@ use std::convert::Infallible;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How often a silent stream says that it is alive.
+/// How often a silent stream sends a keep-alive comment.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Somebody who waits for what comes next.
+/// A source of events for one client.
 pub(crate) trait Follower: Send + 'static {
     /// What comes, each ready to be sent.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Event>>> + Send;
@@ -33,9 +33,9 @@ pub(crate) fn last_seen<T: FromStr>(headers: &HeaderMap, what: &str) -> Result<O
         .ok_or_else(|| Error::invalid(format!("Last-Event-ID: is not the id of {what}")))
 }
 
-/// Answers with what a follower is told. It ends when that ends, the caller may not see it any more, or
-/// the server stops; the client then asks again.
-pub(crate) fn answer(app: AppState, caller: Caller, follower: impl Follower) -> Response {
+/// Responds with the events of a follower. The stream ends when they end, the caller loses access, or the
+/// server shuts down; the client then reconnects.
+pub(crate) fn respond(app: AppState, caller: Caller, follower: impl Follower) -> Response {
     let start = (app, caller, follower);
     let batches = stream::unfold(start, |(app, caller, mut follower)| async move {
         let batch = tokio::select! {

@@ -1,4 +1,4 @@
-//! Is it alive, is it ready, and what do its numbers say: the routes for machines that watch us.
+//! Liveness, readiness and metrics: the routes for monitoring.
 
 use crate::api_error::ApiError;
 use crate::app::{AppState, MetricsAccess};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A database that takes longer to say anything is down, for those who watch.
+/// A database that does not respond within this time is reported as down.
 const PING_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The answer of `/healthz` and `/readyz`.
@@ -127,7 +127,7 @@ pub async fn metrics<E: ErrorShape>(
     Ok(numbers.response(parts.headers.get(header::ACCEPT)))
 }
 
-/// Headers that proxies add: what they forward comes from somebody else, whether the proxy is a trusted one or not.
+/// Headers that proxies add: a request with one of them is forwarded, whether the proxy is trusted or not.
 const FORWARDED: [&str; 10] = [
     "cf-connecting-ip",
     "forwarded",

@@ -1,7 +1,7 @@
-//! `Idempotency-Key`: a request that is repeated is carried out once and answered twice.
+//! `Idempotency-Key`: a request that is repeated is executed once, and its response is replayed.
 //!
 //! A middleware does it for every POST with the header. Routes that read their body themselves call
-//! [`execute`] on their own. Answers that hold a secret come with a [`Redacted`] copy, which is
+//! [`execute`] on their own. Responses with a secret come with a [`Redacted`] copy, which is
 //! what repeats get.
 
 use crate::api_error::ApiError;
@@ -37,7 +37,7 @@ const STORED_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-error-code"),
     HeaderName::from_static("x-error-message"),
 ];
-/// Answers to POSTs are small; what is larger than this is not kept.
+/// Responses to POSTs are small; larger ones are not stored.
 const MAX_STORED_RESPONSE: usize = 1 << 20;
 
 /// Routes that take no account token, and those that call [`execute`] themselves.
@@ -49,12 +49,12 @@ const EXCLUDED_ROUTES: [&str; 5] = [
     "/v2/projects/{project_id}/sources",
 ];
 
-/// The part of an answer that may be stored, when it is not the whole.
+/// The body to store instead of a response with a secret.
 #[derive(Clone)]
 pub struct Redacted(Bytes);
 
 impl Redacted {
-    /// Notes what a repeat of this answer shall get.
+    /// Attaches the body that repeats of this response get.
     pub fn attach<T: Serialize>(mut response: Response, redacted: &T) -> Response {
         // Without a redacted body nothing of it is stored, which is safe.
         let body = serde_json::to_vec(redacted).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Redacted {
     }
 }
 
-/// The middleware: replays answers to POSTs with the header.
+/// The middleware: replays responses to POSTs with the header.
 pub async fn replay<E: ErrorShape>(
     State(app): State<AppState>,
     request: Request,
@@ -102,9 +102,9 @@ async fn replay_request(
     .await
 }
 
-/// Carries a request out, or replays the answer that its idempotency key had.
+/// Executes a request, or replays the stored response of its idempotency key.
 ///
-/// With a key the work goes on when the client hangs up: who lost a connection is who repeats.
+/// With a key the work goes on when the client disconnects: such a client is the one that repeats.
 pub async fn execute(
     app: &AppState,
     caller: &Caller,
@@ -161,7 +161,7 @@ fn replayed(answer: StoredAnswer) -> Response {
     response
 }
 
-/// Keeps the answer for repeats and hands it on.
+/// Stores the response for repeats and returns it.
 async fn store(guard: IdempotencyGuard, response: Response) -> Response {
     if response.extensions().get::<NotStored>().is_some() {
         report(guard.give_up().await);

@@ -2,7 +2,7 @@
 //!
 //! [`platform`] and [`ai`] are the two APIs; [`run`] puts them on their listeners. Below them is the
 //! foundation: [`listener`] accepts connections, [`middleware`] is the one middleware that every request
-//! passes, [`auth`] says who asks, [`error`] turns what went wrong into each API's shape, and the
+//! passes, [`auth`] authenticates, [`error`] turns errors into each API's shape, and the
 //! extractors ([`body`], [`extract`], [`paging`], [`conditional`]) read requests for the handlers.
 
 pub mod ai;

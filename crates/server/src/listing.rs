@@ -1,4 +1,4 @@
-//! Lists from the store: one page when asked for, else everything in chunks of constant size.
+//! Lists from the store: one page on request, else everything in chunks of constant size.
 
 use crate::api_error::ApiError;
 use crate::paging::{Frame, Paging, json_list};
@@ -9,7 +9,7 @@ use futures_util::stream;
 use serde::Serialize;
 use std::future::Future;
 
-/// Rows that one query fetches when everything is asked for.
+/// Rows that one query fetches when everything is requested.
 const CHUNK_ROWS: u32 = 500;
 /// Most rows of one page; more is clamped, not refused.
 const MAX_PAGE_SIZE: u64 = 100;
@@ -39,10 +39,10 @@ pub struct Window<K> {
     pub skip: u64,
 }
 
-/// Answers with a list that `fetch` reads, newest first, chunk by chunk.
+/// Responds with a list that `fetch` reads, newest first, chunk by chunk.
 ///
-/// Going on from the last id (not from a row number) keeps the list whole while rows come and go,
-/// and holds no connection while a slow client reads.
+/// Keyset pagination: going on from the last id (not from a row number) keeps the list complete while rows are
+/// added and removed, and holds no connection while a slow client reads.
 pub async fn respond<E, K, T, F, Fut>(
     frame: Frame,
     paging: &Paging<E>,

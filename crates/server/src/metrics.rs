@@ -1,7 +1,7 @@
-//! Numbers for Prometheus.
+//! Metrics for Prometheus.
 //!
 //! One [`Metrics`] per listener; the middleware counts into it, other parts register their own, and `/metrics` of that
-//! listener renders it. Nothing is shown by two listeners, so that whoever scrapes both can add up.
+//! listener renders it. No series is rendered by two listeners, so that a scraper of both can sum them.
 
 mod process;
 mod requests;

@@ -33,19 +33,19 @@ use tokio::time::{Instant, timeout_at};
 use tower::Service as _;
 use tracing::Instrument;
 
-/// How long a handler may take, unless it says otherwise through its [`RequestContext`].
+/// How long a handler may take, unless it moves the deadline of its [`RequestContext`].
 pub const HANDLER_TIMEOUT: Duration = Duration::from_mins(1);
 
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Answers that need neither the router nor a wait, for the hottest routes.
+/// Responses that need neither the router nor a wait, for the hottest routes.
 pub trait FastPath: Send + Sync + 'static {
-    /// The method and the route's name of most requests that it answers.
+    /// The method and the route's name of most requests that it serves.
     fn usual(&self) -> (Method, &'static str);
 
-    /// The route's name and the answer, or `None` to let the router do it.
-    fn answer(
+    /// The route's name and the response, or `None` to fall back to the router.
+    fn respond(
         &self,
         method: &Method,
         uri: &Uri,
@@ -69,7 +69,7 @@ struct Inner {
 
 struct Fast {
     path: Box<dyn FastPath>,
-    /// Where its usual answer is counted: looking that up every time takes longer than counting.
+    /// The series of its usual response: looking it up every time takes longer than counting.
     usual: RequestSeries,
 }
 
@@ -130,27 +130,27 @@ impl<E: ErrorShape> Middleware<E> {
         &self.inner.metrics
     }
 
-    /// Answers one request.
+    /// Serves one request.
     pub async fn handle<B>(&self, mut request: Request<B>) -> Response
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        match self.answer_at_once(&mut request) {
+        match self.serve_fast_path(&mut request) {
             Some(response) => response,
-            None => self.answer_by_router(request).await,
+            None => self.serve_routed(request).await,
         }
     }
 
-    /// Answers a request that needs neither the router nor a wait.
-    pub(crate) fn answer_at_once<B>(&self, request: &mut Request<B>) -> Option<Response> {
+    /// Serves a request on the fast path, if that applies.
+    pub(crate) fn serve_fast_path<B>(&self, request: &mut Request<B>) -> Option<Response> {
         let fast = self.inner.fast.as_ref()?;
         strip_trailing_slash(request.uri_mut());
         let timer = self.inner.metrics.start(request.method());
-        let answer = fast
+        let response = fast
             .path
-            .answer(request.method(), request.uri(), request.headers());
-        let Some((route, mut response)) = answer else {
+            .respond(request.method(), request.uri(), request.headers());
+        let Some((route, mut response)) = response else {
             timer.discard();
             return None;
         };
@@ -164,8 +164,8 @@ impl<E: ErrorShape> Middleware<E> {
         Some(response)
     }
 
-    /// Answers any other request.
-    pub(crate) async fn answer_by_router<B>(&self, mut request: Request<B>) -> Response
+    /// Serves any other request with the router.
+    pub(crate) async fn serve_routed<B>(&self, mut request: Request<B>) -> Response
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
@@ -178,7 +178,7 @@ impl<E: ErrorShape> Middleware<E> {
         // At the highest level, so that the id is in the lines of every level.
         let span = tracing::error_span!("request", id = context.id());
         let mut response = self
-            .answer(request.map(Body::new), &context)
+            .respond(request.map(Body::new), &context)
             .instrument(span.clone())
             .await;
         finish(response.headers_mut(), context.id_header());
@@ -193,8 +193,8 @@ impl<E: ErrorShape> Middleware<E> {
         response
     }
 
-    /// The router's answer, or an error when it panics or takes too long.
-    async fn answer(&self, request: Request<Body>, context: &RequestContext) -> Response {
+    /// The router's response, or an error when it panics or times out.
+    async fn respond(&self, request: Request<Body>, context: &RequestContext) -> Response {
         let mut work = pin!(AssertUnwindSafe(self.route(request)).catch_unwind());
         loop {
             let outcome = match context.deadline() {
@@ -328,7 +328,7 @@ mod tests {
                 (Method::GET, "/fast")
             }
 
-            fn answer(
+            fn respond(
                 &self,
                 _: &Method,
                 uri: &Uri,

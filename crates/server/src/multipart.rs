@@ -16,7 +16,7 @@ use memchr::memmem;
 
 /// Longest head of a part.
 const MAX_PART_HEAD: usize = 8 * 1024;
-/// Longest boundary, as RFC 2046 says.
+/// Longest boundary (RFC 2046).
 const MAX_BOUNDARY: usize = 70;
 /// What the parts may take besides their contents.
 pub const MAX_OVERHEAD: u64 = 64 * 1024;
@@ -24,7 +24,7 @@ pub const MAX_OVERHEAD: u64 = 64 * 1024;
 /// A body of several parts that is being read.
 pub struct Multipart {
     reader: BodyReader,
-    /// What has come and was not handed on.
+    /// Bytes that were received and not yet returned.
     buffer: BytesMut,
     /// What stands between two parts.
     delimiter: Vec<u8>,

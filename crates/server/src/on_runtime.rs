@@ -18,7 +18,7 @@ pub(crate) struct OnRuntime<T> {
 }
 
 impl<T> OnRuntime<T> {
-    /// Says that `inner` belongs to `runtime`.
+    /// Polls `inner` in the context of `runtime`.
     pub(crate) fn new(runtime: Handle, inner: T) -> Self {
         Self { runtime, inner }
     }

@@ -24,7 +24,7 @@ pub struct Paging<E> {
     shape: PhantomData<fn() -> E>,
 }
 
-/// The part of a list that was asked for.
+/// The requested part of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// How many to skip.
@@ -34,9 +34,9 @@ pub struct Window {
 }
 
 impl<E> Paging<E> {
-    /// The part that was asked for, at most `max` long; `None` is everything.
+    /// The requested part, at most `max` long; `None` is everything.
     ///
-    /// Numbers out of range are moved into it: a client that asks for too much gets what there is.
+    /// Numbers out of range are clamped: a client that requests too much gets what there is.
     pub fn window(&self, max: u64) -> Option<Window> {
         if self.page.is_none() && self.count.is_none() {
             return None;
@@ -50,7 +50,7 @@ impl<E> Paging<E> {
 }
 
 impl<E> Paging<E> {
-    /// The part that was asked for, `default` long when it was not said, at most `max`.
+    /// The requested part, `default` long without a length, at most `max`.
     pub fn window_of(&self, default: u64, max: u64) -> Window {
         let asked = Self {
             count: Some(self.count.unwrap_or(default)),

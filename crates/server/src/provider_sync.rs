@@ -1,4 +1,4 @@
-//! The gateway's providers, as the configuration and the database say.
+//! Loads the gateway's providers from the configuration and the database.
 
 use estrade_gateway::Gateway;
 use estrade_model::error::error_chain;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// How often providers are looked at even if nobody says that they have changed.
+/// How often providers are reloaded without a notification of a change.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Keeps the gateway's providers as the configuration and the database say.
+/// Keeps the gateway's providers in sync with the configuration and the database.
 pub struct ProviderSync {
     core: Arc<Core>,
     gateway: Arc<Gateway>,
@@ -55,8 +55,8 @@ impl ProviderSync {
         if set(&all).is_ok() {
             return Ok(());
         }
-        // One of the database that cannot be used, whoever let it in, must not take the others with
-        // it. Those of the configuration are for whoever wrote it to mend.
+        // An unusable provider of the database is skipped, so that the others still load. One of the
+        // configuration is an error, for the operator to correct.
         let mut number = 0;
         all.retain(|provider| {
             number += 1;

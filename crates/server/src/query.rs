@@ -1,4 +1,4 @@
-//! Query strings read into structs; an error names the parameter and says what it must be.
+//! Query strings read into structs; an error names the parameter and what it must be.
 //!
 //! A serde format of its own, because the errors of a ready-made one are in the words of its types.
 

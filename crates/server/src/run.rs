@@ -53,7 +53,7 @@ pub struct Bind {
     pub address: SocketAddr,
     /// How it treats its connections.
     pub options: ListenerOptions,
-    /// Who may read its metrics.
+    /// Access to its metrics.
     pub metrics: MetricsAccess,
 }
 

@@ -1,6 +1,6 @@
 //! Bodies that may be large, such as the files of a release.
 //!
-//! A small one stays in memory, and so does a larger one if it says how long it is and there is a permit
+//! A small one stays in memory, and so does a larger one if it has a `Content-Length` and there is a permit
 //! for it. Others go to an unnamed temporary file, which the system removes when it is closed, also
 //! when the process dies. Only so many of these exist at once.
 
@@ -168,7 +168,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome.map_err(|error| match error.kind() {
-            // Somebody can make room; nothing is broken.
+            // A full disk is temporary: reported as unavailable, not as an internal error.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Error::Unavailable(error.into())
             }

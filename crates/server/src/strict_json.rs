@@ -1,7 +1,7 @@
-//! JSON without surprises.
+//! Strict JSON parsing.
 //!
-//! serde_json keeps the last of two equal keys, goes 128 levels deep and passes NUL on. Each of
-//! these has been somebody's security hole, so a document is validated before it is deserialised.
+//! serde_json keeps the last of two equal keys, goes 128 levels deep and accepts NUL. Each of these
+//! has caused vulnerabilities elsewhere, so a document is validated before it is deserialised.
 //! Invariant: what a handler gets has no duplicate keys at any depth, bounded nesting, no NUL, is UTF-8 and has nothing
 //! after its end; and a struct comes from an object, never from an array.
 //!

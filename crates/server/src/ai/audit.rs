@@ -1,4 +1,4 @@
-//! AI key API: who changed what.
+//! AI key API: the audit log.
 
 use crate::app::AppState;
 use crate::auth::Scoped;

@@ -1,8 +1,8 @@
-//! `/v1/keys/authorize`: the question that a proxy asks before each request (nginx `auth_request`,
-//! Envoy `ext_authz`). The answer is a status and two headers; the body is empty.
+//! `/v1/keys/authorize`: the subrequest of a proxy before each request (nginx `auth_request`, Envoy
+//! `ext_authz`). The response is a status and two headers; the body is empty.
 //!
-//! This is a hot path: [`WarmAuthorize`] answers before the framework sees the request. The route
-//! answers when the key was not seen on this node before.
+//! This is a hot path: [`WarmAuthorize`] responds before the framework sees the request. The route
+//! responds when the key is not cached on this node.
 
 use crate::app::{App, AppState};
 use crate::auth::bearer;
@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::response::{IntoResponse, Response};
 use estrade_service::ai::key_check::{Refusal, Verdict};
 
-/// Where the question is asked.
+/// The path of the subrequest.
 pub const PATH: &str = "/v1/keys/authorize";
 
 const KEY_ID: HeaderName = HeaderName::from_static("x-key-id");
@@ -38,13 +38,13 @@ pub async fn authorize(State(app): State<AppState>, headers: HeaderMap) -> Respo
     authorize_headers(&app, &headers).await
 }
 
-/// Answers from the headers alone.
+/// Responds from the headers alone.
 pub async fn authorize_headers(app: &App, headers: &HeaderMap) -> Response {
     let Some(token) = bearer(headers) else {
         return refuse(Refusal::Unknown);
     };
     match app.services.keys.check_key(token, workspace(headers)).await {
-        Ok(verdict) => answer(verdict),
+        Ok(verdict) => respond(verdict),
         Err(error) => KeysError::from(error).into_response(),
     }
 }
@@ -57,7 +57,7 @@ impl FastPath for WarmAuthorize {
         (Method::GET, PATH)
     }
 
-    fn answer(
+    fn respond(
         &self,
         _: &Method,
         uri: &Uri,
@@ -71,7 +71,7 @@ impl FastPath for WarmAuthorize {
             .services
             .keys
             .check_warm(bearer(headers)?, workspace(headers))?;
-        Some((PATH, answer(verdict)))
+        Some((PATH, respond(verdict)))
     }
 }
 
@@ -82,7 +82,7 @@ fn workspace(headers: &HeaderMap) -> Option<&str> {
         .map(|value| std::str::from_utf8(value.as_bytes()).unwrap_or("\0"))
 }
 
-fn answer(verdict: Verdict) -> Response {
+fn respond(verdict: Verdict) -> Response {
     let key = match verdict {
         Ok(key) => key,
         Err(refusal) => return refuse(refusal),

@@ -56,7 +56,7 @@ impl Cors {
     }
 
     /// The response to a preflight of an allowed origin for a path that takes `methods`; none: this is no such one.
-    /// The key is not asked for, because browsers do not send it.
+    /// The key is not checked, because browsers do not send it with a preflight.
     pub(super) fn preflight<B: Default>(
         &self,
         method: &Method,
@@ -83,7 +83,7 @@ impl Cors {
             header::ACCESS_CONTROL_ALLOW_METHODS,
             HeaderValue::from_static(methods),
         );
-        // SDKs send many of their own; none of them gets anybody in.
+        // SDKs send many headers of their own; none of them authenticates.
         if let Some(requested) = requested {
             answered.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }

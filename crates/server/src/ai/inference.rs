@@ -1,4 +1,4 @@
-//! Inference: the gateway on the AI listener, and what it asks of the services.
+//! Inference: the gateway on the AI listener, and its connection to the services.
 //!
 //! A serving thread looks at the path: inference goes to its relay, everything else to the router.
 
@@ -46,7 +46,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What the configuration says of inference.
+/// Configuration of inference.
 #[derive(Debug, Clone, Default)]
 pub struct InferenceOptions {
     /// Providers of the configuration; those of the database come after them.
@@ -144,7 +144,7 @@ pub(crate) async fn serve(
     port.serve("ai", worker, stop).await;
 }
 
-/// What one serving thread answers with.
+/// The state of one serving thread.
 struct Worker {
     middleware: Middleware<KeysError>,
     relay: Relay,
@@ -156,7 +156,7 @@ struct Worker {
     chats: RequestSeries,
 }
 
-/// Answers the requests of one serving thread.
+/// The service of one serving thread.
 #[derive(Clone)]
 struct AiService(Arc<Worker>);
 
@@ -195,20 +195,20 @@ impl CallHandler for Worker {
 
 type AiBody = Either<GatewayBody, OnRuntime<Body>>;
 
-/// An answer that is there, or on its way.
-type Answering<T> = future::Either<Ready<T>, BoxFuture<'static, T>>;
+/// A response that is ready, or a future of one.
+type ResponseFuture<T> = future::Either<Ready<T>, BoxFuture<'static, T>>;
 
 impl Service<Request<Incoming>> for AiService {
     type Response = Response<AiBody>;
     type Error = Infallible;
-    type Future = Answering<Result<Self::Response, Infallible>>;
+    type Future = ResponseFuture<Result<Self::Response, Infallible>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        if let Some(response) = self.0.answer_at_once(&mut request) {
-            return Answering::Left(ready(Ok(response)));
+        if let Some(response) = self.0.serve_fast_path(&mut request) {
+            return ResponseFuture::Left(ready(Ok(response)));
         }
         let worker = Arc::clone(&self.0);
-        Answering::Right(Box::pin(async move {
+        ResponseFuture::Right(Box::pin(async move {
             let (method, uri) = (request.method().clone(), request.uri().clone());
             let Some(route) = route::parse(&method, uri.path()) else {
                 let is_models = is_models(uri.path());
@@ -231,7 +231,7 @@ impl Service<Request<Incoming>> for AiService {
             {
                 return Ok(response.map(Either::Left));
             }
-            // Every step below hands it on: that is cheap only for something small.
+            // Boxed: every step below moves it, which is cheap only for something small.
             let request = Box::new(CallRequest::from(request));
             Ok(worker
                 .infer(&method, route, request)
@@ -261,7 +261,7 @@ impl Worker {
         response
     }
 
-    /// Answers a browser that asks whether a script may send a request.
+    /// Responds to a CORS preflight.
     fn preflight(
         &self,
         request: &Request<Incoming>,
@@ -275,17 +275,17 @@ impl Worker {
         Some(response)
     }
 
-    /// Answers whether a key is good, if that is known: proxies ask before each of their requests, and this
-    /// way it costs no allocation more than it must.
-    fn answer_at_once(&self, request: &mut Request<Incoming>) -> Option<Response<AiBody>> {
+    /// Responds to an authorize subrequest from the cache: proxies send one before each of their requests, so
+    /// it avoids allocations.
+    fn serve_fast_path(&self, request: &mut Request<Incoming>) -> Option<Response<AiBody>> {
         if !request.uri().path().starts_with(authorize::PATH) || self.is_instance(request) {
             return None;
         }
-        let response = self.middleware.answer_at_once(request)?;
+        let response = self.middleware.serve_fast_path(request)?;
         Some(response.map(|body| Either::Right(OnRuntime::new(self.runtime.clone(), body))))
     }
 
-    /// Whether an instance asks, itself or through a proxy that is believed.
+    /// Whether the client is an instance, directly or through a trusted proxy.
     fn is_instance(&self, request: &Request<Incoming>) -> bool {
         let extensions = request.extensions();
         let socket = extensions.get().map(|SocketPeer(address)| *address);
@@ -305,11 +305,11 @@ impl Worker {
         response.map(|body| OnRuntime::new(self.runtime.clone(), body))
     }
 
-    /// A handler may keep its thread busy, with a long read of SQLite above all: that must not be the
-    /// thread on which answers of models flow. When the caller leaves, it ends.
+    /// Runs a management request on the main runtime: a handler may block its thread, above all with a long read of
+    /// SQLite, and must not delay the streams of models on this thread. It is dropped when the client disconnects.
     async fn manage(&self, request: Request<Incoming>) -> Response<OnRuntime<Body>> {
         let middleware = self.middleware.clone();
-        let work = async move { middleware.answer_by_router(request).await };
+        let work = async move { middleware.serve_routed(request).await };
         let work = AbortOnDropHandle::new(self.runtime.spawn(work));
         let response = work.await.unwrap_or_else(|error| {
             tracing::error!(error = error_chain(&error), "a handler was lost");

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads the counters when somebody asks.
+/// Collector of the gateway's counters, read at each scrape.
 pub(crate) struct GatewayMetrics(pub(crate) Arc<Gateway>);
 
 impl fmt::Debug for GatewayMetrics {
@@ -37,7 +37,7 @@ impl Collector for GatewayMetrics {
     }
 }
 
-/// Reads the ledger's numbers when somebody asks.
+/// Collector of the ledger's metrics, read at each scrape.
 pub(crate) struct LedgerMetrics(pub(crate) Arc<Ledger>);
 
 impl fmt::Debug for LedgerMetrics {

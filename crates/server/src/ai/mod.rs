@@ -40,7 +40,7 @@ pub fn document() -> OpenApi {
     openapi.merge_from(inference())
 }
 
-/// The part that no handler of ours describes, because the gateway answers it.
+/// The part of the document that no handler describes, because the gateway serves it.
 #[expect(
     clippy::expect_used,
     reason = "embedded text, read by every test of the document"

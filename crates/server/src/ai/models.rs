@@ -74,7 +74,7 @@ async fn find_model(
     Ok(json(model))
 }
 
-/// Who reads the catalogue.
+/// The caller that reads the catalogue.
 enum Reader {
     Account,
     Key(AuthorizedKey),

@@ -1,4 +1,4 @@
-//! AI key API, for administrators: who answers inference requests.
+//! AI key API, for administrators: the providers of inference.
 
 use crate::app::AppState;
 use crate::auth::Auth;

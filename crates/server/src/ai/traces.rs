@@ -39,7 +39,7 @@ const RETRY_DELAYS: [Duration; 3] = [
 ];
 /// How long the last export may take when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// A collector's answer that is longer is not read.
+/// A longer response of the collector is not read.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// Where traces go.
@@ -124,7 +124,7 @@ impl Exporter {
             self.record(sent, spans.len());
             spans.clear();
         }
-        // Whoever could still send one is gone.
+        // All senders are dropped.
         while !self.receiver.is_empty() {
             self.receiver.recv_many(&mut spans, MAX_BATCH).await;
             let sent = timeout(SHUTDOWN_TIMEOUT, self.send(&spans)).await;
@@ -196,7 +196,7 @@ impl Exporter {
         Ok(head.status.as_u16())
     }
 
-    /// Says once when it begins to fail, and once when it works again.
+    /// Logs once when exports begin to fail, and once when they work again.
     fn record(&mut self, sent: bool, spans: usize) {
         if !sent {
             self.dropped.fetch_add(spans as u64, Ordering::Relaxed);

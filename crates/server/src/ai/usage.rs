@@ -13,7 +13,7 @@ use estrade_service::ai::usage;
 use estrade_store::calls::CallFilter;
 use serde::Deserialize;
 
-/// Calls on a page, unless something else is asked for.
+/// Default number of calls on a page.
 const DEFAULT_PAGE_SIZE: u64 = 15;
 /// Most calls on a page.
 const MAX_PAGE_SIZE: u64 = 100;

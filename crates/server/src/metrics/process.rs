@@ -1,4 +1,4 @@
-//! The process itself, read from `/proc` when somebody asks. Elsewhere than on Linux: nothing.
+//! Metrics of the process, read from `/proc` at each scrape; none on other systems than Linux.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -67,7 +67,7 @@ fn proc_field(path: &str, name: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What `/proc/self/stat` says of time.
+/// The times in `/proc/self/stat`.
 struct Stat {
     cpu_seconds: f64,
     /// Seconds between the machine's start and the process's.

@@ -19,7 +19,7 @@ const BUCKETS: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The status under which a request is counted whose client hung up before the answer.
+/// The status of a request whose client disconnected before the response.
 const CLIENT_CLOSED_REQUEST: u32 = 499;
 
 /// A route as a label.
@@ -145,7 +145,7 @@ impl ListenerMetrics {
         }
     }
 
-    /// Where answers with this status are counted.
+    /// The series of responses with this status.
     pub fn series(
         &self,
         method: &Method,
@@ -170,14 +170,14 @@ impl ListenerMetrics {
     }
 }
 
-/// Where one kind of answer is counted.
+/// The series of one kind of response.
 #[derive(Debug, Clone)]
 pub struct RequestSeries {
     answered: Counter,
     duration: Histogram,
 }
 
-/// A request that is being answered. Dropped without [`RequestTimer::finish`], its client hung up.
+/// Timer of a request in flight. Dropped without [`RequestTimer::finish`], its client disconnected.
 #[derive(Debug)]
 pub struct RequestTimer<'m> {
     metrics: &'m ListenerMetrics,
@@ -192,12 +192,12 @@ impl RequestTimer<'_> {
         self.method
     }
 
-    /// The answer begins.
+    /// Records the start of the response.
     pub fn finish(mut self, route: Route, status: StatusCode) {
         self.count(route, u32::from(status.as_u16()));
     }
 
-    /// The answer begins, of a kind whose series is at hand.
+    /// The same, with a series that was looked up before.
     pub fn finish_as(mut self, series: &RequestSeries) {
         self.counted = true;
         series
@@ -206,7 +206,7 @@ impl RequestTimer<'_> {
         series.answered.inc();
     }
 
-    /// Somebody else answers it, and watches anew.
+    /// Records nothing: another service handles the request, with a timer of its own.
     pub(crate) fn discard(mut self) {
         self.counted = true;
     }

@@ -49,8 +49,8 @@ fn quality_of(parameters: &str) -> f64 {
     values.next_back().unwrap_or(1.0)
 }
 
-/// `OpenMetrics` as Prometheus wrote it before: counters are described by the name of their samples, units and the end
-/// are not told.
+/// Converts `OpenMetrics` to Prometheus's older text format: counters are described by the name of their samples, and
+/// units and the end marker are left out.
 pub(super) fn to_prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;

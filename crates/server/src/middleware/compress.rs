@@ -1,4 +1,4 @@
-//! Compression of answers, for clients that ask for it.
+//! Compression of responses, for clients that accept it.
 
 use axum::Router;
 use axum::body::Body;
@@ -11,7 +11,7 @@ use tower_http::compression::{Compression, CompressionLevel};
 /// Below this the headers cost more than compression saves.
 const MIN_SIZE: u64 = 1024;
 
-/// Whether the client asked for an encoding that we have; others pay nothing.
+/// Whether the client accepts an encoding that we support; others skip the layer.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT_ENCODING)
@@ -23,7 +23,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The router's answer, compressed if that is worth it.
+/// The router's response, compressed if that is worth it.
 pub(super) async fn call(router: Router, request: Request<Body>) -> Response {
     let worth_it = SizeAbove::new(MIN_SIZE)
         .and(NotForContentType::IMAGES)

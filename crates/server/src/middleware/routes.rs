@@ -1,4 +1,4 @@
-//! What every router needs at its end: answers for unknown paths and methods, and route names.
+//! The last layers of every router: responses for unknown paths and methods, and route names.
 
 use crate::api_error::ApiError;
 use crate::context::RequestContext;
@@ -17,7 +17,7 @@ pub fn finish_router<E: ErrorShape, S: Clone + Send + Sync + 'static>(
     router
         .method_not_allowed_fallback(|| async { E::from(ApiError::MethodNotAllowed) })
         .fallback(|| async { E::from(ApiError::NoRoute) })
-        // Not `route_layer`, which leaves out the routes' answers to wrong methods.
+        // Not `route_layer`, which does not apply to responses for wrong methods.
         .layer(NameRoute)
 }
 

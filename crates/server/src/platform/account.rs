@@ -27,8 +27,8 @@ pub async fn read_me(State(app): State<AppState>, Auth(caller): Auth<PlatformErr
     Json(accounts::read_me(&app.core, &caller))
 }
 
-/// Who signs in is not known yet and may be anybody, any number of times: more than an address and a
-/// password is not kept in memory for them.
+/// A login is not authenticated yet, and any client can send any number of them: the body is bounded to
+/// what an address and a password need.
 pub(super) const LOGIN_BODY: BodyRules = BodyRules {
     limits: BodyLimits::at_most(8 * 1024),
     any_type: false,

@@ -1,4 +1,4 @@
-//! Platform API: databases, which are not offered. Public clients ask for them all the same.
+//! Platform API: databases, which are not offered. Public clients request them all the same.
 
 use crate::auth::Scoped;
 use crate::error::PlatformError;

@@ -97,7 +97,7 @@ pub async fn read_logs(
         )
         .await?;
         context.clear_deadline();
-        return Ok(follow::answer(app, scope.caller, follower));
+        return Ok(follow::respond(app, scope.caller, follower));
     }
     let lines = logs::read_logs(&app.core, &app.services.logs, &scope, &project, &query).await?;
     Ok(Json(logs::grouped(&lines)?).into_response())

@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use estrade_model::metrics::{MetricSummary, ProjectMetrics};
 
-/// A picture that is opened on its own asks nobody for anything and runs nothing.
+/// Content-Security-Policy: an SVG that is opened on its own loads nothing and runs no script.
 const POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
 const SVG: HeaderValue = HeaderValue::from_static("image/svg+xml");

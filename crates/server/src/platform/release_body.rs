@@ -1,8 +1,8 @@
 //! The body of a create-release request, read without holding its files in memory.
 //!
-//! `files` may be 256 MiB. The body waits in a spool; this reader walks through it once and hands
-//! each file on as it comes. If the body is small enough to be in memory as a whole, its files are
-//! taken out first, which is several times as fast.
+//! `files` may be 256 MiB. The body is in a spool; this reader parses it once and stages each file as it
+//! is read. If the body is small enough to be in memory as a whole, its files are extracted first, which
+//! is several times as fast.
 
 mod files;
 
@@ -42,7 +42,7 @@ pub enum Source {
     Image(String),
 }
 
-/// What a create-release request says.
+/// A create-release request.
 pub struct ReleaseBody {
     /// Everything but the source.
     pub new: NewRelease,
@@ -68,13 +68,13 @@ pub fn read(spool: &Spool, upload: &mut Upload) -> Result<ReleaseBody, ApiError>
         let seed = BodySeed::new(&mut sink, &refused);
         let parsed = strict_json::from_slice_seed(seed, &extracted.document);
         if parsed.is_err() && refused.borrow().is_none() {
-            // Where it is wrong is to be told of the document that was sent.
+            // The error must point into the document that was sent.
             strict_json::validate(whole.as_deref().unwrap_or_default()).map_err(Error::from)?;
         }
         parsed
     } else {
         upload.forget_ahead();
-        // There is something about it that is better told by who reads it as it is.
+        // The document was not extracted: it is parsed as it is, which reports its faults.
         let reader = spool.reader().map_err(Error::internal)?;
         strict_json::from_reader_seed(BodySeed::new(upload, &refused), reader)
     };
@@ -110,7 +110,7 @@ fn extract_files<'d>(
             return extract_alone();
         };
         let extracted = strict_json::extract_strings(document, &FILES, most, |id, text| {
-            // Who does not take it any more says why at the end.
+            // The receiver has failed, and reports its error at the end.
             drop(sender.send((id, text.clone())));
         });
         drop(sender);

@@ -288,7 +288,7 @@ pub async fn read_release(
             let most = Duration::from_secs(query.timeout.unwrap_or(30).min(MAX_WAIT_SECONDS));
             tokio::select! {
                 reached = releases::wait_release(&app.core, &scope, id, state, most) => reached?,
-                // A server that stops answers with what there is instead of cutting the wait off.
+                // At shutdown the present state is returned instead of an aborted wait.
                 () = app.shutdown.cancelled() => releases::read_release(&app.core, &scope, id).await?,
             }
         }

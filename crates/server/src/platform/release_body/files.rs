@@ -61,7 +61,7 @@ pub(super) fn add_early(
     for (TextId(number), text) in texts {
         let content = HashedContent::new(text);
         if !upload.add_ahead(&content)? {
-            // Somebody will say what is too much when the paths are known.
+            // The limit is reported later, when the paths are known.
             break;
         }
         early.insert(number, content);

@@ -1,4 +1,4 @@
-//! Why a shell ended, and how its client hears of it.
+//! Why a shell ended, and the close frame for it.
 
 use crate::shell_slots::{MAX_SHELLS, MAX_SHELLS_PER_OWNER, TooMany};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
@@ -8,7 +8,7 @@ use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a client may take to hear it.
+/// How long a client may take to acknowledge the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// What fits into a close frame beside its code.
 const MAX_REASON_BYTES: usize = 123;
@@ -16,7 +16,7 @@ const MAX_REASON_BYTES: usize = 123;
 /// Why a shell ended.
 #[derive(Debug)]
 pub(super) enum CloseReason {
-    /// The command ended; none: nobody knows with which code.
+    /// The command ended; none: its exit code is unknown.
     Exited(Option<i64>),
     /// The client has left.
     Disconnected,
@@ -37,7 +37,7 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
-    /// The code and the reason; none: nobody is there to read them.
+    /// The close frame; none: the client is gone.
     fn frame(&self) -> Option<CloseFrame> {
         let (code, reason) = match self {
             Self::Disconnected => return None,

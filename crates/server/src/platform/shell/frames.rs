@@ -1,9 +1,9 @@
-//! What a client says, in JSON.
+//! Messages of the client, in JSON.
 
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// A terminal's size that nobody named.
+/// Default size of the terminal.
 const DEFAULT_COLUMNS: u16 = 80;
 const DEFAULT_ROWS: u16 = 24;
 /// No screen is larger.
@@ -16,7 +16,7 @@ pub(super) struct Size {
     pub(super) rows: u16,
 }
 
-/// What a client asks for.
+/// A message of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'f> {
     /// To begin.

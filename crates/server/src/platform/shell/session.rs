@@ -18,15 +18,15 @@ use tokio::time::{Instant, interval_at, sleep, timeout};
 const MAX_SESSION: Duration = Duration::from_hours(8);
 /// How long a client may take to begin.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a client is asked whether it is there, and whether it may still be.
+/// How often a client gets a ping and its authorization is checked again.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// A client that says nothing for so long, not even to pings, is gone.
+/// A client that sends nothing for so long, not even pongs, is gone.
 const READ_TIMEOUT: Duration = Duration::from_secs(80);
 /// So is one that takes nothing for so long.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// What is read of the terminal at once.
 const READ_BUFFER: usize = 16 * 1024;
-/// The engine may need a moment to say how a command ended.
+/// The engine may report the exit code of a command with a delay.
 const EXIT_CODE_ATTEMPTS: u32 = 20;
 const EXIT_CODE_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -63,7 +63,7 @@ async fn run(
         Err(reason) => return CloseReason::None(reason),
     };
     let scope = request.scope();
-    // Not before there is something to open: who only connects takes room from nobody.
+    // Only once there is a shell to open: a connection alone takes no slot.
     let _slot = match app.shells.take(scope.owner) {
         Ok(slot) => slot,
         Err(too_many) => return CloseReason::TooMany(too_many),
@@ -92,13 +92,13 @@ async fn first_frame(stream: &mut Stream) -> Result<Size, CloseReason> {
     }
 }
 
-/// The next text of the client. Who says nothing for long is gone.
+/// The next message of the client, with a read timeout.
 async fn next_message(stream: &mut Stream) -> Result<Bytes, CloseReason> {
     loop {
         match timeout(READ_TIMEOUT, stream.next()).await {
             Ok(Some(Ok(Message::Text(text)))) => return Ok(text.into()),
             Ok(Some(Ok(Message::Binary(bytes)))) => return Ok(bytes),
-            // Pings are answered below us.
+            // The WebSocket library responds to pings.
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
             Ok(Some(Ok(Message::Close(_))) | None) | Err(_) => {
                 return Err(CloseReason::Disconnected);
@@ -174,7 +174,7 @@ async fn forward_input(
 async fn recheck_access(app: &AppState, request: &ShellRequest) -> CloseReason {
     let mut changes = Watch::start(&app.core.db);
     loop {
-        // A token that is revoked is heard of; who leaves a team is not.
+        // The change feed reports a revoked token, but not a removed member: that is polled.
         tokio::select! {
             () = sleep(PING_INTERVAL) => {}
             () = changes.any_changed(ChangeKind::Token) => {}
