@@ -1,4 +1,4 @@
-//! The access log: one line of JSON per request, written in batches, never in a visitor's way.
+//! The access log: one line of JSON per request, written in batches, without delaying requests.
 //!
 //! Each serving thread writes into a buffer of its own; a task empties the buffers into the file.
 //! When the disk cannot keep up, lines are dropped and counted: a log must not stop the service.
@@ -37,7 +37,7 @@ pub struct AccessLog {
     /// An empty buffer with room, for the next exchange.
     spare: Mutex<Vec<u8>>,
     dropped: AtomicU64,
-    /// Told when a thread has its first line to write.
+    /// Notified when a thread's buffer gets its first line.
     some: Notify,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Projects are neighbours under one domain. A cookie whose `Domain` is that domain, or a parent of
 //! it, is sent to all of them, and could replace theirs. Without the attribute it is for the host that
-//! set it and nobody else.
+//! set it only.
 
 /// A `Set-Cookie` without a `Domain` that projects share; none when it has no such attribute.
 pub(crate) fn restrict(cookie: &[u8], edge_domains: &[String]) -> Option<Vec<u8>> {

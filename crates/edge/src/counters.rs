@@ -1,4 +1,4 @@
-//! What visitors of one project were given: counted on every request, read by `/metrics`.
+//! Request counters of one project: updated on every request, read by `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl ProjectCounters {
         }
     }
 
-    /// The numbers so far; none when there was no visitor.
+    /// The numbers so far; none without a request.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let snapshot = Snapshot {

@@ -49,9 +49,9 @@ pub struct EdgeOptions {
     pub content_cache: ContentCacheLimits,
     /// Files that were given lately and are given again without looking them up: 64 bytes each, once used.
     pub response_cache_entries: usize,
-    /// Whose challenges plain visitors may ask for.
+    /// The certificates whose HTTP-01 challenges are served on plain HTTP.
     pub certificates: Option<Arc<HostCertificates>>,
-    /// The port to which plain visitors are sent where there is a certificate; none: they are served.
+    /// The port that plain HTTP is redirected to where there is a certificate; none: it is served.
     pub redirect_to: Option<u16>,
     /// How requests are passed on to what runs.
     pub proxy: ProxyOptions,
@@ -81,7 +81,7 @@ pub(crate) enum Reply {
     Forward(ProxyTarget),
 }
 
-/// Which project a visitor came to.
+/// The project that a request belongs to.
 pub(crate) enum MatchedProject<'r> {
     /// None.
     None,
@@ -103,14 +103,13 @@ impl MatchedProject<'_> {
     }
 }
 
-/// Answers visitors.
 pub struct Edge {
     core: Arc<Core>,
     routes: Arc<Routes>,
     contents: ContentCache,
     response_cache: ResponseCache,
     certificates: Option<Arc<HostCertificates>>,
-    /// The port with TLS; none: nobody is redirected.
+    /// The port with TLS; none: no redirects.
     redirect_to: Option<u16>,
     ready: AtomicBool,
     /// How requests are passed on to instances.
@@ -401,7 +400,7 @@ impl Edge {
         handler.respond(request).await
     }
 
-    /// A host that is nobody's: probes are answered here, since no site can have these paths taken.
+    /// A host without a project. Health probes are served here, where their paths cannot hide those of a site.
     fn without_project(&self, request: &StaticRequest<'_>) -> StaticResponse {
         let ready = self.ready.load(Ordering::Acquire);
         match request.path {

@@ -14,7 +14,7 @@
 //!
 //! Imports point down this picture only. What is served comes from the database and the blob store;
 //! nothing is unpacked. The addresses of running instances are published in
-//! [`routing::endpoints::Endpoints`] by whoever starts them.
+//! [`routing::endpoints::Endpoints`] by the container services.
 
 pub mod access_log;
 mod cookies;

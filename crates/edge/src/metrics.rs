@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads the counters when somebody asks.
+/// Collector of the counters, read at each scrape.
 pub struct EdgeMetrics(pub Arc<Routes>);
 
 impl fmt::Debug for EdgeMetrics {

@@ -40,7 +40,7 @@ pub(crate) enum SendError {
 /// Who has to act next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Nobody: everything is sent.
+    /// Everything is sent.
     Done,
     /// The instance has to read.
     WaitingForUpstream,

@@ -1,8 +1,8 @@
 //! Follows the change feed of the database, and brings the route table up to it.
 //!
-//! A change marks its route as stale right after the commit, before anybody is told of the change, and is
-//! remembered as pending. Whoever comes first applies it: the next request for the project, or the
-//! follower in the background.
+//! A change marks its route as stale right after the commit, before the change is acknowledged to its caller,
+//! and is recorded as pending. The next request for the project or the follower in the background applies it,
+//! whichever comes first.
 
 use crate::routing::route::State;
 use crate::routing::route_table::{Routes, lock};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Routes {
-    /// Keeps the table complete until `stop`, so that visitors rarely have to wait for it.
+    /// Keeps the table up to date until `stop`, so that requests rarely have to wait for it.
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut failing = false;
         while stop
@@ -66,7 +66,7 @@ impl Routes {
         self.wake.notify_one();
     }
 
-    /// Brings the table up to what was heard so far. A project that cannot be read is left for the
+    /// Applies the pending changes to the table. A project that cannot be read is left for the
     /// next time and does not keep the others waiting.
     pub(super) async fn apply_changes(&self) -> Result<()> {
         let _one_at_a_time = self.settling.lock().await;
@@ -81,7 +81,7 @@ impl Routes {
                 outcome = Err(error);
             }
         }
-        // What was heard meanwhile stays for the next time.
+        // Changes that arrived meanwhile stay pending.
         let mut dirty = lock(&self.dirty);
         if heard.everything {
             dirty.everything = false;
@@ -125,7 +125,7 @@ impl Routes {
         if route.current().is_none() {
             let live = self.refresh(&route).await?;
             if let State::Files(site) = &live.state {
-                // The first visitor need not wait for it; nor fail, if it cannot be read now.
+                // Warms the cache for the first request; a failure is ignored, since that request loads it again.
                 drop(self.sites.get(&site.row).await);
             }
         }

@@ -37,8 +37,8 @@ impl Routes {
 
     /// Makes exactly these domains lead to a project.
     ///
-    /// First it asks, then it changes, so that whoever is cut off in between (the visitor may have
-    /// gone away) leaves it to the next one, and no domain is forgotten half-way.
+    /// Reads everything before it changes anything, so that a caller that is dropped in between (the client may
+    /// have disconnected) leaves the table unchanged for the next one.
     pub(super) async fn set_hosts(&self, route: &Arc<Route>, hosts: Vec<HostName>) -> Result<()> {
         let new: HashSet<HostName> = hosts.into_iter().collect();
         let old = lock(&route.hosts).clone();

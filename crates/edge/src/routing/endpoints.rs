@@ -1,8 +1,8 @@
-//! Endpoints: the addresses of each running release on this node, published by whoever starts instances.
+//! Endpoints: the addresses of each running release on this node, published by the container services.
 //!
 //! Which release of a project is live is in the database and nowhere else. So the instances of a new
 //! release are published before the commit that makes it the live one, and those of the old release
-//! are taken away after it: a visitor finds the one or the other, and nothing in between.
+//! are removed after it: a request finds the one or the other, and nothing in between.
 
 use crate::routing::load_balancer::{InFlightGuard, Instances};
 use arc_swap::ArcSwap;

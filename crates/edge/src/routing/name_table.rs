@@ -17,7 +17,7 @@ type Names<V> = HashMap<Box<str>, Arc<V>>;
 pub(crate) struct NameTable<V> {
     shards: Box<[ArcSwap<Names<V>>]>,
     hasher: RandomState,
-    /// Held by whoever changes a shard: two at once would undo each other.
+    /// Serialises writers: two concurrent copies of a shard would undo each other.
     writing: Mutex<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Changes that the route table has heard of and not read yet.
+//! Changes that were reported to the route table and not applied yet.
 
 use estrade_model::ProjectId;
 use std::collections::HashSet;

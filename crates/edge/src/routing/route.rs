@@ -30,7 +30,6 @@ pub struct Route {
 #[repr(C, align(64))]
 pub(super) struct HotFields {
     pub(super) generation: RouteGeneration,
-    /// What its visitors were given.
     pub(super) counters: ProjectCounters,
 }
 
@@ -43,7 +42,7 @@ pub(crate) struct Live {
     pub(crate) state: State,
 }
 
-/// What visitors of a project get.
+/// How requests for a project are served.
 pub(crate) enum State {
     /// It was deleted.
     Gone,
@@ -70,7 +69,6 @@ impl Route {
         }
     }
 
-    /// What its visitors were given.
     pub fn counters(&self) -> &ProjectCounters {
         &self.hot.counters
     }

@@ -29,7 +29,7 @@ impl RouteGeneration {
             let same = split(packed).0 == generation;
             same.then(|| u64::from(generation) << 32 | u64::from(second))
         };
-        // Otherwise whoever reads the next generation sets its second.
+        // Fails when the generation has changed: its reader sets the second.
         let _ = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, set);

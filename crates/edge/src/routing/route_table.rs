@@ -1,7 +1,7 @@
 //! Route table: from a host to a project and its live release, cached in memory.
 //!
 //! Mechanism: cache invalidation by generation. The change feed marks a route as stale right after the
-//! commit that changed it, before anybody is told of the change; the next request, or the follower in
+//! commit that changed it, before the change is acknowledged; the next request, or the follower in
 //! the background (`change_feed`), reads it again.
 //!
 //! Invariant: a client that has seen a release READY never gets the one before it. When the database is

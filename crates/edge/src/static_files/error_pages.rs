@@ -32,7 +32,7 @@ pub(crate) enum Page {
     GatewayTimeout,
     /// The body of the request is too long.
     TooLarge,
-    /// The visitor took too long to send its request.
+    /// The client took too long to send its request.
     RequestTimeout,
 }
 

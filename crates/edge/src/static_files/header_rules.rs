@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 /// The file that holds the rules; it is not served.
 pub(crate) use estrade_model::site_rules::HEADERS_FILE as FILE;
 
-/// Most headers that rules add to one answer, and most bytes: clients take no more, and whoever
-/// writes a file of them must not make each of our answers as long as that.
+/// Most headers that rules add to one response, and most bytes: clients accept no more, and the rules of a
+/// project must not make every response that long.
 const MAX_ADDED_HEADERS: usize = 100;
 const MAX_ADDED_BYTES: usize = 16 * 1024;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What browsers are told about files that nothing is known of: do not guess, offer to save.
+/// The type of unknown files: browsers do not sniff it, and offer to save it.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The media type of a file, with the charset where one belongs.

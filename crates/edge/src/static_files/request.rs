@@ -1,4 +1,4 @@
-//! What a visitor asks for: the part of a request that static serving looks at.
+//! The part of a request that static serving reads.
 
 use std::borrow::Cow;
 

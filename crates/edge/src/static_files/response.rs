@@ -1,4 +1,4 @@
-//! An answer to a visitor: a head that is ready to be sent, and where the body comes from.
+//! A local response: a head that is ready to be sent, and where the body comes from.
 
 use crate::static_files::content_cache::Content;
 use crate::static_files::response_cache::FileFlags;
@@ -17,11 +17,11 @@ pub struct StaticResponse {
     lines: Vec<u8>,
     /// The body, in pieces; HEAD has the same head and no body.
     pub body: Body,
-    /// What was given, if it is the same for whoever asks the same.
+    /// The cacheable form of the response, if equal requests get the same.
     pub(crate) cacheable: Option<Cacheable>,
 }
 
-/// A file that whoever asks for it gets in the same way, for as long as its release is live.
+/// A file that equal requests get in the same way, for as long as its release is live.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cacheable {
     pub(crate) digest: Digest,

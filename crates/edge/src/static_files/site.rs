@@ -36,7 +36,7 @@ pub struct Site {
 /// A place of the index that is free.
 const FREE: u32 = u32::MAX;
 
-/// Not known to anybody outside, so that nobody can choose paths that get in each other's way.
+/// Randomly keyed, so that paths cannot be chosen to collide.
 static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// Where the bytes of a content lie.

@@ -86,7 +86,7 @@ impl SiteCache {
 }
 
 impl SiteCache {
-    /// Loads a site before its first visitor comes.
+    /// Loads a site before its first request.
     pub(crate) async fn prepare(
         &self,
         project: ProjectId,
