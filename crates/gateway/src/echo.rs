@@ -1,4 +1,4 @@
-//! The built-in test model: says what it was told, so that a first round trip needs no provider.
+//! The built-in test model: echoes the prompt, so that a first round trip needs no provider.
 
 use crate::error::GatewayError;
 use base64::Engine;

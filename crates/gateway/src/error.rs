@@ -117,7 +117,7 @@ impl GatewayError {
             .header(header::RETRY_AFTER, "1")
     }
 
-    /// In strict mode a call that is not on disk has no answer. It was made: nobody should make it again by itself.
+    /// Strict mode: the response of a call that is not on disk is withheld. The call was made: clients must not retry it.
     pub(crate) fn not_recorded() -> Self {
         let said = "the call was made and will be charged, but it could not be written to disk in time: \
                     usage.durability is strict, so its answer is withheld";

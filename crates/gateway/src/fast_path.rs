@@ -288,7 +288,7 @@ async fn send(
     (Some(client), whole)
 }
 
-/// Writes the head of an answer; how the end of its body is told.
+/// Writes the head of a response; returns how its body is delimited.
 fn write_head(
     output: &mut Vec<u8>,
     response: &Response<GatewayBody>,

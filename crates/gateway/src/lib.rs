@@ -1,9 +1,9 @@
 //! The inference relay: check, limit, forward, stream back, account.
 //!
-//! It knows no database. Who may call comes in through [`KeyAuthenticator`], what it costs goes out through
-//! [`UsageLedger`]; whoever builds a [`UsageLedger`] decides what must be on disk before a call goes out.
+//! It knows no database. Keys are authenticated through [`KeyAuthenticator`], costs are recorded through
+//! [`UsageLedger`]; the implementation of the ledger decides what must be on disk before a call is sent.
 //!
-//! [`Gateway`] is what all threads share, [`Relay`] is one thread's part of it: its connections to
+//! [`Gateway`] is shared by all threads, [`Relay`] is one thread's part of it: its connections to
 //! the providers. `relay/mod.rs` has the steps of a call, in order.
 
 mod accounting;

@@ -1,4 +1,4 @@
-//! TraceSink: which trace a call belongs to, and who is told when it has ended.
+//! Traces: the trace context of a call, and the sink that gets its span when it has ended.
 
 use estrade_model::call::Call;
 use http::{HeaderMap, HeaderName};
@@ -64,7 +64,7 @@ impl Tracing {
 }
 
 impl Trace {
-    /// What the provider is told, so that its part of the trace hangs below the call.
+    /// The `traceparent` for the provider, so that its spans are children of the call.
     pub(crate) fn header(&self) -> String {
         format!(
             "00-{:032x}-{:016x}-01",

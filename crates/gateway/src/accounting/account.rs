@@ -132,7 +132,7 @@ impl CallAccount {
         self.pending = Some(response);
     }
 
-    /// The same account for whoever reads on; this one is closed.
+    /// Moves the account to a detached read; this one is closed.
     pub(crate) fn hand_over(&mut self) -> Box<Self> {
         Box::new(Self {
             accounting: Arc::clone(&self.accounting),
@@ -214,7 +214,7 @@ impl CallAccount {
         }
     }
 
-    /// A provider is asked.
+    /// Records an attempt at a provider.
     pub(crate) fn record_attempt(&mut self, provider: &Arc<str>) {
         if let Some(call) = &mut self.call {
             call.provider = Arc::clone(provider);
@@ -222,7 +222,7 @@ impl CallAccount {
         }
     }
 
-    /// The question goes out: from now on the prompt may have to be paid for.
+    /// The request is sent: from now on the provider may bill the prompt.
     pub(crate) fn record_sent(&mut self, target: &Target, in_flight: &Arc<InFlightCalls>) {
         self.sent = Some(target.price);
         if let Some(cancel) = &self.cancel {
@@ -239,7 +239,7 @@ impl CallAccount {
             Some(in_flight_guard) => in_flight_guard.update(snapshot),
             None => self.in_flight_guard = Some(in_flight.add(self.started, snapshot)),
         }
-        // Each time: while nobody had taken it, there was nothing to watch.
+        // For each attempt: between two of them the journal may have found nothing in flight.
         self.accounting.ledger.call_sent();
     }
 
@@ -369,7 +369,7 @@ impl CallAccount {
             tracing.sink.call_ended(trace, &call);
         }
         let hold = self.accounting.ledger.close(self.ticket, call);
-        // Only now: between the two it would be known to nobody.
+        // Only now: a crash in between would lose the call.
         self.in_flight_guard = None;
         hold
     }

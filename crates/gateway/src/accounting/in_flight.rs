@@ -71,7 +71,7 @@ impl InFlightRegistry {
         let (mut calls, mut has_younger) = (Vec::new(), false);
         let now = Instant::now();
         for thread in threads {
-            // Copied: nobody waits while they are read.
+            // Copied: the lock is not held while they are read.
             let all: Vec<_> = thread
                 .slots()
                 .iter()
@@ -167,7 +167,7 @@ impl InFlightGuard {
         self.progress.state().snapshot = snapshot;
     }
 
-    /// The counter for whoever forwards the response.
+    /// The counter for the forwarder of the response.
     pub(crate) fn token_counter(&self) -> TokenCounter {
         TokenCounter(Some(Arc::clone(&self.progress)))
     }

@@ -5,7 +5,7 @@ use crate::upstream::catalogue::Model;
 use estrade_model::amount::Amount;
 use estrade_model::call::{Operation, Tokens};
 
-/// How many tokens an completion, an image or a file may have when nobody says.
+/// How many tokens a completion, an image or a file is assumed to have without a limit.
 const DEFAULT_TOKENS: u64 = 4096;
 
 /// What a call may need.

@@ -177,7 +177,7 @@ impl FieldSet {
 
 /// So many characters of a name that is refused are shown.
 const MAX_SHOWN: usize = 100;
-/// So many names that are not standard are noted: more than a provider can be told to pass, so that one of them
+/// So many names that are not standard are recorded: more than `pass_fields` can list, so that one of them
 /// is refused whatever the others are.
 const MAX_EXTRA: usize = 128;
 /// Fields that not every provider may be sent.

@@ -44,7 +44,7 @@ impl From<Request<Incoming>> for CallRequest {
     }
 }
 
-/// A key as it was sent: nobody has looked at it yet.
+/// A key as it was sent, not checked yet.
 pub struct SentKey(Box<str>);
 
 impl SentKey {

@@ -241,8 +241,8 @@ impl RequestFields {
         Ok(())
     }
 
-    /// Takes note of a limit. The largest one counts, since nobody knows which is believed; for some
-    /// servers none is without a limit.
+    /// Records a limit of tokens. The largest one counts, since it is unknown which one a provider applies; some treat 0
+    /// as unlimited.
     fn limit(&mut self, most: u64) {
         let most = if most == 0 { UNLIMITED } else { most };
         self.max_tokens = self.max_tokens.max(Some(most));
@@ -314,7 +314,7 @@ impl RequestFields {
 }
 
 fn count(field: &'static str, number: f64) -> Result<u64, RequestError> {
-    // Whoever rounds it may round it up.
+    // A provider may round it up.
     if number.fract() != 0.0 {
         return Err(RequestError::Field(field, "must be an integer"));
     }
