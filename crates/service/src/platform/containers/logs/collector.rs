@@ -113,7 +113,7 @@ impl LogCollector {
         let mut away = MIN_RETRY_DELAY;
         loop {
             let mut events = self.core.runtime.events();
-            let mut next_look = Instant::now() + FIRST_POLL_DELAY;
+            let mut next_poll = Instant::now() + FIRST_POLL_DELAY;
             loop {
                 tokio::select! {
                     event = events.next() => match event {
@@ -124,11 +124,11 @@ impl LogCollector {
                         },
                         Some(Err(_)) | None => break,
                     },
-                    () = sleep_until(next_look) => {
+                    () = sleep_until(next_poll) => {
                         // So long it has listened: the engine is there.
                         away = MIN_RETRY_DELAY;
-                        self.look().await;
-                        next_look = Instant::now() + POLL_INTERVAL;
+                        self.poll_instances().await;
+                        next_poll = Instant::now() + POLL_INTERVAL;
                     }
                 }
             }
@@ -137,7 +137,8 @@ impl LogCollector {
         }
     }
 
-    async fn look(&self) {
+    /// Looks at all instances, for events that were missed.
+    async fn poll_instances(&self) {
         let instances = match self.core.runtime.instances().await {
             Ok(instances) => instances,
             Err(error) => {

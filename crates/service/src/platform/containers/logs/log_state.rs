@@ -1,6 +1,6 @@
 //! State of one instance's log; at most one reader at a time.
 
-use super::reader::{Halt, Reader};
+use super::reader::{ReadError, Reader};
 use estrade_model::error::error_chain;
 use estrade_model::sync::MutexExt;
 use estrade_runtime::InstanceKey;
@@ -79,9 +79,9 @@ impl InstanceLogState {
         loop {
             let followed = match self.turn.acquire().await {
                 Ok(_turn) => reader.follow().await,
-                Err(_) => Err(Halt::Stopped),
+                Err(_) => Err(ReadError::Stopped),
             };
-            if let Err(Halt::Failed(error)) = &followed {
+            if let Err(ReadError::Failed(error)) = &followed {
                 tracing::debug!(
                     error = error_chain(error),
                     "cannot read what an instance wrote"
@@ -92,7 +92,7 @@ impl InstanceLogState {
                 continue;
             }
             state.follower = None;
-            state.done = matches!(followed, Ok(()) | Err(Halt::Gone));
+            state.done = matches!(followed, Ok(()) | Err(ReadError::Gone));
             return;
         }
     }
@@ -111,9 +111,9 @@ impl InstanceLogState {
         };
         loop {
             match reader.drain().await {
-                Ok(()) | Err(Halt::Gone) => break,
-                Err(Halt::Stopped) => return,
-                Err(Halt::Failed(error)) => {
+                Ok(()) | Err(ReadError::Gone) => break,
+                Err(ReadError::Stopped) => return,
+                Err(ReadError::Failed(error)) => {
                     tracing::warn!(
                         error = error_chain(&error),
                         "cannot store what an instance wrote"

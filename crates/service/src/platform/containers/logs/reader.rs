@@ -10,9 +10,9 @@ use super::window::{LineFingerprint, TailWindow, Window};
 use crate::{Core, Error};
 use estrade_runtime::{Error as EngineError, InstanceId, InstanceKey, LogLine, LogsFrom};
 use estrade_store::{StoreError, log_blocks};
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use std::mem::take;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -47,9 +47,9 @@ pub(super) struct Reader {
     pub(super) stop: CancellationToken,
 }
 
-/// Why nothing more is read.
+/// Why an instance is not read any further.
 #[derive(Debug)]
-pub(super) enum Halt {
+pub(super) enum ReadError {
     /// The reader was cancelled.
     Stopped,
     /// The instance or its project was deleted: the rest is not needed.
@@ -58,7 +58,7 @@ pub(super) enum Halt {
     Failed(Error),
 }
 
-impl From<EngineError> for Halt {
+impl From<EngineError> for ReadError {
     fn from(error: EngineError) -> Self {
         if error.is_not_found() {
             Self::Gone
@@ -68,13 +68,13 @@ impl From<EngineError> for Halt {
     }
 }
 
-impl From<Error> for Halt {
+impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-type Lines = Pin<Box<dyn Stream<Item = Result<LogLine, EngineError>> + Send>>;
+type Lines = BoxStream<'static, Result<LogLine, EngineError>>;
 
 enum Swept {
     /// Everything is stored; so many bytes were new.
@@ -87,11 +87,11 @@ enum Swept {
 
 impl Reader {
     /// Stores what the instance writes, until it ends and everything is stored.
-    pub(super) async fn follow(&self) -> Result<(), Halt> {
+    pub(super) async fn follow(&self) -> Result<(), ReadError> {
         let mut window = Window::load(&self.core, self.id.as_str()).await?;
         let mut ask = FIRST_TAIL;
         loop {
-            let runs = self.wait_for_bell(&window).await?;
+            let runs = self.wait_for_output(&window).await?;
             if runs {
                 self.pause(FIRST_SWEEP_DELAY).await?;
             }
@@ -111,7 +111,7 @@ impl Reader {
     }
 
     /// Stores what the instance has written so far.
-    pub(super) async fn drain(&self) -> Result<(), Halt> {
+    pub(super) async fn drain(&self) -> Result<(), ReadError> {
         let mut window = Window::load(&self.core, self.id.as_str()).await?;
         self.catch_up(&mut window, &mut FIRST_TAIL.clone())
             .await
@@ -119,11 +119,11 @@ impl Reader {
     }
 
     /// Waits until there is a line that is not stored: true; or until the instance does not run: false.
-    async fn wait_for_bell(&self, window: &Window) -> Result<bool, Halt> {
+    async fn wait_for_output(&self, window: &Window) -> Result<bool, ReadError> {
         let mut lines = self.lines(Some(1), true);
         loop {
             let next = self.stop.run_until_cancelled(lines.next()).await;
-            let Some(line) = next.ok_or(Halt::Stopped)?.transpose()? else {
+            let Some(line) = next.ok_or(ReadError::Stopped)?.transpose()? else {
                 return Ok(false);
             };
             // The first one is the last that there was when the engine began to listen.
@@ -139,9 +139,9 @@ impl Reader {
     }
 
     /// Stores what is not stored yet; how many bytes that was. After an error the window is of no use.
-    async fn catch_up(&self, window: &mut Window, ask: &mut u32) -> Result<usize, Halt> {
+    async fn catch_up(&self, window: &mut Window, ask: &mut u32) -> Result<usize, ReadError> {
         let turn = self.stop.run_until_cancelled(self.sweeps.acquire()).await;
-        let _turn = turn.ok_or(Halt::Stopped)?.map_err(Error::internal)?;
+        let _turn = turn.ok_or(ReadError::Stopped)?.map_err(Error::internal)?;
         loop {
             let last = (window.has_begun() && *ask <= MAX_TAIL).then_some(*ask);
             match self.sweep(window, last).await? {
@@ -159,7 +159,7 @@ impl Reader {
         }
     }
 
-    async fn sweep(&self, window: &mut Window, last: Option<u32>) -> Result<Swept, Halt> {
+    async fn sweep(&self, window: &mut Window, last: Option<u32>) -> Result<Swept, ReadError> {
         let mut lines = self.lines(last, false);
         let (mut batch, mut tail) = (Batch::default(), TailWindow::default());
         let (mut bytes, mut end) = (0, None);
@@ -205,21 +205,21 @@ impl Reader {
         self.core.runtime.logs(&self.id, from)
     }
 
-    async fn next(&self, lines: &mut Lines) -> Result<Option<LogLine>, Halt> {
+    async fn next(&self, lines: &mut Lines) -> Result<Option<LogLine>, ReadError> {
         let next = timeout(SILENCE_TIMEOUT, lines.next());
         let next = self.stop.run_until_cancelled(next).await;
-        let next = next.ok_or(Halt::Stopped)?;
+        let next = next.ok_or(ReadError::Stopped)?;
         let silent = |_| EngineError::TimedOut("reading an instance's log");
         Ok(next.map_err(silent)?.transpose()?)
     }
 
-    async fn pause(&self, length: Duration) -> Result<(), Halt> {
+    async fn pause(&self, length: Duration) -> Result<(), ReadError> {
         let paused = self.stop.run_until_cancelled(sleep(length)).await;
-        paused.ok_or(Halt::Stopped)
+        paused.ok_or(ReadError::Stopped)
     }
 
     /// Not cancelled by `stop`: the next reader of the instance must find either the whole batch or nothing.
-    async fn store(&self, batch: Batch) -> Result<(), Halt> {
+    async fn store(&self, batch: Batch) -> Result<(), ReadError> {
         let Some(block) = batch.seal(&self.id, self.key)? else {
             return Ok(());
         };
@@ -233,8 +233,8 @@ impl Reader {
                 self.logs.notifier.notify(self.key.project);
                 Ok(())
             }
-            Ok(false) | Err(StoreError::Reference) => Err(Halt::Gone),
-            Err(error) => Err(Halt::Failed(error.into())),
+            Ok(false) | Err(StoreError::Reference) => Err(ReadError::Gone),
+            Err(error) => Err(ReadError::Failed(error.into())),
         }
     }
 }
