@@ -2,11 +2,10 @@
 
 use super::block::{Unpacked, unpack};
 use super::line::{Cursor, KeptLine};
-use crate::{Error, Result};
+use crate::Result;
 use estrade_model::ReleaseId;
 use estrade_store::log_blocks::LogBlock;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The most text of one response: lines may be 16 KiB long.
 const MAX_BYTES: usize = 8 << 20;
@@ -57,33 +56,29 @@ fn contains(text: &str, words: &str) -> bool {
     text.to_lowercase().contains(words)
 }
 
-/// The lines of some blocks that are wanted and come after a place, block by block; and how many bytes were looked at.
-pub(super) async fn find(
-    blocks: Vec<LogBlock>,
-    filter: &Arc<LineFilter>,
+/// The lines of some blocks that are wanted and come after a place, block by block; and how many bytes were searched.
+/// To unpack a page takes milliseconds, and to search it some more: not for a thread that serves others.
+pub(super) fn find_lines(
+    blocks: &[LogBlock],
+    filter: &LineFilter,
     after: Cursor,
 ) -> Result<(Vec<Vec<KeptLine>>, usize)> {
-    let filter = Arc::clone(filter);
-    // To unpack a page takes milliseconds, and to search it some more.
-    let work = tokio::task::spawn_blocking(move || {
-        let (mut found, mut looked_at) = (Vec::with_capacity(blocks.len()), 0);
-        for block in &blocks {
-            let mut lines = Vec::new();
-            if filter
-                .release
-                .is_none_or(|release| release == block.release)
-            {
-                looked_at += unpack(block, |line| {
-                    if line.cursor() > after && filter.wants(line) {
-                        lines.push(line.keep());
-                    }
-                })?;
-            }
-            found.push(lines);
+    let (mut found, mut searched) = (Vec::with_capacity(blocks.len()), 0);
+    for block in blocks {
+        let mut lines = Vec::new();
+        if filter
+            .release
+            .is_none_or(|release| release == block.release)
+        {
+            searched += unpack(block, |line| {
+                if line.cursor() > after && filter.wants(line) {
+                    lines.push(line.keep());
+                }
+            })?;
         }
-        Ok::<_, Error>((found, looked_at))
-    });
-    work.await.map_err(Error::internal)?
+        found.push(lines);
+    }
+    Ok((found, searched))
 }
 
 /// The newest, or the oldest, so many of the lines that are added.

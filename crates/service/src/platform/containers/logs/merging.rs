@@ -4,14 +4,13 @@
 //! Only blocks that are old enough are merged: no lines are stored beside them any more, and followers are
 //! past them. A follower that resumes after that long may get lines of a block again, but misses none.
 
-use super::block::{Batch, unpack};
+use super::merge::{join, small_runs};
 use super::shared::ContainerLogs;
 use super::window::nanos;
 use crate::{Core, Result};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
-use estrade_runtime::LogLine;
-use estrade_store::log_blocks::{self, BlockSize, LogBlock, SPAN};
+use estrade_store::log_blocks::{self, BlockSize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -20,8 +19,6 @@ use tokio_util::sync::CancellationToken;
 const MIN_AGE: Duration = Duration::from_hours(1);
 /// Blocks that are older stay as they are: there was time for them.
 const MAX_AGE: Duration = Duration::from_hours(25);
-/// A block of so many bytes is no small one.
-const MIN_LARGE_BYTES: i64 = 8 << 10;
 /// Blocks of a project that are looked at in one go.
 const MAX_BLOCKS: u32 = 10_000;
 
@@ -32,7 +29,7 @@ pub async fn merge(core: &Core, logs: &ContainerLogs, stop: &CancellationToken) 
         let now = core.now();
         let times = nanos(now.before(MAX_AGE))..nanos(now.before(MIN_AGE));
         let sizes = log_blocks::list_sizes(&core.db, project.id, times, MAX_BLOCKS).await?;
-        for group in groups(&sizes) {
+        for group in small_runs(&sizes) {
             if stop.is_cancelled() {
                 return Ok(());
             }
@@ -45,30 +42,6 @@ pub async fn merge(core: &Core, logs: &ContainerLogs, stop: &CancellationToken) 
         last = Some(project.id);
     }
     Ok(())
-}
-
-/// Runs of small blocks of one instance that fit into one.
-fn groups(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
-    let (mut groups, mut begin) = (Vec::new(), 0);
-    for end in 1..=sizes.len() {
-        let fits = sizes.get(end).is_some_and(|next| {
-            let run = &sizes[begin..=end];
-            let of = |pick: fn(&BlockSize) -> i64| run.iter().map(pick);
-            let span =
-                of(|it| it.last_at).max().unwrap_or(0) - of(|it| it.first_at).min().unwrap_or(0);
-            let bytes = of(|it| it.size).sum::<i64>();
-            let one = (&run[0].instance, run[0].release) == (&next.instance, next.release);
-            one && span <= SPAN
-                && bytes <= 2 * MIN_LARGE_BYTES
-                && run.iter().all(|it| it.size < MIN_LARGE_BYTES)
-        });
-        if !fits {
-            groups.push(&sizes[begin..end]);
-            begin = end;
-        }
-    }
-    groups.retain(|group| group.len() > 1);
-    groups
 }
 
 async fn merge_group(
@@ -98,33 +71,4 @@ async fn merge_group(
         Box::pin(async move { log_blocks::replace_blocks(tx, &merged, range, count).await })
     });
     Ok(replaced.await?)
-}
-
-/// The lines of these blocks in as few as can be, each with the number of the last one that is in it.
-fn join(blocks: &[LogBlock]) -> Result<Vec<(Batch, i64)>> {
-    let mut joined: Vec<(Batch, i64)> = Vec::new();
-    for block in blocks {
-        let mut lines = Vec::new();
-        unpack(block, |line| {
-            lines.push(LogLine {
-                at: line.at,
-                stderr: line.stderr,
-                text: line.text.to_owned(),
-                cut: false,
-            });
-        })?;
-        if !joined
-            .last()
-            .is_some_and(|(batch, _)| batch.has_room(&lines))
-        {
-            joined.push((Batch::default(), block.number));
-        }
-        if let Some((batch, number)) = joined.last_mut() {
-            for line in &lines {
-                batch.push(line);
-            }
-            *number = block.number;
-        }
-    }
-    Ok(joined)
 }

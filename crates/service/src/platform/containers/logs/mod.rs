@@ -10,12 +10,14 @@ mod follow;
 mod format;
 mod line;
 mod log_state;
+mod merge;
 pub mod merging;
 mod notifier;
 mod read;
 mod reader;
 pub mod retention;
 mod shared;
+mod stored;
 mod window;
 
 pub use collector::LogCollector;

@@ -6,6 +6,7 @@
 
 use super::block::Batch;
 use super::shared::ContainerLogs;
+use super::stored::{load_window, load_window_around};
 use super::window::{LineFingerprint, TailWindow, Window};
 use crate::{Core, Error};
 use estrade_runtime::{Error as EngineError, InstanceId, InstanceKey, LogLine, LogsFrom};
@@ -88,7 +89,7 @@ enum Swept {
 impl Reader {
     /// Stores what the instance writes, until it ends and everything is stored.
     pub(super) async fn follow(&self) -> Result<(), ReadError> {
-        let mut window = Window::load(&self.core, self.id.as_str()).await?;
+        let mut window = load_window(&self.core, self.id.as_str()).await?;
         let mut ask = FIRST_TAIL;
         loop {
             let runs = self.wait_for_output(&window).await?;
@@ -112,7 +113,7 @@ impl Reader {
 
     /// Stores what the instance has written so far.
     pub(super) async fn drain(&self) -> Result<(), ReadError> {
-        let mut window = Window::load(&self.core, self.id.as_str()).await?;
+        let mut window = load_window(&self.core, self.id.as_str()).await?;
         self.catch_up(&mut window, &mut FIRST_TAIL.clone())
             .await
             .map(drop)
@@ -153,7 +154,7 @@ impl Reader {
                 }
                 Swept::Short => *ask = ask.saturating_mul(TAIL_GROWTH),
                 Swept::Earlier(at) => {
-                    *window = Window::load_around(&self.core, self.id.as_str(), at).await?;
+                    *window = load_window_around(&self.core, self.id.as_str(), at).await?;
                 }
             }
         }

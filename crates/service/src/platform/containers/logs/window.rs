@@ -5,10 +5,9 @@
 //! lines are kept.
 
 use super::block::unpack;
-use crate::settings::LOG_RETENTION;
-use crate::{Core, Result};
+use crate::Result;
 use estrade_runtime::LogLine;
-use estrade_store::log_blocks;
+use estrade_store::log_blocks::LogBlock;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -49,26 +48,28 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// As the database has it.
-    pub(super) async fn load(core: &Core, instance: &str) -> Result<Self> {
-        match log_blocks::last_line_at(&core.db, instance).await? {
-            Some(last) => Self::load_around(core, instance, last).await,
-            None => Ok(Self {
-                from: nanos(core.now().before(LOG_RETENTION)),
-                ..Self::default()
-            }),
+    /// Of an instance of which nothing is stored; lines from before this moment are too old to be.
+    pub(super) fn starting_at(from: i64) -> Self {
+        Self {
+            from,
+            ..Self::default()
         }
     }
 
-    /// As the database has it, from a little before this moment on: for when the clock was put back.
-    pub(super) async fn load_around(core: &Core, instance: &str, at: i64) -> Result<Self> {
+    /// Where the window begins if the last line that is stored is of this moment.
+    pub(super) fn start_before(last: i64) -> i64 {
+        last.saturating_sub(MARGIN)
+    }
+
+    /// Of an instance with these blocks, which are all that have lines from this moment on.
+    pub(super) fn of_blocks(from: i64, blocks: &[LogBlock]) -> Result<Self> {
         let mut window = Self {
-            from: at.saturating_sub(MARGIN),
+            from,
             known: HashMap::new(),
             begun: true,
         };
-        for block in log_blocks::list_instance_blocks(&core.db, instance, window.from).await? {
-            unpack(&block, |line| {
+        for block in blocks {
+            unpack(block, |line| {
                 if line.at >= window.from {
                     let fingerprint = LineFingerprint::new(line.at, line.stderr, line.text);
                     *window.known.entry(fingerprint).or_default() += 1;
