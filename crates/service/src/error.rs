@@ -143,6 +143,12 @@ impl From<estrade_model::Invalid> for Error {
     }
 }
 
+impl From<estrade_logs::Error> for Error {
+    fn from(error: estrade_logs::Error) -> Self {
+        Self::internal(error)
+    }
+}
+
 impl From<estrade_runtime::Error> for Error {
     fn from(error: estrade_runtime::Error) -> Self {
         Self::internal(error)

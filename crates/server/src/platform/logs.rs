@@ -100,7 +100,8 @@ pub async fn read_logs(
         return Ok(follow::respond(app, scope.caller, follower));
     }
     let lines = logs::read_logs(&app.core, &app.services.logs, &scope, &project, &query).await?;
-    Ok(Json(logs::grouped(&lines)?).into_response())
+    let grouped = logs::grouped(&lines).map_err(Error::from)?;
+    Ok(Json(grouped).into_response())
 }
 
 impl Follower for LogFollower {

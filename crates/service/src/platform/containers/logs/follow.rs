@@ -1,12 +1,11 @@
 //! Following the lines of a project as they are stored.
 
-use super::filter::LineFilter;
-use super::line::{Cursor, KeptLine};
 use super::notifier::LogSubscription;
 use super::read::{BLOCKS, LogQuery, MAX_SCANNED_BYTES};
 use super::shared::ContainerLogs;
 use super::stored::find;
 use crate::{Core, Result, Scope, platform::projects};
+use estrade_logs::{Cursor, KeptLine, LineFilter};
 use estrade_model::ProjectId;
 use estrade_store::log_blocks;
 use futures_util::future::BoxFuture;

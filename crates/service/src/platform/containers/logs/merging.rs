@@ -4,10 +4,9 @@
 //! Only blocks that are old enough are merged: no lines are stored beside them any more, and followers are
 //! past them. A follower that resumes after that long may get lines of a block again, but misses none.
 
-use super::merge::{join, small_runs};
 use super::shared::ContainerLogs;
-use super::window::nanos;
 use crate::{Core, Result};
+use estrade_logs::{join, nanos, small_runs};
 use estrade_model::ProjectId;
 use estrade_model::error::error_chain;
 use estrade_store::log_blocks::{self, BlockSize};

@@ -1,10 +1,9 @@
 //! Reading lines that were stored.
 
-use super::filter::{LineFilter, SelectedLines};
-use super::line::{Cursor, KeptLine};
 use super::shared::ContainerLogs;
 use super::stored::find;
 use crate::{Core, Result, Scope, platform::projects};
+use estrade_logs::{Cursor, KeptLine, LineFilter, SelectedLines};
 use estrade_model::ReleaseId;
 use estrade_model::log::{Direction, Since};
 use estrade_store::log_blocks::{self, BlockRange, LogBlock};

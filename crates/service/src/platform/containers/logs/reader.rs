@@ -4,11 +4,10 @@
 //! out (Docker 20.10 does). So following is only the bell: it rings when something was written. What
 //! that was is then read in sweeps of the end of the log, which the engine gives whole and in order.
 
-use super::block::Batch;
 use super::shared::ContainerLogs;
 use super::stored::{load_window, load_window_around};
-use super::window::{LineFingerprint, TailWindow, Window};
 use crate::{Core, Error};
+use estrade_logs::{Batch, LineFingerprint, TailWindow, Window};
 use estrade_runtime::{Error as EngineError, InstanceId, InstanceKey, LogLine, LogsFrom};
 use estrade_store::{StoreError, log_blocks};
 use futures_util::StreamExt;
@@ -221,7 +220,8 @@ impl Reader {
 
     /// Not cancelled by `stop`: the next reader of the instance must find either the whole batch or nothing.
     async fn store(&self, batch: Batch) -> Result<(), ReadError> {
-        let Some(block) = batch.seal(&self.id, self.key)? else {
+        let sealed = batch.seal(&self.id, self.key).map_err(Error::from)?;
+        let Some(block) = sealed else {
             return Ok(());
         };
         let (block, now) = (Arc::new(block), self.core.now());

@@ -1,8 +1,8 @@
 //! How much of the logs is kept.
 
-use super::window::nanos;
 use crate::settings::LOG_RETENTION;
 use crate::{Core, Result};
+use estrade_logs::nanos;
 use estrade_store::log_blocks;
 use tokio_util::sync::CancellationToken;
 

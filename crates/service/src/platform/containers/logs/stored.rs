@@ -1,10 +1,8 @@
 //! What is stored, out of the database.
 
-use super::filter::{LineFilter, find_lines};
-use super::line::{Cursor, KeptLine};
-use super::window::{Window, nanos};
 use crate::settings::LOG_RETENTION;
 use crate::{Core, Error, Result};
+use estrade_logs::{Cursor, KeptLine, LineFilter, Window, find_lines, nanos};
 use estrade_store::log_blocks::{self, LogBlock};
 use std::sync::Arc;
 
@@ -20,7 +18,7 @@ pub(super) async fn load_window(core: &Core, instance: &str) -> Result<Window> {
 pub(super) async fn load_window_around(core: &Core, instance: &str, at: i64) -> Result<Window> {
     let from = Window::start_before(at);
     let blocks = log_blocks::list_instance_blocks(&core.db, instance, from).await?;
-    Window::of_blocks(from, &blocks)
+    Ok(Window::of_blocks(from, &blocks)?)
 }
 
 /// [`find_lines`] on a thread that may take its time.
@@ -31,5 +29,5 @@ pub(super) async fn find(
 ) -> Result<(Vec<Vec<KeptLine>>, usize)> {
     let filter = Arc::clone(filter);
     let work = tokio::task::spawn_blocking(move || find_lines(&blocks, &filter, after));
-    work.await.map_err(Error::internal)?
+    Ok(work.await.map_err(Error::internal)??)
 }

@@ -4,8 +4,8 @@
 //! order. So a timestamp does not tell which lines are stored: for the last ones, fingerprints of the stored
 //! lines are kept.
 
-use super::block::unpack;
-use crate::Result;
+use crate::block::unpack;
+use crate::error::Result;
 use estrade_runtime::LogLine;
 use estrade_store::log_blocks::LogBlock;
 use std::collections::{HashMap, VecDeque};
@@ -16,13 +16,14 @@ const MARGIN: i64 = 250_000_000;
 
 /// A line, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct LineFingerprint {
+pub struct LineFingerprint {
     at: i64,
     text: u64,
 }
 
 impl LineFingerprint {
-    pub(super) fn of(line: &LogLine) -> Self {
+    /// The fingerprint of a line.
+    pub fn of(line: &LogLine) -> Self {
         Self::new(line.at, line.stderr, &line.text)
     }
 
@@ -38,7 +39,7 @@ impl LineFingerprint {
 
 /// The end of what is stored of an instance.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub struct Window {
     /// All lines from before this moment are stored, or too old to be.
     from: i64,
     /// Of the others, those that are stored, and how often.
@@ -49,7 +50,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Of an instance of which nothing is stored; lines from before this moment are too old to be.
-    pub(super) fn starting_at(from: i64) -> Self {
+    pub fn starting_at(from: i64) -> Self {
         Self {
             from,
             ..Self::default()
@@ -57,12 +58,12 @@ impl Window {
     }
 
     /// Where the window begins if the last line that is stored is of this moment.
-    pub(super) fn start_before(last: i64) -> i64 {
+    pub fn start_before(last: i64) -> i64 {
         last.saturating_sub(MARGIN)
     }
 
     /// Of an instance with these blocks, which are all that have lines from this moment on.
-    pub(super) fn of_blocks(from: i64, blocks: &[LogBlock]) -> Result<Self> {
+    pub fn of_blocks(from: i64, blocks: &[LogBlock]) -> Result<Self> {
         let mut window = Self {
             from,
             known: HashMap::new(),
@@ -79,21 +80,23 @@ impl Window {
         Ok(window)
     }
 
-    pub(super) fn has_begun(&self) -> bool {
+    /// Whether anything is stored.
+    pub fn has_begun(&self) -> bool {
         self.begun
     }
 
     /// Whether a line of this timestamp is stored or too old to be, whatever its text is.
-    pub(super) fn is_past(&self, at: i64) -> bool {
+    pub fn is_past(&self, at: i64) -> bool {
         at < self.from
     }
 
-    pub(super) fn knows(&self, fingerprint: LineFingerprint) -> bool {
+    /// Whether a line of this fingerprint is stored.
+    pub fn knows(&self, fingerprint: LineFingerprint) -> bool {
         self.known.contains_key(&fingerprint)
     }
 
     /// Whether this line is stored. A line that was stored once is so only the first time.
-    pub(super) fn take(&mut self, fingerprint: LineFingerprint) -> bool {
+    pub fn take(&mut self, fingerprint: LineFingerprint) -> bool {
         match self.known.get_mut(&fingerprint) {
             Some(count) if *count > 0 => {
                 *count -= 1;
@@ -106,13 +109,14 @@ impl Window {
 
 /// The last lines of what was read: the next window.
 #[derive(Debug, Default)]
-pub(super) struct TailWindow {
+pub struct TailWindow {
     fingerprints: VecDeque<LineFingerprint>,
     newest: Option<i64>,
 }
 
 impl TailWindow {
-    pub(super) fn add(&mut self, fingerprint: LineFingerprint) {
+    /// Adds a line that was read.
+    pub fn add(&mut self, fingerprint: LineFingerprint) {
         let newest = self
             .newest
             .map_or(fingerprint.at, |newest| newest.max(fingerprint.at));
@@ -129,7 +133,7 @@ impl TailWindow {
     }
 
     /// What is stored once all of them are; `before` is what was.
-    pub(super) fn into_window(self, before: Window) -> Window {
+    pub fn into_window(self, before: Window) -> Window {
         let Some(newest) = self.newest else {
             return before;
         };
@@ -150,7 +154,8 @@ impl TailWindow {
     }
 }
 
-pub(super) fn nanos(moment: estrade_model::Timestamp) -> i64 {
+/// A moment in nanoseconds since the epoch, as lines have it.
+pub fn nanos(moment: estrade_model::Timestamp) -> i64 {
     moment.millis().saturating_mul(1_000_000)
 }
 

@@ -3,8 +3,8 @@
 //! Layout of a block: a format byte, then compressed: for each line the nanoseconds since the one before
 //! (8 bytes, big-endian), its stream (1 byte), the length of its text (4 bytes) and its text.
 
-use super::line::{Cursor, KeptLine};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::line::{Cursor, KeptLine};
 use estrade_model::{ProjectId, ReleaseId};
 use estrade_runtime::{InstanceId, InstanceKey, LogLine};
 use estrade_store::log_blocks::{LogBlock, NewLogBlock, SPAN};
@@ -16,13 +16,13 @@ const LINE_OVERHEAD: usize = 13;
 const FULL_BYTES: usize = 64 << 10;
 /// The most that a block may unpack to: one that is full but for a byte, and a line of 16 KiB whose bytes
 /// are no UTF-8, each written as three.
-pub(super) const MAX_UNPACKED: usize = FULL_BYTES + LINE_OVERHEAD + 3 * (16 << 10);
+const MAX_UNPACKED: usize = FULL_BYTES + LINE_OVERHEAD + 3 * (16 << 10);
 /// Six times smaller than it was, in half a millisecond.
 const LEVEL: i32 = 3;
 
 /// Lines on their way to a block.
 #[derive(Default)]
-pub(super) struct Batch {
+pub struct Batch {
     raw: Vec<u8>,
     lines: u32,
     /// The moments of the last, the earliest and the latest line.
@@ -30,19 +30,19 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.raw.len() >= FULL_BYTES
     }
 
     /// Whether a line of this moment may be in the same block.
-    pub(super) fn spans(&self, at: i64) -> bool {
+    pub fn spans(&self, at: i64) -> bool {
         self.times.is_none_or(|(_, first, last)| {
             last.max(at).saturating_sub(first.min(at)) <= SPAN && !self.is_full()
         })
     }
 
     /// Whether all of these may be in the same block.
-    pub(super) fn has_room(&self, lines: &[LogLine]) -> bool {
+    pub fn has_room(&self, lines: &[LogLine]) -> bool {
         let bytes: usize = lines
             .iter()
             .map(|line| LINE_OVERHEAD + line.text.len())
@@ -50,7 +50,8 @@ impl Batch {
         self.raw.len() + bytes <= FULL_BYTES && lines.iter().all(|line| self.spans(line.at))
     }
 
-    pub(super) fn push(&mut self, line: &LogLine) {
+    /// Adds a line, for which [`Batch::spans`] was true.
+    pub fn push(&mut self, line: &LogLine) {
         let (previous, first, last) = self.times.unwrap_or((0, line.at, line.at));
         let length = u32::try_from(line.text.len()).unwrap_or(u32::MAX);
         self.raw
@@ -63,12 +64,12 @@ impl Batch {
     }
 
     /// The block of these lines; none if there are none.
-    pub(super) fn seal(self, id: &InstanceId, key: InstanceKey) -> Result<Option<NewLogBlock>> {
+    pub fn seal(self, id: &InstanceId, key: InstanceKey) -> Result<Option<NewLogBlock>> {
         self.seal_as(key.project, key.release, id.as_str())
     }
 
     /// The same, of an instance that may be gone.
-    pub(super) fn seal_as(
+    pub fn seal_as(
         self,
         project: ProjectId,
         release: ReleaseId,
@@ -90,7 +91,7 @@ impl Batch {
 }
 
 fn pack(raw: &[u8]) -> Result<Vec<u8>> {
-    let packed = zstd::bulk::compress(raw, LEVEL).map_err(Error::internal)?;
+    let packed = zstd::bulk::compress(raw, LEVEL).map_err(Error::Compression)?;
     let mut data = Vec::with_capacity(packed.len() + 1);
     data.push(FORMAT);
     data.extend(packed);
@@ -98,15 +99,14 @@ fn pack(raw: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Calls `line` for every line of a block; returns how many bytes were read.
-pub(super) fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> Result<usize> {
-    let damaged = || Error::internal("a block of logs is damaged or of a newer version");
+pub fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> Result<usize> {
     let Some((&FORMAT, packed)) = block.data.split_first() else {
-        return Err(damaged());
+        return Err(Error::Damaged);
     };
-    let raw = zstd::bulk::decompress(packed, MAX_UNPACKED).map_err(Error::internal)?;
+    let raw = zstd::bulk::decompress(packed, MAX_UNPACKED).map_err(Error::Compression)?;
     let (mut rest, mut at, mut index) = (raw.as_slice(), 0_i64, 0);
     while !rest.is_empty() {
-        let (since, stderr, text) = take_line(&mut rest).ok_or_else(damaged)?;
+        let (since, stderr, text) = take_line(&mut rest).ok_or(Error::Damaged)?;
         at = at.wrapping_add(since);
         line(&Unpacked {
             block,
@@ -121,23 +121,28 @@ pub(super) fn unpack(block: &LogBlock, mut line: impl FnMut(&Unpacked<'_>)) -> R
 }
 
 /// A line of a block, before it is filtered.
-pub(super) struct Unpacked<'b> {
+pub struct Unpacked<'b> {
     block: &'b LogBlock,
     index: u32,
-    pub(super) at: i64,
-    pub(super) stderr: bool,
-    pub(super) text: &'b str,
+    /// When it was written, in nanoseconds since the epoch.
+    pub at: i64,
+    /// Whether it was written to stderr.
+    pub stderr: bool,
+    /// The text, without its end.
+    pub text: &'b str,
 }
 
 impl Unpacked<'_> {
-    pub(super) fn cursor(&self) -> Cursor {
+    /// Its place among all lines of its project.
+    pub fn cursor(&self) -> Cursor {
         Cursor {
             block: self.block.number,
             index: self.index,
         }
     }
 
-    pub(super) fn keep(&self) -> KeptLine {
+    /// A copy that outlives the block.
+    pub fn keep(&self) -> KeptLine {
         KeptLine {
             cursor: self.cursor(),
             release: self.block.release,

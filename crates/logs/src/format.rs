@@ -1,7 +1,7 @@
 //! Lines as they go over the wire.
 
-use super::line::KeptLine;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::line::KeptLine;
 use estrade_model::ReleaseId;
 use estrade_model::Timestamp;
 use estrade_model::log::{LegacyLine, LinesOf, Logs, ReleaseLines, StreamedLine};
@@ -33,7 +33,7 @@ pub fn grouped(lines: &[KeptLine]) -> Result<Logs> {
             _entry: &line.text,
             r#type: line.stream(),
         };
-        let entry = serde_json::to_string(&entry).map_err(Error::internal)?;
+        let entry = serde_json::to_string(&entry).map_err(Error::Json)?;
         if let Some(group) = data.get_mut(place) {
             group.values.push([line.at.to_string(), entry]);
         }
@@ -70,7 +70,7 @@ fn moment(nanos: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::containers::logs::Cursor;
+    use crate::line::Cursor;
     use serde_json::json;
 
     fn line(release: &str, at: i64, stderr: bool, text: &str) -> KeptLine {

@@ -1,8 +1,8 @@
 //! Filters the lines of a query and bounds their number.
 
-use super::block::{Unpacked, unpack};
-use super::line::{Cursor, KeptLine};
-use crate::Result;
+use crate::block::{Unpacked, unpack};
+use crate::error::Result;
+use crate::line::{Cursor, KeptLine};
 use estrade_model::ReleaseId;
 use estrade_store::log_blocks::LogBlock;
 use std::collections::BTreeMap;
@@ -12,23 +12,20 @@ const MAX_BYTES: usize = 8 << 20;
 
 /// Which lines are wanted.
 #[derive(Debug, Clone)]
-pub(super) struct LineFilter {
+pub struct LineFilter {
     /// From this moment on, in nanoseconds...
-    pub(super) start: i64,
+    pub start: i64,
     /// ...up to this one.
-    pub(super) end: i64,
-    pub(super) release: Option<ReleaseId>,
+    pub end: i64,
+    /// Only those of this release.
+    pub release: Option<ReleaseId>,
     /// In lower case.
     search: Option<String>,
 }
 
 impl LineFilter {
-    pub(super) fn new(
-        start: i64,
-        end: i64,
-        release: Option<ReleaseId>,
-        search: Option<&str>,
-    ) -> Self {
+    /// A filter; an empty search is none.
+    pub fn new(start: i64, end: i64, release: Option<ReleaseId>, search: Option<&str>) -> Self {
         let search = search.filter(|text| !text.is_empty());
         Self {
             start,
@@ -58,7 +55,7 @@ fn contains(text: &str, words: &str) -> bool {
 
 /// The lines of some blocks that are wanted and come after a place, block by block; and how many bytes were searched.
 /// To unpack a page takes milliseconds, and to search it some more: not for a thread that serves others.
-pub(super) fn find_lines(
+pub fn find_lines(
     blocks: &[LogBlock],
     filter: &LineFilter,
     after: Cursor,
@@ -82,7 +79,7 @@ pub(super) fn find_lines(
 }
 
 /// The newest, or the oldest, so many of the lines that are added.
-pub(super) struct SelectedLines {
+pub struct SelectedLines {
     lines: BTreeMap<(i64, Cursor), KeptLine>,
     bytes: usize,
     most: usize,
@@ -90,7 +87,8 @@ pub(super) struct SelectedLines {
 }
 
 impl SelectedLines {
-    pub(super) fn new(most: usize, newest: bool) -> Self {
+    /// At most so many lines, from one end.
+    pub fn new(most: usize, newest: bool) -> Self {
         Self {
             lines: BTreeMap::new(),
             bytes: 0,
@@ -99,7 +97,8 @@ impl SelectedLines {
         }
     }
 
-    pub(super) fn add(&mut self, line: KeptLine) {
+    /// Adds a line, and drops those that are beyond the bounds then.
+    pub fn add(&mut self, line: KeptLine) {
         self.bytes += line.text.len();
         self.lines.insert((line.at, line.cursor), line);
         while self.lines.len() > self.most || (self.bytes > MAX_BYTES && self.lines.len() > 1) {
@@ -118,7 +117,7 @@ impl SelectedLines {
     }
 
     /// Whether lines of this block, and of those behind it, can only be beyond what is selected.
-    pub(super) fn is_done_before(&self, block: &LogBlock) -> bool {
+    pub fn is_done_before(&self, block: &LogBlock) -> bool {
         let is_full = self.lines.len() >= self.most;
         is_full
             && if self.newest {
@@ -133,7 +132,7 @@ impl SelectedLines {
     }
 
     /// In the order of time.
-    pub(super) fn into_lines(self) -> impl DoubleEndedIterator<Item = KeptLine> {
+    pub fn into_lines(self) -> impl DoubleEndedIterator<Item = KeptLine> {
         self.lines.into_values()
     }
 }

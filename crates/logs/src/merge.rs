@@ -1,7 +1,7 @@
 //! Small blocks become large ones.
 
-use super::block::{Batch, unpack};
-use crate::Result;
+use crate::block::{Batch, unpack};
+use crate::error::Result;
 use estrade_runtime::LogLine;
 use estrade_store::log_blocks::{BlockSize, LogBlock, SPAN};
 
@@ -9,7 +9,7 @@ use estrade_store::log_blocks::{BlockSize, LogBlock, SPAN};
 const MIN_LARGE_BYTES: i64 = 8 << 10;
 
 /// Runs of small blocks of one instance that fit into one.
-pub(super) fn small_runs(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
+pub fn small_runs(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
     let (mut groups, mut begin) = (Vec::new(), 0);
     for end in 1..=sizes.len() {
         let fits = sizes.get(end).is_some_and(|next| {
@@ -33,7 +33,7 @@ pub(super) fn small_runs(sizes: &[BlockSize]) -> Vec<&[BlockSize]> {
 }
 
 /// The lines of these blocks in as few as can be, each with the number of the last one that is in it.
-pub(super) fn join(blocks: &[LogBlock]) -> Result<Vec<(Batch, i64)>> {
+pub fn join(blocks: &[LogBlock]) -> Result<Vec<(Batch, i64)>> {
     let mut joined: Vec<(Batch, i64)> = Vec::new();
     for block in blocks {
         let mut lines = Vec::new();

@@ -37,13 +37,13 @@ pub struct Cursor {
 
 impl Cursor {
     /// Before every line.
-    pub(super) const START: Self = Self {
+    pub const START: Self = Self {
         block: i64::MIN,
         index: u32::MAX,
     };
 
     /// Behind the last line of a block.
-    pub(super) fn end_of(block: i64) -> Self {
+    pub fn end_of(block: i64) -> Self {
         Self {
             block,
             index: u32::MAX,
@@ -51,7 +51,8 @@ impl Cursor {
     }
 
     /// The place right before this one.
-    pub(super) fn previous(self) -> Self {
+    #[must_use]
+    pub fn previous(self) -> Self {
         match self.index.checked_sub(1) {
             Some(index) => Self { index, ..self },
             None => Self::end_of(self.block.saturating_sub(1)),
