@@ -170,26 +170,24 @@ async fn waiting_ends_with_the_state_or_the_time(at: &Installation) {
     let (core, ada) = (&at.core, owner(at, "ada").await);
     create(core, &ada, "shop").await;
     let id = deploy(core, &ada, "shop", &[("a", b"1")]).await;
-    let begun = Instant::now();
-    let wait = async |state, millis| {
-        let timeout = Duration::from_millis(millis);
+    // Whoever waits for the time and not for the state waits longer than a test may.
+    let long = Duration::from_hours(1);
+    let wait = async |state, timeout| {
         wait_release(core, &ada, id, state, timeout)
             .await
             .unwrap()
             .0
             .state
     };
-    assert_eq!(
-        wait(ReleaseState::Pending, 10_000).await,
-        ReleaseState::Pending
-    );
-    assert_eq!(wait(ReleaseState::Ready, 50).await, ReleaseState::Pending);
+    let pending = ReleaseState::Pending;
+    assert_eq!(wait(pending, long).await, pending);
+    let brief = Duration::from_millis(50);
+    assert_eq!(wait(ReleaseState::Ready, brief).await, pending);
     cancel_release(core, &ada, id).await.unwrap();
     assert_eq!(
-        wait(ReleaseState::Ready, 10_000).await,
+        wait(ReleaseState::Ready, long).await,
         ReleaseState::Canceled
     );
-    assert!(begun.elapsed() < Duration::from_secs(5));
 
     let id = deploy(core, &ada, "shop", &[("a", b"1")]).await;
     let (_, before) = read_release(core, &ada, id).await.unwrap();
@@ -202,6 +200,7 @@ async fn waiting_ends_with_the_state_or_the_time(at: &Installation) {
     let (release, worker) = tokio::join!(waited, starting);
     assert_eq!(release.state, ReleaseState::Ready);
     assert!(
+        // The behaviour itself: who hears nothing looks again after two seconds.
         begun.elapsed() < Duration::from_millis(1500),
         "the change was not heard of"
     );

@@ -1,6 +1,7 @@
 //! A server's ledger and what the tests put into it.
 
 use crate::support::Installation;
+use estrade_fixtures::eventually;
 use estrade_model::admission::{Admission, AdmissionError, CallEstimate};
 use estrade_model::amount::Amount;
 use estrade_model::auth::{AuthContext, AuthorizedKey, AuthorizedWorkspace, RateLimits};
@@ -17,9 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// Longer than anything takes that is going to happen.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server's ledger, running.
 pub(crate) struct Node {
@@ -231,12 +229,7 @@ pub(crate) async fn kept(core: &Core) -> i64 {
 
 /// Waits until a count in the database is zero.
 pub(crate) async fn until_none(core: &Core, sql: &'static str) {
-    let none = async {
-        while number(core, sql).await > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, none).await.unwrap();
+    eventually(sql, || async { number(core, sql).await == 0 }).await;
 }
 
 /// A workspace of somebody.

@@ -1,15 +1,17 @@
 //! Calls that are under way without being on record: what a server that is killed had of them is not lost.
 
-use crate::node::{Node, PATIENCE, Who, books, call, id, number, whole};
+use crate::node::{Node, Who, books, call, id, number, whole};
 use crate::support::{Installation, on_both_backends};
+use estrade_fixtures::eventually;
 use estrade_model::amount::Amount;
 use estrade_model::call::{BudgetReservation, Call, CallId};
 use estrade_service::ai::usage::Ledger;
+use std::future::ready;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 on_both_backends! {
     what_a_killed_server_had_under_way_is_closed_at_what_it_took
@@ -63,16 +65,13 @@ fn kept(directory: &Path) -> Vec<u8> {
 
 /// Waits until something else is kept than before.
 async fn until_kept(directory: &Path, before: &[u8]) -> Vec<u8> {
-    let other = async {
-        loop {
-            let now = kept(directory);
-            if now != before {
-                return now;
-            }
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, other).await.unwrap()
+    let mut now = Vec::new();
+    eventually("something else is kept", || {
+        now = kept(directory);
+        ready(now != before)
+    })
+    .await;
+    now
 }
 
 /// Longer than it takes until nothing is written any more.
@@ -111,13 +110,11 @@ async fn what_a_killed_server_had_under_way_is_closed_at_what_it_took(at: &Insta
 
 /// Waits until so many were closed that were left.
 async fn until_closed(at: &Installation, count: i64) {
-    let closed = async {
-        let left = "SELECT COUNT(*) FROM calls WHERE status = 500 AND NOT open";
-        while number(&at.core, left).await < count {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, closed).await.unwrap();
+    let closed = "SELECT COUNT(*) FROM calls WHERE status = 500 AND NOT open";
+    eventually("what was left is closed", || async {
+        number(&at.core, closed).await >= count
+    })
+    .await;
 }
 
 async fn what_has_ended_is_under_way_no_longer(at: &Installation) {
@@ -222,12 +219,10 @@ async fn what_could_not_be_written_before_the_end_is_written_after_the_next_star
     let (heir, _) = start(&at, place.path()).await;
     // As they ended, and not as what a killed server leaves.
     let ended = "SELECT COUNT(*) FROM calls WHERE status = 200 AND NOT partial AND NOT open";
-    let written = async {
-        while number(&at.core, ended).await < 2 {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(PATIENCE, written).await.unwrap();
+    eventually("both are written", || async {
+        number(&at.core, ended).await >= 2
+    })
+    .await;
     heir.stop().await;
     let sum = whole(3 + 4).nanos();
     assert_eq!(books(&at.core, &who).await, (2, [sum, sum, 0]));
