@@ -24,6 +24,7 @@ async fn a_client_that_sends_nothing_or_half_a_head_is_dropped() {
         assert!(!answer.contains("200"), "{answer}");
         let took = started.elapsed();
         assert!(
+            // The deadline is the behaviour: not before it, and long before the default.
             took >= Duration::from_millis(250) && took < Duration::from_secs(5),
             "{took:?}"
         );
@@ -203,24 +204,20 @@ async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new() {
         .await;
     idle.read_until("thing").await;
     let mut busy = server.connect().await;
-    busy.write("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    sleep(Duration::from_millis(100)).await;
+    busy.write("GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    server.held.arrived.notified().await;
 
-    let stopped = Instant::now();
     server.shutdown.cancel();
+    // Idle connections do not wait for the busy one.
     assert_eq!(idle.read_to_end().await, "");
-    assert!(
-        stopped.elapsed() < Duration::from_millis(200),
-        "idle connections close at once"
-    );
     assert!(
         TcpStream::connect(server.address).await.is_err(),
         "the port is closed"
     );
+    server.held.go.notify_one();
     let answer = busy.read_to_end().await;
-    assert!(answer.ends_with("slow but done"), "{answer}");
+    assert!(answer.ends_with("held but done"), "{answer}");
     server.serving.await.unwrap();
-    assert!(stopped.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]

@@ -13,15 +13,17 @@ use estrade_server::middleware::{Middleware, finish_router};
 use estrade_server::spool::SpoolRoom;
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far above what an answer takes: a limit for one that never comes.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A listener that is being served.
 pub(crate) struct Server {
@@ -30,6 +32,14 @@ pub(crate) struct Server {
     pub(crate) serving: JoinHandle<()>,
     pub(crate) metrics: Metrics,
     pub(crate) spool: TempDir,
+    pub(crate) held: Arc<Held>,
+}
+
+/// A request to `/held`: it says when it has come, and its answer waits for a word.
+#[derive(Default)]
+pub(crate) struct Held {
+    pub(crate) arrived: Notify,
+    pub(crate) go: Notify,
 }
 
 #[derive(Deserialize)]
@@ -53,8 +63,9 @@ impl Server {
             CancellationToken::new(),
             Metrics::new(),
         );
-        let spool = tempfile::tempdir().unwrap();
-        let middleware = Middleware::<PlatformError>::new(router(&spool), metrics.listener("test"));
+        let (spool, held) = (tempfile::tempdir().unwrap(), Arc::<Held>::default());
+        let router = router(&spool, Arc::clone(&held));
+        let middleware = Middleware::<PlatformError>::new(router, metrics.listener("test"));
         let serving = tokio::spawn(listener.serve(middleware.into_service(), shutdown.clone()));
         Self {
             address,
@@ -62,6 +73,7 @@ impl Server {
             serving,
             metrics,
             spool,
+            held,
         }
     }
 
@@ -117,7 +129,7 @@ impl Client {
     pub(crate) async fn read_to_end(&mut self) -> String {
         let mut bytes = Vec::new();
         let read = self.0.read_to_end(&mut bytes);
-        let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
+        let _ = tokio::time::timeout(READ_TIMEOUT, read).await.unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -125,7 +137,7 @@ impl Client {
     pub(crate) async fn read_until(&mut self, end: &str) -> String {
         let mut bytes = Vec::new();
         while !String::from_utf8_lossy(&bytes).ends_with(end) {
-            let read = tokio::time::timeout(PATIENCE, self.0.read_buf(&mut bytes)).await;
+            let read = tokio::time::timeout(READ_TIMEOUT, self.0.read_buf(&mut bytes)).await;
             assert!(
                 read.unwrap().unwrap() > 0,
                 "closed early: {}",
@@ -136,7 +148,7 @@ impl Client {
     }
 }
 
-fn router(spool: &TempDir) -> Router {
+fn router(spool: &TempDir, held: Arc<Held>) -> Router {
     let impatient = BodyRules {
         limits: BodyLimits {
             idle: Duration::from_millis(200),
@@ -166,6 +178,14 @@ fn router(spool: &TempDir) -> Router {
             get(|| async {
                 tokio::time::sleep(Duration::from_millis(400)).await;
                 "slow but done"
+            }),
+        )
+        .route(
+            "/held",
+            get(move || async move {
+                held.arrived.notify_one();
+                held.go.notified().await;
+                "held but done"
             }),
         )
         .route("/upload", post(upload))
