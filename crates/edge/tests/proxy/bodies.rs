@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 /// Longer than all buffers on the way together.
 const BIG: u64 = 256 << 20;
-const SOON: Duration = Duration::from_secs(5);
+/// Far above what the next part of a body takes: a limit for one that is held back.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn events_are_passed_on_one_by_one() {
@@ -39,14 +40,14 @@ async fn events_are_passed_on_one_by_one() {
     for method in ["GET", "POST"] {
         let mut visitor = stage.visitor().await;
         visitor.send(method, "/", &[], b"").await;
-        let (_, headers) = timeout(SOON, visitor.head()).await.unwrap().unwrap();
+        let (_, headers) = timeout(TIMEOUT, visitor.head()).await.unwrap().unwrap();
         assert!(headers.contains(&("content-type".into(), "text/event-stream".into())));
         for event in ["data: 1\n\n", "data: 2\n\n"] {
-            let chunk = timeout(SOON, visitor.chunk()).await.unwrap().unwrap();
+            let chunk = timeout(TIMEOUT, visitor.chunk()).await.unwrap().unwrap();
             assert_eq!(chunk.unwrap(), event.as_bytes());
             next.notify_one();
         }
-        let end = timeout(SOON, visitor.chunk()).await.unwrap().unwrap();
+        let end = timeout(TIMEOUT, visitor.chunk()).await.unwrap().unwrap();
         assert_eq!(end, None);
     }
     let modern = Modern::new(stage.address);
@@ -57,11 +58,11 @@ async fn events_are_passed_on_one_by_one() {
         .unwrap();
     let mut events = answer.bytes_stream();
     for event in ["data: 1\n\n", "data: 2\n\n"] {
-        let chunk = timeout(SOON, events.next()).await.unwrap().unwrap();
+        let chunk = timeout(TIMEOUT, events.next()).await.unwrap().unwrap();
         assert_eq!(chunk.unwrap(), event.as_bytes());
         next.notify_one();
     }
-    let rest = timeout(SOON, events.collect::<Vec<_>>()).await.unwrap();
+    let rest = timeout(TIMEOUT, events.collect::<Vec<_>>()).await.unwrap();
     assert!(rest.iter().all(|data| data.as_ref().unwrap().is_empty()));
     stage.finish().await;
 }
@@ -74,15 +75,18 @@ async fn an_upload_reaches_the_instance_as_it_comes() {
     let mut visitor = stage.visitor().await;
     let head = "POST / HTTP/1.1\r\nHost: app.localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     visitor.send_raw(head.as_bytes()).await;
-    timeout(SOON, visitor.head()).await.unwrap().unwrap();
+    timeout(TIMEOUT, visitor.head()).await.unwrap().unwrap();
     for part in ["one", "two", "three"] {
         let sent = format!("{:x}\r\n{part}\r\n", part.len());
         visitor.send_raw(sent.as_bytes()).await;
-        let back = timeout(SOON, visitor.chunk()).await.unwrap().unwrap();
+        let back = timeout(TIMEOUT, visitor.chunk()).await.unwrap().unwrap();
         assert_eq!(back.unwrap(), part.as_bytes());
     }
     visitor.send_raw(b"0\r\n\r\n").await;
-    assert_eq!(timeout(SOON, visitor.chunk()).await.unwrap().unwrap(), None);
+    assert_eq!(
+        timeout(TIMEOUT, visitor.chunk()).await.unwrap().unwrap(),
+        None
+    );
     // Expectations are met by the edge.
     visitor
         .send(
@@ -232,7 +236,7 @@ async fn what_becomes_too_long_while_it_is_answered_breaks_off() {
     let rest = [chunk(50), "0\r\n\r\n".into()].concat();
     // It may have been cut off already.
     drop(visitor.stream.write_all(rest.as_bytes()).await);
-    let end = timeout(SOON, visitor.chunk()).await.unwrap();
+    let end = timeout(TIMEOUT, visitor.chunk()).await.unwrap();
     assert!(end.is_err(), "{end:?}");
     stage.finish().await;
 }
@@ -247,7 +251,7 @@ async fn an_instance_may_answer_before_it_has_read_everything() {
     let head =
         "POST / HTTP/1.1\r\nHost: app.localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
     visitor.send_raw(head.as_bytes()).await;
-    let page = timeout(SOON, visitor.answer("POST"))
+    let page = timeout(TIMEOUT, visitor.answer("POST"))
         .await
         .unwrap()
         .unwrap();
@@ -275,7 +279,7 @@ async fn a_visitor_that_stops_in_the_middle_of_its_body_is_not_waited_for() {
         .send("POST", "/", &[("Content-Length", "10")], b"")
         .await;
     visitor.send_raw(b"12345").await;
-    let page = timeout(SOON, visitor.answer("POST"))
+    let page = timeout(TIMEOUT, visitor.answer("POST"))
         .await
         .unwrap()
         .unwrap();
@@ -315,7 +319,7 @@ async fn a_visitor_that_drips_does_not_keep_an_instance() {
         visitor.send_raw(b"x").await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let page = timeout(SOON, visitor.answer("POST"))
+    let page = timeout(TIMEOUT, visitor.answer("POST"))
         .await
         .unwrap()
         .unwrap();

@@ -4,7 +4,7 @@ use crate::backend::{App, always, nowhere, ok};
 use crate::stage::{Stage, eventually};
 use estrade_mock_upstream::{Action, MockUpstream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -41,15 +41,17 @@ async fn idle_connections_are_closed_after_a_while_and_when_their_instance_leave
     assert!(app.wait_for_open(0).await);
     stage.finish().await;
 
-    let stage = Stage::start().await;
+    // Longer than the test waits: it is not this timeout that closes.
+    let stage = Stage::start_with(|setup| {
+        setup.edge.proxy.keep_alive = Duration::from_hours(1);
+    })
+    .await;
     assert_eq!(stage.serve(&[app.address]).await, release);
     let mut visitor = stage.visitor().await;
     visitor.get("/").await;
     assert_eq!(app.open(), 1);
-    let left = Instant::now();
     stage.publish(release, &[]);
     assert!(app.wait_for_open(0).await);
-    assert!(left.elapsed() < Duration::from_secs(5));
     stage.finish().await;
 }
 

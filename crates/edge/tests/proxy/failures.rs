@@ -75,6 +75,7 @@ async fn who_takes_too_long_is_not_waited_for() {
     let began = Instant::now();
     ask_both(&stage, 504).await;
     let took = began.elapsed();
+    // The deadline is the behaviour: by default each waits for a minute.
     let due = Duration::from_millis(600)..Duration::from_secs(10);
     assert!(due.contains(&took), "{took:?}");
     assert!(app.wait_for_open(0).await);
@@ -85,8 +86,9 @@ async fn who_takes_too_long_is_not_waited_for() {
 
 #[tokio::test]
 async fn one_that_lets_nobody_in_is_given_up_and_then_avoided() {
+    let connect_timeout = Duration::from_millis(300);
     let stage = Stage::start_with(|setup| {
-        setup.edge.proxy.connect_timeout = Duration::from_millis(300);
+        setup.edge.proxy.connect_timeout = connect_timeout;
     })
     .await;
     // A socket whose queue is full lets nobody in and says nothing.
@@ -104,15 +106,14 @@ async fn one_that_lets_nobody_in_is_given_up_and_then_avoided() {
     ask_both(&stage, 502).await;
     let app = always(vec![ok("x")]).await;
     stage.publish(release, &[address, app.address]);
-    let (began, mut visitor) = (Instant::now(), stage.visitor().await);
+    let (mut waited, mut visitor) = (0, stage.visitor().await);
     for _ in 0..20 {
+        let began = Instant::now();
         assert_eq!(visitor.get("/").await.status, 200);
+        waited += u32::from(began.elapsed() >= connect_timeout);
     }
-    assert!(
-        began.elapsed() < Duration::from_millis(1200),
-        "{:?}",
-        began.elapsed()
-    );
+    // Every other one if it were not avoided; else one, and one more for each second of a busy machine.
+    assert!(waited <= 5, "{waited} requests waited for it");
     stage.finish().await;
 }
 

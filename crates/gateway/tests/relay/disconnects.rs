@@ -10,7 +10,7 @@ use estrade_model::provider::OnDisconnect;
 use estrade_model::secret::Secret;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -207,16 +207,18 @@ async fn a_provider_can_be_cancelled_at_once() {
     .await;
     let mut acme = provider_at("acme", provider.address);
     acme.on_disconnect = OnDisconnect::CancelAndChargeReserved;
-    let gateway = TestGateway::new(&[acme]).await;
+    let gateway = TestGateway::with(&[acme], |options| {
+        // Longer than the test waits: it is not this timeout that closes.
+        options.detached_timeout = Duration::from_hours(1);
+    })
+    .await;
     gateway.ledger.budgets.store(true, Ordering::Relaxed);
     hang_up_early(&gateway, &provider, &chat(WHOLE)).await;
     hang_up_within(&gateway, &chat(STREAM)).await;
-    let left = Instant::now();
     for (ticket, call) in gateway.ledger.wait(2).await {
         assert_eq!(call.cost, ticket.reserved, "{call:?}");
     }
     assert!(provider.wait_for_open(0).await);
-    assert!(left.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
