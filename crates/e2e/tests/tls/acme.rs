@@ -8,6 +8,7 @@ use estrade_testkit::{
     Backend, Setup, TestApp, eventually, eventually_or, free_port, on_both_backends,
 };
 use serde_json::json;
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 on_both_backends! {
@@ -38,23 +39,23 @@ async fn with_pebble(backend: Backend, challenges: &[Challenge]) -> (TestApp, Pe
 
 /// Visits until it works, for what happens in the background.
 async fn visit_until(app: &TestApp, host: &str, root: &str, good: impl Fn(&Page) -> bool) -> Page {
-    let started = Instant::now();
-    loop {
-        let seen = secure(app.edge_tls(), host, "/", root).await;
-        match seen {
-            Ok(page) if good(&page) => return page,
-            other => assert!(started.elapsed() < TIMEOUT, "{other:?}\n{}", app.log()),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let seen = RefCell::new(None);
+    eventually_or(
+        || format!("{host} can be visited: {:?}\n{}", seen.borrow(), app.log()),
+        || async {
+            let page = secure(app.edge_tls(), host, "/", root).await;
+            let is_good = page.as_ref().is_ok_and(&good);
+            seen.replace(Some(page));
+            is_good
+        },
+    )
+    .await;
+    seen.into_inner().unwrap().unwrap()
 }
 
 async fn count(app: &TestApp, sql: &'static str) -> i64 {
     app.core().db.read(sql).fetch_one().await.unwrap()
 }
-
-/// How long something in the background may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 const ORDERED: &str = "SELECT COUNT(*) FROM certificates";
 
@@ -137,16 +138,26 @@ async fn certificates_are_renewed_in_time(backend: &Backend) {
         "{share} % of {left} ms"
     );
 
-    // Shortly before, nothing happens; a change of a route makes the worker look.
+    // Shortly before, nothing happens. A change of a route makes the worker look, and then it forgets a host that is
+    // due and that nobody has.
     let wait = u64::try_from(due - now).unwrap();
     app.core()
         .clock
         .advance(Duration::from_millis(wait - 600_000));
+    let stranger = app.core().db.transact(|tx| {
+        let sql = "INSERT INTO certificates (host, order_at, ordered_at, failures, lease_until)
+                   VALUES ('nobody.example', 0, 0, 0, 0)";
+        Box::pin(tx.query(sql).execute())
+    });
+    assert_eq!(stranger.await.unwrap(), 1);
     let scale = json!({"scale": 2});
     ada.post("/v1/projects/shop/actions/scale", &scale)
         .await
         .assert(200);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    eventually("the worker looks", || async {
+        count(&app, ORDERED).await == 1
+    })
+    .await;
     assert_eq!(pebble.issued(), 1);
     app.core().clock.advance(Duration::from_secs(700));
     ada.post("/v1/projects/shop/actions/scale", &scale)
@@ -157,6 +168,8 @@ async fn certificates_are_renewed_in_time(backend: &Backend) {
     });
     assert_eq!(second.await.body, "I am shop");
     assert_eq!(pebble.issued(), 2);
+    let ordered_at = count(&app, "SELECT ordered_at FROM certificates").await;
+    assert!(ordered_at >= due, "{ordered_at} is before {due}");
 
     // A project that is gone is not renewed, but forgotten.
     ada.delete("/v1/projects/shop").await.assert(200);
