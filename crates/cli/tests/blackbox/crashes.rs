@@ -2,9 +2,12 @@
 
 use crate::support::{Home, Server, TIMEOUT, names_in, random, text};
 use estrade_blobs::Digest;
+use estrade_testkit::eventually_or;
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::future::ready;
 use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -314,38 +317,36 @@ fn unpack(archive: &[u8], path: &str) -> String {
 
 /// Also what was carried out although nobody heard of it.
 async fn check_all_have_ended(server: &Server) {
-    let deadline = Instant::now() + TIMEOUT;
     for project in 0..PROJECTS {
-        loop {
-            let path = format!("/v1/projects/site-{project}/releases");
-            let list = server.platform(Method::GET, &path, Value::Null).await;
-            let list = list.assert(200).json();
-            let releases = list["releases"].as_array().unwrap();
-            if releases.iter().all(|release| release["state"] == "READY") {
-                break;
-            }
-            assert!(Instant::now() < deadline, "releases are stuck: {list}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let path = format!("/v1/projects/site-{project}/releases");
+        let found = RefCell::new(Value::Null);
+        eventually_or(
+            || format!("all releases are ready: {}", found.borrow()),
+            || async {
+                let list = server.platform(Method::GET, &path, Value::Null).await;
+                let list = list.assert(200).json();
+                let mut releases = list["releases"].as_array().unwrap().iter();
+                let ended = releases.all(|release| release["state"] == "READY");
+                found.replace(list);
+                ended
+            },
+        )
+        .await;
     }
 }
 
 /// Soon after a start, nothing is left of what had been an orphan for a day before it.
 async fn check_are_removed(home: &Home, server: &Server, orphans: &BTreeSet<String>) {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
+    let left = || {
         let mut left = places_on_disk(home);
         left.retain(|place| orphans.contains(place));
-        if left.is_empty() {
-            return;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "orphans are left: {left:?}\n{}",
-            server.log()
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        left
+    };
+    eventually_or(
+        || format!("orphans are removed: {:?}\n{}", left(), server.log()),
+        || ready(left().is_empty()),
+    )
+    .await;
 }
 
 /// After some starts, exactly those packs and files lie on disk that the database names.

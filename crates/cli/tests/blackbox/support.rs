@@ -1,7 +1,9 @@
 //! A home directory, the server that lives in it, and what both are asked.
 
+use estrade_testkit::eventually_or;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -355,15 +357,17 @@ impl Server {
         } else {
             ((503, bad("unavailable")), (200, bad("ok")))
         };
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            let found = (ask(&self.platform).await, ask(&self.ai).await);
-            if found == (platform.clone(), ai.clone()) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{found:?}\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let (expected, found) = ((platform, ai), RefCell::new(None));
+        eventually_or(
+            || format!("ready: {ready}, {:?}\n{}", found.borrow(), self.log()),
+            || async {
+                let now = (ask(&self.platform).await, ask(&self.ai).await);
+                let is_so = now == expected;
+                found.replace(Some(now));
+                is_so
+            },
+        )
+        .await;
     }
 
     /// One request; `null` is no body.

@@ -2,9 +2,11 @@
 
 use super::durability::{STANDSTILL, WINDOW};
 use super::{Backend, InferenceClient, World, chat, chat_response, header, nanos, times};
-use crate::support::{Server, TIMEOUT};
+use crate::support::Server;
 use estrade_mock_upstream::{Action, MockUpstream, event, json, stream_head};
+use estrade_testkit::eventually_or;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,18 +68,22 @@ async fn settled(
     server: &Server,
     count: usize,
 ) -> HashMap<String, Value> {
-    let begun = Instant::now();
-    loop {
-        let rows = client.logs(server).await.into_iter();
-        let rows = rows.filter(|row| row["status"] == 500);
-        let rows: HashMap<_, _> = rows
-            .map(|row| (row["_id"].as_str().unwrap().to_owned(), row))
-            .collect();
-        if rows.len() >= count || begun.elapsed() > TIMEOUT {
-            return rows;
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let found = RefCell::new(HashMap::new());
+    eventually_or(
+        || format!("{count} calls are settled: {:?}", found.borrow()),
+        || async {
+            let rows = client.logs(server).await.into_iter();
+            let rows = rows.filter(|row| row["status"] == 500);
+            let rows: HashMap<_, _> = rows
+                .map(|row| (row["_id"].as_str().unwrap().to_owned(), row))
+                .collect();
+            let all = rows.len() >= count;
+            found.replace(rows);
+            all
+        },
+    )
+    .await;
+    found.into_inner()
 }
 
 async fn loses_a_moment_at_most(backend: Backend) {
