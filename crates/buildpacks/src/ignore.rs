@@ -121,7 +121,6 @@ impl IgnoreRules {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use std::time::{Duration, Instant};
 
     fn rules(text: &str) -> IgnoreRules {
         let file = (FILE.to_owned(), text.as_bytes().to_vec());
@@ -200,12 +199,11 @@ mod tests {
         let sources: BTreeMap<_, _> = [(FILE.to_owned(), many.into_bytes())].into();
         let error = IgnoreRules::of_dockerfile(&Tree::new(&sources), "Dockerfile").unwrap_err();
         assert!(error.to_string().starts_with(".dockerignore: "), "{error}");
-        let started = Instant::now();
+        // One that tried every way to fit would take longer than a test may.
         let hostile = rules(&format!("{}b", "**/*a*a*a*a*a*a/".repeat(60)));
         assert!(!hostile.excludes(&format!(
             "{}a",
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/".repeat(25)
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/".repeat(60)
         )));
-        assert!(started.elapsed() < Duration::from_secs(2));
     }
 }
