@@ -178,12 +178,13 @@ async fn an_outage_makes_nobody_dead() {
     let at = Installation::on_postgres().await;
     let (who, of_killed, budget) = (Who::new(), Who::new(), total(10));
     let deadline = Duration::from_secs(2);
+    // First: whenever the outage ends, it most likely looks before the next one renews.
+    let other = Node::start(&at, |usage| usage.deadline = deadline).await;
     let node = Node::start(&at, |usage| {
         usage.idle = Duration::from_mins(1);
         usage.deadline = deadline;
     })
     .await;
-    let other = Node::start(&at, |usage| usage.deadline = deadline).await;
     let killed = Node::start(&at, |usage| usage.deadline = deadline).await;
     let (held, reservation) = node.admit(&who, Some(&budget)).await.unwrap();
     killed.admit(&of_killed, Some(&budget)).await.unwrap();
