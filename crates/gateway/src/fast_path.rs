@@ -4,6 +4,9 @@
 //! small, announced and there) they are read, relayed and answered with as few copies and system
 //! calls as it takes. The first request that is anything else hands the connection over to hyper,
 //! together with what was read of it.
+//!
+//! Measured with `./bench gateway --only calls`, two runs each in turn: 0.68 and 0.69 × nginx's calls/s with it, 0.58 and
+//! 0.55 × with every connection handed to hyper at once (29.7 and 28.6 against 36.8 and 31.7 µs of CPU per call).
 
 use crate::headers::{BETA, CACHE};
 use crate::request::route::{self, Endpoint, InferenceRoute};
