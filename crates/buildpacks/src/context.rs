@@ -122,22 +122,15 @@ impl<'a> BuildContext<'a> {
     /// The beginning of a stage in which the app runs: its user, what it needs, its folder.
     pub(crate) fn begin_run(&mut self, packages: &[&str]) -> Result<()> {
         self.file.make_user();
-        let requested = self.settings.packages()?;
-        let packages: Vec<_> = packages
-            .iter()
-            .copied()
-            .chain(requested.iter().map(String::as_str))
-            .collect();
-        self.file.packages(&packages);
+        self.install_packages(packages)?;
         if let Some(zone) = self.settings.time_zone()? {
             self.file.env_word("TZ", &zone);
         }
         self.file.workdir(".")
     }
 
-    /// The beginning of a stage in which something is built.
-    pub(crate) fn begin_build(&mut self, image: &Image, packages: &[&str]) -> Result<()> {
-        self.file.stage(image, "build");
+    /// Installs what the platform needs and what the settings ask for.
+    fn install_packages(&mut self, packages: &[&str]) -> Result<()> {
         let requested = self.settings.packages()?;
         let packages: Vec<_> = packages
             .iter()
@@ -145,6 +138,13 @@ impl<'a> BuildContext<'a> {
             .chain(requested.iter().map(String::as_str))
             .collect();
         self.file.packages(&packages);
+        Ok(())
+    }
+
+    /// The beginning of a stage in which something is built.
+    pub(crate) fn begin_build(&mut self, image: &Image, packages: &[&str]) -> Result<()> {
+        self.file.stage(image, "build");
+        self.install_packages(packages)?;
         self.file.args(self.settings.build_args());
         self.file.workdir(".")
     }
