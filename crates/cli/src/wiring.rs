@@ -195,6 +195,7 @@ pub fn serve_options(config: &Config) -> Result<ServeOptions, OpenError> {
         inference: inference::inference(config)?,
         temporary: config.data_dir.join("tmp"),
         calls: config.data_dir.join("calls"),
+        panel: Some(estrade_panel::routes),
     })
 }
 

@@ -81,6 +81,8 @@ pub struct ServeOptions {
     pub temporary: PathBuf,
     /// Where it is kept which calls are under way.
     pub calls: PathBuf,
+    /// Makes the routes of the account panel, which the platform listener serves besides.
+    pub panel: Option<fn(&AppState) -> Router<AppState>>,
 }
 
 impl ServeOptions {
@@ -183,7 +185,8 @@ impl Server {
             },
             ..BodyRules::default()
         };
-        let api = Api::platform(&app, platform.metrics);
+        let mut api = Api::platform(&app, platform.metrics);
+        api.pages = options.panel.map(|routes| routes(&app));
         let platform_middleware = build_middleware::<PlatformError>(&app, api, rules, None);
         let api = Api::ai(&app, ai.metrics);
         let warm: Box<dyn FastPath> = Box::new(WarmAuthorize(Arc::clone(&app)));
@@ -325,6 +328,8 @@ struct Api {
     metrics: MetricsAccess,
     /// What its `/metrics` shows.
     numbers: Arc<Metrics>,
+    /// Pages for people, which repeat nothing by an idempotency key.
+    pages: Option<Router<AppState>>,
 }
 
 impl Api {
@@ -335,6 +340,7 @@ impl Api {
             document: platform::document,
             metrics,
             numbers: Arc::clone(&app.metrics),
+            pages: None,
         }
     }
 
@@ -345,6 +351,7 @@ impl Api {
             document: ai::document,
             metrics,
             numbers: Arc::clone(&app.ai_metrics),
+            pages: None,
         }
     }
 }
@@ -370,6 +377,7 @@ fn build_middleware<E: ErrorShape>(
         .route("/metrics", get(read_metrics))
         .layer(Extension(rules))
         .merge(docs::docs_router::<E, AppState>(api.document))
+        .merge(api.pages.unwrap_or_default())
         .with_state(Arc::clone(app));
     Middleware::with(
         finish_router::<E, ()>(routes),

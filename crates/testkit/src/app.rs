@@ -180,6 +180,7 @@ impl TestApp {
             inference: setup.inference,
             temporary: directory.path().join("tmp"),
             calls: directory.path().join("calls"),
+            panel: Some(estrade_panel::routes),
         };
         let shutdown = CancellationToken::new();
         let server = Server::start(Arc::clone(&core), options, shutdown.clone())

@@ -1,0 +1,8 @@
+//! Pages of `projects`.
+
+use axum::Router;
+use estrade_server::app::AppState;
+
+pub fn routes() -> Router<AppState> {
+    Router::new()
+}
