@@ -18,8 +18,13 @@ pub(crate) struct Response {
 impl Response {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut found = self.head.iter().filter(|(own, _)| own == name);
-        found.next().map(|(_, value)| value.as_str())
+        self.headers(name).next()
+    }
+
+    /// Every value of a header.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        let found = self.head.iter().filter(move |(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// The body as JSON.

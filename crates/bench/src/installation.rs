@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,6 +31,38 @@ impl Site {
         fs::create_dir_all(&directory)?;
         fs::write(directory.join("estrade.toml"), CONFIG)?;
         Ok(Self { directory })
+    }
+
+    /// The same with a database elsewhere.
+    pub(crate) fn with_database(bench: &Bench<'_>, name: &str, url: &str) -> anyhow::Result<Self> {
+        let site = Self::new(bench, name)?;
+        let config = format!("database_url = {url:?}\n{CONFIG}");
+        fs::write(site.directory.join("estrade.toml"), config)?;
+        Ok(site)
+    }
+
+    /// Sets the password of an account.
+    pub(crate) fn set_password(
+        &self,
+        bench: &Bench<'_>,
+        email: &str,
+        password: &str,
+    ) -> anyhow::Result<()> {
+        let mut child = Command::new(&bench.options.server)
+            .args(["account", "password", "--password-stdin", "--email", email])
+            .arg("--config")
+            .arg(self.directory.join("estrade.toml"))
+            .arg("--data-dir")
+            .arg(self.directory.join("data"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut input = child.stdin.take().context("no input")?;
+        input.write_all(password.as_bytes())?;
+        drop(input);
+        let status = child.wait()?;
+        ensure!(status.success(), "setting a password: {status}");
+        Ok(())
     }
 
     /// The database file.
@@ -128,6 +161,17 @@ impl Running {
         traffic: &mut dyn Traffic,
     ) -> anyhow::Result<Sample> {
         load::measure(&self.cores, address, span, traffic, &|| self.child.cpu())
+    }
+
+    /// Measures one window on the platform listener with one request at a time.
+    pub(crate) fn measure_alone(
+        &self,
+        span: Duration,
+        traffic: &mut dyn Traffic,
+    ) -> anyhow::Result<Sample> {
+        load::measure_relay(&self.cores, self.platform, 1, span, traffic, &|| {
+            self.child.cpu()
+        })
     }
 
     /// Makes AI keys with the names `k0000000`, `k0000001`, … over HTTP, and returns their tokens.

@@ -18,6 +18,7 @@ mod gateway;
 mod http;
 mod installation;
 mod load;
+mod panel;
 mod random;
 mod reference;
 mod report;
@@ -47,6 +48,8 @@ enum Command {
     Edge(Options),
     /// Inference: calls and streams beside nginx as a proxy and another gateway.
     Gateway(Options),
+    /// The panel: the time of its pages with many projects and keys, on both backends.
+    Panel(Options),
     /// Projects that run: releases beside the engine alone, the proxy beside nginx, memory.
     Containers(Options),
     /// A provider that streams.
@@ -97,6 +100,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Api(options) => api::run(&options),
         Command::Edge(options) => edge::run(&options),
         Command::Gateway(options) => gateway::run(&options),
+        Command::Panel(options) => panel::run(&options),
         Command::Containers(options) => containers::run(&options),
         Command::ServeStream(pace) => gateway::upstream::serve(pace).map(|()| ExitCode::SUCCESS),
         Command::ServeEmpty => reference::serve_empty().map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,13 @@
+//! The account panel in Chromium: what people click, and what must hold on every page.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+mod accessibility;
+mod activity;
+mod browser;
+mod chromedriver;
+mod eyes;
