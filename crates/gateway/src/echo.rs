@@ -19,24 +19,24 @@ const MAX_ECHO: usize = 4000;
 const DIMENSIONS: u64 = 64;
 const MAX_DIMENSIONS: u64 = 4096;
 const MAX_INPUTS: usize = 2048;
-/// Numbers in one answer, over all its vectors.
+/// Numbers in one response, over all its vectors.
 const MAX_NUMBERS: u64 = DIMENSIONS * MAX_INPUTS as u64;
 /// One transparent pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-pub(crate) struct Said {
+pub(crate) struct EchoResponse {
     pub(crate) content_type: &'static str,
     pub(crate) pieces: VecDeque<Bytes>,
     pub(crate) tokens: Tokens,
 }
 
 /// ResponseCache a request.
-pub(crate) fn answer(
+pub(crate) fn respond(
     operation: Operation,
     body: &[u8],
     id: CallId,
     now: Timestamp,
-) -> Result<Said, GatewayError> {
+) -> Result<EchoResponse, GatewayError> {
     let body: Value = serde_json::from_slice(body)
         .map_err(|_| GatewayError::echo("the body is nested too deep", "messages"))?;
     match operation {
@@ -46,8 +46,8 @@ pub(crate) fn answer(
     }
 }
 
-fn whole(body: &Value, tokens: Tokens) -> Said {
-    Said {
+fn whole(body: &Value, tokens: Tokens) -> EchoResponse {
+    EchoResponse {
         content_type: "application/json",
         pieces: VecDeque::from([Bytes::from(body.to_string())]),
         tokens,
@@ -66,7 +66,7 @@ fn usage(tokens: Tokens) -> Value {
     })
 }
 
-fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<Said, GatewayError> {
+fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<EchoResponse, GatewayError> {
     let messages = body["messages"]
         .as_array()
         .filter(|messages| !messages.is_empty())
@@ -98,7 +98,7 @@ fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<Said, GatewayError> 
         let report = body["stream_options"]["include_usage"] == true;
         return Ok(stream(&id, created, &reply, tokens, report));
     }
-    let answer = json!({
+    let response = json!({
         "id": id, "object": "chat.completion", "created": created, "model": ECHO_MODEL,
         "choices": [{
             "index": 0, "finish_reason": "stop", "logprobs": null,
@@ -106,7 +106,7 @@ fn chat(body: &Value, id: CallId, now: Timestamp) -> Result<Said, GatewayError> 
         }],
         "usage": usage(tokens),
     });
-    Ok(whole(&answer, tokens))
+    Ok(whole(&response, tokens))
 }
 
 /// The text of a message, in either of its shapes.
@@ -123,7 +123,7 @@ fn text(content: &Value) -> String {
 }
 
 /// A word per event.
-fn stream(id: &str, created: i64, reply: &str, tokens: Tokens, report: bool) -> Said {
+fn stream(id: &str, created: i64, reply: &str, tokens: Tokens, report: bool) -> EchoResponse {
     let event = |choices: Value, usage: Option<Value>| {
         let mut chunk = json!({
             "id": id, "object": "chat.completion.chunk", "created": created, "model": ECHO_MODEL,
@@ -149,14 +149,14 @@ fn stream(id: &str, created: i64, reply: &str, tokens: Tokens, report: bool) -> 
         pieces.push_back(event(json!([]), Some(usage(tokens))));
     }
     pieces.push_back(Bytes::from_static(b"data: [DONE]\n\n"));
-    Said {
+    EchoResponse {
         content_type: "text/event-stream",
         pieces,
         tokens,
     }
 }
 
-fn embeddings(body: &Value) -> Result<Said, GatewayError> {
+fn embeddings(body: &Value) -> Result<EchoResponse, GatewayError> {
     let wrong = || {
         GatewayError::echo(
             "input must be a text, a list of texts or lists of token numbers",
@@ -211,8 +211,8 @@ fn embeddings(body: &Value) -> Result<Said, GatewayError> {
         completion: 0,
     };
     let usage = json!({"prompt_tokens": tokens.prompt, "total_tokens": tokens.prompt});
-    let answer = json!({"object": "list", "data": data, "model": ECHO_MODEL, "usage": usage});
-    Ok(whole(&answer, tokens))
+    let response = json!({"object": "list", "data": data, "model": ECHO_MODEL, "usage": usage});
+    Ok(whole(&response, tokens))
 }
 
 /// A vector of length one that depends on the text alone.
@@ -230,7 +230,7 @@ fn vector(text: &str, dimensions: usize) -> Vec<f32> {
     parts.iter().map(|part| part / length).collect()
 }
 
-fn images(body: &Value, now: Timestamp) -> Said {
+fn images(body: &Value, now: Timestamp) -> EchoResponse {
     let prompt = body["prompt"].as_str().unwrap_or_default();
     let mut revised = String::new();
     let short: String = prompt.chars().take(200).collect();
@@ -262,9 +262,9 @@ mod tests {
     fn say(operation: Operation, body: &Value) -> Result<(String, Tokens), GatewayError> {
         let body = body.to_string();
         let now = Timestamp::from_millis(1_700_000_000_000);
-        let said = answer(operation, body.as_bytes(), Id::generate(1, 1), now)?;
-        let text: Vec<u8> = said.pieces.into_iter().flatten().collect();
-        Ok((String::from_utf8(text).unwrap(), said.tokens))
+        let echoed = respond(operation, body.as_bytes(), Id::generate(1, 1), now)?;
+        let text: Vec<u8> = echoed.pieces.into_iter().flatten().collect();
+        Ok((String::from_utf8(text).unwrap(), echoed.tokens))
     }
 
     #[test]
@@ -275,13 +275,15 @@ mod tests {
             {"role": "assistant", "content": "hm"},
         ]});
         let (text, tokens) = say(Operation::Chat, &body).unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        let content = answer["choices"][0]["message"]["content"].as_str().unwrap();
+        let response: Value = serde_json::from_str(&text).unwrap();
+        let content = response["choices"][0]["message"]["content"]
+            .as_str()
+            .unwrap();
         assert!(
             content.contains("test model") && content.ends_with("hello"),
             "{content}"
         );
-        assert_eq!(answer["usage"]["total_tokens"], tokens.total());
+        assert_eq!(response["usage"]["total_tokens"], tokens.total());
         assert!(say(Operation::Chat, &json!({})).is_err());
     }
 
@@ -293,14 +295,14 @@ mod tests {
             let (text, _) = say(Operation::Chat, &body).unwrap();
             assert!(text.ends_with("data: [DONE]\n\n"));
             assert_eq!(text.contains("\"usage\""), report, "{text}");
-            let said: String = text
+            let content: String = text
                 .lines()
                 .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok())
                 .filter_map(|chunk| {
                     Some(chunk["choices"][0]["delta"]["content"].as_str()?.to_owned())
                 })
                 .collect();
-            assert!(said.ends_with("You said: a b"), "{said}");
+            assert!(content.ends_with("You said: a b"), "{content}");
         }
     }
 
@@ -308,17 +310,17 @@ mod tests {
     fn embeddings_are_unit_vectors_in_both_formats() {
         let body = json!({"input": ["a", "b", [1, 2]]});
         let (text, _) = say(Operation::Embeddings, &body).unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(answer["data"].as_array().unwrap().len(), 3);
+        let response: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(response["data"].as_array().unwrap().len(), 3);
         let floats: Vec<f64> =
-            serde_json::from_value(answer["data"][0]["embedding"].clone()).unwrap();
+            serde_json::from_value(response["data"][0]["embedding"].clone()).unwrap();
         assert_eq!(floats.len(), 64);
         assert!((floats.iter().map(|x| x * x).sum::<f64>() - 1.0).abs() < 1e-3);
         let body = json!({"input": "a", "encoding_format": "base64", "dimensions": 8});
         let (text, _) = say(Operation::Embeddings, &body).unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap();
+        let response: Value = serde_json::from_str(&text).unwrap();
         let bytes = STANDARD
-            .decode(answer["data"][0]["embedding"].as_str().unwrap())
+            .decode(response["data"][0]["embedding"].as_str().unwrap())
             .unwrap();
         assert_eq!(bytes.len(), 32);
         for bad in [
@@ -337,10 +339,10 @@ mod tests {
     #[test]
     fn an_image_is_a_png() {
         let (text, _) = say(Operation::Images, &json!({"prompt": "x", "n": 2})).unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(answer["data"].as_array().unwrap().len(), 2);
+        let response: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(response["data"].as_array().unwrap().len(), 2);
         let png = STANDARD
-            .decode(answer["data"][0]["b64_json"].as_str().unwrap())
+            .decode(response["data"][0]["b64_json"].as_str().unwrap())
             .unwrap();
         assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xaeB`\x82"));
     }

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use estrade_model::error::error_chain;
 use estrade_service::idempotency::{
-    IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
+    IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredResponse,
 };
 use estrade_service::{Caller, Error};
 use serde::Serialize;
@@ -116,7 +116,7 @@ pub async fn execute(
         return Ok(work.await);
     };
     let guard = match app.services.idempotency.begin(key).await? {
-        RequestStart::Replay(answer) => return Ok(replayed(answer)),
+        RequestStart::Replay(response) => return Ok(replayed(response)),
         RequestStart::New(guard) => guard,
     };
     let work = async move { store(guard, work.await).await };
@@ -147,10 +147,10 @@ fn key_of(
     IdempotencyKey::new(value.to_str().unwrap_or_default(), &request).map(Some)
 }
 
-fn replayed(answer: StoredAnswer) -> Response {
-    let mut response = Response::new(Body::from(answer.body));
-    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-    for (name, value) in &answer.headers {
+fn replayed(stored: StoredResponse) -> Response {
+    let mut response = Response::new(Body::from(stored.body));
+    *response.status_mut() = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
+    for (name, value) in &stored.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             response.headers_mut().insert(name, value);
         }
@@ -171,7 +171,7 @@ async fn store(guard: IdempotencyGuard, response: Response) -> Response {
     let body = match to_bytes(body, MAX_STORED_RESPONSE).await {
         Ok(body) => body,
         Err(error) => {
-            tracing::error!(%error, "an answer could not be kept for repeats");
+            tracing::error!(%error, "a response could not be kept for repeats");
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
     };
@@ -179,12 +179,12 @@ async fn store(guard: IdempotencyGuard, response: Response) -> Response {
         .extensions
         .get()
         .map_or_else(|| body.clone(), |Redacted(kept)| kept.clone());
-    let answer = StoredAnswer {
+    let response = StoredResponse {
         status: parts.status.as_u16(),
         headers: stored_headers(&parts.headers),
         body: kept.to_vec(),
     };
-    report(guard.finish(answer).await);
+    report(guard.finish(response).await);
     Response::from_parts(parts, Body::from(body))
 }
 
@@ -192,7 +192,7 @@ fn report(stored: Result<(), Error>) {
     if let Err(error) = stored {
         tracing::warn!(
             error = error_chain(&error),
-            "an answer was not stored for repeats"
+            "a response was not stored for repeats"
         );
     }
 }

@@ -9,18 +9,18 @@
 //! a client that lost its connection is the one that repeats, and a guard dropped after the work
 //! was done lets the repeat do it again.
 
-mod answer;
 mod guard;
 mod in_flight;
+mod stored_response;
 
 use crate::{Core, Error, Result};
-pub use answer::StoredAnswer;
 use estrade_store::idempotency::{self as store, Reservation};
 use futures_util::future::BoxFuture;
 pub use guard::IdempotencyGuard;
 use in_flight::{GuardState, InFlightRequests};
 use std::sync::Arc;
 use std::time::Duration;
+pub use stored_response::StoredResponse;
 
 /// How long a reservation outlives the process that made it.
 const LEASE_DURATION: Duration = Duration::from_mins(1);
@@ -96,7 +96,7 @@ pub enum RequestStart {
     /// Carry it out, then [`IdempotencyGuard::finish`].
     New(IdempotencyGuard),
     /// It was executed before: send this response.
-    Replay(StoredAnswer),
+    Replay(StoredResponse),
 }
 
 /// The idempotency keys whose requests this process carries out.
@@ -150,10 +150,10 @@ impl Idempotency {
                 return Ok(RequestStart::New(guard));
             };
             guard.discard();
-            match entry.answer {
+            match entry.response {
                 _ if entry.request != key.request => Err(Error::IdempotencyMismatch),
                 None => Err(Error::IdempotencyInProgress),
-                Some(answer) => Ok(RequestStart::Replay(StoredAnswer::from_row(answer)?)),
+                Some(response) => Ok(RequestStart::Replay(StoredResponse::from_row(response)?)),
             }
         })
     }

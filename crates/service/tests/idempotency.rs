@@ -11,7 +11,7 @@ mod support;
 
 use estrade_service::ai::key_check::KeyCheck;
 use estrade_service::idempotency::{
-    Idempotency, IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredAnswer,
+    Idempotency, IdempotencyGuard, IdempotencyKey, KeyedRequest, RequestStart, StoredResponse,
 };
 use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::{Error, Settings, gc::rows};
@@ -49,8 +49,8 @@ fn key(request: KeyedRequest<'_>) -> IdempotencyKey {
     IdempotencyKey::new("order-1", &request).unwrap()
 }
 
-fn answer(status: u16) -> StoredAnswer {
-    StoredAnswer {
+fn answer(status: u16) -> StoredResponse {
+    StoredResponse {
         status,
         headers: vec![("content-type".into(), "application/json".into())],
         body: b"{\"projectID\":\"1\"}".to_vec(),
@@ -278,7 +278,7 @@ async fn who_lost_the_lease_does_not_overwrite_the_answer(at: &Installation) {
 }
 
 async fn a_large_answer_is_not_kept(at: &Installation) {
-    let large = |length| StoredAnswer {
+    let large = |length| StoredResponse {
         body: vec![b'x'; length],
         ..answer(200)
     };

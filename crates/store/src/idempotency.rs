@@ -24,7 +24,7 @@ pub struct Reservation {
 
 /// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnswerRow {
+pub struct ResponseRow {
     pub status: u16,
     /// Headers as JSON.
     pub headers: String,
@@ -37,7 +37,7 @@ pub struct EntryRow {
     /// Hash of the rest of the request.
     pub request: [u8; 32],
     /// The response; none while the request is in progress.
-    pub answer: Option<AnswerRow>,
+    pub response: Option<ResponseRow>,
 }
 
 impl Record for EntryRow {
@@ -45,12 +45,12 @@ impl Record for EntryRow {
         let request = row.take()?;
         let (status, headers, body): (Option<u16>, Option<String>, Option<Vec<u8>>) =
             (row.take()?, row.take()?, row.take()?);
-        let answer = status.map(|status| AnswerRow {
+        let response = status.map(|status| ResponseRow {
             status,
             headers: headers.unwrap_or_default(),
             body: body.unwrap_or_default(),
         });
-        Ok(Self { request, answer })
+        Ok(Self { request, response })
     }
 }
 
@@ -89,10 +89,10 @@ pub async fn entry_by_scope(tx: &mut Tx, scope: [u8; 32]) -> Result<Option<Entry
 }
 
 /// Replaces a reservation by its response; false when another holder has taken it over.
-pub async fn store_answer(
+pub async fn store_response(
     tx: &mut Tx,
     held: Reservation,
-    answer: &AnswerRow,
+    response: &ResponseRow,
     until: Timestamp,
 ) -> Result<bool, StoreError> {
     let touched = tx
@@ -102,9 +102,9 @@ pub async fn store_answer(
         )
         .bind(held.scope)
         .bind(held.holder)
-        .bind(answer.status)
-        .bind(&answer.headers)
-        .bind(answer.body.as_slice())
+        .bind(response.status)
+        .bind(&response.headers)
+        .bind(response.body.as_slice())
         .bind(until)
         .execute()
         .await?;

@@ -9,7 +9,7 @@ use crate::accounting::in_flight::InFlightCalls;
 use crate::accounting::usage_ledger::{Admission, CallEstimate};
 use crate::auth::{AuthContext, WorkspaceSelector};
 use crate::cache::{CacheKey, CachedResponse, ResponseCache};
-use crate::echo::answer;
+use crate::echo;
 use crate::error::{GatewayError, rate_limit_headers};
 use crate::gateway::Gateway;
 use crate::headers::{ATTEMPTS, BETA, CACHE, CALL, MAX_HEADERS, PROVIDER};
@@ -465,7 +465,7 @@ fn echo(
     };
     call.provider = Arc::from(ECHO_PROVIDER);
     call.attempts = 1;
-    let mut response = answer(operation, body, call.id, call.created_at)?;
+    let mut response = echo::respond(operation, body, call.id, call.created_at)?;
     account.record_first_byte(Instant::now());
     let mut headers = HeaderMap::with_capacity(MAX_HEADERS);
     headers.insert(

@@ -1,7 +1,7 @@
 //! The guard of a reserved idempotency key: its holder executes the request.
 
-use super::answer::StoredAnswer;
 use super::in_flight::InFlightRequests;
+use super::stored_response::StoredResponse;
 use crate::{Core, Error, Result};
 use estrade_store::idempotency::{self as store, Reservation};
 use std::sync::Arc;
@@ -37,17 +37,17 @@ impl IdempotencyGuard {
 
     /// Stores the response for repeats when it is final (2xx and 409); after any other a repeat is
     /// executed again. Returns once that is on disk.
-    pub async fn finish(self, answer: StoredAnswer) -> Result<()> {
-        let small = answer.body.len() <= MAX_BODY_BYTES;
-        if !answer.is_final() || !small {
+    pub async fn finish(self, response: StoredResponse) -> Result<()> {
+        let small = response.body.len() <= MAX_BODY_BYTES;
+        if !response.is_final() || !small {
             if !small {
-                tracing::warn!("an answer is too large to be kept for its idempotency key");
+                tracing::warn!("a response is too large to be kept for its idempotency key");
             }
             return self.give_up().await;
         }
         let (held, row, until) = (
             self.held,
-            answer.to_row()?,
+            response.to_row()?,
             self.core.now().after(ANSWER_RETENTION),
         );
         let kept = self
@@ -56,7 +56,7 @@ impl IdempotencyGuard {
             .transact(move |tx| {
                 let row = row.clone();
                 Box::pin(async move {
-                    Ok::<_, Error>(store::store_answer(tx, held, &row, until).await?)
+                    Ok::<_, Error>(store::store_response(tx, held, &row, until).await?)
                 })
             })
             .await?;

@@ -86,17 +86,17 @@ pub async fn list_calls(
         None => MAX_COUNTED,
     };
     let mut found = FoundCalls::default();
-    let mut looked_at = 0;
+    let mut scanned = 0;
     let mut last = None;
     while let Some(call) = newest.next().await? {
         let is_full = found.calls.len() == page.count as usize;
         let is_counted = found.matching >= max_counted;
         let is_out_of_reach = page.skip >= MAX_COUNTED && found.matching >= MAX_COUNTED;
-        if looked_at == page.within || (is_full && is_counted) || is_out_of_reach {
+        if scanned == page.within || (is_full && is_counted) || is_out_of_reach {
             found.stopped_at = last;
             break;
         }
-        looked_at += 1;
+        scanned += 1;
         last = Some((call.id, call.created_at));
         if !filter.shows(&call) {
             continue;

@@ -40,7 +40,7 @@ const IDLE_GC_DELAY: Duration = Duration::from_secs(10);
 /// Changes and events within this time are handled together.
 const BATCH_DELAY: Duration = Duration::from_millis(10);
 /// The least time between two looks, whatever wakes it.
-const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const MIN_RECONCILE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The engine tells of an event a moment before its lists know of it.
 const EVENT_LAG: Duration = Duration::from_millis(250);
@@ -88,10 +88,10 @@ enum EngineState {
     AwayReported,
 }
 
-enum Woken {
+enum WakeReason {
     Stop,
-    Look,
-    Disks,
+    Reconcile,
+    CheckDisks,
 }
 
 impl Reconciler {
@@ -124,17 +124,17 @@ impl Reconciler {
             let mut disks = interval(disk_watch::POLL_INTERVAL);
             disks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                let woken = tokio::select! {
-                    () = stop.cancelled() => Woken::Stop,
-                    woken = reconciler.woken(&mut changes) => woken,
-                    _ = disks.tick() => Woken::Disks,
+                let reason = tokio::select! {
+                    () = stop.cancelled() => WakeReason::Stop,
+                    reason = reconciler.wait_for_work(&mut changes) => reason,
+                    _ = disks.tick() => WakeReason::CheckDisks,
                 };
-                match woken {
-                    Woken::Stop => break,
-                    Woken::Look => {
-                        stop.run_until_cancelled(reconciler.look()).await;
+                match reason {
+                    WakeReason::Stop => break,
+                    WakeReason::Reconcile => {
+                        stop.run_until_cancelled(reconciler.run_pass()).await;
                     }
-                    Woken::Disks => reconciler.watch_disks(),
+                    WakeReason::CheckDisks => reconciler.watch_disks(),
                 }
             }
             reconciler.reconciling.shutdown().await;
@@ -152,19 +152,19 @@ impl Reconciler {
     }
 
     /// Waits until there may be something to do.
-    async fn woken(&mut self, changes: &mut Receiver<Change>) -> Woken {
+    async fn wait_for_work(&mut self, changes: &mut Receiver<Change>) -> WakeReason {
         loop {
             tokio::select! {
-                heard = heard(changes) => self.heard(heard),
+                change = next_change(changes) => self.schedule_for(change),
                 event = next_event(&mut self.events) => {
                     if matches!(event, Some(Ok(_))) {
                         // Instances that are no longer desired may have been started.
                         self.idle = false;
                         self.echo = Some(Instant::now() + EVENT_LAG);
-                        self.look_in(BATCH_DELAY);
+                        self.reconcile_in(BATCH_DELAY);
                     } else {
                         self.events = None;
-                        self.look_in(ENGINE_RETRY_DELAY);
+                        self.reconcile_in(ENGINE_RETRY_DELAY);
                     }
                 }
                 Some(reconciled) = self.reconciling.join_next() => self.reconciled(reconciled),
@@ -172,18 +172,18 @@ impl Reconciler {
                     let failed = matches!(left, Ok(false));
                     report("end an instance", left);
                     // What the engine cannot do now it cannot do at once either.
-                    let (tidy, look) = if failed { (GC_DELAY, ENGINE_RETRY_DELAY) } else { (Duration::ZERO, BATCH_DELAY) };
-                    self.collect_garbage_in(tidy);
-                    self.look_in(look);
+                    let (gc_delay, delay) = if failed { (GC_DELAY, ENGINE_RETRY_DELAY) } else { (Duration::ZERO, BATCH_DELAY) };
+                    self.collect_garbage_in(gc_delay);
+                    self.reconcile_in(delay);
                 }
                 Some(done) = self.chores.join_next() => self.garbage_collected(done),
-                () = sleep_until(self.next) => return Woken::Look,
+                () = sleep_until(self.next) => return WakeReason::Reconcile,
             }
         }
     }
 
-    fn look_in(&mut self, wait: Duration) {
-        let soonest = self.last + MIN_LOOK_INTERVAL;
+    fn reconcile_in(&mut self, wait: Duration) {
+        let soonest = self.last + MIN_RECONCILE_INTERVAL;
         self.next = self.next.min((Instant::now() + wait).max(soonest));
     }
 
@@ -197,31 +197,31 @@ impl Reconciler {
         if let Some(again) = self.gc_schedule.ended(Instant::now(), left) {
             // It may be an instance that uses it.
             self.idle = false;
-            self.look_in(again);
+            self.reconcile_in(again);
         }
         report("clean up", done);
     }
 
-    fn heard(&mut self, heard: Heard) {
-        match heard {
-            Heard::Workload(project) => {
+    fn schedule_for(&mut self, change: RelevantChange) {
+        match change {
+            RelevantChange::Workload(project) => {
                 // A task that starts instances that are no longer desired need not go on.
                 if let Some((_, task)) = self.busy.get(&project) {
                     task.abort();
                     self.dirty.insert(project);
                 }
-                self.look_in(BATCH_DELAY);
+                self.reconcile_in(BATCH_DELAY);
             }
-            Heard::Anything => self.look_in(BATCH_DELAY),
-            Heard::Missed => {
+            RelevantChange::Anything => self.reconcile_in(BATCH_DELAY),
+            RelevantChange::Lagged => {
                 self.collect_garbage_in(GC_DELAY);
-                self.look_in(BATCH_DELAY);
+                self.reconcile_in(BATCH_DELAY);
             }
             // A disk may be gone, or what a build left behind.
-            Heard::Project => {
+            RelevantChange::Project => {
                 let soon = if self.idle { IDLE_GC_DELAY } else { GC_DELAY };
                 self.collect_garbage_in(soon);
-                self.look_in(soon);
+                self.reconcile_in(soon);
             }
         }
     }
@@ -240,14 +240,14 @@ impl Reconciler {
                 }
                 // The engine may have been about to make something for it.
                 self.collect_garbage_in(GC_DELAY);
-                self.look_in(BATCH_DELAY);
+                self.reconcile_in(BATCH_DELAY);
                 return;
             }
         };
         self.busy.remove(&project);
         let changed = self.dirty.remove(&project);
         if changed {
-            self.look_in(BATCH_DELAY);
+            self.reconcile_in(BATCH_DELAY);
         }
         match reconciled {
             Ok(ReconcileResult {
@@ -265,18 +265,18 @@ impl Reconciler {
                         .spawn(async move { shutdown(&fleet, instance, why).await });
                 }
                 if let Some(again) = again {
-                    self.look_in(again.max(BATCH_DELAY));
+                    self.reconcile_in(again.max(BATCH_DELAY));
                 }
             }
             Err(error) => {
                 tracing::warn!(%project, error = error_chain(&error), "looking after a project failed; it is tried again");
-                self.look_in(ENGINE_RETRY_DELAY);
+                self.reconcile_in(ENGINE_RETRY_DELAY);
             }
         }
     }
 
     /// Reads the desired and the actual state, and spawns a task for each project that is not being reconciled.
-    async fn look(&mut self) {
+    async fn run_pass(&mut self) {
         let now = Instant::now();
         self.last = now;
         self.echo = self.echo.filter(|echo| *echo > now);
@@ -467,30 +467,30 @@ async fn next_event(
 
 /// What may have changed.
 #[derive(Clone, Copy)]
-enum Heard {
+enum RelevantChange {
     /// What runs of a project.
     Workload(ProjectId),
     /// Something else of one.
     Project,
     Anything,
     /// It may have been any of these.
-    Missed,
+    Lagged,
 }
 
-async fn heard(changes: &mut Receiver<Change>) -> Heard {
+async fn next_change(changes: &mut Receiver<Change>) -> RelevantChange {
     loop {
         match changes.recv().await {
             Ok(change) => match change.kind {
                 ChangeKind::Route => {
                     let project = change.id.parse();
-                    return project.map_or(Heard::Anything, Heard::Workload);
+                    return project.map_or(RelevantChange::Anything, RelevantChange::Workload);
                 }
-                ChangeKind::Release => return Heard::Anything,
-                ChangeKind::Project => return Heard::Project,
-                ChangeKind::Everything => return Heard::Missed,
+                ChangeKind::Release => return RelevantChange::Anything,
+                ChangeKind::Project => return RelevantChange::Project,
+                ChangeKind::Everything => return RelevantChange::Lagged,
                 _ => {}
             },
-            Err(RecvError::Lagged(_)) => return Heard::Missed,
+            Err(RecvError::Lagged(_)) => return RelevantChange::Lagged,
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }

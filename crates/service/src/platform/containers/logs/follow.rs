@@ -49,7 +49,7 @@ async fn before_newest(
     count: u32,
 ) -> Result<Cursor> {
     let (mut top, mut place) = (i64::MAX, None);
-    let (mut missing, mut looked_at) = (count as usize, 0);
+    let (mut missing, mut scanned_bytes) = (count as usize, 0);
     loop {
         let blocks = log_blocks::list_blocks_below(&core.db, project, top, BLOCKS).await?;
         let newest = blocks.first().map(|block| Cursor::end_of(block.number));
@@ -57,7 +57,7 @@ async fn before_newest(
         let is_last = blocks.len() < BLOCKS as usize;
         top = blocks.last().map_or(top, |block| block.number);
         let (found, bytes) = find(blocks, filter, Cursor::START).await?;
-        looked_at += bytes;
+        scanned_bytes += bytes;
         for lines in found {
             let wanted = lines.len().min(missing);
             missing -= wanted;
@@ -65,7 +65,7 @@ async fn before_newest(
                 *place = first.cursor.previous();
             }
         }
-        if is_last || missing == 0 || looked_at >= MAX_SCANNED_BYTES {
+        if is_last || missing == 0 || scanned_bytes >= MAX_SCANNED_BYTES {
             return Ok(*place);
         }
     }

@@ -116,8 +116,8 @@ async fn pick(
     let mut selected = SelectedLines::new(count as usize, newest);
     // Blocks that are merged between two pages would be missing in both.
     let _still = logs.blocks.read().await;
-    let (mut last, mut looked_at) = (None, 0);
-    while looked_at < MAX_SCANNED_BYTES {
+    let (mut last, mut scanned_bytes) = (None, 0);
+    while scanned_bytes < MAX_SCANNED_BYTES {
         let mut blocks = if newest {
             log_blocks::list_blocks_backward(&core.db, &range, last, BLOCKS).await?
         } else {
@@ -134,7 +134,7 @@ async fn pick(
             .into_iter()
             .flatten()
             .for_each(|line| selected.add(line));
-        looked_at += bytes;
+        scanned_bytes += bytes;
         if is_last || done.is_some() {
             break;
         }

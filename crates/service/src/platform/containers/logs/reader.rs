@@ -1,7 +1,7 @@
 //! Reads what one instance wrote, and stores what is not stored yet.
 //!
 //! An engine that follows a log across the files that it keeps of it may repeat a whole file or leave one
-//! out (Docker 20.10 does). So following is only the bell: it rings when something was written. What
+//! out (Docker 20.10 does). So a followed log only says that something was written. What
 //! that was is then read in sweeps of the end of the log, which the engine gives whole and in order.
 
 use super::shared::ContainerLogs;
@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How long after the bell the first sweep begins, and how long after one the next: lines shall come together.
+/// How long after the first new line the first sweep begins, and how long after one the next: lines shall come together.
 const FIRST_SWEEP_DELAY: Duration = Duration::from_millis(200);
 const SWEEP_DELAY: Duration = Duration::from_millis(700);
 /// After a sweep of so many bytes the next one begins at once: the instance writes much.
