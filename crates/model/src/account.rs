@@ -148,6 +148,10 @@ pub struct Login {
     pub email: String,
     /// Its password.
     pub password: Secret,
+    /// A code of the account's second factor, or a recovery code; needed when it has one.
+    #[serde(default)]
+    #[schema(nullable = false, example = "123456")]
+    pub otp: Option<Secret>,
 }
 
 /// The answer to a login.

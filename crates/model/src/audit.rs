@@ -1,7 +1,7 @@
 //! Who changed what.
 
 use crate::id::{Id, kind};
-use crate::{AccountId, Invalid, Timestamp, TokenId};
+use crate::{AccountId, Invalid, SessionId, Timestamp, TokenId};
 use serde::{Serialize, Serializer};
 use std::str::FromStr;
 
@@ -88,7 +88,13 @@ pub struct Author {
     /// Identifier of the account.
     pub account: AccountId,
     /// Identifier of the token that it came with.
-    pub token: TokenId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub token: Option<TokenId>,
+    /// Identifier of the session of the account panel that it came with instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub session: Option<SessionId>,
     /// The account's address at that time.
     pub email: String,
 }

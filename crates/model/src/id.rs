@@ -23,7 +23,7 @@ pub mod kind {
     macro_rules! kinds {
         ($($name:ident)*) => { $(#[doc = concat!("Marks the id of: ", stringify!($name), ".")] #[derive(Debug)] pub enum $name {})* };
     }
-    kinds!(Account Team Owner Token Project Release Artifact Source Network Event Key Workspace Invitation Env Line Domain Call Slice Node Audit Provider Disk);
+    kinds!(Account Team Owner Token Session Project Release Artifact Source Network Event Key Workspace Invitation Env Line Domain Call Slice Node Audit Provider Disk);
 }
 
 /// Identifies an account.
@@ -34,6 +34,8 @@ pub type TeamId = Id<kind::Team>;
 pub type OwnerId = Id<kind::Owner>;
 /// Identifies an account token.
 pub type TokenId = Id<kind::Token>;
+/// Identifies a signed-in browser.
+pub type SessionId = Id<kind::Session>;
 /// Identifies a project.
 pub type ProjectId = Id<kind::Project>;
 /// Identifies a release.

@@ -40,6 +40,8 @@ pub mod team;
 pub mod time;
 pub mod workspace;
 
-pub use id::{AccountId, Id, KeyId, OwnerId, ProjectId, ReleaseId, TeamId, TokenId, WorkspaceId};
+pub use id::{
+    AccountId, Id, KeyId, OwnerId, ProjectId, ReleaseId, SessionId, TeamId, TokenId, WorkspaceId,
+};
 pub use invalid::Invalid;
 pub use time::Timestamp;

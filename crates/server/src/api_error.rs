@@ -50,7 +50,10 @@ impl From<RateLimitStatus> for ApiError {
 /// The status that stands for an error of the rules.
 pub fn status(error: &Error) -> StatusCode {
     match error {
-        Error::Unauthenticated | Error::WrongCredentials => StatusCode::UNAUTHORIZED,
+        Error::Unauthenticated
+        | Error::WrongCredentials
+        | Error::SecondFactorRequired
+        | Error::WrongSecondFactor => StatusCode::UNAUTHORIZED,
         Error::Forbidden(_) | Error::Quota { .. } => StatusCode::FORBIDDEN,
         Error::Invalid { .. } => StatusCode::BAD_REQUEST,
         Error::NotFound(_) => StatusCode::NOT_FOUND,
@@ -127,7 +130,7 @@ impl ApiError {
     /// Sets the headers that go with the status, whatever the shape of the body.
     pub fn write_headers(&self, headers: &mut HeaderMap) {
         match self {
-            Self::Service(Error::Unauthenticated | Error::WrongCredentials) => {
+            Self::Service(error) if status(error) == StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Self::RateLimited(limit) => {

@@ -89,7 +89,7 @@ async fn verify(
 ) -> std::result::Result<Caller, ApiError> {
     let mut caller = app.services.tokens.authenticate(token).await?;
     caller.origin = origin(parts);
-    app.rates.check(caller.token.as_bytes())?;
+    app.rates.check(caller.credential.as_bytes())?;
     app.account_rates.check(caller.account.as_bytes())?;
     Ok(caller)
 }

@@ -42,7 +42,7 @@ pub(crate) fn respond(app: AppState, caller: Caller, follower: impl Follower) ->
             batch = follower.next() => batch,
             () = app.shutdown.cancelled() => return None,
         };
-        app.services.tokens.check_again(&caller).await.ok()?;
+        app.services.check_again(&caller).await.ok()?;
         let events = batch.ok()?.into_iter().map(Ok::<_, Infallible>);
         Some((stream::iter(events), (app, caller, follower)))
     });

@@ -133,7 +133,7 @@ fn key_of(
         return Ok(None);
     };
     let request = KeyedRequest {
-        credential: caller.token.as_bytes(),
+        credential: caller.credential.as_bytes(),
         method: head.method.as_str(),
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),

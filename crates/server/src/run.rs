@@ -313,6 +313,7 @@ fn start_workers(app: &AppState, stop: &CancellationToken) -> JoinSet<()> {
     workers.spawn(gc::rows::run(
         Arc::clone(&app.core),
         Arc::clone(&services.tokens),
+        Arc::clone(&services.sessions),
         Arc::clone(&services.keys),
         Arc::clone(&services.idempotency),
         stop.clone(),

@@ -61,7 +61,8 @@ impl Note {
             fields: Vec::new(),
             by: Author {
                 account: caller.account,
-                token: caller.token,
+                token: caller.credential.token(),
+                session: caller.credential.session(),
                 email: caller.email.clone(),
             },
             address: caller.origin.address.map(|address| address.to_string()),

@@ -18,6 +18,12 @@ pub enum Error {
     /// A login with a wrong address or password. It does not reveal which of them is wrong.
     #[error("the e-mail address or the password is wrong, or the account is disabled")]
     WrongCredentials,
+    /// The password is right, and the account also has a second factor.
+    #[error("this account has a second factor: send its code, or a recovery code, as `otp`")]
+    SecondFactorRequired,
+    /// A code of a second factor that is wrong, expired or used.
+    #[error("the code is wrong or was used already; wait for the next one")]
+    WrongSecondFactor,
     /// The caller sees the thing but may not do this to it.
     #[error("{0}")]
     Forbidden(String),
@@ -119,6 +125,8 @@ impl Error {
         match self {
             Self::Unauthenticated => "unauthenticated",
             Self::WrongCredentials => "wrong_credentials",
+            Self::SecondFactorRequired => "second_factor_required",
+            Self::WrongSecondFactor => "wrong_second_factor",
             Self::Forbidden(_) => "no_permission",
             Self::Quota { .. } => "quota",
             Self::Invalid { code, .. } | Self::Conflict { code, .. } => code,

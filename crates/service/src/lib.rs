@@ -32,7 +32,7 @@ pub mod write_probe;
 pub use core::Core;
 pub use error::{Error, Result};
 pub use estrade_store::clock::Clock;
-pub use identity::access::{Caller, Origin, Scope};
+pub use identity::access::{Caller, Credential, Origin, Scope};
 pub use publisher::{Publisher, PublisherSlot, Traffic};
 pub use services::Services;
 pub use settings::{Quotas, Settings, UnknownWorkspace};

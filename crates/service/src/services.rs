@@ -2,11 +2,11 @@
 //!
 //! Each owns what it keeps in memory; [`Core`] has what all of them need and knows none of them.
 
-use crate::Core;
 use crate::ai::key_check::KeyCheck;
 use crate::idempotency::Idempotency;
 use crate::identity::credentials::AccountTokens;
 use crate::identity::login::Logins;
+use crate::identity::sessions::Sessions;
 use crate::integrity::IntegrityCheck;
 use crate::platform::containers::Fleet;
 use crate::platform::containers::logs::{ContainerLogs, LogCollector};
@@ -15,6 +15,7 @@ use crate::platform::disks::ResizeSlot;
 use crate::platform::releases::EagerCompressor;
 use crate::publisher::PublisherSlot;
 use crate::write_probe::WriteProbe;
+use crate::{Caller, Core, Credential, Result};
 use std::sync::Arc;
 
 /// The features of one server.
@@ -23,6 +24,8 @@ pub struct Services {
     pub tokens: Arc<AccountTokens>,
     /// Logs people in.
     pub logins: Arc<Logins>,
+    /// Signs people in to the account panel.
+    pub sessions: Arc<Sessions>,
     /// Checks AI keys.
     pub keys: Arc<KeyCheck>,
     /// Carries requests with an idempotency key out once.
@@ -52,10 +55,12 @@ impl Services {
     pub fn new(core: &Arc<Core>) -> Self {
         let (publisher, logs) = (Arc::default(), Arc::default());
         let log_collector = LogCollector::new(core, &logs);
+        let logins = Arc::new(Logins::new(core));
         let fleet = Fleet::new(core, &publisher, &log_collector);
         Self {
             tokens: Arc::new(AccountTokens::new(core)),
-            logins: Arc::new(Logins::new(core)),
+            sessions: Arc::new(Sessions::new(core, &logins)),
+            logins,
             keys: Arc::new(KeyCheck::new(core)),
             idempotency: Arc::new(Idempotency::new(core)),
             integrity: Arc::new(IntegrityCheck::new(core.db.clone())),
@@ -67,6 +72,14 @@ impl Services {
             log_collector,
             meter: UsageMeter::new(&fleet),
             fleet,
+        }
+    }
+
+    /// Refuses a caller whose credential has ended since; for what outlives its request.
+    pub async fn check_again(&self, caller: &Caller) -> Result<()> {
+        match caller.credential {
+            Credential::Token(id) => self.tokens.check_again(id).await,
+            Credential::Session(id) => self.sessions.check_again(id).await,
         }
     }
 }

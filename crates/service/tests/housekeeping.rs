@@ -22,7 +22,7 @@ on_both_backends! {
 }
 
 /// How to count and how to fill each table: `$1` is the time, `$2` a hash, `$3` a text.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     (
         "SELECT COUNT(*) FROM changes",
         "INSERT INTO changes (kind, id, at) VALUES ('key', 'id', $1)",
@@ -43,6 +43,11 @@ const TABLES: [(&str, &str); 6] = [
     (
         "SELECT COUNT(*) FROM key_old_secrets",
         "INSERT INTO key_old_secrets (key_id, secret_hash, valid_until) VALUES ('key', $2, $1)",
+    ),
+    (
+        "SELECT COUNT(*) FROM sessions",
+        "INSERT INTO sessions (id, account_id, secret_hash, created_at, last_seen_at, authenticated_at, address, user_agent)
+         VALUES ($3, 'account', $2, 0, $1, 0, '', '')",
     ),
     (
         "SELECT COUNT(*) FROM tokens WHERE name = 'test'",
@@ -133,6 +138,7 @@ async fn a_last_use_is_written_down_when_the_server_stops(at: &Installation) {
     run(
         Arc::clone(&at.core),
         tokens,
+        Arc::clone(&at.services.sessions),
         Arc::new(KeyCheck::new(&at.core)),
         Arc::clone(&at.services.idempotency),
         stop,

@@ -18,7 +18,7 @@ use estrade_service::identity::credentials::AccountTokens;
 use estrade_service::identity::login::Logins;
 use estrade_service::identity::tokens::create_any_token;
 use estrade_service::{
-    Caller, Core, Error, Result, Settings, identity::accounts, identity::tokens,
+    Caller, Core, Credential, Error, Result, Settings, identity::accounts, identity::tokens,
 };
 use estrade_store::StoreError;
 use estrade_store::tokens::{NewToken, insert_token};
@@ -57,6 +57,7 @@ async fn try_from_address(
     let login = Login {
         email: email.into(),
         password: Secret(password.into()),
+        otp: None,
     };
     logins.log_in(ip.parse().unwrap(), login).await
 }
@@ -351,7 +352,7 @@ async fn a_revoked_token_makes_no_other_one(at: &Installation) {
     let made = create_any_token(&at.core, ada.account, "ci", Lifetime(None)).await;
     // The caller was authenticated before the token was revoked.
     let caller = Caller {
-        token: made.unwrap().id,
+        credential: Credential::Token(made.unwrap().id),
         ..ada
     };
     tokens::create_token(&at.core, &caller, "more", Lifetime(None))
@@ -371,7 +372,7 @@ async fn tokens_have_a_quota_and_the_oldest_session_ends(at: &Installation) {
     let hour = Lifetime(Some(Duration::from_hours(1)));
     let first = create_any_token(&core, ada.account, "first", hour).await;
     let caller = Caller {
-        token: first.unwrap().id,
+        credential: Credential::Token(first.unwrap().id),
         ..ada.clone()
     };
     let create = async || tokens::create_token(&core, &caller, "more", hour).await;

@@ -128,6 +128,14 @@ pub async fn password_by_email(db: &Db, email: &str) -> Result<Option<PasswordRo
         .await
 }
 
+/// The password hash of an account.
+pub async fn password_by_id(db: &Db, id: AccountId) -> Result<Option<PasswordRow>, StoreError> {
+    db.read("SELECT id, password, disabled FROM accounts WHERE id = $1")
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
 /// The password hash of an account, inside a transaction that depends on it.
 pub async fn find_password(tx: &mut Tx, id: AccountId) -> Result<Option<PasswordRow>, StoreError> {
     tx.query("SELECT id, password, disabled FROM accounts WHERE id = $1")

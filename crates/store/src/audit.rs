@@ -2,7 +2,7 @@
 
 use crate::{Db, Record, Row, StoreError, Tx, Value, value};
 use estrade_model::audit::{AuditEntry, AuditId, Author};
-use estrade_model::{OwnerId, Timestamp};
+use estrade_model::{Id, OwnerId, Timestamp};
 
 impl Record for AuditEntry {
     fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
@@ -17,10 +17,16 @@ impl Record for AuditEntry {
                 let names = fields.split(',').filter(|name| !name.is_empty());
                 names.map(str::to_owned).collect()
             },
-            by: Author {
-                account: row.take()?,
-                token: row.take()?,
-                email: row.take()?,
+            by: {
+                let account = row.take()?;
+                let credential: Id<()> = row.take()?;
+                let (email, by_session): (_, bool) = (row.take()?, row.take()?);
+                Author {
+                    account,
+                    token: (!by_session).then(|| credential.cast()),
+                    session: by_session.then(|| credential.cast()),
+                    email,
+                }
             },
             address: row.take()?,
             request_id: row.take()?,
@@ -34,10 +40,12 @@ pub async fn insert_entry(
     owner: OwnerId,
     entry: &AuditEntry,
 ) -> Result<(), StoreError> {
+    let credential = entry.by.token.map(Id::cast);
+    let credential: Option<Id<()>> = credential.or(entry.by.session.map(Id::cast));
     tx.query(
         "INSERT INTO audit (owner_id, id, at, action, subject, name, fields, account_id, token_id, email,
-                            address, request_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                            by_session, address, request_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
     )
     .bind(owner)
     .bind(entry.id)
@@ -47,8 +55,9 @@ pub async fn insert_entry(
     .bind(&entry.name)
     .bind(entry.fields.join(","))
     .bind(entry.by.account)
-    .bind(entry.by.token)
+    .bind(credential)
     .bind(&entry.by.email)
+    .bind(entry.by.session.is_some())
     .bind(entry.address.as_ref())
     .bind(entry.request_id.as_ref())
     .execute()
@@ -87,7 +96,8 @@ pub async fn list_entries(
     let query = match &filter.subject {
         Some(subject) => db
             .read(
-                "SELECT id, at, action, subject, name, fields, account_id, token_id, email, address, request_id
+                "SELECT id, at, action, subject, name, fields, account_id, token_id, email, by_session,
+                        address, request_id
                  FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3 AND subject = $6
                  ORDER BY id DESC LIMIT $4 OFFSET $5",
             )
@@ -99,7 +109,8 @@ pub async fn list_entries(
             .bind(subject),
         None => db
             .read(
-                "SELECT id, at, action, subject, name, fields, account_id, token_id, email, address, request_id
+                "SELECT id, at, action, subject, name, fields, account_id, token_id, email, by_session,
+                        address, request_id
                  FROM audit WHERE owner_id = $1 AND id < $2 AND id >= $3
                  ORDER BY id DESC LIMIT $4 OFFSET $5",
             )

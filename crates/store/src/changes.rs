@@ -29,6 +29,8 @@ const POSTGRES_POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub enum ChangeKind {
     /// An account token was revoked or changed.
     Token,
+    /// A session of the account panel was ended or changed.
+    Session,
     /// An account was disabled or changed.
     Account,
     /// An AI key was changed, rotated or deleted.
@@ -53,8 +55,9 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::Token, "token"),
+        (Self::Session, "session"),
         (Self::Account, "account"),
         (Self::Key, "key"),
         (Self::Workspace, "workspace"),

@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (13, include_str!("../migrations/0013_project_switches.sql")),
     (14, include_str!("../migrations/0014_warnings.sql")),
     (15, include_str!("../migrations/0015_unused_disks.sql")),
+    (16, include_str!("../migrations/0016_sessions.sql")),
 ];
 
 /// Held while the schema of a SQLite file is brought up to date.

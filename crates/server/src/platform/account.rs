@@ -37,7 +37,7 @@ pub(super) const LOGIN_BODY: BodyRules = BodyRules {
 /// Sign in
 #[utoipa::path(post, path = "/v1/login", tag = "account", request_body = Login, security(()), responses(
     (status = 200, body = LoggedIn),
-    (status = 401, description = "The address or the password is wrong"),
+    (status = 401, description = "The address or the password is wrong; or, with the right password, the code `otp` is missing (`second_factor_required`) or wrong (`wrong_second_factor`)"),
     (status = 429, description = "Too many failures; `Retry-After` says when to repeat"),
     (status = 503, description = "Not available right now"),
 ))]

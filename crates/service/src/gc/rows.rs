@@ -4,13 +4,14 @@
 use crate::ai::key_check::KeyCheck;
 use crate::idempotency::{Idempotency, RENEW_INTERVAL};
 use crate::identity::credentials::AccountTokens;
+use crate::identity::sessions::{self, Sessions};
 use crate::{Core, Error, Result, ai::usage, identity::login};
 use estrade_ledger::retention;
 use estrade_model::Timestamp;
 use estrade_model::error::error_chain;
 use estrade_store::{
     StoreError, acme, changes, disks, former_names, idempotency as answers, invitations, keys,
-    login_attempts, tokens,
+    login_attempts, reset_links, sessions as session_rows, tokens,
 };
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ const UNUSED_DISKS_RETENTION: Duration = Duration::from_hours(90 * 24);
 pub fn run(
     core: Arc<Core>,
     tokens: Arc<AccountTokens>,
+    sessions: Arc<Sessions>,
     keys: Arc<KeyCheck>,
     idempotency: Arc<Idempotency>,
     stop: CancellationToken,
@@ -48,7 +50,7 @@ pub fn run(
     Box::pin(async move {
         // Concurrently: a long sweep must not delay the renewal of leases.
         tokio::join!(
-            repeat(FLUSH_INTERVAL, &stop, || flush(&tokens, &keys)),
+            repeat(FLUSH_INTERVAL, &stop, || flush(&tokens, &sessions, &keys)),
             repeat(SWEEP_INTERVAL, &stop, || sweep(&core, &stop)),
             repeat(PRUNE_CALLS_INTERVAL, &stop, || async {
                 let pruned = retention::prune(&usage::ledger_context(&core), &stop).await;
@@ -59,7 +61,7 @@ pub fn run(
             )),
             release_as_dropped(&idempotency, &stop),
         );
-        flush(&tokens, &keys).await;
+        flush(&tokens, &sessions, &keys).await;
         release(&idempotency).await;
     })
 }
@@ -77,10 +79,14 @@ async fn repeat<F: Future<Output = ()>>(
     }
 }
 
-async fn flush(tokens: &AccountTokens, keys: &KeyCheck) {
+async fn flush(tokens: &AccountTokens, sessions: &Sessions, keys: &KeyCheck) {
     report(
         "write down which tokens were used",
         tokens.flush_touches().await,
+    );
+    report(
+        "write down which sessions were used",
+        sessions.flush_touches().await,
     );
     report(
         "write down which keys were used",
@@ -137,6 +143,15 @@ pub async fn sweep(core: &Core, stop: &CancellationToken) {
     .await;
     let old = now.before(EXPIRED_TOKENS_RETENTION);
     drain("tokens", stop, || tokens::prune_tokens(db, old, BATCH_ROWS)).await;
+    let old = now.before(sessions::RETENTION);
+    drain("sessions", stop, || {
+        session_rows::prune_sessions(db, old, BATCH_ROWS)
+    })
+    .await;
+    drain("reset_links", stop, || {
+        reset_links::prune_links(db, now, BATCH_ROWS)
+    })
+    .await;
     drain("idempotency", stop, || {
         answers::prune_idempotency(db, now, BATCH_ROWS)
     })

@@ -9,7 +9,7 @@
 
 use crate::{Core, Error, Result};
 use estrade_model::team::Role;
-use estrade_model::{AccountId, OwnerId, TeamId, TokenId};
+use estrade_model::{AccountId, OwnerId, SessionId, TeamId, TokenId};
 use estrade_store::{Job, Tx, accounts, members};
 use futures_util::future::BoxFuture;
 use std::net::IpAddr;
@@ -18,12 +18,47 @@ use std::sync::Arc;
 /// The message for callers that are not members of a team, whether it exists or not.
 pub const NOT_A_MEMBER: &str = "you are not a member of this team";
 
-/// The account behind a request, proved by its token.
+/// What a caller came with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Credential {
+    /// A bearer token of either API.
+    Token(TokenId),
+    /// The cookie of the account panel, which neither API takes.
+    Session(SessionId),
+}
+
+impl Credential {
+    /// The bytes of its id, which no other credential has.
+    pub fn as_bytes(&self) -> &[u8; 12] {
+        match self {
+            Self::Token(id) => id.as_bytes(),
+            Self::Session(id) => id.as_bytes(),
+        }
+    }
+
+    /// The session, when it is one.
+    pub fn session(self) -> Option<SessionId> {
+        match self {
+            Self::Session(id) => Some(id),
+            Self::Token(_) => None,
+        }
+    }
+
+    /// The token, when it is one.
+    pub fn token(self) -> Option<TokenId> {
+        match self {
+            Self::Token(id) => Some(id),
+            Self::Session(_) => None,
+        }
+    }
+}
+
+/// The account behind a request, proved by its credential.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub account: AccountId,
-    /// The token it came with.
-    pub token: TokenId,
+    /// What it came with.
+    pub credential: Credential,
     pub email: String,
     pub fullname: String,
     /// Whether it may use the admin API.

@@ -5,9 +5,9 @@ use crate::{Caller, Core, Error, Result, identity::passwords};
 use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
-use estrade_model::{AccountId, Timestamp};
+use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::accounts::{self, AccountRow};
-use estrade_store::{ChangeKind, StoreError, Tx, networks, tokens};
+use estrade_store::{ChangeKind, StoreError, Tx, networks, reset_links, sessions, tokens};
 use std::collections::BTreeMap;
 
 /// Adds an account; 409 when the address is taken.
@@ -67,7 +67,7 @@ pub async fn list_accounts(core: &Core) -> Result<Vec<AccountRow>> {
     Ok(accounts::list_accounts(&core.db).await?)
 }
 
-/// Which tokens end with a password.
+/// Which tokens end with a password, besides the sessions of the account panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedTokens {
     /// Those that logging in made.
@@ -76,8 +76,7 @@ pub enum EndedTokens {
     All,
 }
 
-/// Sets a new password and revokes the sessions, or all tokens. Returns how many tokens
-/// were revoked.
+/// Sets a new password and ends the sessions, or all tokens too. Returns how many of both ended.
 pub async fn set_password(
     core: &Core,
     email: &Email,
@@ -90,17 +89,51 @@ pub async fn set_password(
     core.db
         .transact(move |tx| {
             let hash = hash.clone();
+            Box::pin(async move { replace_password(tx, account, &hash, ended, None, now).await })
+        })
+        .await
+}
+
+/// Sets a new password for the caller; ends their other sessions and the tokens that logging in made.
+pub async fn change_password(core: &Core, caller: &Caller, password: Secret) -> Result<()> {
+    let hash = passwords::hash(password).await?;
+    let (account, kept, now) = (caller.account, caller.credential.session(), core.now());
+    core.db
+        .transact(move |tx| {
+            let hash = hash.clone();
             Box::pin(async move {
-                accounts::set_password(tx, account, &hash).await?;
-                let ended = match ended {
-                    EndedTokens::Sessions => tokens::delete_sessions(tx, account).await?,
-                    EndedTokens::All => tokens::delete_tokens(tx, account).await?,
-                };
-                tx.changed(ChangeKind::Account, account, now).await?;
-                Ok::<_, Error>(ended)
+                // A session that was ended meanwhile must not set the password.
+                if let Some(session) = kept
+                    && !sessions::has_session(tx, account, session).await?
+                {
+                    return Err(Error::Unauthenticated);
+                }
+                let ended = EndedTokens::Sessions;
+                replace_password(tx, account, &hash, ended, kept, now).await
             })
         })
         .await
+        .map(drop)
+}
+
+/// Sets a password and ends what the old one has let in, but for the session that is kept.
+pub(crate) async fn replace_password(
+    tx: &mut Tx,
+    account: AccountId,
+    hash: &str,
+    ended: EndedTokens,
+    kept: Option<SessionId>,
+    now: Timestamp,
+) -> Result<u64> {
+    accounts::set_password(tx, account, hash).await?;
+    reset_links::delete_link(tx, account).await?;
+    let tokens = match ended {
+        EndedTokens::Sessions => tokens::delete_sessions(tx, account).await?,
+        EndedTokens::All => tokens::delete_tokens(tx, account).await?,
+    };
+    let sessions = sessions::delete_sessions(tx, account, kept).await?.len();
+    tx.changed(ChangeKind::Account, account, now).await?;
+    Ok(tokens + sessions as u64)
 }
 
 /// Locks an account out at once, with all its tokens and AI keys.

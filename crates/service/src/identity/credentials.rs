@@ -5,7 +5,7 @@
 //! feed invalidates, so an acknowledged revocation is in force for the next request. Failures are
 //! not cached.
 
-use crate::identity::access::{Caller, Origin};
+use crate::identity::access::{Caller, Credential, Origin};
 use crate::keyring::{Audience, Keyring, Proof, SecretMark};
 use crate::state_cache::StateCache;
 use crate::{Core, Error, Result, random};
@@ -191,7 +191,7 @@ impl AccountTokens {
             self.touches.note(proof.id, &cached.touched, now);
             Ok(Caller {
                 account: state.account,
-                token: proof.id,
+                credential: Credential::Token(proof.id),
                 email: state.email.clone(),
                 fullname: state.fullname.clone(),
                 admin: state.admin,
@@ -200,9 +200,9 @@ impl AccountTokens {
         })
     }
 
-    /// Refuses a caller whose token has ended since; for what outlives its request.
-    pub async fn check_again(&self, caller: &Caller) -> Result<()> {
-        self.live_token(caller.token).await.map(drop)
+    /// Refuses a token that has ended since; for what outlives its request.
+    pub(crate) async fn check_again(&self, id: TokenId) -> Result<()> {
+        self.live_token(id).await.map(drop)
     }
 
     /// The state of a token that is neither revoked nor expired nor of a disabled account.

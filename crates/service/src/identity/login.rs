@@ -9,47 +9,45 @@
 //! An attempt is counted before its password is checked, and taken back when the password is right; so
 //! concurrent attempts cannot slip past together. An account that does not exist is counted, checked
 //! and refused like one that does: a login does not reveal which accounts exist.
+//!
+//! Codes of second factors are counted as passwords are. The token API and the account panel sign people in
+//! through [`Logins::verify`] alone.
 
+mod attempt;
 mod gate;
 
-use crate::{Core, Error, Result, identity::passwords, identity::tokens};
+pub(crate) use attempt::{Attempt, FAILURE_RETENTION, MAX_SUMS, NETWORK_RETENTION};
+
+use crate::identity::passwords::{self, LoginProof};
+use crate::identity::{second_factor, tokens};
+use crate::{Core, Error, Result};
 use estrade_model::account::{LoggedIn, Login};
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
-use estrade_model::{AccountId, Timestamp};
-use estrade_store::accounts::{self, PasswordRow};
-use estrade_store::login_attempts::{self, Failures};
+use estrade_store::accounts::{self, AccountRow, PasswordRow};
 use futures_util::future::BoxFuture;
 use gate::LoginGate;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Failures lose half of their weight in this time without a try.
-const HALF_LIFE: Duration = Duration::from_mins(15);
-/// After this time without a failure a sum has no weight any more.
-pub(crate) const FAILURE_RETENTION: Duration = Duration::from_hours(2);
-/// How many sums of failures are kept; those that were added to least recently go first.
-pub(crate) const MAX_SUMS: u32 = 200_000;
-/// The first wait beyond the allowance; each further failure doubles it.
-const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// The longest wait for what comes from one network.
-const MAX_DELAY: Duration = Duration::from_mins(15);
-/// The longest delay for an account over all networks, and on a network that it is known at. Short: it also
-/// delays the account's owner.
-const MAX_ACCOUNT_DELAY: Duration = Duration::from_mins(1);
-/// A sum does not grow beyond its allowance and this: then the wait is the longest one anyway.
-const MAX_EXCESS: f64 = 12.0;
-/// One failure, as it is stored.
-const FAILURE: i32 = 1000;
-/// How many networks of an account are remembered, and for how long after the last login.
-const MAX_NETWORKS: u32 = 20;
-pub(crate) const NETWORK_RETENTION: Duration = Duration::from_hours(90 * 24);
 
 /// Logs people in, a bounded number at once.
 pub struct Logins {
     core: Arc<Core>,
     gate: LoginGate,
+}
+
+/// A person who gave everything that was asked for. The try counts as failed until [`Attempt::succeed`].
+pub(crate) struct Verified {
+    pub(crate) proof: LoginProof,
+    pub(crate) attempt: Attempt,
+}
+
+/// How a password was.
+pub(crate) enum Verification {
+    /// Right, and so is the second factor if there is one.
+    Complete(Verified),
+    /// Right, but the account has a second factor, whose code is missing.
+    CodeMissing(PasswordRow),
 }
 
 impl Logins {
@@ -61,18 +59,20 @@ impl Logins {
         }
     }
 
-    /// Checks a password and makes a token for the account.
+    /// Checks a password, and a code when there is a second factor, and makes a token for the account.
     pub fn log_in(&self, address: IpAddr, login: Login) -> BoxFuture<'_, Result<LoggedIn>> {
         let core = &self.core;
         Box::pin(async move {
-            let attempt = Attempt::new(core, address, &login.email).await?;
-            let turn = self.gate.enter(attempt.network, attempt.known)?;
-            attempt.record(core).await?;
-            let row = check_password(core, &login.email, login.password, attempt.known).await?;
-            drop(turn);
-            let token = tokens::create_session(core, &row).await?;
-            attempt.forgive(core, row.account).await?;
-            let account = accounts::account_by_id(&core.db, row.account)
+            let otp = login.otp.as_ref().map(Secret::expose);
+            let verified = self.verify(address, &login.email, login.password, otp);
+            let Verified { proof, attempt } = match verified.await? {
+                Verification::Complete(verified) => verified,
+                Verification::CodeMissing(_) => return Err(Error::SecondFactorRequired),
+            };
+            let id = proof.account;
+            let token = tokens::create_session(core, proof).await?;
+            attempt.succeed(core, id).await?;
+            let account = accounts::account_by_id(&core.db, id)
                 .await?
                 .ok_or(Error::WrongCredentials)?;
             Ok(LoggedIn {
@@ -84,6 +84,76 @@ impl Logins {
                 avatar: String::new(),
             })
         })
+    }
+
+    /// Checks a password, and a code when there is a second factor.
+    pub(crate) async fn verify(
+        &self,
+        address: IpAddr,
+        email: &str,
+        password: Secret,
+        otp: Option<&str>,
+    ) -> Result<Verification> {
+        let core = &self.core;
+        let attempt = Attempt::new(core, address, email).await?;
+        let turn = self.gate.enter(attempt.network, attempt.known)?;
+        attempt.record(core).await?;
+        let row = check_password(core, email, password, attempt.known).await?;
+        drop(turn);
+        let factor = second_factor::is_enabled(core, row.account).await?;
+        match otp {
+            None if factor => {
+                attempt.take_back(core).await?;
+                return Ok(Verification::CodeMissing(row));
+            }
+            Some(otp) if factor => second_factor::take_code(core, row.account, otp).await?,
+            _ => {}
+        }
+        let proof = LoginProof::new(&row, factor);
+        Ok(Verification::Complete(Verified { proof, attempt }))
+    }
+
+    /// Checks a code of an account's second factor on its own; for who has given the password before.
+    pub(crate) async fn verify_code(
+        &self,
+        address: IpAddr,
+        account: &AccountRow,
+        code: &str,
+    ) -> Result<Attempt> {
+        let attempt = Attempt::new(&self.core, address, &account.email).await?;
+        attempt.record(&self.core).await?;
+        second_factor::take_code(&self.core, account.id, code).await?;
+        Ok(attempt)
+    }
+
+    /// Checks the password of an account, or a recovery code: for who is signed in and asked again.
+    pub(crate) async fn verify_again(
+        &self,
+        address: IpAddr,
+        account: &AccountRow,
+        secret: Secret,
+    ) -> Result<Attempt> {
+        if second_factor::is_code(secret.expose()) {
+            return self.verify_code(address, account, secret.expose()).await;
+        }
+        let core = &self.core;
+        let attempt = Attempt::new(core, address, &account.email).await?;
+        let turn = self.gate.enter(attempt.network, attempt.known)?;
+        attempt.record(core).await?;
+        let recovery = secret.clone();
+        let checked = check_password(core, &account.email, secret, attempt.known).await;
+        drop(turn);
+        match checked {
+            Err(Error::WrongCredentials) => {
+                let taken = second_factor::take_code(core, account.id, recovery.expose());
+                taken.await.map_err(|error| match error {
+                    Error::WrongSecondFactor => Error::WrongCredentials,
+                    other => other,
+                })?;
+            }
+            other => drop(other?),
+        }
+        Ok(attempt)
     }
 }
 
@@ -102,211 +172,5 @@ async fn check_password(
     match stored {
         Some(row) if fits && !row.disabled => Ok(row),
         _ => Err(Error::WrongCredentials),
-    }
-}
-
-/// How many failures of a scope are free of a wait, and how long the wait becomes.
-#[derive(Debug, Clone, Copy)]
-struct Limit {
-    scope: [u8; 32],
-    allowance: u32,
-    max_delay: Duration,
-}
-
-impl Limit {
-    /// When the next try is taken.
-    fn free_at(&self, failures: Failures) -> Timestamp {
-        let excess = in_failures(failures.weight).round() - f64::from(self.allowance);
-        if excess < 0.0 {
-            return failures.last_at;
-        }
-        let delay = FIRST_DELAY.mul_f64(excess.min(MAX_EXCESS).exp2());
-        failures.last_at.after(delay.min(self.max_delay))
-    }
-
-    /// The decayed sum of earlier failures. It decays only after the delay is over: otherwise the delay of an
-    /// attacker that goes on guessing would stop growing once it decays as fast as it grows.
-    fn faded(&self, failures: Failures, now: Timestamp) -> f64 {
-        let age = now.millis() - self.free_at(failures).millis();
-        let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
-        let halvings = age.as_secs_f64() / HALF_LIFE.as_secs_f64();
-        in_failures(failures.weight) * (-halvings).exp2()
-    }
-
-    /// The sum with one more failure.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "bounded by the allowance and the excess"
-    )]
-    fn add(&self, failures: Option<Failures>, now: Timestamp) -> Failures {
-        let before = failures.map_or(0.0, |failures| self.faded(failures, now));
-        let weight = (before + 1.0).min(f64::from(self.allowance) + MAX_EXCESS);
-        Failures {
-            weight: (weight * f64::from(FAILURE)).round() as i64,
-            last_at: now,
-        }
-    }
-}
-
-/// A stored weight in failures.
-fn in_failures(weight: i64) -> f64 {
-    f64::from(i32::try_from(weight).unwrap_or(i32::MAX)) / f64::from(FAILURE)
-}
-
-/// A try, which counts as failed unless it is forgiven.
-struct Attempt {
-    network: IpAddr,
-    /// The account and the network together.
-    pair: [u8; 32],
-    /// Whether there was a successful login to the account from this network.
-    known: bool,
-    limits: Vec<Limit>,
-}
-
-impl Attempt {
-    async fn new(core: &Core, address: IpAddr, typed: &str) -> Result<Self> {
-        // As the address would be stored, so that another spelling is not another ten tries. Hashed,
-        // because people also type their password here.
-        let account = typed.to_lowercase();
-        let network = network_of(address);
-        let from = network.to_string();
-        let pair = blake3::derive_key(
-            "estrade login account and network",
-            format!("{from}\n{account}").as_bytes(),
-        );
-        let known = login_attempts::is_known_network(&core.db, pair).await?;
-        let settings = &core.settings;
-        let mut limits = vec![Limit {
-            scope: pair,
-            allowance: settings.login_failures_per_account,
-            max_delay: if known { MAX_ACCOUNT_DELAY } else { MAX_DELAY },
-        }];
-        if !known {
-            limits.push(Limit {
-                scope: blake3::derive_key("estrade login account", account.as_bytes()),
-                allowance: settings.login_failures_per_account,
-                max_delay: MAX_ACCOUNT_DELAY,
-            });
-            limits.push(Limit {
-                scope: blake3::derive_key("estrade login network", from.as_bytes()),
-                allowance: settings.login_failures_per_address,
-                max_delay: MAX_DELAY,
-            });
-        }
-        limits.retain(|limit| limit.allowance > 0);
-        Ok(Self {
-            network,
-            pair,
-            known,
-            limits,
-        })
-    }
-
-    /// Counts the attempt, or refuses it during a delay; refused attempts do not count.
-    async fn record(&self, core: &Core) -> Result<()> {
-        let (limits, now) = (self.limits.clone(), core.now());
-        core.db
-            .transact(move |tx| {
-                let limits = limits.clone();
-                Box::pin(async move {
-                    let mut free_at = now;
-                    let mut sums = Vec::with_capacity(limits.len());
-                    for limit in limits {
-                        let failures = login_attempts::find_failures(tx, limit.scope).await?;
-                        // Clamped: a clock that was set back, or that of another node, must not extend the delay.
-                        let failures = failures.map(|sum| Failures {
-                            last_at: sum.last_at.min(now),
-                            ..sum
-                        });
-                        let free = failures.map_or(now, |failures| limit.free_at(failures));
-                        free_at = free_at.max(free);
-                        sums.push((limit.scope, limit.add(failures, now)));
-                    }
-                    if free_at > now {
-                        return Err(Error::RateLimited(span(now, free_at)));
-                    }
-                    for (scope, sum) in sums {
-                        login_attempts::set_failures(tx, scope, sum).await?;
-                    }
-                    Ok(())
-                })
-            })
-            .await
-    }
-
-    /// It was the right password: the try did not fail, and the network is known from now on.
-    async fn forgive(&self, core: &Core, account: AccountId) -> Result<()> {
-        let scopes: Vec<_> = self.limits.iter().map(|limit| limit.scope).collect();
-        let (pair, now) = (self.pair, core.now());
-        core.db
-            .transact(move |tx| {
-                let scopes = scopes.clone();
-                Box::pin(async move {
-                    login_attempts::forgive(tx, &scopes, FAILURE.into()).await?;
-                    let most = MAX_NETWORKS;
-                    Ok(login_attempts::remember_network(tx, account, pair, now, most).await?)
-                })
-            })
-            .await
-    }
-}
-
-/// An IPv6 client usually has a whole /64, so that its addresses count as one.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
-/// From one moment to a later one, in whole seconds, rounded up.
-fn span(from: Timestamp, to: Timestamp) -> Duration {
-    let millis = to.millis().saturating_sub(from.millis());
-    Duration::from_secs(u64::try_from(millis).unwrap_or(0).div_ceil(1000).max(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ipv6_network_counts_as_one_and_a_mapped_address_as_ipv4() {
-        let network = |text: &str| network_of(text.parse().unwrap()).to_string();
-        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(network("2001:db8:1:2::1"), "2001:db8:1:2::");
-        assert_eq!(network("2001:db8:1:3::1"), "2001:db8:1:3::");
-        assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
-        assert_eq!(network("192.0.2.2"), "192.0.2.2");
-    }
-
-    #[test]
-    fn waiting_times_are_rounded_up() {
-        let at = Timestamp::from_millis;
-        assert_eq!(span(at(0), at(1001)), Duration::from_secs(2));
-        assert_eq!(span(at(0), at(1000)), Duration::from_secs(1));
-        assert_eq!(span(at(5), at(5)), Duration::from_secs(1));
-    }
-
-    #[test]
-    fn the_wait_doubles_up_to_the_longest_and_fades() {
-        let limit = Limit {
-            scope: [0; 32],
-            allowance: 3,
-            max_delay: Duration::from_secs(10),
-        };
-        let mut now = Timestamp::from_millis(0);
-        let mut sum = None;
-        let mut waits = Vec::new();
-        for _ in 0..9 {
-            let failures = limit.add(sum, now);
-            let free_at = limit.free_at(failures);
-            waits.push((free_at.millis() - now.millis()) / 1000);
-            (sum, now) = (Some(failures), free_at);
-        }
-        assert_eq!(waits, [0, 0, 1, 2, 4, 8, 10, 10, 10]);
-        // An hour later it is as if nothing had happened.
-        let later = now.after(Duration::from_hours(1));
-        let failures = limit.add(sum, later);
-        assert_eq!(limit.free_at(failures), later);
     }
 }

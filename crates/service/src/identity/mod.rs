@@ -7,5 +7,8 @@ pub mod invitations;
 pub mod login;
 pub mod members;
 pub(crate) mod passwords;
+pub mod reset_links;
+pub mod second_factor;
+pub mod sessions;
 pub mod teams;
 pub mod tokens;

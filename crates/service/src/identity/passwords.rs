@@ -5,8 +5,11 @@
 use crate::{Error, Result};
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
+use estrade_model::AccountId;
 use estrade_model::secret::Secret;
-use std::sync::LazyLock;
+use estrade_store::accounts::{self, PasswordRow};
+use estrade_store::{Tx, second_factors};
+use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 
 /// How many passwords of strangers are checked at once: a flood of them takes half of the cores at most.
@@ -62,6 +65,41 @@ pub(crate) async fn verify(password: Secret, hash: Option<String>, known: bool) 
         fits && real
     })
     .await
+}
+
+/// What a login proved, to be confirmed by the transaction that depends on it.
+#[derive(Clone)]
+pub(crate) struct LoginProof {
+    pub(crate) account: AccountId,
+    /// The hash that the password fitted.
+    hash: Option<Arc<str>>,
+    /// Whether a code of the second factor was right.
+    factor: bool,
+}
+
+impl LoginProof {
+    pub(crate) fn new(row: &PasswordRow, factor: bool) -> Self {
+        Self {
+            account: row.account,
+            hash: row.hash.as_deref().map(Arc::from),
+            factor,
+        }
+    }
+
+    /// Refuses when the password was changed since, the account disabled, or a second factor switched on that
+    /// was not given.
+    pub(crate) async fn confirm(&self, tx: &mut Tx) -> Result<()> {
+        let stored = accounts::find_password(tx, self.account).await?;
+        let stored = stored.filter(|row| !row.disabled);
+        let stored = stored.and_then(|row| row.hash);
+        if stored.is_none() || stored.as_deref() != self.hash.as_deref() {
+            return Err(Error::WrongCredentials);
+        }
+        if !self.factor && second_factors::is_enabled(tx, self.account).await? {
+            return Err(Error::SecondFactorRequired);
+        }
+        Ok(())
+    }
 }
 
 async fn off_thread<T: Send + 'static>(

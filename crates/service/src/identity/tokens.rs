@@ -1,14 +1,15 @@
 //! Account tokens: made, listed, revoked.
 
+use crate::identity::access::Credential;
+use crate::identity::passwords::LoginProof;
 use crate::keyring::Audience;
 use crate::{Caller, Core, Error, Result};
 use estrade_model::account::{CreatedToken, Token};
 use estrade_model::time::Lifetime;
 use estrade_model::{AccountId, TokenId};
-use estrade_store::accounts::{self, PasswordRow};
 use estrade_store::tokens::{self, NewToken, TokenRow};
-use estrade_store::{ChangeKind, Tx};
-use std::sync::Arc;
+use estrade_store::{ChangeKind, Tx, sessions};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn on_the_wire(row: TokenRow) -> Token {
@@ -29,12 +30,12 @@ const MAX_SESSIONS: u32 = 100;
 /// Why a token is made.
 #[derive(Clone)]
 enum Purpose {
-    /// Created by the holder of another token; at most `quota`, 0 is unlimited.
-    Api { by: TokenId, quota: u64 },
+    /// Created by the holder of another credential; at most `quota`, 0 is unlimited.
+    Api { by: Credential, quota: u64 },
     /// Created by the administrator.
     CommandLine,
-    /// Created by a login with the password of this hash.
-    Session { hash: Option<Arc<str>> },
+    /// Created by a login.
+    Session(LoginProof),
 }
 
 /// Creates a token for the caller; its text is in the response and not stored.
@@ -45,7 +46,7 @@ pub async fn create_token(
     lifetime: Lifetime,
 ) -> Result<CreatedToken> {
     let purpose = Purpose::Api {
-        by: caller.token,
+        by: caller.credential,
         quota: core.settings.quotas.tokens,
     };
     create(core, caller.account, name, lifetime, purpose).await
@@ -62,11 +63,9 @@ pub async fn create_any_token(
 }
 
 /// Creates the token of a login, if the password is still the account's.
-pub(crate) async fn create_session(core: &Core, login: &PasswordRow) -> Result<CreatedToken> {
-    let purpose = Purpose::Session {
-        hash: login.hash.as_deref().map(Arc::from),
-    };
-    create(core, login.account, "login", SESSION, purpose).await
+pub(crate) async fn create_session(core: &Core, proof: LoginProof) -> Result<CreatedToken> {
+    let account = proof.account;
+    create(core, account, "login", SESSION, Purpose::Session(proof)).await
 }
 
 async fn create(
@@ -90,7 +89,7 @@ async fn create(
         secret_hash: signed.secret_hash,
         created_at: now,
         expires_at,
-        session: matches!(purpose, Purpose::Session { .. }),
+        session: matches!(purpose, Purpose::Session(_)),
     };
     core.db
         .transact(move |tx| {
@@ -104,14 +103,18 @@ async fn create(
     })
 }
 
-/// Inserts a token, unless what it is made with has ended since it was checked: a token that was revoked
-/// must not leave another one behind, nor a password that was changed.
+/// Inserts a token, unless what it is made with has ended since it was checked: a credential that was revoked
+/// must not leave a token behind, nor a password that was changed.
 async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
     let (account, now) = (row.account, row.created_at);
     match purpose {
         Purpose::CommandLine => {}
         Purpose::Api { by, quota } => {
-            if !tokens::has_token(tx, account, *by).await? {
+            let is_live = match *by {
+                Credential::Token(id) => tokens::has_token(tx, account, id).await?,
+                Credential::Session(id) => sessions::has_session(tx, account, id).await?,
+            };
+            if !is_live {
                 return Err(Error::Unauthenticated);
             }
             if *quota > 0 && tokens::count_tokens(tx, account, now).await? >= *quota {
@@ -121,13 +124,7 @@ async fn insert(tx: &mut Tx, row: &NewToken, purpose: &Purpose) -> Result<()> {
                 });
             }
         }
-        Purpose::Session { hash } => {
-            let stored = accounts::find_password(tx, account).await?;
-            let stored = stored.filter(|row| !row.disabled).map(|row| row.hash);
-            if stored != Some(hash.as_deref().map(str::to_owned)) {
-                return Err(Error::WrongCredentials);
-            }
-        }
+        Purpose::Session(proof) => proof.confirm(tx).await?,
     }
     tokens::insert_token(tx, row).await?;
     if row.session {
@@ -160,19 +157,24 @@ pub async fn revoke_any_token(core: &Core, id: TokenId) -> Result<()> {
     revoke(core, None, id).await
 }
 
-/// Revokes every token of an account, or of all of them; returns how many there were.
+/// Revokes every token of an account and signs its browsers out, or does so to all of them; returns how many
+/// tokens there were.
 pub async fn revoke_all_tokens(core: &Core, account: Option<AccountId>) -> Result<u64> {
     let now = core.now();
     core.db
         .transact(move |tx| {
             Box::pin(async move {
-                let accounts = match account {
-                    Some(account) => vec![account],
-                    None => tokens::list_holders(tx).await?,
+                let accounts = if let Some(account) = account {
+                    BTreeSet::from([account])
+                } else {
+                    let mut holders = BTreeSet::from_iter(tokens::list_holders(tx).await?);
+                    holders.extend(sessions::list_holders(tx).await?);
+                    holders
                 };
                 let mut ended = 0;
                 for account in accounts {
                     ended += tokens::delete_tokens(tx, account).await?;
+                    sessions::delete_sessions(tx, account, None).await?;
                     tx.changed(ChangeKind::Account, account, now).await?;
                 }
                 Ok::<_, Error>(ended)

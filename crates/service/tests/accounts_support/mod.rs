@@ -14,7 +14,7 @@ use estrade_model::secret::Secret;
 use estrade_runtime::EngineHost;
 use estrade_service::bootstrap::{self, InstallationPaths};
 use estrade_service::identity::access::Origin;
-use estrade_service::{Caller, Core, Services, Settings, identity::accounts};
+use estrade_service::{Caller, Core, Credential, Services, Settings, identity::accounts};
 use estrade_store::Location;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -88,7 +88,7 @@ impl Installation {
         };
         Caller {
             account: accounts::create_account(&self.core, new).await.unwrap(),
-            token: "0123456789abcdef01234567".parse().unwrap(),
+            credential: Credential::Token("0123456789abcdef01234567".parse().unwrap()),
             email: email.into(),
             fullname: name.into(),
             admin: false,

@@ -179,11 +179,7 @@ async fn recheck_access(app: &AppState, request: &ShellRequest) -> CloseReason {
             () = sleep(PING_INTERVAL) => {}
             () = changes.any_changed(ChangeKind::Token) => {}
         }
-        let token = app
-            .services
-            .tokens
-            .check_again(&request.scope().caller)
-            .await;
+        let token = app.services.check_again(&request.scope().caller).await;
         if is_refusal(&token) || is_refusal(&request.check_again(&app.core).await) {
             return CloseReason::NotAllowed;
         }
