@@ -215,6 +215,21 @@ Example:
         #[arg(long)]
         email: String,
     },
+    /// Print a link with which somebody sets a new password for an account: one use, within an hour.
+    #[command(after_help = "\
+Example:
+  estrade account reset-link --email ada@example.com")]
+    ResetLink {
+        /// The account.
+        #[arg(long)]
+        email: String,
+    },
+    /// Remove the second factor of an account, for a person who lost the device and the recovery codes.
+    RemoveSecondFactor {
+        /// The account.
+        #[arg(long)]
+        email: String,
+    },
     /// List all accounts.
     List,
 }
@@ -324,6 +339,8 @@ mod tests {
             "account password --email a@b.c",
             "account disable --email a@b.c",
             "account enable --email a@b.c",
+            "account reset-link --email a@b.c",
+            "account remove-second-factor --email a@b.c",
             "account list",
             "token create --account a@b.c --name n --expires-in 1h",
             "token list --account a@b.c",

@@ -9,6 +9,8 @@ use estrade_model::account::NewAccount;
 use estrade_model::names::Email;
 use estrade_model::secret::Secret;
 use estrade_service::identity::accounts::{self, EndedTokens};
+use estrade_service::identity::reset_links::{self, LinkKind};
+use estrade_service::identity::second_factor;
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -67,6 +69,20 @@ pub async fn run(
         AccountCommand::Enable { email } => {
             accounts::enable_account(&core, &parse_email(email)?).await?;
             printer.note("account enabled; the tokens and AI keys that it still has work again");
+        }
+        AccountCommand::ResetLink { email } => {
+            let account = accounts::find_account(&core, &parse_email(email)?).await?;
+            let secret = reset_links::create_any_reset_link(&core, account.id).await?;
+            printer.data(reset_links::url(&core, LinkKind::Reset, &secret).expose())?;
+            printer.note(format_args!(
+                "the link sets a new password for {}, once, within an hour; earlier links no longer work",
+                account.email
+            ));
+        }
+        AccountCommand::RemoveSecondFactor { email } => {
+            let account = accounts::find_account(&core, &parse_email(email)?).await?;
+            second_factor::remove(&core, account.id).await?;
+            printer.note("second factor removed; the password alone opens the account");
         }
         AccountCommand::List => {
             let row = |account: estrade_store::accounts::AccountRow| {

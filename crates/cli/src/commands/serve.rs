@@ -5,8 +5,10 @@ use crate::config::Config;
 use crate::printer::Printer;
 use crate::wiring;
 use anyhow::{Context, bail};
+use estrade_model::error::error_chain;
 use estrade_server::run::Server;
 use estrade_service::bootstrap::{self, ADMIN, ADMIN_TOKEN_FILE, InstallationPaths, OpenError};
+use estrade_service::identity::reset_links::{self, FirstPassword, LinkKind};
 use estrade_service::integrity::{self, RunMarker};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,7 +36,7 @@ pub async fn run(args: &ServeArgs, config: &Config, printer: &Printer) -> anyhow
     let shutdown = CancellationToken::new();
     let server = Server::start(core, options, shutdown.clone()).await?;
     let impatient = stop_on_signal(shutdown)?;
-    greet(config, &server, printer)?;
+    greet(config, &server, printer).await?;
     tokio::select! {
         () = server.run() => {
             marker.end();
@@ -76,7 +78,7 @@ fn stop_on_signal(shutdown: CancellationToken) -> anyhow::Result<CancellationTok
 }
 
 /// What a person needs to go on, in a few lines.
-fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<()> {
+async fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<()> {
     for (name, address) in config.exposed_listeners() {
         printer.warning(format_args!(
             "the {name} listener on {address} is reachable from outside without TLS; set {name}.tls or trusted_proxies"
@@ -84,6 +86,11 @@ fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<
     }
     let platform = wiring::base_url(server.platform_addr(), config.platform.tls.is_some());
     let ai = wiring::base_url(server.ai_addr(), config.ai.tls.is_some());
+    let panel = match &config.platform.public_url {
+        Some(url) => url.to_string().trim_end_matches('/').to_owned(),
+        None => platform.clone(),
+    };
+    let first_password = first_password(config, server, &panel, printer).await?;
     let token_file = config.data_dir.join(ADMIN_TOKEN_FILE);
     let database = match config.database() {
         crate::config::DatabaseUrl::Sqlite(_) => String::new(),
@@ -105,6 +112,7 @@ fn greet(config: &Config, server: &Server, printer: &Printer) -> anyhow::Result<
     printer.data(format_args!(
         "Estrade {version} is ready.
 
+  Panel         {panel}/panel{first_password}
   Platform API  {platform}   (docs: {platform}/docs)
   AI API        {ai}   (docs: {ai}/docs)
   Your sites    {sites}
@@ -120,6 +128,36 @@ Try it:
         sites = wiring::settings(config)?.project_url("<project>"),
     ))?;
     Ok(())
+}
+
+/// The line that says how the administrator gets a password, while there is none. On stdout and never in the
+/// log: the link is as good as the password.
+async fn first_password(
+    config: &Config,
+    server: &Server,
+    panel: &str,
+    printer: &Printer,
+) -> anyhow::Result<String> {
+    let admin = ADMIN.parse().context("the administrator's address")?;
+    let made = reset_links::create_welcome_link(&server.app().core, &admin).await;
+    Ok(match made {
+        Ok(FirstPassword::Exists) => String::new(),
+        Ok(FirstPassword::Link(code)) => format!(
+            "\n  Password      {panel}{}   (sets the administrator's: once, within an hour)",
+            reset_links::path(LinkKind::Welcome, &code)
+        ),
+        Ok(FirstPassword::LinkWasShown) => format!(
+            "\n  Password      none yet: estrade account reset-link --email {ADMIN}{}",
+            data_dir_flag(&config.data_dir)
+        ),
+        Err(error) => {
+            printer.warning(format_args!(
+                "cannot make a link for the administrator's password: {}",
+                error_chain(&error)
+            ));
+            String::new()
+        }
+    })
 }
 
 fn data_dir_flag(data_dir: &Path) -> String {
