@@ -446,7 +446,7 @@ fn round_up(value: f64) -> f64 {
 }
 
 /// A text inside of an element or a quoted attribute.
-struct Escaped<'t>(&'t str);
+pub struct Escaped<'t>(pub &'t str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

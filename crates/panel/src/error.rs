@@ -110,6 +110,7 @@ impl PanelError {
                 | Error::Quota { .. }
                 | Error::TooLarge(_)
                 | Error::WrongCredentials
+                | Error::WrongSecondFactor
                 | Error::RateLimited(_),
             )) => Ok(sentence(&self.message())),
             _ => Err(self),

@@ -24,8 +24,10 @@ pub mod next;
 pub mod origin;
 pub mod page;
 pub mod pages;
+pub mod qr;
 pub mod respond;
 pub mod session;
+pub mod user_agent;
 
 pub use error::PanelError;
 pub use form::SignedForm;

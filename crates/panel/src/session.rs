@@ -9,73 +9,58 @@ use crate::form::CsrfToken;
 use crate::layout::{Layout, Person, Section, with_team};
 use crate::respond::see_other;
 use axum::extract::FromRequestParts;
+use axum::http::header;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use estrade_listener::peer::PeerAddr;
+use estrade_model::TeamId;
+use estrade_model::secret::Secret;
 use estrade_model::team::Team;
-use estrade_model::{TeamId, Timestamp};
 use estrade_server::app::AppState;
 use estrade_server::context::RequestContext;
 use estrade_service::identity::access::{self, NOT_A_MEMBER};
+use estrade_service::identity::sessions::{Client, NewSession, SignedIn};
 use estrade_service::identity::teams;
-use estrade_service::{Caller, Error, Origin, Scope};
-use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use estrade_service::{Error, Scope};
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
 
-/// How old a sign-in may be for what asks to confirm it.
-const RECENT: Duration = Duration::from_mins(10);
+/// How long a browser keeps the cookie: as long as a session may last.
+const MAX_AGE_SECONDS: u64 = 30 * 24 * 3600;
 /// How many teams the scope switch offers.
 const MAX_TEAMS: u32 = 20;
-
-/// A session of a person.
-#[derive(Debug, Clone, Copy)]
-pub struct Session {
-    /// When the password or the second factor was last asked for.
-    pub authenticated_at: Timestamp,
-}
 
 /// A request of a person who is signed in.
 #[derive(Clone)]
 pub struct Visit {
     /// Whose things the page shows: the person's, or those of the team that `?team=` selects.
     pub scope: Scope,
-    pub session: Session,
+    /// The session, and the account behind it.
+    pub session: SignedIn,
+    /// The browser.
     pub client: Client,
+    secret: Secret,
     team: Option<TeamId>,
     teams: Vec<Team>,
     toast: Option<String>,
-    secret: String,
     secure: bool,
 }
 
-/// The browser of a request.
-#[derive(Debug, Clone)]
-pub struct Client {
-    pub address: IpAddr,
-    pub user_agent: String,
-}
+/// The browser of a request, also of somebody who is not signed in.
+pub struct Browser(pub Client);
 
-impl Client {
-    /// Where a request comes from.
-    pub fn of(parts: &Parts) -> Self {
+impl FromRequestParts<AppState> for Browser {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
         let address = parts.extensions.get().map(|PeerAddr(address)| *address);
         let user_agent = parts.headers.get(header::USER_AGENT);
         let user_agent = user_agent.and_then(|value| value.to_str().ok());
-        Self {
+        Ok(Self(Client {
             address: address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-            user_agent: user_agent.unwrap_or_default().chars().take(300).collect(),
-        }
+            user_agent: user_agent.unwrap_or_default().to_owned(),
+        }))
     }
-}
-
-/// Proves a session. The only place that knows how.
-fn authenticate(
-    _app: &AppState,
-    _secret: &str,
-    _client: &Client,
-) -> estrade_service::Result<(Caller, Session)> {
-    Err(Error::Unauthenticated)
 }
 
 impl FromRequestParts<AppState> for Visit {
@@ -84,13 +69,14 @@ impl FromRequestParts<AppState> for Visit {
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, PanelError> {
         let secure = is_secure(&app.core);
         let secret = Cookie::Session.read(&parts.headers, secure);
-        let secret = secret.ok_or(PanelError::SignIn)?.to_owned();
-        let client = Client::of(parts);
-        let (mut caller, session) = authenticate(app, &secret, &client)?;
-        caller.origin = Origin {
-            address: parts.extensions.get().map(|PeerAddr(address)| *address),
-            request: RequestContext::of(&parts.extensions).map(|context| context.id().into()),
-        };
+        let secret = Secret(secret.ok_or(PanelError::SignIn)?.to_owned());
+        let Ok(Browser(client)) = Browser::from_request_parts(parts, app).await;
+        let sessions = &app.services.sessions;
+        let mut session = sessions.authenticate(secret.expose(), &client).await?;
+        let caller = &mut session.caller;
+        caller.origin.request =
+            RequestContext::of(&parts.extensions).map(|context| context.id().into());
+        let caller = caller.clone();
         app.account_rates.check(caller.account.as_bytes())?;
         // Bodies count for the account.
         parts.extensions.insert(caller.clone());
@@ -98,15 +84,15 @@ impl FromRequestParts<AppState> for Visit {
         let teams = teams::list_teams(&app.core, &caller, None, MAX_TEAMS, 0).await?;
         let scope = access::scope_of(&app.core, caller, team).await?;
         let toast = Cookie::Flash.read(&parts.headers, secure);
-        let toast = toast.and_then(|value| flash::open(value, &secret));
+        let toast = toast.and_then(|value| flash::open(value, secret.expose()));
         Ok(Self {
             scope,
             session,
             client,
+            secret,
             team,
             teams,
             toast,
-            secret,
             secure,
         })
     }
@@ -128,6 +114,25 @@ fn selected_team(parts: &Parts) -> Result<Option<TeamId>, PanelError> {
         return Err(unknown().into());
     }
     Ok(Some(team))
+}
+
+/// Sets the cookie of a new session.
+pub fn set_session(response: &mut Response, session: &NewSession, app: &AppState) {
+    let value = session.secret.expose();
+    let cookie = Cookie::Session.set(value, is_secure(&app.core), Some(MAX_AGE_SECONDS));
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}
+
+/// Removes the cookie of a session that has ended.
+pub fn remove_session(response: &mut Response, app: &AppState) {
+    let secure = is_secure(&app.core);
+    for cookie in [Cookie::Session, Cookie::Flash] {
+        if let Some(cookie) = cookie.remove(secure) {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+    }
 }
 
 impl Visit {
@@ -163,13 +168,13 @@ impl Visit {
 
     /// The token that the forms of this session carry.
     pub fn csrf(&self) -> CsrfToken {
-        CsrfToken::of(&self.secret)
+        CsrfToken::of(self.secret.expose())
     }
 
     /// After a change: shows another page of the same scope, which says what happened.
     pub fn done(&self, text: impl AsRef<str>, path: &str) -> Response {
         let mut response = see_other(&self.href(path));
-        let value = flash::seal(text.as_ref(), &self.secret);
+        let value = flash::seal(text.as_ref(), self.secret.expose());
         let cookie = Cookie::Flash.set(&value, self.secure, Some(flash::FLASH_SECONDS));
         if let Some(cookie) = cookie {
             response.headers_mut().append(header::SET_COOKIE, cookie);
@@ -179,16 +184,9 @@ impl Visit {
 
     /// Sends people whose sign-in is older than ten minutes to confirm that it is them.
     pub fn require_recent(&self, app: &AppState) -> Result<(), PanelError> {
-        if self.session.authenticated_at < app.core.now().before(RECENT) {
-            return Err(PanelError::Confirm);
+        if self.session.is_recent(app.core.now()) {
+            return Ok(());
         }
-        Ok(())
+        Err(PanelError::Confirm)
     }
-}
-
-/// Whether a request carries a session cookie at all.
-pub fn has_session(headers: &HeaderMap, app: &AppState) -> bool {
-    Cookie::Session
-        .read(headers, is_secure(&app.core))
-        .is_some()
 }

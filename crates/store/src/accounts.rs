@@ -166,6 +166,17 @@ pub async fn set_password(tx: &mut Tx, id: AccountId, hash: &str) -> Result<bool
     Ok(touched > 0)
 }
 
+/// Sets the name of a person; false when there is no such account.
+pub async fn set_fullname(tx: &mut Tx, id: AccountId, name: &str) -> Result<bool, StoreError> {
+    let touched = tx
+        .query("UPDATE accounts SET fullname = $2 WHERE id = $1")
+        .bind(id)
+        .bind(name)
+        .execute()
+        .await?;
+    Ok(touched > 0)
+}
+
 /// Locks an account out, or lets it in again.
 pub async fn set_disabled(tx: &mut Tx, id: AccountId, disabled: bool) -> Result<bool, StoreError> {
     let touched = tx

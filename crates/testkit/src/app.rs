@@ -4,6 +4,7 @@ use crate::api_response::ApiResponse;
 use crate::call::{Api, Line};
 use crate::disk::Disk;
 use crate::dns::DnsServer;
+use crate::panel::PanelClient;
 use crate::secrets::{Needles, Secrets};
 use crate::user::User;
 use crate::{log, wire};
@@ -370,6 +371,12 @@ impl TestApp {
             email: String::new(),
             fullname: String::new(),
         }
+    }
+
+    /// A browser at the account panel; nobody is signed in.
+    pub fn panel(&self) -> PanelClient {
+        let origin = format!("http://{}", self.address(Api::Platform));
+        PanelClient::new(self.stranger(), origin)
     }
 
     /// The administrator that the first start made, with the token from the file.

@@ -38,7 +38,8 @@ impl Secrets {
         });
         let path = path.split('?').next().unwrap_or_default();
         let path = path.trim_end_matches('/');
-        let shows_key = path == "/v1/keys" || path.ends_with("/rotate");
+        let makes_key = matches!(path, "/v1/keys" | "/panel/keys/new");
+        let shows_key = makes_key || path.ends_with("/rotate");
         if text.contains(KEY_PREFIX) {
             assert!(
                 method == Method::POST && shows_key,

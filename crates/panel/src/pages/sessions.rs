@@ -1,8 +1,121 @@
-//! Pages of `sessions`.
+//! The browsers that are signed in to the person's account.
 
+use super::account::AskPage;
+use crate::error::PanelError;
+use crate::form::SignedForm;
+use crate::layout::{Layout, Section};
+use crate::list::{ListQuery, PAGE_SIZE, split_page};
+use crate::page::render;
+use crate::session::Visit;
+use crate::user_agent::describe;
+use askama::Template;
 use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use estrade_model::{SessionId, Timestamp};
 use estrade_server::app::AppState;
+use serde::Deserialize;
+
+const SESSIONS: &str = "/panel/sessions";
 
 pub fn routes() -> Router<AppState> {
     Router::new()
+        .route(SESSIONS, get(list_sessions))
+        .route(
+            "/panel/sessions/end-others",
+            get(ask_to_end).post(end_others),
+        )
+        .route("/panel/sessions/{id}/end", post(end_session))
+}
+
+struct SessionItem {
+    device: String,
+    user_agent: String,
+    address: String,
+    created_at: Timestamp,
+    last_seen_at: Timestamp,
+    current: bool,
+    path: String,
+}
+
+#[derive(Template)]
+#[template(path = "account/sessions.html")]
+struct SessionsPage {
+    layout: Layout,
+    rows: Vec<SessionItem>,
+    others: bool,
+    next: Option<String>,
+}
+
+async fn list_sessions(
+    State(app): State<AppState>,
+    visit: Visit,
+    Query(list): Query<ListQuery>,
+) -> Result<Response, PanelError> {
+    let (account, before) = (visit.scope.caller.account, list.before()?);
+    let sessions = &app.services.sessions;
+    let mut found = sessions.list(account, before, PAGE_SIZE + 1).await?;
+    let next = split_page(&mut found, |row| row.id);
+    let item = |row: estrade_service::identity::sessions::SessionRow| SessionItem {
+        device: describe(&row.user_agent),
+        path: format!("{SESSIONS}/{}/end", row.id),
+        current: row.id == visit.session.session,
+        user_agent: row.user_agent,
+        address: row.address,
+        created_at: row.created_at,
+        last_seen_at: row.last_seen_at,
+    };
+    let rows: Vec<_> = found.into_iter().map(item).collect();
+    render(&SessionsPage {
+        layout: visit.layout("Sessions", Section::Sessions),
+        others: rows.iter().any(|row| !row.current),
+        rows,
+        next,
+    })
+}
+
+#[derive(Deserialize)]
+struct NoFields {}
+
+async fn end_session(
+    State(app): State<AppState>,
+    visit: Visit,
+    Path(id): Path<SessionId>,
+    SignedForm(NoFields {}): SignedForm<NoFields>,
+) -> Result<Response, PanelError> {
+    app.services
+        .sessions
+        .revoke(&visit.scope.caller, id)
+        .await?;
+    Ok(visit.done("That browser is signed out", SESSIONS))
+}
+
+async fn ask_to_end(visit: Visit) -> Result<Response, PanelError> {
+    render(&AskPage {
+        layout: visit.layout("Sign out all other browsers?", Section::Sessions),
+        parent: ("Sessions", SESSIONS),
+        text: "Every session but this one ends at once.".to_owned(),
+        action: "/panel/sessions/end-others".to_owned(),
+        button: "Sign out all others",
+        kind: "danger solid",
+    })
+}
+
+async fn end_others(
+    State(app): State<AppState>,
+    visit: Visit,
+    SignedForm(NoFields {}): SignedForm<NoFields>,
+) -> Result<Response, PanelError> {
+    let ended = app
+        .services
+        .sessions
+        .revoke_others(&visit.scope.caller)
+        .await?;
+    let text = match ended {
+        0 => "There was no other session".to_owned(),
+        1 => "One other session was ended".to_owned(),
+        count => format!("{count} other sessions were ended"),
+    };
+    Ok(visit.done(text, SESSIONS))
 }

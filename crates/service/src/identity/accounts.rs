@@ -3,7 +3,7 @@
 use crate::settings::LOG_RETENTION;
 use crate::{Caller, Core, Error, Result, identity::passwords};
 use estrade_model::account::{Me, MePlans, NewAccount, OfferedBundles, OfferedPlan, User};
-use estrade_model::names::Email;
+use estrade_model::names::{Email, Label};
 use estrade_model::secret::Secret;
 use estrade_model::{AccountId, SessionId, Timestamp};
 use estrade_store::accounts::{self, AccountRow};
@@ -134,6 +134,22 @@ pub(crate) async fn replace_password(
     let sessions = sessions::delete_sessions(tx, account, kept).await?.len();
     tx.changed(ChangeKind::Account, account, now).await?;
     Ok(tokens + sessions as u64)
+}
+
+/// Gives the caller another name.
+pub async fn rename_account(core: &Core, caller: &Caller, name: Label) -> Result<()> {
+    let (account, now) = (caller.account, core.now());
+    core.db
+        .transact(move |tx| {
+            let name = name.clone();
+            Box::pin(async move {
+                if !accounts::set_fullname(tx, account, name.as_str()).await? {
+                    return Err(Error::Unauthenticated);
+                }
+                Ok(tx.changed(ChangeKind::Account, account, now).await?)
+            })
+        })
+        .await
 }
 
 /// Locks an account out at once, with all its tokens and AI keys.

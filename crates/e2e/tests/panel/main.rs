@@ -1,0 +1,13 @@
+//! The account panel over HTTP, as a browser without scripts uses it, and as other sites try to.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed step is a failed test"
+)]
+
+mod account;
+mod forms;
+mod routes;
+mod rules;
+mod sign_in;
