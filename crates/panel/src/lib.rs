@@ -11,6 +11,7 @@
 pub mod assets;
 pub mod chart;
 pub mod cookies;
+pub mod dotenv;
 pub mod error;
 pub mod flash;
 pub mod form;

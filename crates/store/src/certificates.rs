@@ -1,8 +1,8 @@
 //! Certificates from ACME, by host: what there is, and what is to be ordered when.
 
 use crate::{Db, Record, Row, StoreError, Tx};
-use estrade_model::Timestamp;
 use estrade_model::domain::HostName;
+use estrade_model::{ProjectId, Timestamp};
 
 /// A certificate as stored.
 #[derive(Clone)]
@@ -23,6 +23,32 @@ pub struct OrderRow {
     pub order_at: Timestamp,
     /// The end of the lease of the node that orders it.
     pub lease_until: Timestamp,
+}
+
+/// How it stands with the certificate of a host that serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateStatus {
+    pub host: HostName,
+    /// The end of the one that there is.
+    pub not_after: Option<Timestamp>,
+    /// When the next order is due.
+    pub order_at: Timestamp,
+    /// The end of the lease of the node that orders it.
+    pub lease_until: Timestamp,
+    /// Why the last order failed, unless a later one succeeded.
+    pub problem: Option<String>,
+}
+
+impl Record for CertificateStatus {
+    fn from_row(row: &mut Row<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            host: row.parse()?,
+            not_after: row.take()?,
+            order_at: row.take()?,
+            lease_until: row.take()?,
+            problem: row.take()?,
+        })
+    }
 }
 
 impl Record for CertificateRow {
@@ -69,6 +95,23 @@ pub async fn read_certificate(
     )
     .bind(host.as_str())
     .fetch_optional()
+    .await
+}
+
+/// How it stands with the certificates of the domains that serve a project.
+pub async fn list_of_project(
+    db: &Db,
+    project: ProjectId,
+    count: u32,
+) -> Result<Vec<CertificateStatus>, StoreError> {
+    db.read(
+        "SELECT c.host, c.not_after, c.order_at, c.lease_until, c.problem
+         FROM domains d JOIN certificates c ON c.host = d.name
+         WHERE d.project_id = $1 AND d.active ORDER BY d.id DESC LIMIT $2",
+    )
+    .bind(project)
+    .bind(count)
+    .fetch_all()
     .await
 }
 

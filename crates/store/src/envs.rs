@@ -32,6 +32,14 @@ pub async fn list_envs(db: &Db, project: ProjectId) -> Result<Vec<EnvRow>, Store
         .await
 }
 
+/// The ids of a project's variables, in their order. Every replacement gives new ones.
+pub async fn find_env_ids(tx: &mut Tx, project: ProjectId) -> Result<Vec<EnvId>, StoreError> {
+    tx.query("SELECT id FROM env_vars WHERE project_id = $1 ORDER BY position")
+        .bind(project)
+        .fetch_all()
+        .await
+}
+
 /// Replaces all variables of a project.
 pub async fn replace_envs(
     tx: &mut Tx,

@@ -231,6 +231,14 @@ pub async fn find_spec(tx: &mut Tx, id: ReleaseId) -> Result<Option<ReleaseSpec>
     .await
 }
 
+/// The settings of a release, sealed.
+pub async fn read_settings(db: &Db, id: ReleaseId) -> Result<Option<Vec<u8>>, StoreError> {
+    db.read("SELECT settings FROM releases WHERE id = $1")
+        .bind(id)
+        .fetch_optional()
+        .await
+}
+
 /// A page of a project's releases, newest first, strictly before `before`.
 pub async fn list_releases(
     db: &Db,

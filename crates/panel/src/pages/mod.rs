@@ -5,6 +5,7 @@ pub mod admin;
 pub mod ai;
 pub mod home;
 pub mod project_settings;
+pub mod project_tabs;
 pub mod projects;
 pub mod sessions;
 pub mod sign_in;

@@ -244,6 +244,25 @@ async fn is_mounted(tx: &mut Tx, core: &Core, project: ProjectId, name: &str) ->
     Ok(false)
 }
 
+/// Where the release that serves mounts the project's disks: their names, and paths in its instances.
+pub async fn list_mounts(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+) -> Result<Vec<(String, String)>> {
+    let row = projects::find_project(core, scope, project).await?;
+    let Some(current) = row.current_release else {
+        return Ok(Vec::new());
+    };
+    let Some(sealed) = releases::read_settings(&core.db, current).await? else {
+        return Ok(Vec::new());
+    };
+    // Settings of before disks were checked may be nonsense: such a release mounts nothing.
+    let mounts = mounts(&open_settings(core, row.id, &sealed)?).unwrap_or_default();
+    let text = |(name, path): (VolumeName, String)| (name.to_string(), path);
+    Ok(mounts.into_iter().map(text).collect())
+}
+
 /// Demands that a project has the disks that a release wants to mount.
 pub(crate) async fn require_disks(
     tx: &mut Tx,

@@ -5,7 +5,7 @@ use crate::platform::projects::parse_key;
 use crate::platform::releases::queue_rerun;
 use crate::{Core, Error, Result, Scope};
 use estrade_model::names::EnvKey;
-use estrade_model::project::{EnvSetting, EnvVar, MAX_ENV_VALUE_BYTES, MAX_ENVS};
+use estrade_model::project::{EnvId, EnvSetting, EnvVar, MAX_ENV_VALUE_BYTES, MAX_ENVS};
 use estrade_model::release::ReleaseType;
 use estrade_model::team::Role;
 use estrade_model::{Invalid, ProjectId, ReleaseId};
@@ -60,6 +60,27 @@ pub fn update_envs<'a>(
     project: &'a str,
     variables: Vec<EnvSetting>,
 ) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
+    replace_envs(core, scope, project, variables, None)
+}
+
+/// The same, if the variables are still those with the ids `expected`: every change gives them new ones.
+pub fn update_envs_if_unchanged<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    project: &'a str,
+    variables: Vec<EnvSetting>,
+    expected: Vec<EnvId>,
+) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
+    replace_envs(core, scope, project, variables, Some(expected))
+}
+
+fn replace_envs<'a>(
+    core: &'a Core,
+    scope: &'a Scope,
+    project: &'a str,
+    variables: Vec<EnvSetting>,
+    expected: Option<Vec<EnvId>>,
+) -> BoxFuture<'a, Result<Option<ReleaseId>>> {
     Box::pin(async move {
         let permission = scope.require(Role::Developer)?;
         check_variables(&variables)?;
@@ -73,12 +94,19 @@ pub fn update_envs<'a>(
             Arc::new(seal_variables(core, id, variables)?),
             core.new_id()?,
         );
+        let expected = expected.map(Arc::new);
         permission
             .transact(core, move |tx| {
                 let (rows, key) = (Arc::clone(&rows), key.clone());
+                let expected = expected.clone();
                 Box::pin(async move {
                     let row = projects::find_project(tx, owner, &key).await?;
                     let row = row.ok_or(Error::NotFound("the project"))?;
+                    if let Some(expected) = expected
+                        && envs::find_env_ids(tx, id).await? != *expected
+                    {
+                        return Err(Error::PreconditionFailed);
+                    }
                     envs::replace_envs(tx, id, &rows).await?;
                     record_events(tx, id, vec![NewEvent::of_project("envs", "UPDATED")], now)
                         .await?;

@@ -12,8 +12,9 @@ use estrade_model::domain::{
 };
 use estrade_model::team::Role;
 use estrade_model::{ProjectId, Timestamp};
+pub use estrade_store::certificates::CertificateStatus;
 use estrade_store::domains::{self, DomainRow};
-use estrade_store::{ChangeKind, StoreError, Tx};
+use estrade_store::{ChangeKind, StoreError, Tx, certificates};
 use std::time::Duration;
 
 const NOT_FOUND: Error = Error::NotFound("the domain");
@@ -81,6 +82,17 @@ pub async fn list_domains(
 ) -> Result<Vec<Domain>> {
     let rows = domains::list_domains(&core.db, scope.owner, project, before, count, skip).await?;
     Ok(rows.into_iter().map(|row| on_the_wire(core, row)).collect())
+}
+
+/// How it stands with the certificates of the domains that serve a project.
+pub async fn list_certificates(
+    core: &Core,
+    scope: &Scope,
+    project: &str,
+) -> Result<Vec<CertificateStatus>> {
+    let project = projects::find_project(core, scope, project).await?.id;
+    let count = u32::try_from(MAX_PER_PROJECT).unwrap_or(u32::MAX);
+    Ok(certificates::list_of_project(&core.db, project, count).await?)
 }
 
 /// A domain, and its version for conditional requests.
